@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# make demo   see what it does, in a minute          make test    every test
+# make bench  speed, as ratios to peers              make lint    format, lints, licences
+#
+# Root and BPF are needed where packets are involved: on a machine without them the tests
+# say what they lack; under CI=true they fail instead.
+
+CARGO ?= cargo
+PROFILE ?= release
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
+BUILD_PACKAGES := clang libclang-dev gcc make pkg-config libelf-dev zlib1g-dev libc6-dev iproute2
+TEST_PACKAGES := clang-format nginx-light curl ethtool nftables procps util-linux
+CARGO_DENY_VERSION := 0.20.2
+
+.PHONY: all build demo test test-long bench lint setup setup-test setup-lint clean
+
+all: build
+
+# Installs what is missing, and asks the package manager only then.
+define install
+	@missing=""; for p in $(1); do \
+		dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+		echo "installing$$missing"; \
+		$(SUDO) apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	fi
+endef
+
+setup:
+	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust by rustup; rust-toolchain.toml names the version"; exit 1; }
+	$(call install,$(BUILD_PACKAGES))
+
+setup-test: setup
+	$(call install,$(TEST_PACKAGES))
+
+setup-lint: setup-test
+	@command -v cargo-deny >/dev/null || $(CARGO) install cargo-deny --version $(CARGO_DENY_VERSION) --locked --quiet
+
+build: setup
+	$(CARGO) build --release --locked -p tidegate -p tidelab
+
+demo: build
+	@$(SUDO) target/release/tidelab demo
+
+# The whole stories run one after the other: each brings its own hosts and load.
+test: setup-test
+	$(CARGO) build --workspace --locked
+	$(CARGO) test --workspace --locked --exclude tidegate-tests
+	$(CARGO) test --locked -p tidegate-tests -- --test-threads=1
+
+test-long: test
+	$(CARGO) test --workspace --locked -- --ignored --test-threads=1
+
+bench: setup-test
+	$(CARGO) build --release --locked -p tidegate-benches
+	@$(SUDO) target/release/bench
+
+lint: setup-lint
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	clang-format --dry-run --Werror policy/native.c policy/include/*.h datapath/bpf/*.h datapath/bpf/*.c
+	$(CARGO) deny --locked --offline check licenses bans sources
+
+clean:
+	$(CARGO) clean

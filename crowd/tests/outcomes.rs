@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Each way an attempt can end, against a real kernel, and that each is counted once.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use socket2::{Domain, SockRef, Socket, Type};
+use tidegate_crowd::{Close, Load, Outcome, Plan, run};
+
+fn plan(target: SocketAddr) -> Plan {
+    Plan {
+        targets: vec![target],
+        load: Load::Constant { per_s: 50.0 },
+        duration: Duration::from_millis(200),
+        timeout: Duration::from_millis(300),
+        ..Plan::default()
+    }
+}
+
+fn sent(plan: &Plan) -> Outcome {
+    let outcome = run(plan).unwrap();
+    assert_eq!(outcome.attempts, outcome.replies + outcome.errors.total());
+    outcome
+}
+
+/// A server that does one thing with every connection, until the process ends.
+fn serve(treat: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || listener.incoming().flatten().for_each(treat));
+    address
+}
+
+fn read_request(stream: &mut TcpStream) {
+    let mut bytes = [0; 1024];
+    assert!(stream.read(&mut bytes).unwrap() > 0);
+}
+
+fn answer(mut stream: TcpStream, reply: &[u8]) {
+    read_request(&mut stream);
+    stream.write_all(reply).unwrap();
+    // The client closes: a server that closed first would leave the client less to do.
+    let _ = stream.read(&mut [0]);
+}
+
+fn reset(stream: &TcpStream) {
+    SockRef::from(stream).set_linger(Some(Duration::ZERO)).unwrap();
+}
+
+#[test]
+fn replied() {
+    let target = serve(|stream| answer(stream, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
+    for close in [Close::Fin, Close::Reset] {
+        let outcome = sent(&Plan {
+            close,
+            sources: vec!["127.0.0.2".parse().unwrap(), "127.0.0.3".parse().unwrap()],
+            ..plan(target)
+        });
+        assert_eq!((outcome.attempts, outcome.replies), (10, 10));
+        assert!(outcome.response_ms.max < 200.0);
+        assert!(outcome.replies_per_s > 40.0);
+    }
+}
+
+#[test]
+fn replied_with_an_error_status_or_nonsense() {
+    let busy = serve(|stream| answer(stream, b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"));
+    assert_eq!(sent(&plan(busy)).errors.http_error, 10);
+    let nonsense = serve(|stream| answer(stream, b"220 mail.example ESMTP\r\n"));
+    assert_eq!(sent(&plan(nonsense)).errors.nonsense, 10);
+}
+
+#[test]
+fn refused_at_once() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = free.local_addr().unwrap();
+    drop(free);
+    let outcome = sent(&plan(target));
+    assert_eq!(outcome.errors.refused, 10);
+    assert!(outcome.refusal_ms.p50 < 10.0);
+}
+
+#[test]
+fn reset_after_connecting() {
+    let target = serve(|mut stream| {
+        read_request(&mut stream);
+        reset(&stream);
+    });
+    assert_eq!(sent(&plan(target)).errors.reset, 10);
+}
+
+#[test]
+fn closed_before_the_reply_was_whole() {
+    let target = serve(|mut stream| {
+        read_request(&mut stream);
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nhalf").unwrap();
+    });
+    assert_eq!(sent(&plan(target)).errors.closed_early, 10);
+}
+
+#[test]
+fn timed_out_in_the_queue_and_before_it() {
+    // A listener that nobody accepts from: backlog 1 holds two connections, the rest get silence.
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    listener.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+    listener.listen(1).unwrap();
+    let target = listener.local_addr().unwrap().as_socket().unwrap();
+    let outcome = sent(&plan(target));
+    assert_eq!(outcome.errors.timed_out(), 10);
+    assert_eq!(outcome.errors.timed_out_waiting, 2);
+}
+
+#[test]
+fn a_slow_server_does_not_slow_the_crowd() {
+    let target = serve(|stream| {
+        std::thread::sleep(Duration::from_millis(100));
+        answer(stream, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    });
+    let outcome = sent(&plan(target));
+    assert_eq!(outcome.attempts, 10, "starts do not wait for replies");
+    assert!(outcome.replies <= 4, "{outcome:?}");
+    assert!(outcome.late_starts.p50_ms < 5.0, "{outcome:?}");
+}
+
+#[test]
+fn a_closed_loop_waits_for_its_replies() {
+    let target = serve(|stream| {
+        std::thread::sleep(Duration::from_millis(10));
+        answer(stream, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    });
+    let outcome = sent(&Plan { load: Load::Closed { clients: 2 }, ..plan(target) });
+    assert_eq!(outcome.in_flight_max, 2);
+    assert!(outcome.replies_per_s <= 110.0, "{outcome:?}");
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `tidegate check`: what this kernel and host can do, where connections were lost so far,
+//! and what would be guarded.
+
+use std::fs;
+
+use tidegate_datapath::programs::{Objects, Programs};
+use tidegate_datapath::raw::*;
+use tidegate_datapath::{interfaces, sockets};
+
+use crate::config::Config;
+use crate::failure::Result;
+use crate::{config, host, mechanism, plan};
+
+fn answer(name: &str, good: bool, what: &str) {
+    println!("  {} {name:<22} {what}", if good { "yes" } else { "no " });
+}
+
+fn kernel() {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let kernel = host::kernel();
+    println!("kernel {}", release.trim());
+    answer("describes its types", kernel.btf, "CONFIG_DEBUG_INFO_BTF; everything needs it");
+    answer("live queue lengths", kernel.casts, "Linux 6.2; everything needs it");
+    answer("IP entry (tcx)", kernel.tcx, "Linux 6.6; everything needs it");
+    answer("TCP entry (netfilter)", kernel.netfilter, "Linux 6.4; hook = \"tcp\", exact reserv");
+    answer("cookies of our own", kernel.cookies, "Linux 6.9; no-syn-drop");
+    for (name, meaning) in [
+        ("net/ipv4/tcp_syncookies", "0 lets no cookie in, ours neither"),
+        ("net/ipv4/tcp_abort_on_overflow", "1 aborts on every listener of the host"),
+        ("net/core/somaxconn", "the most that listen() grants as backlog"),
+        ("net/ipv4/tcp_max_syn_backlog", "for SynQ3/4Full, without cookies only"),
+    ] {
+        let value = host::sysctl(name).map_or("?".to_owned(), |v| v.to_string());
+        println!("  {value:>5} {:<34} {meaning}", name.replace('/', "."));
+    }
+}
+
+fn listeners(rows: &[tg_listener_row]) {
+    println!("\nlisteners: queue drops so far, as the kernel counted them on each socket");
+    for row in rows {
+        let address = std::net::SocketAddr::new(row.address(), row.port as u16).to_string();
+        println!(
+            "  {address:<30} listen queue {:>5} of {:<5} SYN queue {:>5}  drops {}",
+            row.listen_len, row.listen_max, row.syn_len, row.kernel_drops,
+        );
+    }
+    if rows.is_empty() {
+        println!("  none");
+    }
+}
+
+fn would_be(config: &Config, rows: &[tg_listener_row]) -> Result<()> {
+    let plan = plan::plan(&config.guards, &config.interfaces, &interfaces::list()?, rows)?;
+    println!("\nwould be guarded");
+    for g in &config.guards {
+        let address = g.address.map_or("*".to_owned(), |a| a.to_string());
+        let listening = rows.iter().filter(|row| g.covers(row)).count();
+        println!(
+            "  {address} port {}: {} at {}; {listening} listening now",
+            g.port,
+            mechanism::name(&g.rules),
+            config::hook_name(g.hook),
+        );
+    }
+    for (interface, hooks) in plan.interfaces.values() {
+        println!("  on {}: {hooks:?}", interface.name);
+    }
+    Ok(())
+}
+
+/// Prints all of it. Without capabilities, what can be told without them.
+pub fn run(config: Option<Config>) -> Result<()> {
+    kernel();
+    let missing = host::missing_capabilities();
+    answer(
+        "privileges",
+        missing.is_empty(),
+        &if missing.is_empty() {
+            "to load and attach".to_owned()
+        } else {
+            format!("missing {}", missing.join(", "))
+        },
+    );
+    host::require_capabilities()?;
+    // Loading is the only proof that this kernel takes the programs.
+    Programs::load(Objects::Guard, Default::default())?;
+    answer("programs", true, "every one passes this kernel's verifier");
+    let readers = Programs::load(Objects::Readers, Default::default())?;
+    let rows = sockets::listeners(&readers)?;
+    listeners(&rows);
+    if let Some(config) = config {
+        would_be(&config, &rows)?;
+    }
+    Ok(())
+}

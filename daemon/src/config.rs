@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The configuration file: TOML, read whole and checked whole before anything is done.
+
+use std::fs;
+use std::net::IpAddr;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use tidegate_datapath::configuration::Guarded;
+use tidegate_datapath::raw::*;
+use tidegate_policy::raw::*;
+use toml::Spanned;
+
+use crate::failure::{Failure, Result};
+use crate::mechanism;
+
+/// What an operator asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Config {
+    /// The guarded listeners.
+    pub guards: Vec<Guarded>,
+    /// The interfaces to guard; empty: those that carry an address of the listeners.
+    pub interfaces: Vec<String>,
+    /// The file that holds the cookie keys; none: random ones, changed as time passes.
+    pub cookie_keys: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    interfaces: Vec<String>,
+    cookie_keys: Option<PathBuf>,
+    #[serde(default)]
+    listener: Vec<Spanned<Listener>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listener {
+    port: Spanned<i64>,
+    address: Option<Spanned<String>>,
+    mechanism: Option<Spanned<String>>,
+    hook: Option<Spanned<String>>,
+    refusals_per_s: Option<Spanned<i64>>,
+    reserv: Option<Spanned<Reserv>>,
+}
+
+/// The options of reserv (Shukla, thesis, 4.1.2 and 4.1.7).
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reserv {
+    overbook: Option<Spanned<f64>>,
+    when_exhausted: Option<Spanned<String>>,
+    early_drop_from: Option<Spanned<f64>>,
+    early_drop_probability: Option<Spanned<f64>>,
+    clean_after_ms: Option<Spanned<i64>>,
+}
+
+/// The mechanism of a listener that names none.
+pub const DEFAULT_MECHANISM: &str = "abort rst-syn";
+
+/// Tells what is wrong at a place of the text.
+struct Reader<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl Reader<'_> {
+    fn line(&self, span: &Range<usize>) -> usize {
+        1 + self.text[..span.start.min(self.text.len())].matches('\n').count()
+    }
+
+    fn wrong(
+        &self,
+        span: Range<usize>,
+        what: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Failure {
+        Failure::Configuration {
+            file: self.path.to_owned(),
+            line: self.line(&span),
+            what: what.into(),
+            fix: fix.into(),
+        }
+    }
+
+    /// A number within its bounds.
+    fn number(&self, name: &str, value: &Spanned<i64>, from: i64, to: i64) -> Result<i64> {
+        let number = *value.get_ref();
+        if (from..=to).contains(&number) {
+            return Ok(number);
+        }
+        Err(self.wrong(
+            value.span(),
+            format!("{name} = {number} is out of range"),
+            format!("give a number from {from} to {to}"),
+        ))
+    }
+
+    /// A fraction within its bounds, in 256ths.
+    fn fraction_x256(&self, name: &str, value: &Spanned<f64>, from: f64, to: f64) -> Result<u32> {
+        let number = *value.get_ref();
+        if (from..=to).contains(&number) {
+            return Ok((number * 256.0).round() as u32);
+        }
+        Err(self.wrong(
+            value.span(),
+            format!("{name} = {number} is out of range"),
+            format!("give a number from {from} to {to}"),
+        ))
+    }
+
+    fn reserv(&self, reserv: &Spanned<Reserv>, rules: &mut tg_rules) -> Result<()> {
+        if rules.room != TG_ROOM_RESERVE {
+            return Err(self.wrong(
+                reserv.span(),
+                "reserv has options, but the mechanism does not name it",
+                "add \"reserv\" to the mechanism, or take the options out",
+            ));
+        }
+        let options = reserv.get_ref();
+        if let Some(overbook) = &options.overbook {
+            rules.overbook_x256 = self.fraction_x256("overbook", overbook, 1.0, 1000.0)?;
+        }
+        if let Some(from) = &options.early_drop_from {
+            rules.early_from_x256 = self.fraction_x256("early_drop_from", from, 0.0, 1.0)?;
+            rules.early_probability_x256 = 256;
+        }
+        if let Some(probability) = &options.early_drop_probability {
+            rules.early_probability_x256 =
+                self.fraction_x256("early_drop_probability", probability, 0.0, 1.0)?;
+        }
+        if let Some(after) = &options.clean_after_ms {
+            rules.clean_after_ms = self.number("clean_after_ms", after, 1, 600_000)? as u32;
+        }
+        match options.when_exhausted.as_ref().map(|w| (w.get_ref().as_str(), w.span())) {
+            None | Some(("refuse", _)) => {}
+            Some(("cookie", _)) => rules.cookie_when_reserved = 1,
+            Some((other, span)) => {
+                return Err(self.wrong(
+                    span,
+                    format!("when_exhausted = \"{other}\" is unknown"),
+                    "write \"refuse\" or \"cookie\"",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn listener(&self, spanned: &Spanned<Listener>) -> Result<Guarded> {
+        let listener = spanned.get_ref();
+        let port = self.number("port", &listener.port, 1, 65535)? as u16;
+        let address = match &listener.address {
+            None => None,
+            Some(text) => Some(text.get_ref().parse::<IpAddr>().map_err(|_| {
+                self.wrong(
+                    text.span(),
+                    format!("address = \"{}\" is no IP address", text.get_ref()),
+                    "write one like \"192.0.2.1\" or \"2001:db8::1\", or leave it out",
+                )
+            })?),
+        };
+        let (text, span) = match &listener.mechanism {
+            Some(m) => (m.get_ref().as_str(), m.span()),
+            None => (DEFAULT_MECHANISM, spanned.span()),
+        };
+        let mut rules =
+            mechanism::parse(text).map_err(|(what, fix)| self.wrong(span.clone(), what, fix))?;
+        if let Some(rate) = &listener.refusals_per_s {
+            rules.refusal_cost_ns = match self.number("refusals_per_s", rate, 0, 1_000_000_000)? {
+                0 => 0,
+                per_s => (1_000_000_000 / per_s) as u32,
+            };
+        }
+        if let Some(reserv) = &listener.reserv {
+            self.reserv(reserv, &mut rules)?;
+        }
+        let (hook, hook_span) = match &listener.hook {
+            Some(h) => (h.get_ref().as_str(), h.span()),
+            None => ("auto", span),
+        };
+        let hook =
+            parse_hook(hook, &rules).map_err(|(what, fix)| self.wrong(hook_span, what, fix))?;
+        Ok(Guarded { address, port, rules, hook })
+    }
+}
+
+/// The hook of a name, where it can carry out the rules; or what is wrong, and the fix.
+pub fn parse_hook(name: &str, rules: &tg_rules) -> std::result::Result<u32, (String, String)> {
+    let hook = match name {
+        "auto" => TG_HOOK_AUTO,
+        "driver" => TG_HOOK_DRIVER,
+        "ip" => TG_HOOK_IP,
+        "tcp" => TG_HOOK_TCP,
+        other => {
+            return Err((
+                format!("hook = \"{other}\" is unknown"),
+                "write \"auto\", \"driver\", \"ip\" or \"tcp\"".to_owned(),
+            ));
+        }
+    };
+    let answers =
+        matches!(rules.syn, TG_SYN_RESET | TG_SYN_COOKIE) || rules.cookie_when_reserved != 0;
+    if hook == TG_HOOK_TCP && answers {
+        return Err((
+            format!(
+                "\"{}\" cannot be carried out at the tcp hook, which can only drop",
+                mechanism::name(rules)
+            ),
+            "use hook = \"auto\", or a mechanism such as \"abort early-syn-drop\"".to_owned(),
+        ));
+    }
+    Ok(hook)
+}
+
+/// The name of a hook.
+pub fn hook_name(hook: u32) -> &'static str {
+    match hook {
+        TG_HOOK_DRIVER => "driver",
+        TG_HOOK_IP => "ip",
+        TG_HOOK_TCP => "tcp",
+        _ => "auto",
+    }
+}
+
+/// Reads a configuration file.
+pub fn read(path: &Path) -> Result<Config> {
+    let text = fs::read_to_string(path).map_err(|source| Failure::File {
+        path: path.to_owned(),
+        source,
+        fix: "name a configuration that can be read with --config".to_owned(),
+    })?;
+    parse(path, &text)
+}
+
+/// Checks a configuration's text; `path` is for what is told of it.
+pub fn parse(path: &Path, text: &str) -> Result<Config> {
+    let reader = Reader { path, text };
+    let file: File = toml::from_str(text).map_err(|e| {
+        let (what, fix) = explain(e.message());
+        reader.wrong(e.span().unwrap_or(0..0), what, fix)
+    })?;
+    let mut config =
+        Config { guards: Vec::new(), interfaces: file.interfaces, cookie_keys: file.cookie_keys };
+    for spanned in &file.listener {
+        let guarded = reader.listener(spanned)?;
+        if config.guards.iter().any(|g| g.port == guarded.port && g.address == guarded.address) {
+            let place = guarded.address.map_or("every address".to_owned(), |a| a.to_string());
+            return Err(reader.wrong(
+                spanned.span(),
+                format!("port {} on {place} is guarded twice", guarded.port),
+                "remove one of the two [[listener]] sections",
+            ));
+        }
+        config.guards.push(guarded);
+    }
+    if config.guards.is_empty() {
+        return Err(reader.wrong(
+            0..0,
+            "no listener is named",
+            "add a [[listener]] section with a port",
+        ));
+    }
+    Ok(config)
+}
+
+/// The parser's message as what and fix: it names the keys that it knows.
+fn explain(message: &str) -> (String, String) {
+    let message = message.replace('\n', " ");
+    match message.split_once(", expected ") {
+        Some((what, expected)) => (what.to_owned(), format!("expected {expected}")),
+        None => (message, "see docs/configuration.md".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fails(text: &str) -> String {
+        parse(Path::new("t.toml"), text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_whole_configuration() {
+        let config = parse(
+            Path::new("t.toml"),
+            r#"
+            interfaces = ["eth0"]
+            [[listener]]
+            port = 443
+            mechanism = "reserv rst-syn"
+            refusals_per_s = 1000
+            reserv = { overbook = 1.5, when_exhausted = "cookie", early_drop_from = 0.75, clean_after_ms = 3000 }
+            [[listener]]
+            port = 443
+            address = "192.0.2.1"
+            mechanism = "abort early-syn-drop"
+            hook = "tcp"
+            "#,
+        )
+        .unwrap();
+        let first = &config.guards[0].rules;
+        assert_eq!((first.room, first.syn), (TG_ROOM_RESERVE, TG_SYN_RESET));
+        assert_eq!((first.overbook_x256, first.cookie_when_reserved), (384, 1));
+        assert_eq!((first.early_from_x256, first.early_probability_x256), (192, 256));
+        assert_eq!((first.refusal_cost_ns, first.clean_after_ms), (1_000_000, 3000));
+        assert_eq!(config.guards[1].hook, TG_HOOK_TCP);
+    }
+
+    /// Each bad file gets one line: the file, the line, what, and the fix.
+    #[test]
+    fn bad_files_are_answered_in_one_line() {
+        for (text, expected) in [
+            (
+                "[[listener]]\nport = 70000",
+                "t.toml:2: port = 70000 is out of range; give a number from 1 to 65535",
+            ),
+            (
+                "[[listener]]\nport = 80\n\n[[listener]]\nport = 80",
+                "t.toml:4: port 80 on every address is guarded twice; remove one of the two [[listener]] sections",
+            ),
+            (
+                "[[listener]]\nport = 80\nmechanism = \"abrot\"",
+                "t.toml:3: unknown mechanism \"abrot\"; did you mean \"abort\"? known: default, abort, reserv, rst-syn, no-syn-drop, early-syn-drop",
+            ),
+            (
+                "[[listener]]\nprot = 80",
+                "t.toml:2: unknown field `prot`; expected one of `port`, `address`, `mechanism`, `hook`, `refusals_per_s`, `reserv`",
+            ),
+            ("", "t.toml:1: no listener is named; add a [[listener]] section with a port"),
+            (
+                "[[listener]]\nport = 80\nmechanism = \"rst-syn\"\nhook = \"tcp\"",
+                "t.toml:4: \"rst-syn\" cannot be carried out at the tcp hook, which can only drop; use hook = \"auto\", or a mechanism such as \"abort early-syn-drop\"",
+            ),
+            (
+                "[[listener]]\nport = 80\nreserv = { overbook = 2.0 }",
+                "t.toml:3: reserv has options, but the mechanism does not name it; add \"reserv\" to the mechanism, or take the options out",
+            ),
+        ] {
+            assert_eq!(fails(text), expected);
+        }
+        assert!(fails("[[listener]]\nport = ").starts_with("t.toml:2: "));
+    }
+}

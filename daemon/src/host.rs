@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What this host can do: capabilities, kernel features, sysctls.
+
+use std::fs;
+
+use libbpf_rs::btf::{Btf, types};
+
+use crate::failure::{Failure, Result};
+
+/// linux/capability.h: what loading, attaching, reading through pointers and pinning need.
+const NEEDED: [(&str, u32); 4] =
+    [("CAP_BPF", 39), ("CAP_PERFMON", 38), ("CAP_NET_ADMIN", 12), ("CAP_SYS_ADMIN", 21)];
+
+/// The capabilities that this process lacks.
+pub fn missing_capabilities() -> Vec<&'static str> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or(0);
+    NEEDED.iter().filter(|(_, bit)| effective >> bit & 1 == 0).map(|(name, _)| *name).collect()
+}
+
+/// Fails with the names of the capabilities that are missing.
+pub fn require_capabilities() -> Result<()> {
+    let missing = missing_capabilities();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Privilege { missing: missing.join(", ") })
+}
+
+/// What the running kernel offers, read from its BTF.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Kernel {
+    /// It describes its own types (CONFIG_DEBUG_INFO_BTF).
+    pub btf: bool,
+    /// bpf_rdonly_cast, Linux 6.2: live queue lengths.
+    pub casts: bool,
+    /// tcx, Linux 6.6: the IP entry.
+    pub tcx: bool,
+    /// BPF at netfilter hooks, Linux 6.4: the TCP entry, and exact reserv.
+    pub netfilter: bool,
+    /// bpf_sk_assign_tcp_reqsk, Linux 6.9: no-syn-drop.
+    pub cookies: bool,
+}
+
+/// Reads what the kernel offers.
+pub fn kernel() -> Kernel {
+    let Ok(btf) = Btf::from_vmlinux() else {
+        return Kernel { btf: false, casts: false, tcx: false, netfilter: false, cookies: false };
+    };
+    let function = |name: &str| btf.type_by_name::<types::Func<'_>>(name).is_some();
+    let structure = |name: &str| btf.type_by_name::<types::Struct<'_>>(name).is_some();
+    Kernel {
+        btf: true,
+        casts: function("bpf_rdonly_cast"),
+        tcx: structure("tcx_link") || function("tcx_link_attach"),
+        netfilter: structure("bpf_nf_ctx"),
+        cookies: function("bpf_sk_assign_tcp_reqsk"),
+    }
+}
+
+/// A sysctl of the calling thread's network namespace, e.g. `net/ipv4/tcp_syncookies`.
+pub fn sysctl(name: &str) -> Option<u64> {
+    fs::read_to_string(format!("/proc/sys/{name}")).ok()?.trim().parse().ok()
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The keys of our SYN cookies: from a file that several hosts share, or random ones that
+//! change as time passes.
+
+use std::fs;
+use std::path::Path;
+
+use tidegate_policy::raw::{tg_cookie_keys, tg_key};
+
+use crate::failure::{Failure, Result};
+
+/// Random keys are changed this often. The key before stays good for the cookies that it
+/// made, which live 128 s at most.
+pub const ROTATE_EVERY_S: u64 = 15 * 60;
+
+fn key(bytes: [u8; 16]) -> tg_key {
+    let (low, high) = bytes.split_at(8);
+    tg_key {
+        k0: u64::from_le_bytes(low.try_into().expect("eight bytes")),
+        k1: u64::from_le_bytes(high.try_into().expect("eight bytes")),
+    }
+}
+
+/// A fresh random key.
+pub fn random() -> tg_key {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("Linux has randomness");
+    key(bytes)
+}
+
+/// Two fresh random keys.
+pub fn random_pair() -> tg_cookie_keys {
+    tg_cookie_keys { current: random(), previous: random() }
+}
+
+/// The next pair: a fresh key, and the one that was current.
+pub fn rotated(keys: &tg_cookie_keys) -> tg_cookie_keys {
+    tg_cookie_keys { current: random(), previous: keys.current }
+}
+
+fn parse_line(line: &str) -> Option<tg_key> {
+    let mut bytes = [0; 16];
+    if line.len() != 32 || !line.is_ascii() {
+        return None;
+    }
+    for (byte, digits) in bytes.iter_mut().zip(line.as_bytes().chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    Some(key(bytes))
+}
+
+/// Keys from a file: a line of 32 hexadecimal digits each, the first makes cookies, a
+/// second is only taken. To rotate on many hosts: first add the new key as the second
+/// line everywhere, then swap the lines.
+pub fn read(path: &Path) -> Result<tg_cookie_keys> {
+    let text = fs::read_to_string(path).map_err(|source| Failure::File {
+        path: path.to_owned(),
+        source,
+        fix: "make it with `openssl rand -hex 16`, or leave cookie_keys out".to_owned(),
+    })?;
+    let mut keys = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        keys.push(parse_line(line).ok_or_else(|| Failure::Configuration {
+            file: path.to_owned(),
+            line: at + 1,
+            what: "this is no cookie key".to_owned(),
+            fix: "write 32 hexadecimal digits, as `openssl rand -hex 16` prints".to_owned(),
+        })?);
+    }
+    match keys[..] {
+        [current] => Ok(tg_cookie_keys { current, previous: current }),
+        [current, previous] => Ok(tg_cookie_keys { current, previous }),
+        _ => Err(Failure::Configuration {
+            file: path.to_owned(),
+            line: 1,
+            what: format!("{} cookie keys", keys.len()),
+            fix: "write one line, or two while you rotate".to_owned(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_key_in_the_order_of_its_bytes() {
+        let key = parse_line("000102030405060708090a0b0c0d0e0f").unwrap();
+        assert_eq!((key.k0, key.k1), (0x0706050403020100, 0x0f0e0d0c0b0a0908));
+        for bad in ["", "00", "zz0102030405060708090a0b0c0d0e0f", "é00102030405060708090a0b0c0d0e0"]
+        {
+            assert!(parse_line(bad).is_none(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_rotation_keeps_the_key_before() {
+        let before = random_pair();
+        let after = rotated(&before);
+        assert_eq!(after.previous, before.current);
+        assert_ne!(after.current, before.current);
+    }
+}

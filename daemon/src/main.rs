@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `tidegate`: decides, inside an unmodified Linux kernel, what happens to a TCP connection
+//! when a server has more of them than it can serve.
+
+mod check;
+mod config;
+mod failure;
+mod host;
+mod instance;
+mod keys;
+mod mechanism;
+mod plan;
+mod run;
+mod status;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use tidegate_datapath::configuration::Guarded;
+use tidegate_datapath::pins::Pins;
+
+use crate::config::Config;
+use crate::failure::{Failure, Result};
+
+/// Guards TCP listeners against overload, with eBPF, in the running kernel.
+#[derive(Parser)]
+#[command(version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Tell what this kernel and host can do, the queue drops so far, and what would be guarded.
+    Check(What),
+    /// Guard listeners until SIGTERM. SIGHUP reads the configuration again. Killed with -9, the guard stands.
+    Run(What),
+    /// Show both queues of every guarded listener, and every verdict by its reason.
+    Status {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take the guard down: end the daemon, remove every program, map and link.
+    Stop,
+}
+
+/// What to guard: a configuration file, or one listener.
+#[derive(Args)]
+struct What {
+    /// The configuration file.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["port", "address", "mechanism", "hook", "interface"])]
+    config: Option<PathBuf>,
+    /// The port of the listener.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+    /// Its address [default: every one].
+    #[arg(long, requires = "port")]
+    address: Option<IpAddr>,
+    /// The mechanism: default, abort, reserv, rst-syn, no-syn-drop, early-syn-drop, or several.
+    #[arg(long, requires = "port", default_value = config::DEFAULT_MECHANISM)]
+    mechanism: String,
+    /// Where SYNs are judged: auto, driver, ip or tcp.
+    #[arg(long, requires = "port", default_value = "auto")]
+    hook: String,
+    /// An interface to guard, may be repeated [default: those with an address of the listener].
+    #[arg(long, requires = "port")]
+    interface: Vec<String>,
+}
+
+impl What {
+    fn arguments(&self) -> Result<Option<Config>> {
+        let Some(port) = self.port else { return Ok(None) };
+        let wrong = |(what, fix)| Failure::Argument { what, fix };
+        let rules = mechanism::parse(&self.mechanism).map_err(wrong)?;
+        let hook = config::parse_hook(&self.hook, &rules).map_err(wrong)?;
+        let guards = vec![Guarded { address: self.address, port, rules, hook }];
+        Ok(Some(Config { guards, interfaces: self.interface.clone(), cookie_keys: None }))
+    }
+
+    fn config(&self) -> Result<Option<Config>> {
+        match &self.config {
+            Some(path) => Ok(Some(config::read(path)?)),
+            None => self.arguments(),
+        }
+    }
+
+    fn source(self) -> Result<run::Source> {
+        if let Some(path) = self.config {
+            return Ok(run::Source::File(path));
+        }
+        self.arguments()?.map(run::Source::Arguments).ok_or_else(|| {
+            Failure::argument("nothing to guard is named", "give --config FILE or --port P")
+        })
+    }
+}
+
+fn stop() -> Result<()> {
+    let pins = Pins::here()?;
+    let stood = pins.exist();
+    let ran = instance::stop()?;
+    if !stood && !ran {
+        return Err(Failure::argument("no guard stands here", "there is nothing to stop"));
+    }
+    host::require_capabilities()?;
+    // What a killed daemon left, or one of another version.
+    pins.remove()?;
+    instance::forget()
+}
+
+fn dispatch(cli: Cli) -> Result<()> {
+    match cli.command {
+        Command::Check(what) => check::run(what.config()?),
+        Command::Run(what) => run::run(what.source()?),
+        Command::Status { json } => status::run(json),
+        Command::Stop => stop(),
+    }
+}
+
+/// clap's answer in one line: what is wrong, and where the fix is told.
+fn one_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let what = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
+    let fix = tip.map_or("`tidegate --help` tells what there is".to_owned(), str::to_owned);
+    format!("{}; {fix}", what.trim_end_matches(':'))
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if !error.use_stderr() => {
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("tidegate: {}", one_line(&error));
+            return ExitCode::from(2);
+        }
+    };
+    match dispatch(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("tidegate: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The papers' mechanisms by name, as combinations of orthogonal rules: what is room,
+//! what a SYN without room gets, what an ACK without room gets.
+
+use tidegate_policy::raw::*;
+
+/// The names that a mechanism is put together from (Shukla, thesis, Figure 4.1 and 5.4).
+pub const NAMES: [&str; 6] =
+    ["default", "abort", "reserv", "rst-syn", "no-syn-drop", "early-syn-drop"];
+
+/// Refusals a second and processor that a listener sends at most, unless it says otherwise.
+/// What a forged flood could make of us is bounded so; a silent drop is what is left.
+pub const REFUSALS_PER_S: u32 = 1_000_000;
+
+fn nearest(name: &str) -> &'static str {
+    NAMES
+        .into_iter()
+        .min_by_key(|known| strsim::damerau_levenshtein(known, name))
+        .expect("there are names")
+}
+
+/// Rules from names such as `abort rst-syn`; or what is wrong, and the fix.
+pub fn parse(text: &str) -> Result<tg_rules, (String, String)> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    for (at, word) in words.iter().enumerate() {
+        if !NAMES.contains(word) {
+            return Err((
+                format!("unknown mechanism \"{word}\""),
+                format!("did you mean \"{}\"? known: {}", nearest(word), NAMES.join(", ")),
+            ));
+        }
+        if words[..at].contains(word) {
+            return Err((format!("\"{word}\" stands twice"), "name it once".to_owned()));
+        }
+    }
+    let has = |name| words.contains(&name);
+    if words.is_empty() {
+        return Err((
+            "no mechanism is named".to_owned(),
+            format!("name one of {}", NAMES.join(", ")),
+        ));
+    }
+    if has("default") && words.len() > 1 {
+        return Err((
+            "\"default\" is the kernel's own behaviour and stands alone".to_owned(),
+            "drop it, or the others".to_owned(),
+        ));
+    }
+    if has("rst-syn") && has("no-syn-drop") {
+        return Err((
+            "\"rst-syn\" and \"no-syn-drop\" answer the same SYN in two ways".to_owned(),
+            "choose one".to_owned(),
+        ));
+    }
+    if has("no-syn-drop") && has("early-syn-drop") {
+        return Err((
+            "\"no-syn-drop\" drops no SYN, so none early".to_owned(),
+            "leave \"early-syn-drop\" out".to_owned(),
+        ));
+    }
+    let syn = if has("rst-syn") {
+        TG_SYN_RESET
+    } else if has("no-syn-drop") {
+        TG_SYN_COOKIE
+    } else if has("early-syn-drop") {
+        TG_SYN_DROP
+    } else {
+        TG_SYN_KERNEL
+    };
+    Ok(tg_rules {
+        room: if has("reserv") { TG_ROOM_RESERVE } else { TG_ROOM_KERNEL },
+        syn,
+        // no-syn-drop moves the decision to the ACK, which is let in or answered with RST.
+        ack: if has("abort") || has("no-syn-drop") { TG_ACK_RESET } else { TG_ACK_KERNEL },
+        overbook_x256: 256,
+        early_from_x256: 256,
+        refusal_cost_ns: 1_000_000_000 / REFUSALS_PER_S,
+        ..Default::default()
+    })
+}
+
+/// The names that `rules` were put together from.
+pub fn name(rules: &tg_rules) -> String {
+    let mut words = Vec::new();
+    if rules.ack == TG_ACK_RESET && rules.syn != TG_SYN_COOKIE {
+        words.push("abort");
+    }
+    if rules.room == TG_ROOM_RESERVE {
+        words.push("reserv");
+    }
+    match rules.syn {
+        TG_SYN_DROP => words.push("early-syn-drop"),
+        TG_SYN_RESET => words.push("rst-syn"),
+        TG_SYN_COOKIE => words.push("no-syn-drop"),
+        _ => {}
+    }
+    if words.is_empty() { "default".to_owned() } else { words.join(" ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_combination_keeps_its_name() {
+        for text in [
+            "default",
+            "abort",
+            "reserv",
+            "early-syn-drop",
+            "rst-syn",
+            "no-syn-drop",
+            "abort rst-syn",
+            "reserv rst-syn",
+            "abort early-syn-drop",
+            "abort reserv rst-syn",
+            "reserv no-syn-drop",
+        ] {
+            assert_eq!(name(&parse(text).unwrap()), text);
+        }
+    }
+
+    #[test]
+    fn a_typo_is_answered_with_the_name_that_was_meant() {
+        let (what, fix) = parse("abort rst-sin").unwrap_err();
+        assert_eq!(what, "unknown mechanism \"rst-sin\"");
+        assert!(fix.starts_with("did you mean \"rst-syn\"?"), "{fix}");
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        for text in [
+            "",
+            "default abort",
+            "rst-syn no-syn-drop",
+            "abort abort",
+            "no-syn-drop early-syn-drop",
+        ] {
+            assert!(parse(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which interfaces are guarded, and at which hooks.
+
+use std::net::IpAddr;
+
+use tidegate_datapath::configuration::Guarded;
+use tidegate_datapath::guard::{Hooks, Plan};
+use tidegate_datapath::interfaces::Interface;
+use tidegate_datapath::raw::*;
+use tidegate_policy::raw::TG_ROOM_RESERVE;
+
+use crate::failure::{Failure, Result};
+
+/// Drivers of interfaces whose packets pass another, guarded one first.
+const STACKED: [&str; 1] = ["802.1Q VLAN Support"];
+
+/// The addresses that a guard's listening sockets are bound to; empty where none listens yet.
+fn bound(guarded: &Guarded, listeners: &[tg_listener_row]) -> Vec<IpAddr> {
+    match guarded.address {
+        Some(address) => vec![address],
+        None => listeners
+            .iter()
+            .filter(|row| row.port == u32::from(guarded.port))
+            .map(tg_listener_row::address)
+            .collect(),
+    }
+}
+
+fn carries(interface: &Interface, addresses: &[IpAddr]) -> bool {
+    if interface.addresses.is_empty() {
+        return false;
+    }
+    addresses.is_empty()
+        || addresses.iter().any(|a| a.is_unspecified() || interface.addresses.contains(a))
+}
+
+/// An interface that has hardware behind it, by its driver's name.
+fn is_virtual(interface: &Interface) -> bool {
+    interface.loopback
+        || matches!(interface.driver.as_str(), "" | "veth" | "bridge" | "bonding" | "tun" | "dummy")
+}
+
+fn hooks(interface: &Interface, guards: &[&Guarded]) -> Hooks {
+    // Loopback has no driver: what is asked of the driver is decided at the IP entry.
+    if interface.loopback {
+        Hooks::Ip
+    } else if guards.iter().any(|g| g.hook == TG_HOOK_DRIVER) {
+        Hooks::DriverAndIp
+    } else if !is_virtual(interface) && guards.iter().any(|g| g.hook == TG_HOOK_AUTO) {
+        Hooks::DriverIfPossible
+    } else {
+        Hooks::Ip
+    }
+}
+
+/// The interfaces by name, where the operator named them.
+fn named<'a>(names: &[String], interfaces: &'a [Interface]) -> Result<Vec<&'a Interface>> {
+    names
+        .iter()
+        .map(|name| {
+            let found = interfaces.iter().find(|i| i.name == *name).ok_or_else(|| {
+                let known: Vec<&str> = interfaces.iter().map(|i| i.name.as_str()).collect();
+                Failure::argument(
+                    format!("interface \"{name}\" is not here or not up"),
+                    format!("name one of: {}", known.join(", ")),
+                )
+            })?;
+            if !found.ethernet {
+                return Err(Failure::argument(
+                    format!("interface \"{name}\" does not carry Ethernet frames"),
+                    "guard the interface below it",
+                ));
+            }
+            Ok(found)
+        })
+        .collect()
+}
+
+/// What should be attached for these guards.
+pub fn plan(
+    guards: &[Guarded],
+    names: &[String],
+    interfaces: &[Interface],
+    listeners: &[tg_listener_row],
+) -> Result<Plan> {
+    let chosen = if names.is_empty() {
+        interfaces.iter().filter(|i| i.ethernet && !STACKED.contains(&i.driver.as_str())).collect()
+    } else {
+        named(names, interfaces)?
+    };
+    let mut plan = Plan::default();
+    for interface in chosen {
+        let here: Vec<&Guarded> = guards
+            .iter()
+            .filter(|g| !names.is_empty() || carries(interface, &bound(g, listeners)))
+            .collect();
+        if !here.is_empty() {
+            plan.interfaces.insert(interface.index, (interface.into(), hooks(interface, &here)));
+        }
+    }
+    plan.local_in = guards.iter().any(|g| g.hook == TG_HOOK_TCP || g.rules.room == TG_ROOM_RESERVE);
+    Ok(plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_policy::raw::tg_rules;
+
+    fn interface(name: &str, index: u32, driver: &str, addresses: &[&str]) -> Interface {
+        Interface {
+            name: name.to_owned(),
+            index,
+            addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
+            ethernet: true,
+            loopback: name == "lo",
+            driver: driver.to_owned(),
+        }
+    }
+
+    fn host() -> Vec<Interface> {
+        vec![
+            interface("lo", 1, "", &["127.0.0.1", "::1"]),
+            interface("eth0", 2, "ixgbe", &["192.0.2.1"]),
+            interface("eth1", 3, "veth", &["198.51.100.1"]),
+            interface("bare", 4, "ixgbe", &[]),
+        ]
+    }
+
+    fn guarded(address: Option<&str>, hook: u32) -> Guarded {
+        let address = address.map(|a| a.parse().unwrap());
+        Guarded { address, port: 80, rules: tg_rules::default(), hook }
+    }
+
+    #[test]
+    fn a_wildcard_stands_on_every_interface_with_an_address() {
+        let plan = plan(&[guarded(None, TG_HOOK_AUTO)], &[], &host(), &[]).unwrap();
+        let hooks: Vec<_> = plan.interfaces.iter().map(|(i, (_, h))| (*i, *h)).collect();
+        assert_eq!(hooks, [(1, Hooks::Ip), (2, Hooks::DriverIfPossible), (3, Hooks::Ip)]);
+    }
+
+    #[test]
+    fn an_address_stands_on_its_interface_only() {
+        let plan =
+            plan(&[guarded(Some("198.51.100.1"), TG_HOOK_DRIVER)], &[], &host(), &[]).unwrap();
+        let hooks: Vec<_> = plan.interfaces.iter().map(|(i, (_, h))| (*i, *h)).collect();
+        assert_eq!(hooks, [(3, Hooks::DriverAndIp)]);
+    }
+
+    #[test]
+    fn a_missing_interface_is_told_with_those_that_are_there() {
+        let names = ["eth9".to_owned()];
+        let error = plan(&[guarded(None, TG_HOOK_AUTO)], &names, &host(), &[]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "interface \"eth9\" is not here or not up; name one of: lo, eth0, eth1, bare"
+        );
+    }
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `tidegate run`: stands the guard up, keeps it in step with the host, takes it down.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tidegate_datapath::configuration::{self, Configuration, Guarded};
+use tidegate_datapath::guard::{Guard, Plan};
+use tidegate_datapath::pins::Pins;
+use tidegate_datapath::raw::*;
+use tidegate_datapath::{counters, interfaces, sockets};
+use tidegate_policy::raw::*;
+
+use crate::config::{self, Config};
+use crate::failure::{Failure, Result};
+use crate::instance::Instance;
+use crate::{host, keys, mechanism, plan};
+
+/// Interfaces, listening sockets and the clock are looked at this often.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Where the configuration comes from; asked again at SIGHUP.
+pub enum Source {
+    /// A file.
+    File(PathBuf),
+    /// The command line.
+    Arguments(Config),
+}
+
+impl Source {
+    fn read(&self) -> Result<Config> {
+        match self {
+            Source::File(path) => config::read(path),
+            Source::Arguments(config) => Ok(config.clone()),
+        }
+    }
+}
+
+/// Runs until SIGTERM or SIGINT.
+pub fn run(source: Source) -> Result<()> {
+    let mut config = source.read()?;
+    host::require_capabilities()?;
+    check_host(&config)?;
+    let instance = Instance::claim()?;
+    let mut daemon = match Daemon::start(&config) {
+        Ok(daemon) => daemon,
+        Err(failure) => {
+            instance.release();
+            return Err(failure);
+        }
+    };
+    daemon.announce(&config);
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|source| Failure::File {
+        path: PathBuf::from("signals"),
+        source,
+        fix: "this kernel should allow signal handlers".to_owned(),
+    })?;
+    let stopping = Arc::new(AtomicBool::new(false));
+    while !stopping.load(Ordering::Relaxed) {
+        std::thread::sleep(TICK);
+        for signal in signals.pending() {
+            match signal {
+                SIGHUP => match source.read().and_then(|new| daemon.reload(&new).map(|()| new)) {
+                    Ok(new) => {
+                        config = new;
+                        daemon.announce(&config);
+                    }
+                    Err(failure) => {
+                        eprintln!("tidegate: kept the configuration as it was: {failure}")
+                    }
+                },
+                _ => stopping.store(true, Ordering::Relaxed),
+            }
+        }
+        if let Err(failure) = daemon.tick(&config) {
+            // The guard stands whether we can look after it or not.
+            daemon.complain(&failure);
+        }
+    }
+    daemon.guard.remove()?;
+    instance.release();
+    Ok(())
+}
+
+/// What the host must allow for this configuration.
+fn check_host(config: &Config) -> Result<()> {
+    let kernel = host::kernel();
+    if !kernel.btf || !kernel.casts || !kernel.tcx {
+        return Err(Failure::argument(
+            "this kernel is too old for tidegate",
+            "Linux 6.6 or later with CONFIG_DEBUG_INFO_BTF is needed",
+        ));
+    }
+    let cookies = config
+        .guards
+        .iter()
+        .find(|g| g.rules.syn == TG_SYN_COOKIE || g.rules.cookie_when_reserved != 0);
+    let Some(guarded) = cookies else { return Ok(()) };
+    if !kernel.cookies {
+        return Err(Failure::argument(
+            format!("port {}: \"no-syn-drop\" and cookies need Linux 6.9", guarded.port),
+            "choose \"abort rst-syn\"",
+        ));
+    }
+    if host::sysctl("net/ipv4/tcp_syncookies") == Some(0) {
+        return Err(Failure::argument(
+            format!(
+                "port {}: the kernel takes no cookies while net.ipv4.tcp_syncookies is 0",
+                guarded.port
+            ),
+            "sysctl -w net.ipv4.tcp_syncookies=1, or choose \"abort rst-syn\"",
+        ));
+    }
+    Ok(())
+}
+
+struct Daemon {
+    guard: Guard,
+    plan: Plan,
+    keys: tg_cookie_keys,
+    keys_are_random: bool,
+    rotated: Instant,
+    /// The last complaint, so that the same is not told four times a second.
+    complaint: String,
+}
+
+impl Daemon {
+    fn start(config: &Config) -> Result<Self> {
+        let mut guard = Guard::load(Pins::here()?)?;
+        let keys_are_random = config.cookie_keys.is_none();
+        let keys = match &config.cookie_keys {
+            Some(path) => keys::read(path)?,
+            // Cookies that are out were made by the keys that stand.
+            None if guard.adopted() => configuration::read_keys(guard.programs())?,
+            None => keys::random_pair(),
+        };
+        let plan = current_plan(&guard, config)?;
+        configuration::write_clock(guard.programs(), host::kernel().cookies)?;
+        guard.stand(&configuration_of(config, keys), &plan)?;
+        let mut daemon = Daemon {
+            guard,
+            plan,
+            keys,
+            keys_are_random,
+            rotated: Instant::now(),
+            complaint: String::new(),
+        };
+        daemon.follow_sockets()?;
+        Ok(daemon)
+    }
+
+    fn reload(&mut self, config: &Config) -> Result<()> {
+        check_host(config)?;
+        self.keys_are_random = config.cookie_keys.is_none();
+        if let Some(path) = &config.cookie_keys {
+            self.keys = keys::read(path)?;
+        }
+        let plan = current_plan(&self.guard, config)?;
+        self.guard.stand(&configuration_of(config, self.keys), &plan)?;
+        self.plan = plan;
+        Ok(())
+    }
+
+    /// One line for each guarded listener, the sign that the guard stands.
+    fn announce(&self, config: &Config) {
+        let places: Vec<&str> =
+            self.plan.interfaces.values().map(|(interface, _)| interface.name.as_str()).collect();
+        for g in &config.guards {
+            let address = g.address.map_or("*".to_owned(), |a| a.to_string());
+            println!(
+                "guarding {address} port {} with {} at {} on {}",
+                g.port,
+                mechanism::name(&g.rules),
+                config::hook_name(g.hook),
+                if places.is_empty() { "no interface yet".to_owned() } else { places.join(", ") },
+            );
+        }
+        let _ = std::io::stdout().flush();
+    }
+
+    fn complain(&mut self, failure: &Failure) {
+        let text = failure.to_string();
+        if text != self.complaint {
+            eprintln!("tidegate: {text}");
+            self.complaint = text;
+        }
+    }
+
+    fn tick(&mut self, config: &Config) -> Result<()> {
+        configuration::write_clock(self.guard.programs(), host::kernel().cookies)?;
+        if self.keys_are_random && self.rotated.elapsed().as_secs() >= keys::ROTATE_EVERY_S {
+            self.keys = keys::rotated(&self.keys);
+            configuration::write_keys(self.guard.programs(), self.keys)?;
+            self.rotated = Instant::now();
+        }
+        self.follow_sockets()?;
+        self.clean_reservations(config)?;
+        let plan = current_plan(&self.guard, config)?;
+        if plan != self.plan {
+            self.guard.reattach(&plan)?;
+            self.plan = plan;
+        }
+        Ok(())
+    }
+
+    /// Gives new listening sockets a counter slot of their own; the counts of one that is
+    /// gone are added to its guard's.
+    fn follow_sockets(&mut self) -> Result<()> {
+        let programs = self.guard.programs();
+        let guards = configuration::read(programs)?;
+        let rows = sockets::listeners(programs)?;
+        let wanted: BTreeSet<(u32, u64)> = guards
+            .iter()
+            .flat_map(|(index, guarded)| {
+                rows.iter().filter(|r| guarded.covers(r)).map(|r| (*index, r.socket_cookie))
+            })
+            .collect();
+        let mut slots = counters::slots(programs);
+        let gone: Vec<((u32, u64), u32)> =
+            slots.iter().filter(|(o, _)| !wanted.contains(o)).map(|(o, s)| (*o, *s)).collect();
+        for (owner, slot) in gone {
+            counters::release_slot(programs, owner)?;
+            slots.remove(&owner);
+            let counted = counters::read(programs, slot)?;
+            if guards.iter().any(|(index, _)| *index == owner.0) {
+                counters::add(programs, owner.0, &counted)?;
+            }
+            counters::clear(programs, slot)?;
+        }
+        for owner in wanted {
+            if slots.contains_key(&owner) {
+                continue;
+            }
+            let free = (TG_GUARDS..TG_SLOTS).find(|s| !slots.values().any(|used| used == s));
+            let Some(slot) = free else { break };
+            counters::assign_slot(programs, owner, slot)?;
+            slots.insert(owner, slot);
+        }
+        Ok(())
+    }
+
+    /// reserv: half-open requests give their places back when they are old and places short.
+    fn clean_reservations(&mut self, config: &Config) -> Result<()> {
+        if !config.guards.iter().any(|g| g.rules.clean_after_ms != 0) {
+            return Ok(());
+        }
+        let programs = self.guard.programs();
+        for row in sockets::stale_requests(programs)? {
+            // A request that completed in between is gone, and so is the need.
+            if sockets::destroy_request(&row).is_ok() {
+                counters::add_cleaned(programs, row.guard, 1)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn configuration_of(config: &Config, keys: tg_cookie_keys) -> Configuration {
+    let margin = reserve_margin();
+    let guards = config
+        .guards
+        .iter()
+        .map(|g| Guarded { rules: tg_rules { reserve_margin: margin, ..g.rules }, ..g.clone() })
+        .collect();
+    Configuration { guards, keys }
+}
+
+/// Another processor may let a SYN through between our look at the queue and TCP's: each
+/// may hold one.
+fn reserve_margin() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| n.get() as u32).saturating_sub(1)
+}
+
+fn current_plan(guard: &Guard, config: &Config) -> Result<Plan> {
+    let listeners = sockets::listeners(guard.programs())?;
+    plan::plan(&config.guards, &config.interfaces, &interfaces::list()?, &listeners)
+}

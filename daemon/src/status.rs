@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `tidegate status`: both queues of every guarded listener against their limits, and
+//! every verdict by its reason.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde::Serialize;
+use tidegate_datapath::configuration::{self, Guarded};
+use tidegate_datapath::guard::Guard;
+use tidegate_datapath::pins::Pins;
+use tidegate_datapath::programs::Programs;
+use tidegate_datapath::raw::*;
+use tidegate_datapath::{counters, sockets};
+use tidegate_policy::names::{REASONS, VERDICTS};
+use tidegate_policy::raw::*;
+
+use crate::failure::{Failure, Result};
+use crate::{config, host, instance, mechanism};
+
+/// Packets by reason, then by verdict.
+pub type Verdicts = BTreeMap<&'static str, BTreeMap<&'static str, u64>>;
+
+/// The whole answer.
+#[derive(Debug, Serialize)]
+pub struct Status {
+    /// The daemon's process; absent where it was killed and the guard stands alone.
+    pub daemon_pid: Option<i32>,
+    /// The links that stand: `ingress-<ifindex>`, `driver-<ifindex>`, `tcp-<family>`.
+    pub attached: Vec<String>,
+    /// Every guarded listener.
+    pub guards: Vec<GuardStatus>,
+}
+
+/// One guarded listener of the configuration.
+#[derive(Debug, Serialize)]
+pub struct GuardStatus {
+    /// The port.
+    pub port: u16,
+    /// The address; absent: every one.
+    pub address: Option<String>,
+    /// The mechanism by the papers' names.
+    pub mechanism: String,
+    /// Where the SYN stage is decided.
+    pub hook: &'static str,
+    /// The papers' queue drops, whoever made them, and what they come to.
+    pub queue_drops: QueueDrops,
+    /// Every verdict by its reason, all sockets together.
+    pub verdicts: Verdicts,
+    /// Reservations cleaned because they grew old.
+    pub reservations_cleaned: u64,
+    /// The listening sockets.
+    pub listeners: Vec<ListenerStatus>,
+}
+
+/// One listening socket.
+#[derive(Debug, Serialize)]
+pub struct ListenerStatus {
+    /// The address and port that it is bound to.
+    pub address: String,
+    /// The kernel's name for the socket.
+    pub socket_cookie: u64,
+    /// Connections waiting for accept().
+    pub listen_queue: Queue,
+    /// Half-open connections.
+    pub syn_queue: Queue,
+    /// Queue drops that the kernel itself counted on this socket.
+    pub kernel_drops: u32,
+    /// The papers' queue drops.
+    pub queue_drops: QueueDrops,
+    /// Every verdict by its reason.
+    pub verdicts: Verdicts,
+}
+
+/// A queue and its limit. Linux lets a queue hold one more than its limit.
+#[derive(Debug, Serialize)]
+pub struct Queue {
+    /// Entries now.
+    pub length: u32,
+    /// The limit.
+    pub limit: u32,
+}
+
+/// Queue drops by the rule that made them (Shukla, thesis, 2.1.1), refused explicitly or
+/// dropped alike; ListenQOverflow split as in Table 4.1.
+#[derive(Debug, Default, Serialize)]
+#[allow(missing_docs)]
+pub struct QueueDrops {
+    #[serde(rename = "SynQFull")]
+    pub syn_q_full: u64,
+    #[serde(rename = "SynQ3/4Full")]
+    pub syn_q_three_quarters_full: u64,
+    #[serde(rename = "ListenQFullAtSyn")]
+    pub listen_q_full_at_syn: u64,
+    #[serde(rename = "ListenQOverflow_syn_ack_acks")]
+    pub overflow_syn_ack_acks: u64,
+    #[serde(rename = "ListenQOverflow_other_segments")]
+    pub overflow_other_segments: u64,
+    /// reserv found no place to promise.
+    #[serde(rename = "NoReservation")]
+    pub no_reservation: u64,
+}
+
+fn queue_drops(c: &tg_counters) -> QueueDrops {
+    // An answer with a cookie is no drop: the decision comes with the ACK.
+    let dropped = |reason: u32| {
+        let by_verdict = &c.packets[reason as usize];
+        by_verdict.iter().sum::<u64>() - by_verdict[TG_COOKIE as usize]
+    };
+    QueueDrops {
+        syn_q_full: dropped(TG_SYNQ_FULL),
+        syn_q_three_quarters_full: dropped(TG_SYNQ_3_4_FULL),
+        listen_q_full_at_syn: dropped(TG_LISTENQ_FULL_AT_SYN),
+        overflow_syn_ack_acks: dropped(TG_OVERFLOW_SYNACK_ACK) + dropped(TG_COOKIE_NO_ROOM),
+        overflow_other_segments: dropped(TG_OVERFLOW_OTHER),
+        no_reservation: dropped(TG_NO_RESERVATION),
+    }
+}
+
+fn verdicts(c: &tg_counters) -> Verdicts {
+    let mut by_reason = Verdicts::new();
+    for (reason, counts) in REASONS.into_iter().zip(&c.packets) {
+        for (verdict, count) in VERDICTS.into_iter().zip(counts) {
+            if *count > 0 {
+                by_reason.entry(reason).or_default().insert(verdict, *count);
+            }
+        }
+    }
+    by_reason
+}
+
+fn sum(all: &[tg_counters]) -> tg_counters {
+    let mut sum = tg_counters::default();
+    for one in all {
+        for (to, from) in sum.packets.iter_mut().flatten().zip(one.packets.iter().flatten()) {
+            *to += from;
+        }
+    }
+    sum
+}
+
+fn listener(row: &tg_listener_row, counted: &tg_counters) -> ListenerStatus {
+    ListenerStatus {
+        address: std::net::SocketAddr::new(row.address(), row.port as u16).to_string(),
+        socket_cookie: row.socket_cookie,
+        listen_queue: Queue { length: row.listen_len, limit: row.listen_max },
+        syn_queue: Queue { length: row.syn_len, limit: row.listen_max },
+        kernel_drops: row.kernel_drops,
+        queue_drops: queue_drops(counted),
+        verdicts: verdicts(counted),
+    }
+}
+
+fn guard(
+    programs: &Programs,
+    index: u32,
+    guarded: &Guarded,
+    rows: &[tg_listener_row],
+) -> Result<GuardStatus> {
+    let slots = counters::slots(programs);
+    let mut all = vec![counters::read(programs, index)?];
+    let mut listeners = Vec::new();
+    for row in rows.iter().filter(|row| guarded.covers(row)) {
+        let counted = match slots.get(&(index, row.socket_cookie)) {
+            Some(slot) => counters::read(programs, *slot)?,
+            None => tg_counters::default(),
+        };
+        listeners.push(listener(row, &counted));
+        all.push(counted);
+    }
+    let total = sum(&all);
+    Ok(GuardStatus {
+        port: guarded.port,
+        address: guarded.address.map(|a| a.to_string()),
+        mechanism: mechanism::name(&guarded.rules),
+        hook: config::hook_name(guarded.hook),
+        queue_drops: queue_drops(&total),
+        verdicts: verdicts(&total),
+        reservations_cleaned: counters::read_cleaned(programs, index)?,
+        listeners,
+    })
+}
+
+/// Reads the guard of this namespace.
+pub fn read() -> Result<Status> {
+    host::require_capabilities()?;
+    let pins = Pins::here()?;
+    let Some(programs) = Guard::open_to_read(&pins)? else {
+        return Err(Failure::argument("no guard stands here", "start one with `tidegate run`"));
+    };
+    let rows = sockets::listeners(&programs)?;
+    let guards = configuration::read(&programs)?
+        .iter()
+        .map(|(index, guarded)| guard(&programs, *index, guarded, &rows))
+        .collect::<Result<_>>()?;
+    Ok(Status { daemon_pid: instance::running()?, attached: pins.link_names()?, guards })
+}
+
+/// Prints it, for people or as JSON.
+pub fn run(json: bool) -> Result<()> {
+    let status = read()?;
+    if json {
+        println!("{}", serde_json::to_string_pretty(&status).expect("plain data"));
+    } else {
+        print!("{}", table(&status));
+    }
+    Ok(())
+}
+
+fn table(status: &Status) -> String {
+    let mut out = String::new();
+    let who = status
+        .daemon_pid
+        .map_or("no daemon: the guard stands alone".to_owned(), |pid| format!("daemon {pid}"));
+    let _ = writeln!(out, "{who}; attached: {}", status.attached.join(", "));
+    for g in &status.guards {
+        let address = g.address.as_deref().unwrap_or("*");
+        let _ = writeln!(out, "\n{address} port {}: {} at {}", g.port, g.mechanism, g.hook);
+        if g.listeners.is_empty() {
+            let _ = writeln!(out, "  nothing listens there now");
+        }
+        for l in &g.listeners {
+            let _ = writeln!(
+                out,
+                "  {:<28} listen queue {:>5} of {:<5}  SYN queue {:>5} of {:<5}  kernel drops {}",
+                l.address,
+                l.listen_queue.length,
+                l.listen_queue.limit,
+                l.syn_queue.length,
+                l.syn_queue.limit,
+                l.kernel_drops,
+            );
+        }
+        for (reason, counts) in &g.verdicts {
+            for (verdict, count) in counts {
+                let _ = writeln!(out, "    {reason:<28} {verdict:<7} {count:>12}");
+            }
+        }
+        if g.reservations_cleaned > 0 {
+            let _ = writeln!(
+                out,
+                "    reservations cleaned                 {:>12}",
+                g.reservations_cleaned
+            );
+        }
+    }
+    out
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The ACK stage: a segment that may complete a handshake. It stands at the IP
+ * entry only, for that is where the kernel takes a finished request from BPF.
+ */
+#ifndef TG_ACK_STAGE_H
+#define TG_ACK_STAGE_H
+
+#include "../../policy/include/ack.h"
+#include "guard.h"
+#include "socket.h"
+
+int bpf_sk_assign_tcp_reqsk(struct __sk_buff *s, struct sock *sk, struct bpf_tcp_req_attrs *attrs,
+                            int attrs__sz) __ksym __weak;
+
+struct tg_ack_stage {
+	struct tg_packet *packet;
+	struct tg_guard *guard;
+	struct tg_config *config;
+	struct tg_control *control;
+	__u32 guard_index;
+	__u32 padding;
+	__u64 now_ns;
+};
+
+/* Sequence numbers wrap: RFC 9293 section 3.4. */
+TG_INLINE int tg_before(__u32 a, __u32 b)
+{
+	return a - b > 0x7fffffff;
+}
+
+/* The kernel's tcp_in_window(), on the request's own window. */
+TG_INLINE int tg_in_window(__u32 seq, __u32 end_seq, __u32 from, __u32 to)
+{
+	if (seq == from)
+		return 1;
+	if (tg_before(from, end_seq) && tg_before(seq, to))
+		return 1;
+	return seq == to && seq == end_seq;
+}
+
+/* What tcp_check_req() tests before it looks at the listen queue. */
+TG_INLINE void tg_read_request(struct tcp_request_sock *req, struct tcp_sock *listener,
+                               const struct tg_packet *p, struct tg_ack *ack)
+{
+	__u32 fin = !!(p->flags & TG_TCP_FIN);
+	__u32 end_seq = p->seq + p->payload_bytes + fin;
+	__u32 window = req->req.req.__req_common.skc_rcv_wnd;
+
+	ack->is_request = 1;
+	ack->bare = !p->payload_bytes && !fin;
+	ack->acceptable = !req->tfo_listener && p->ack == req->snt_isn + 1 &&
+	                  tg_in_window(p->seq, end_seq, req->rcv_nxt, req->rcv_nxt + window);
+	ack->deferred =
+		end_seq == req->rcv_isn + 1 &&
+		req->req.req.num_timeout < listener->inet_conn.icsk_accept_queue.rskq_defer_accept;
+}
+
+/*
+ * A second segment of a client whose cookie was let in a moment ago, in the
+ * same batch of the driver: TCP has not yet seen the first. It must pass as it
+ * is, behind the first, and finds the connection; a second request for the same
+ * connection would cost the client this segment and a retransmission.
+ */
+#define TG_ADMITTED 64
+#define TG_ADMITTED_NS 8000000ull
+
+struct tg_admitted {
+	__u64 client; /* the cookie and the ports: names the connection well enough */
+	__u64 at_ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, TG_ADMITTED);
+	__type(key, __u32);
+	__type(value, struct tg_admitted);
+} admitted SEC(".maps");
+
+TG_INLINE __u64 tg_admitted_name(const struct tg_packet *p)
+{
+	return (__u64)p->ack << 32 | (__u32)p->tuple.sport << 16 | p->tuple.dport;
+}
+
+TG_INLINE struct tg_admitted *tg_admitted_entry(const struct tg_packet *p)
+{
+	__u32 index = p->ack & (TG_ADMITTED - 1);
+
+	return bpf_map_lookup_elem(&admitted, &index);
+}
+
+TG_INLINE int tg_just_admitted(const struct tg_ack_stage *s)
+{
+	struct tg_admitted *a = tg_admitted_entry(s->packet);
+
+	return a && a->client == tg_admitted_name(s->packet) &&
+	       s->now_ns - a->at_ns < TG_ADMITTED_NS;
+}
+
+TG_INLINE void tg_note_admitted(const struct tg_ack_stage *s)
+{
+	struct tg_admitted *a = tg_admitted_entry(s->packet);
+
+	if (a) {
+		a->client = tg_admitted_name(s->packet);
+		a->at_ns = s->now_ns;
+	}
+}
+
+TG_INLINE int tg_open_cookie(const struct tg_ack_stage *s, struct tg_cookie_options *options)
+{
+	__u32 epoch = tg_cookie_epoch((s->now_ns + s->control->clock_offset_ns) / 1000000000ull);
+
+	return tg_cookie_open(&s->config->keys, &s->packet->tuple, s->packet->seq - 1,
+	                      s->packet->ack - 1, epoch, options);
+}
+
+/* Hands the kernel a finished request (Linux 6.9). */
+TG_INLINE int tg_admit(struct __sk_buff *ctx, struct tcp_sock *listener,
+                       const struct tg_cookie_options *options, const struct tg_tcp_options *seen)
+{
+	struct bpf_tcp_req_attrs attrs = {};
+
+	if (!bpf_ksym_exists(bpf_sk_assign_tcp_reqsk))
+		return 0;
+	attrs.mss = options->mss;
+	attrs.sack_ok = options->sack;
+	attrs.ecn_ok = options->ecn;
+	if (options->wscale != TG_COOKIE_NO_WSCALE) {
+		attrs.wscale_ok = 1;
+		attrs.snd_wscale = options->wscale;
+		attrs.rcv_wscale = TG_COOKIE_RCV_WSCALE;
+	}
+	if (tg_has_option(seen, TG_OPTION_TIMESTAMPS)) {
+		attrs.tstamp_ok = 1;
+		attrs.rcv_tsval = seen->tsval;
+		attrs.rcv_tsecr = seen->tsecr;
+	}
+	return bpf_sk_assign_tcp_reqsk(ctx, &listener->inet_conn.icsk_inet.sk, &attrs,
+	                               sizeof(attrs)) == 0;
+}
+
+#endif

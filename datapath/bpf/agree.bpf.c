@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The policy as BPF, on inputs of the caller's choosing: what the native build
+ * is held against. Attached to nothing; run by BPF_PROG_TEST_RUN.
+ */
+#include "vmlinux.h"
+
+#include "../../policy/include/agree.h"
+
+#include <bpf/bpf_helpers.h>
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+#define TG_AGREE_CASES 4096
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, TG_AGREE_CASES);
+	__type(key, __u32);
+	__type(value, struct tg_case);
+} cases SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, TG_AGREE_CASES);
+	__type(key, __u32);
+	__type(value, struct tg_answers);
+} answers SEC(".maps");
+
+static long tg_agree_one(__u32 index, void *unused)
+{
+	struct tg_case *c = bpf_map_lookup_elem(&cases, &index);
+	struct tg_answers *a = bpf_map_lookup_elem(&answers, &index);
+
+	if (!c || !a)
+		return 1;
+	__builtin_memset(a, 0, sizeof(*a));
+	tg_agree(c, a);
+	return 0;
+}
+
+SEC("syscall")
+int agree(void *ctx)
+{
+	return bpf_loop(TG_AGREE_CASES, tg_agree_one, NULL, 0) != TG_AGREE_CASES;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The SYN/ACK that carries our cookie. */
+#ifndef TG_COOKIE_REPLY_H
+#define TG_COOKIE_REPLY_H
+
+#include "reply.h"
+#include "syn_stage.h"
+
+/* Linux announces 64240 at first: 44 segments of 1460 bytes. */
+#define TG_COOKIE_WINDOW 64240
+
+/* What this SYN's options come to, as far as the host's sysctls allow them. */
+TG_INLINE void tg_cookie_agree_options(const struct tg_syn_stage *s, struct tg_cookie_options *o)
+{
+	struct net *net = s->socket.tp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net;
+	const struct tg_tcp_options *offered = &s->options;
+	/* RFC 3168 section 6.1.1: an ECN-setup SYN has both bits, and no codepoint in IP. */
+	int ecn_setup =
+		(s->packet->flags & (TG_TCP_ECE | TG_TCP_CWR)) == (TG_TCP_ECE | TG_TCP_CWR) &&
+		!s->packet->ecn_capable;
+
+	__builtin_memset(o, 0, sizeof(*o));
+	o->mss = tg_has_option(offered, TG_OPTION_MSS) ? offered->mss : 536;
+	o->wscale = tg_has_option(offered, TG_OPTION_WSCALE) && net->ipv4.sysctl_tcp_window_scaling
+	                    ? offered->wscale
+	                    : TG_COOKIE_NO_WSCALE;
+	o->sack = tg_has_option(offered, TG_OPTION_SACK) && net->ipv4.sysctl_tcp_sack;
+	o->ecn = ecn_setup && net->ipv4.sysctl_tcp_ecn;
+}
+
+/*
+ * Only options that the SYN itself carried, so the answer is never longer than
+ * the question. mtu is the interface's.
+ */
+TG_INLINE void tg_cookie_write_options(const struct tg_syn_stage *s,
+                                       const struct tg_cookie_options *o, __u32 ts_offset,
+                                       __u32 mtu, struct tg_reply *r)
+{
+	struct net *net = s->socket.tp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net;
+	__u32 headers = tg_reply_ip_bytes(s->packet) + sizeof(struct tcphdr);
+	__u32 mss = mtu > headers + 536 ? mtu - headers : 536;
+
+	r->option_words = 0;
+	if (tg_has_option(&s->options, TG_OPTION_MSS))
+		tg_reply_option(r, 2 << 24 | 4 << 16 | (mss > 65535 ? 65535 : mss));
+	if (tg_has_option(&s->options, TG_OPTION_TIMESTAMPS) && net->ipv4.sysctl_tcp_timestamps) {
+		/* SACK permitted takes the place of the padding before the timestamps. */
+		tg_reply_option(r, (o->sack ? 4 << 24 | 2 << 16 : 1 << 24 | 1 << 16) | 8 << 8 | 10);
+		/* 2^20 ns a tick: within the 1 ms to 1 s of RFC 7323, section 5.4. */
+		tg_reply_option(r, (__u32)(s->now_ns >> 20) + ts_offset);
+		tg_reply_option(r, s->options.tsval);
+	} else if (o->sack) {
+		tg_reply_option(r, 1 << 24 | 1 << 16 | 4 << 8 | 2);
+	}
+	if (o->wscale != TG_COOKIE_NO_WSCALE)
+		tg_reply_option(r, 1 << 24 | 3 << 16 | 3 << 8 | TG_COOKIE_RCV_WSCALE);
+}
+
+TG_INLINE __u32 tg_cookie_clock_epoch(const struct tg_syn_stage *s)
+{
+	return tg_cookie_epoch((s->now_ns + s->control->clock_offset_ns) / 1000000000ull);
+}
+
+TG_INLINE void tg_reply_cookie(const struct tg_syn_stage *s, __u32 mtu, struct tg_reply *r)
+{
+	struct tg_cookie_options options;
+	struct tg_cookie cookie;
+
+	tg_cookie_agree_options(s, &options);
+	cookie = tg_cookie_make(&s->config->keys.current, &s->packet->tuple, s->packet->seq,
+	                        tg_cookie_clock_epoch(s), &options);
+	tg_cookie_write_options(s, &options, cookie.ts_offset, mtu, r);
+	r->seq = cookie.isn;
+	r->ack = s->packet->seq + 1;
+	r->flags = TG_TCP_SYN | TG_TCP_ACK | (options.ecn ? TG_TCP_ECE : 0);
+	r->window = TG_COOKIE_WINDOW;
+}
+
+#endif

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * What the daemon reads of the host's TCP sockets: every listening socket with
+ * both of its queues (sock_diag tells only one), and the half-open requests
+ * that have held a reservation for too long.
+ */
+#include "../../policy/include/room.h"
+#include "guard.h"
+#include "socket.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+TG_INLINE int tg_is_ipv6(const struct sock_common *sk)
+{
+	return sk->skc_family == AF_INET6;
+}
+
+SEC("iter/tcp")
+int listeners(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *sk_common = ctx->sk_common;
+	struct tg_listener_row row = {};
+	struct tcp_sock *tp;
+	struct sock *sk;
+
+	if (!sk_common || sk_common->skc_state != TCP_LISTEN)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk_common);
+	if (!tp)
+		return 0;
+	sk = &tp->inet_conn.icsk_inet.sk;
+	row.socket_cookie = bpf_get_socket_cookie(tp);
+	row.is_ipv6 = tg_is_ipv6(sk_common);
+	if (row.is_ipv6)
+		BPF_CORE_READ_INTO(&row.addr, sk_common, skc_v6_rcv_saddr);
+	else
+		row.addr[0] = sk_common->skc_rcv_saddr;
+	row.port = sk_common->skc_num;
+	row.listen_len = sk->sk_ack_backlog;
+	row.listen_max = sk->sk_max_ack_backlog;
+	row.syn_len = tp->inet_conn.icsk_accept_queue.qlen.counter;
+	row.syn_young = tp->inet_conn.icsk_accept_queue.young.counter;
+	row.kernel_drops = sk->sk_drops.counter;
+	row.ipv6_only = sk_common->skc_ipv6only;
+	row.reuseport = sk_common->skc_reuseport;
+	row.bound_ifindex = sk_common->skc_bound_dev_if;
+	bpf_seq_write(ctx->meta->seq, &row, sizeof(row));
+	return 0;
+}
+
+TG_INLINE void tg_request_tuple(struct sock_common *sk, struct tg_tuple *t)
+{
+	t->is_ipv6 = tg_is_ipv6(sk);
+	t->sport = sk->skc_dport;
+	t->dport = bpf_htons(sk->skc_num);
+	t->saddr[0] = sk->skc_daddr;
+	t->daddr[0] = sk->skc_rcv_saddr;
+	if (t->is_ipv6) {
+		BPF_CORE_READ_INTO(&t->saddr, sk, skc_v6_daddr);
+		BPF_CORE_READ_INTO(&t->daddr, sk, skc_v6_rcv_saddr);
+	}
+}
+
+/* snt_synack is the time of the first SYN/ACK in microseconds (Linux 4.13). */
+SEC("iter/tcp")
+int stale_requests(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *sk = ctx->sk_common;
+	struct tg_request_row row = {};
+	struct tcp_request_sock *req;
+	struct tcp_sock *listener;
+	struct tg_control *control;
+	struct tg_config *config;
+	struct tg_queues queues;
+	struct tg_guard *guard;
+	__u64 now_us;
+
+	if (!sk || sk->skc_state != TCP_NEW_SYN_RECV)
+		return 0;
+	req = bpf_skc_to_tcp_request_sock(sk);
+	control = tg_control();
+	config = control ? tg_config(control) : NULL;
+	if (!req || !config)
+		return 0;
+	tg_request_tuple(sk, &row.tuple);
+	guard = tg_find_guard(config, &row.tuple, &row.guard);
+	if (!guard)
+		return 0;
+	listener = tg_untrusted(req->req.req.__req_common.skc_listener);
+	tg_read_queues(listener, &queues);
+	now_us = bpf_ktime_get_ns() / 1000;
+	row.age_ms = now_us > req->snt_synack ? (now_us - req->snt_synack) / 1000 : 0;
+	if (!tg_reservation_stale(&guard->rules, &queues, row.age_ms))
+		return 0;
+	row.socket_cookie = req->req.req.__req_common.skc_cookie.counter;
+	bpf_seq_write(ctx->meta->seq, &row, sizeof(row));
+	return 0;
+}

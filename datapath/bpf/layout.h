@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What userspace and the programs share: the one source of these types. The
+ * loader's Rust types are generated from this file.
+ */
+#ifndef TG_LAYOUT_H
+#define TG_LAYOUT_H
+
+#include "../../policy/include/cookie.h"
+#include "../../policy/include/listener.h"
+#include "../../policy/include/police.h"
+#include "../../policy/include/verdict.h"
+
+/* Changes whenever a type below changes: a restarted daemon adopts no other. */
+#define TG_LAYOUT_VERSION 1
+
+#define TG_GUARDS 64
+/* Counter slots: a guard's own first, then one for each listening socket. */
+#define TG_SLOTS 1024
+/* Guards on one port: several addresses, and the wildcard last. */
+#define TG_GUARDS_A_PORT 8
+
+/*
+ * Where the SYN stage is decided. The ACK stage always stands at the IP entry.
+ * An interface without a program at its driver decides at the IP entry.
+ */
+enum tg_hook {
+	TG_HOOK_AUTO,   /* the loader chooses for each interface */
+	TG_HOOK_DRIVER, /* XDP */
+	TG_HOOK_IP,     /* tc ingress */
+	TG_HOOK_TCP,    /* netfilter local-in, just before TCP */
+};
+
+/* One [[listener]] of the configuration. */
+struct tg_guard {
+	struct tg_rules rules;
+	__u32 addr[4];   /* network byte order; IPv4 in word 0 */
+	__u32 addr_kind; /* 0: every address of the port; 4; 6 */
+	__u32 hook;      /* enum tg_hook */
+	__u32 next;      /* index + 1 of the port's next guard; 0 ends */
+	__u32 padding;
+};
+
+/* A whole configuration. Two stand in the map; tg_control.active names one. */
+struct tg_config {
+	__u8 port_guard[65536]; /* index + 1 of a port's first guard; 0: not guarded */
+	struct tg_guard guards[TG_GUARDS];
+	struct tg_cookie_keys keys;
+};
+
+struct tg_control {
+	__u32 layout_version;
+	__u32 active;          /* which configuration is in force: 0 or 1 */
+	__u64 clock_offset_ns; /* wall clock minus monotonic: hosts share the epoch of cookies */
+	__u32 cookies_work;    /* this kernel lets our cookies in (Linux 6.9) */
+	__u32 padding;
+};
+
+/* What one guard remembers between packets. */
+struct tg_runtime {
+	__u64 watch_until_ns; /* until then, ACKs are looked up: one may overflow or bring a cookie
+	                       */
+	__u64 claims;         /* reserv: SYNs let through by the hook */
+	__u64 settled;        /* reserv: of those, the ones that TCP has seen */
+	__u64 last_claim_ns;
+};
+
+/* Which counters a decision is counted in: a listening socket's, under one guard. */
+struct tg_slot_key {
+	__u64 socket_cookie;
+	__u32 guard;
+	__u32 padding;
+};
+
+/* What the listener iterator tells of one listening socket. */
+struct tg_listener_row {
+	__u64 socket_cookie;
+	__u32 addr[4]; /* network byte order; IPv4 in word 0 */
+	__u32 is_ipv6;
+	__u32 port;
+	__u32 listen_len;
+	__u32 listen_max;
+	__u32 syn_len;
+	__u32 syn_young;
+	__u32 kernel_drops; /* sk_drops: queue drops that the kernel counted on this socket */
+	__u32 ipv6_only;
+	__u32 reuseport;
+	__u32 bound_ifindex;
+};
+
+/* What the request iterator tells of one half-open request that should go. */
+struct tg_request_row {
+	struct tg_tuple tuple; /* from the client's side: saddr is the client */
+	__u32 guard;
+	__u32 age_ms;
+	__u64 socket_cookie; /* of the request, as sock_diag wants it */
+};
+
+#endif

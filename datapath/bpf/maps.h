@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The maps that every program shares. Allocated at load, none grows. */
+#ifndef TG_MAPS_H
+#define TG_MAPS_H
+
+#include "layout.h"
+
+#include <bpf/bpf_helpers.h>
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tg_control);
+} control SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct tg_config);
+} config SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TG_GUARDS);
+	__type(key, __u32);
+	__type(value, struct tg_runtime);
+} runtime SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, TG_SLOTS);
+	__type(key, __u32);
+	__type(value, struct tg_counters);
+} counters SEC(".maps");
+
+/* Each processor has its share of a guard's allowance of refusals. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, TG_GUARDS);
+	__type(key, __u32);
+	__type(value, struct tg_bucket);
+} refusals SEC(".maps");
+
+/* Reservations that the daemon cleaned, per guard. No program reads it; it outlives the daemon. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TG_GUARDS);
+	__type(key, __u32);
+	__type(value, __u64);
+} cleaned SEC(".maps");
+
+/* A listening socket under a guard -> its counter slot. The daemon fills it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, TG_SLOTS);
+	__type(key, struct tg_slot_key);
+	__type(value, __u32);
+} slots SEC(".maps");
+
+#endif

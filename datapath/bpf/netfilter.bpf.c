@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The TCP entry, netfilter local-in: behind routing and the host's own
+ * firewall, just before TCP. A program here can accept or drop, and look
+ * nothing up: the listening socket was put on the packet at the IP entry.
+ *
+ * It is also where reserv learns that TCP is about to see a SYN which an
+ * earlier hook let through: between the two lies a whole batch of the driver.
+ */
+#include "syn_stage.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+int bpf_dynptr_from_skb(struct sk_buff *skb, __u64 flags, struct bpf_dynptr *ptr) __ksym;
+void *bpf_dynptr_slice(const struct bpf_dynptr *ptr, __u32 offset, void *buffer,
+                       __u32 buffer__szk) __ksym;
+
+/* The segment from the network header on; fills what the SYN stage needs. */
+TG_INLINE int tg_nf_parse(struct bpf_nf_ctx *ctx, struct tg_packet *p)
+{
+	struct tcphdr tcp_buffer, *tcp;
+	struct bpf_dynptr packet;
+
+	if (bpf_dynptr_from_skb(ctx->skb, 0, &packet))
+		return 0;
+	if (ctx->state->pf == AF_INET6) {
+		struct ipv6hdr buffer, *ip = bpf_dynptr_slice(&packet, 0, &buffer, sizeof(buffer));
+
+		/* Behind extension headers the earlier hooks decide. */
+		if (!ip || ip->nexthdr != TG_IPPROTO_TCP)
+			return 0;
+		__builtin_memcpy(p->tuple.saddr, &ip->saddr, 16);
+		__builtin_memcpy(p->tuple.daddr, &ip->daddr, 16);
+		p->tuple.is_ipv6 = 1;
+		p->l4_offset = sizeof(*ip);
+	} else {
+		struct iphdr buffer, *ip = bpf_dynptr_slice(&packet, 0, &buffer, sizeof(buffer));
+
+		if (!ip || ip->protocol != TG_IPPROTO_TCP)
+			return 0;
+		p->tuple.saddr[0] = ip->saddr;
+		p->tuple.daddr[0] = ip->daddr;
+		p->tuple.is_ipv6 = 0;
+		p->l4_offset = ip->ihl * 4;
+	}
+	tcp = bpf_dynptr_slice(&packet, p->l4_offset, &tcp_buffer, sizeof(tcp_buffer));
+	if (!tcp)
+		return 0;
+	p->tuple.sport = tcp->source;
+	p->tuple.dport = tcp->dest;
+	p->flags = tcp->flags;
+	return 1;
+}
+
+TG_INLINE void tg_settle(__u32 guard_index)
+{
+	struct tg_runtime *rt = bpf_map_lookup_elem(&runtime, &guard_index);
+
+	if (rt && rt->settled < rt->claims)
+		__sync_fetch_and_add(&rt->settled, 1);
+}
+
+SEC("netfilter")
+int tidegate_tcp(struct bpf_nf_ctx *ctx)
+{
+	struct tg_packet packet = {};
+	struct tg_syn_stage s = {.packet = &packet};
+	struct sock *sk;
+
+	if (!tg_nf_parse(ctx, &packet) || !tg_is_syn(&packet))
+		return NF_ACCEPT;
+	s.control = tg_control();
+	s.config = s.control ? tg_config(s.control) : NULL;
+	if (!s.config)
+		return NF_ACCEPT;
+	s.guard = tg_find_guard(s.config, &packet.tuple, &s.guard_index);
+	if (!s.guard)
+		return NF_ACCEPT;
+	if (s.guard->hook != TG_HOOK_TCP) {
+		if (s.guard->rules.room == TG_ROOM_RESERVE)
+			tg_settle(s.guard_index);
+		return NF_ACCEPT;
+	}
+	sk = ctx->skb->sk;
+	if (!sk || sk->__sk_common.skc_state != TCP_LISTEN)
+		return NF_ACCEPT;
+	s.socket.tp = tg_untrusted(sk);
+	s.socket.slot = tg_slot_of(s.socket.tp, s.guard_index);
+	s.now_ns = bpf_ktime_get_ns(); /* the coarse clock is not to be had in this type */
+	tg_syn_assess(ctx, &s, 0);
+	return tg_syn_conclude(&s) == TG_DROP ? NF_DROP : NF_ACCEPT;
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Answers written over the packet that they answer: RST, and the SYN/ACK that
+ * carries a cookie. Never longer than what came in. The link layer's addresses
+ * are swapped, VLAN tags stay; IP options and extension headers are left out.
+ */
+#ifndef TG_REPLY_H
+#define TG_REPLY_H
+
+#include "packet.h"
+
+#define TG_REPLY_OPTION_WORDS 5
+
+struct tg_reply {
+	__u32 seq; /* host byte order, as is ack */
+	__u32 ack;
+	__u32 flags;
+	__u32 window;
+	__u32 option_words;
+	__u32 options[TG_REPLY_OPTION_WORDS]; /* network byte order */
+};
+
+TG_INLINE __u32 tg_reply_ip_bytes(const struct tg_packet *p)
+{
+	return p->tuple.is_ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
+}
+
+/* word is in host byte order. */
+TG_INLINE void tg_reply_option(struct tg_reply *r, __u32 word)
+{
+	__u32 n = r->option_words;
+
+	barrier_var(n);
+	if (n < TG_REPLY_OPTION_WORDS) {
+		r->options[n] = bpf_htonl(word);
+		r->option_words = n + 1;
+	}
+}
+
+/* The frame's length with this reply in it. */
+TG_INLINE __u32 tg_reply_bytes(const struct tg_packet *p, const struct tg_reply *r)
+{
+	return p->l3_offset + tg_reply_ip_bytes(p) + sizeof(struct tcphdr) + r->option_words * 4;
+}
+
+TG_INLINE __u16 tg_fold(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (__u16)sum;
+}
+
+/* RFC 9293 section 3.1, RFC 8200 section 8.1. Addresses commute, so either direction serves. */
+TG_INLINE __u64 tg_pseudo_sum(const struct tg_tuple *t, __u32 tcp_bytes)
+{
+	__u64 sum = bpf_htons(TG_IPPROTO_TCP) + bpf_htons((__u16)tcp_bytes);
+
+	sum += t->saddr[0];
+	sum += t->daddr[0];
+	if (t->is_ipv6) {
+		sum += t->saddr[1];
+		sum += t->saddr[2];
+		sum += t->saddr[3];
+		sum += t->daddr[1];
+		sum += t->daddr[2];
+		sum += t->daddr[3];
+	}
+	return sum;
+}
+
+TG_INLINE void tg_write_ipv4(struct iphdr *ip, const struct tg_tuple *t, __u32 tcp_bytes)
+{
+	__u32 *word = (__u32 *)ip;
+	__u64 sum;
+
+	word[0] = bpf_htonl(0x45000000 | (sizeof(*ip) + tcp_bytes)); /* version, IHL, length */
+	word[1] = bpf_htonl(0x00004000);                             /* don't fragment */
+	word[2] = bpf_htonl(0x40060000);                             /* TTL 64, TCP */
+	ip->saddr = t->daddr[0];
+	ip->daddr = t->saddr[0];
+	sum = word[0];
+	sum += word[1];
+	sum += word[2];
+	sum += ip->saddr;
+	sum += ip->daddr;
+	ip->check = ~tg_fold(sum);
+}
+
+TG_INLINE void tg_write_ipv6(struct ipv6hdr *ip, const struct tg_tuple *t, __u32 tcp_bytes)
+{
+	__u32 *word = (__u32 *)ip;
+
+	word[0] = bpf_htonl(0x60000000);
+	word[1] = bpf_htonl(tcp_bytes << 16 | TG_IPPROTO_TCP << 8 | 64);
+	__builtin_memcpy(&ip->saddr, t->daddr, 16);
+	__builtin_memcpy(&ip->daddr, t->saddr, 16);
+}
+
+TG_INLINE int tg_swap_link(void *data, void *data_end)
+{
+	__u16 *half = data;
+
+	if (data + sizeof(struct ethhdr) > data_end)
+		return 0;
+#pragma unroll
+	for (int i = 0; i < 3; i++) {
+		__u16 was = half[i];
+
+		half[i] = half[3 + i];
+		half[3 + i] = was;
+	}
+	return 1;
+}
+
+/*
+ * Writes the reply. pseudo_only: the device will finish the checksum, and
+ * wants the pseudo header's sum in its place (ip_summed is CHECKSUM_PARTIAL).
+ * Returns 0 where the frame is too short, which the caller's trim rules out.
+ */
+TG_INLINE int tg_write_reply(void *data, void *data_end, const struct tg_packet *p,
+                             const struct tg_reply *r, int pseudo_only)
+{
+	__u32 tcp_bytes = sizeof(struct tcphdr) + r->option_words * 4;
+	__u64 sum = tg_pseudo_sum(&p->tuple, tcp_bytes);
+	struct tcphdr *tcp;
+	__u32 *word;
+	void *l3;
+
+	/* What the parser yields at most; the verifier has lost sight of it by now. */
+	if (p->l3_offset > sizeof(struct ethhdr) + TG_VLAN_TAGS * sizeof(struct tg_vlan))
+		return 0;
+	l3 = data + p->l3_offset;
+	if (p->tuple.is_ipv6) {
+		tcp = l3 + sizeof(struct ipv6hdr);
+		if ((void *)(tcp + 1) > data_end)
+			return 0;
+		tg_write_ipv6(l3, &p->tuple, tcp_bytes);
+	} else {
+		tcp = l3 + sizeof(struct iphdr);
+		if ((void *)(tcp + 1) > data_end)
+			return 0;
+		tg_write_ipv4(l3, &p->tuple, tcp_bytes);
+	}
+	if (!tg_swap_link(data, data_end))
+		return 0;
+
+	word = (__u32 *)tcp;
+	word[0] = p->tuple.dport | (__u32)p->tuple.sport << 16; /* as they lie in memory */
+	word[1] = bpf_htonl(r->seq);
+	word[2] = bpf_htonl(r->ack);
+	word[3] = bpf_htonl((tcp_bytes / 4) << 28 | r->flags << 16 | r->window);
+	word[4] = 0;
+#pragma unroll
+	for (int i = 0; i < TG_REPLY_OPTION_WORDS; i++) {
+		if (i >= r->option_words)
+			break;
+		if ((void *)(word + 6 + i) > data_end)
+			return 0;
+		word[5 + i] = r->options[i];
+		sum += r->options[i];
+	}
+	if (!pseudo_only) {
+		sum += word[0];
+		sum += word[1];
+		sum += word[2];
+		sum += word[3];
+		tcp->check = ~tg_fold(sum);
+	} else {
+		tcp->check = tg_fold(tg_pseudo_sum(&p->tuple, tcp_bytes));
+	}
+	return 1;
+}
+
+/* RFC 9293 section 3.10.7.1: the RST that answers a segment without a connection. */
+TG_INLINE void tg_reply_reset(const struct tg_packet *p, struct tg_reply *r)
+{
+	r->option_words = 0;
+	r->window = 0;
+	if (p->flags & TG_TCP_ACK) {
+		r->flags = TG_TCP_RST;
+		r->seq = p->ack;
+		r->ack = 0;
+	} else {
+		r->flags = TG_TCP_RST | TG_TCP_ACK;
+		r->seq = 0;
+		r->ack = p->seq + p->payload_bytes + !!(p->flags & TG_TCP_SYN) +
+		         !!(p->flags & TG_TCP_FIN);
+	}
+}
+
+#endif

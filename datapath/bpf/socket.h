@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * From a packet to the listening socket that the kernel would give it to, and
+ * to the live length of that socket's queues.
+ *
+ * The kernel's own look-up is the truth. Its answer is remembered for a few
+ * milliseconds, per processor, as an untrusted pointer: memory that is read
+ * with faults caught, and never believed before the socket itself says that it
+ * still listens on this port and address. So a SYN under overload costs a few
+ * loads and no look-up, and a listener that went away is noticed at once.
+ */
+#ifndef TG_SOCKET_H
+#define TG_SOCKET_H
+
+#include "maps.h"
+#include "packet.h"
+
+#include <bpf/bpf_core_read.h>
+
+void *bpf_cast_to_kern_ctx(void *ctx) __ksym __weak;
+void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
+
+/* A remembered answer is asked for again after this long. */
+#define TG_REMEMBER_NS 4000000ull
+#define TG_REMEMBERED 256
+
+struct tg_remembered {
+	__u32 daddr[4];
+	__u32 dport_family; /* port in network order, family above it */
+	__u32 ifindex;
+	__u64 asked_ns;
+	__u32 slot;
+	__u32 padding;
+	__u64 tp; /* struct tcp_sock *, never followed but through bpf_rdonly_cast() */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, TG_REMEMBERED);
+	__type(key, __u32);
+	__type(value, struct tg_remembered);
+} remembered SEC(".maps");
+
+/* Reads through this pointer are caught where the memory is gone (Linux 6.2). */
+TG_INLINE struct tcp_sock *tg_untrusted(const void *sk)
+{
+	return bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
+}
+
+/* A listening socket, found. */
+struct tg_socket {
+	struct tcp_sock *tp;
+	__u32 slot; /* of its counters */
+	__u32 padding;
+};
+
+TG_INLINE void tg_fill_tuple(struct bpf_sock_tuple *key, const struct tg_tuple *t, __u32 *bytes)
+{
+	if (t->is_ipv6) {
+		__builtin_memcpy(key->ipv6.saddr, t->saddr, 16);
+		__builtin_memcpy(key->ipv6.daddr, t->daddr, 16);
+		key->ipv6.sport = t->sport;
+		key->ipv6.dport = t->dport;
+		*bytes = sizeof(key->ipv6);
+	} else {
+		key->ipv4.saddr = t->saddr[0];
+		key->ipv4.daddr = t->daddr[0];
+		key->ipv4.sport = t->sport;
+		key->ipv4.dport = t->dport;
+		*bytes = sizeof(key->ipv4);
+	}
+}
+
+/* The kernel's look-up: may return any kind of TCP socket. Release it. */
+TG_INLINE struct bpf_sock *tg_lookup(void *ctx, const struct tg_tuple *tuple)
+{
+	struct bpf_sock_tuple key = {};
+	__u32 bytes;
+
+	tg_fill_tuple(&key, tuple, &bytes);
+	if (tuple->is_ipv6)
+		return bpf_skc_lookup_tcp(ctx, &key, sizeof(key.ipv6), BPF_F_CURRENT_NETNS, 0);
+	return bpf_skc_lookup_tcp(ctx, &key, sizeof(key.ipv4), BPF_F_CURRENT_NETNS, 0);
+}
+
+/*
+ * Is this packet for the host, or one that it forwards? A wildcard listener
+ * matches both, and what is forwarded is not ours to judge. Where the interface
+ * does not forward at all, everything that arrives is for the host.
+ */
+TG_INLINE int tg_is_local(void *ctx, const struct tg_tuple *t, __u32 ifindex)
+{
+	struct bpf_fib_lookup fib = {};
+	long answer;
+
+	fib.ifindex = ifindex;
+	fib.l4_protocol = TG_IPPROTO_TCP;
+	if (t->is_ipv6) {
+		fib.family = AF_INET6;
+		__builtin_memcpy(fib.ipv6_src, t->saddr, 16);
+		__builtin_memcpy(fib.ipv6_dst, t->daddr, 16);
+	} else {
+		fib.family = AF_INET;
+		fib.ipv4_src = t->saddr[0];
+		fib.ipv4_dst = t->daddr[0];
+	}
+	answer = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
+	return answer == BPF_FIB_LKUP_RET_NOT_FWDED || answer == BPF_FIB_LKUP_RET_FWD_DISABLED;
+}
+
+TG_INLINE __u32 tg_dport_family(const struct tg_tuple *t)
+{
+	return t->dport | (t->is_ipv6 ? AF_INET6 : AF_INET) << 16;
+}
+
+TG_INLINE __u32 tg_remember_index(const struct tg_tuple *t, __u32 ifindex)
+{
+	__u32 mix = t->daddr[0] ^ t->dport ^ ifindex;
+
+	if (t->is_ipv6)
+		mix ^= t->daddr[1] ^ t->daddr[2] ^ t->daddr[3];
+	mix *= 0x9e3779b1u;
+	return mix >> 24;
+}
+
+_Static_assert(TG_REMEMBERED == 1 << 8, "tg_remember_index yields eight bits");
+
+TG_INLINE int tg_remembers(const struct tg_remembered *r, const struct tg_tuple *t, __u32 ifindex,
+                           __u64 now_ns)
+{
+	if (r->dport_family != tg_dport_family(t) || r->daddr[0] != t->daddr[0] ||
+	    r->ifindex != ifindex || now_ns - r->asked_ns >= TG_REMEMBER_NS)
+		return 0;
+	return !t->is_ipv6 || (r->daddr[1] == t->daddr[1] && r->daddr[2] == t->daddr[2] &&
+	                       r->daddr[3] == t->daddr[3]);
+}
+
+/* The memory behind a remembered pointer may be another socket's by now. */
+TG_INLINE int tg_still_listens(struct tcp_sock *tp, const struct tg_tuple *t)
+{
+	struct sock_common *sk = &tp->inet_conn.icsk_inet.sk.__sk_common;
+
+	return sk->skc_state == TCP_LISTEN && sk->skc_num == bpf_ntohs(t->dport);
+}
+
+TG_INLINE __u32 tg_slot_of(struct tcp_sock *tp, __u32 guard)
+{
+	struct tg_slot_key key = {
+		.socket_cookie = tp->inet_conn.icsk_inet.sk.__sk_common.skc_cookie.counter,
+		.guard = guard,
+	};
+	__u32 *slot = key.socket_cookie ? bpf_map_lookup_elem(&slots, &key) : NULL;
+
+	/* A socket that the daemon has not seen yet is counted with its guard. */
+	return slot ? *slot : guard;
+}
+
+/*
+ * The listening socket for this SYN. A SO_REUSEPORT group is not remembered: which
+ * of its members gets a connection depends on the client.
+ */
+TG_INLINE int tg_find_listener(void *ctx, const struct tg_tuple *tuple, __u32 ifindex, __u64 now_ns,
+                               __u32 guard, struct tg_socket *found)
+{
+	__u32 index = tg_remember_index(tuple, ifindex);
+	struct tg_remembered *r = bpf_map_lookup_elem(&remembered, &index);
+	struct bpf_sock *sk;
+	struct tcp_sock *tp;
+
+	if (!r)
+		return 0;
+	if (tg_remembers(r, tuple, ifindex, now_ns)) {
+		tp = tg_untrusted((void *)r->tp);
+		if (r->tp && tg_still_listens(tp, tuple)) {
+			found->tp = tp;
+			found->slot = r->slot;
+			return 1;
+		}
+	}
+
+	sk = tg_lookup(ctx, tuple);
+	if (!sk)
+		return 0;
+	tp = sk->state == TCP_LISTEN ? bpf_skc_to_tcp_sock(sk) : NULL;
+	if (!tp || !tg_is_local(ctx, tuple, ifindex)) {
+		bpf_sk_release(sk);
+		return 0;
+	}
+	found->tp = tp;
+	found->slot = tg_slot_of(tp, guard);
+	r->tp = 0;
+	if (!tp->inet_conn.icsk_inet.sk.__sk_common.skc_reuseport) {
+		__builtin_memcpy(r->daddr, tuple->daddr, 16);
+		r->dport_family = tg_dport_family(tuple);
+		r->ifindex = ifindex;
+		r->asked_ns = now_ns;
+		r->slot = found->slot;
+		r->tp = (__u64)tp;
+	}
+	/* Listening sockets are freed after an RCU grace period, which this program is inside of.
+	 */
+	found->tp = tg_untrusted(tp);
+	bpf_sk_release(sk);
+	return 1;
+}
+
+TG_INLINE void tg_read_queues(struct tcp_sock *tp, struct tg_queues *q)
+{
+	struct sock *sk = &tp->inet_conn.icsk_inet.sk;
+	struct net *net = sk->__sk_common.skc_net.net;
+
+	q->listen_len = sk->sk_ack_backlog;
+	q->listen_max = sk->sk_max_ack_backlog;
+	q->syn_len = tp->inet_conn.icsk_accept_queue.qlen.counter;
+	q->syn_max = net->ipv4.sysctl_max_syn_backlog;
+	q->syncookies = net->ipv4.sysctl_tcp_syncookies;
+	q->claimed = 0;
+}
+
+#endif

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The IP entry, tc ingress: the ACK stage for every guard, and the SYN stage
+ * for those that are decided here. For guards at the TCP entry the listening
+ * socket is looked up here, by the kernel's own rule, and travels with the
+ * packet.
+ */
+#include "ack_stage.h"
+#include "cookie_reply.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Headers of the packets that concern us: tags, IPv6 with extensions, TCP with options. */
+#define TG_PULL_BYTES 256
+
+TG_INLINE int tg_tc_parse(struct __sk_buff *ctx, struct tg_packet *p)
+{
+	__u32 want;
+
+	if (tg_parse((void *)(long)ctx->data, (void *)(long)ctx->data_end, p))
+		return 1;
+	/* Headers may lie in a fragment of the buffer that is not mapped here yet. */
+	want = ctx->len < TG_PULL_BYTES ? ctx->len : TG_PULL_BYTES;
+	if (ctx->data_end - ctx->data >= want || bpf_skb_pull_data(ctx, want))
+		return 0;
+	return tg_parse((void *)(long)ctx->data, (void *)(long)ctx->data_end, p);
+}
+
+TG_INLINE int tg_tc_answer(struct __sk_buff *ctx, const struct tg_packet *p,
+                           const struct tg_reply *r)
+{
+	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
+	int partial = skb->ip_summed == CHECKSUM_PARTIAL;
+
+	/* The device would finish the checksum where the old TCP header was. */
+	if (partial && !p->direct)
+		return TCX_NEXT;
+	if (bpf_skb_change_tail(ctx, tg_reply_bytes(p, r), 0))
+		return TCX_NEXT;
+	if (!tg_write_reply((void *)(long)ctx->data, (void *)(long)ctx->data_end, p, r, partial))
+		return TCX_DROP;
+	return bpf_redirect(ctx->ifindex, 0);
+}
+
+TG_INLINE __u32 tg_tc_mtu(struct __sk_buff *ctx)
+{
+	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
+
+	return skb->dev->mtu;
+}
+
+/* The TCP entry reads the listening socket from the packet: see netfilter.bpf.c. */
+TG_INLINE int tg_tc_carry_socket(struct __sk_buff *ctx, const struct tg_packet *p)
+{
+	struct bpf_sock *sk = tg_lookup(ctx, &p->tuple);
+
+	if (sk) {
+		if (sk->state == TCP_LISTEN && tg_is_local(ctx, &p->tuple, ctx->ifindex))
+			bpf_sk_assign(ctx, sk, 0);
+		bpf_sk_release(sk);
+	}
+	return TCX_NEXT;
+}
+
+__noinline int tg_tc_options(struct __sk_buff *ctx, __u32 offset, __u32 end,
+                             struct tg_tcp_options *options)
+{
+	if (!options)
+		return 0;
+	tg_read_options((void *)(long)ctx->data, (void *)(long)ctx->data_end, offset, end, options);
+	return 1;
+}
+
+/* The two stages are functions of their own: each needs most of the 512 bytes of stack. */
+static __noinline int tg_tc_syn(struct __sk_buff *ctx, struct tg_packet *packet, int after_driver)
+{
+	struct tg_syn_stage stage = {.packet = packet}, *s = &stage;
+	struct tg_reply r = {};
+
+	s->control = tg_control();
+	s->config = s->control ? tg_config(s->control) : NULL;
+	if (!s->config)
+		return TCX_NEXT;
+	s->guard = tg_find_guard(s->config, &s->packet->tuple, &s->guard_index);
+	if (!s->guard)
+		return TCX_NEXT;
+	if (s->guard->hook == TG_HOOK_TCP)
+		return tg_tc_carry_socket(ctx, s->packet);
+	if (after_driver && s->guard->hook != TG_HOOK_IP)
+		return TCX_NEXT;
+	s->now_ns = bpf_ktime_get_coarse_ns();
+	if (!tg_find_listener(ctx, &s->packet->tuple, ctx->ifindex, s->now_ns, s->guard_index,
+	                      &s->socket))
+		return TCX_NEXT;
+	if (tg_syn_assess(ctx, s, 1) &&
+	    tg_tc_options(ctx, tg_options_offset(packet), tg_options_end(packet), &s->options))
+		s->syn.cookie_usable = tg_syn_cookie_usable(s);
+	switch (tg_syn_conclude(s)) {
+	case TG_DROP: return TCX_DROP;
+	case TG_RESET: tg_reply_reset(s->packet, &r); return tg_tc_answer(ctx, s->packet, &r);
+	case TG_COOKIE:
+		tg_reply_cookie(s, tg_tc_mtu(ctx), &r);
+		return tg_tc_answer(ctx, s->packet, &r);
+	default: return TCX_NEXT;
+	}
+}
+
+/*
+ * abort: the kernel itself refuses, and drops its request, when the ACK has the
+ * SYN bit set: tcp_check_req() answers a SYN in the window with RST (RFC 793's
+ * fourth check; Linux 4.10 to 6.18).
+ */
+TG_INLINE int tg_tc_abort(struct __sk_buff *ctx, const struct tg_packet *p)
+{
+	__u32 flags_at = p->l4_offset + __builtin_offsetof(struct tcphdr, flags) - 1;
+	__u32 check_at = p->l4_offset + __builtin_offsetof(struct tcphdr, check);
+	__u16 was, is;
+
+	if (bpf_skb_load_bytes(ctx, flags_at, &was, sizeof(was)))
+		return TCX_NEXT;
+	is = was | bpf_htons(TG_TCP_SYN);
+	if (bpf_l4_csum_replace(ctx, check_at, was, is, sizeof(is)))
+		return TCX_NEXT;
+	bpf_skb_store_bytes(ctx, flags_at, &is, sizeof(is), 0);
+	return TCX_NEXT;
+}
+
+TG_INLINE int tg_tc_ack_request(struct __sk_buff *ctx, struct bpf_sock *sk,
+                                const struct tg_ack_stage *s)
+{
+	struct tcp_request_sock *req = bpf_skc_to_tcp_request_sock(sk);
+	struct tg_decision decision;
+	struct tg_queues queues;
+	struct tcp_sock *listener;
+	struct tg_ack ack = {};
+
+	if (!req)
+		return TCX_NEXT;
+	listener = tg_untrusted(req->req.req.__req_common.skc_listener);
+	if (listener->inet_conn.icsk_inet.sk.__sk_common.skc_state != TCP_LISTEN)
+		return TCX_NEXT;
+	tg_read_queues(listener, &queues);
+	tg_read_request(req, listener, s->packet, &ack);
+	decision = tg_ack_decide(&s->guard->rules, &queues, &ack);
+	tg_count(tg_slot_of(listener, s->guard_index), decision);
+	return decision.verdict == TG_RESET ? tg_tc_abort(ctx, s->packet) : TCX_NEXT;
+}
+
+TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
+                                 const struct tg_ack_stage *s, struct tg_decision *decision)
+{
+	struct tcp_sock *listener = bpf_skc_to_tcp_sock(sk);
+	struct tg_cookie_options options = {};
+	struct tg_tcp_options seen = {};
+	struct tg_queues queues;
+	struct tg_ack ack = {};
+
+	if (!listener || tg_just_admitted(s))
+		return TCX_NEXT;
+	tg_read_queues(listener, &queues);
+	ack.cookie_valid = tg_open_cookie(s, &options);
+	*decision = tg_ack_decide(&s->guard->rules, &queues, &ack);
+	tg_count(tg_slot_of(listener, s->guard_index), *decision);
+	if (decision->verdict != TG_ADMIT)
+		return TCX_NEXT;
+	tg_tc_options(ctx, tg_options_offset(s->packet), tg_options_end(s->packet), &seen);
+	if (tg_admit(ctx, listener, &options, &seen))
+		tg_note_admitted(s);
+	return TCX_NEXT;
+}
+
+static __noinline int tg_tc_ack(struct __sk_buff *ctx, struct tg_packet *packet)
+{
+	struct tg_ack_stage stage = {.packet = packet}, *s = &stage;
+	struct tg_decision decision = {};
+	struct tg_reply r = {};
+	struct tg_runtime *rt;
+	struct bpf_sock *sk;
+	int action = TCX_NEXT;
+
+	s->control = tg_control();
+	s->config = s->control ? tg_config(s->control) : NULL;
+	if (!s->config)
+		return TCX_NEXT;
+	s->guard = tg_find_guard(s->config, &s->packet->tuple, &s->guard_index);
+	if (!s->guard)
+		return TCX_NEXT;
+	rt = bpf_map_lookup_elem(&runtime, &s->guard_index);
+	/* Calm: no ACK can overflow, and no cookie is out. */
+	if (!rt || !rt->watch_until_ns)
+		return TCX_NEXT;
+	s->now_ns = bpf_ktime_get_coarse_ns();
+	if (s->now_ns > rt->watch_until_ns) {
+		rt->watch_until_ns = 0;
+		return TCX_NEXT;
+	}
+	sk = tg_lookup(ctx, &s->packet->tuple);
+	if (!sk)
+		return TCX_NEXT;
+	if (sk->state == TCP_NEW_SYN_RECV)
+		action = tg_tc_ack_request(ctx, sk, s);
+	else if (sk->state == TCP_LISTEN && s->control->cookies_work)
+		action = tg_tc_ack_listener(ctx, sk, s, &decision);
+	bpf_sk_release(sk);
+	if (decision.verdict == TG_RESET) {
+		tg_reply_reset(s->packet, &r);
+		return tg_tc_answer(ctx, s->packet, &r);
+	}
+	return action;
+}
+
+TG_INLINE int tg_tc_run(struct __sk_buff *ctx, int after_driver)
+{
+	struct tg_packet packet = {};
+
+	if (ctx->pkt_type != PACKET_HOST || !tg_tc_parse(ctx, &packet))
+		return TCX_NEXT;
+	if (tg_is_syn(&packet))
+		return tg_tc_syn(ctx, &packet, after_driver);
+	if ((packet.flags & (TG_TCP_ACK | TG_TCP_SYN | TG_TCP_RST)) == TG_TCP_ACK)
+		return tg_tc_ack(ctx, &packet);
+	return TCX_NEXT;
+}
+
+SEC("tcx/ingress")
+int tidegate_ip(struct __sk_buff *ctx)
+{
+	return tg_tc_run(ctx, 0);
+}
+
+/* On an interface whose driver decides first. */
+SEC("tcx/ingress")
+int tidegate_ip_after_driver(struct __sk_buff *ctx)
+{
+	return tg_tc_run(ctx, 1);
+}

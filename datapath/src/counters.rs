@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the programs counted, summed over processors.
+
+use std::collections::BTreeMap;
+
+use libbpf_rs::{MapCore, MapFlags};
+
+use crate::configuration::{read_one, write_one};
+use crate::error::{Error, Result};
+use crate::plain::{bytes_of, from_bytes};
+use crate::programs::Programs;
+use crate::raw::tg_slot_key;
+use tidegate_policy::raw::tg_counters;
+
+fn error(source: libbpf_rs::Error) -> Error {
+    Error::Map { map: "counters".to_owned(), source }
+}
+
+/// Packets by reason and verdict of one slot.
+pub fn read(programs: &Programs, slot: u32) -> Result<tg_counters> {
+    let per_cpu = programs
+        .map("counters")
+        .lookup_percpu(&slot.to_ne_bytes(), MapFlags::ANY)
+        .map_err(error)?
+        .unwrap_or_default();
+    let mut sum = tg_counters::default();
+    for bytes in per_cpu {
+        let one: tg_counters = from_bytes(&bytes);
+        for (to, from) in sum.packets.iter_mut().flatten().zip(one.packets.iter().flatten()) {
+            *to += from;
+        }
+    }
+    Ok(sum)
+}
+
+/// Adds `from`'s counts to `slot`'s, on one processor's share: for a slot that is given up.
+pub fn add(programs: &Programs, slot: u32, from: &tg_counters) -> Result<()> {
+    let map = programs.map("counters");
+    let mut per_cpu =
+        map.lookup_percpu(&slot.to_ne_bytes(), MapFlags::ANY).map_err(error)?.unwrap_or_default();
+    let Some(first) = per_cpu.first_mut() else {
+        return Ok(());
+    };
+    let mut sum: tg_counters = from_bytes(first);
+    for (to, from) in sum.packets.iter_mut().flatten().zip(from.packets.iter().flatten()) {
+        *to += from;
+    }
+    first[..size_of::<tg_counters>()].copy_from_slice(bytes_of(&sum));
+    map.update_percpu(&slot.to_ne_bytes(), &per_cpu, MapFlags::ANY).map_err(error)
+}
+
+/// Sets a slot's counts to zero.
+pub fn clear(programs: &Programs, slot: u32) -> Result<()> {
+    let map = programs.map("counters");
+    let mut per_cpu =
+        map.lookup_percpu(&slot.to_ne_bytes(), MapFlags::ANY).map_err(error)?.unwrap_or_default();
+    for bytes in &mut per_cpu {
+        bytes.fill(0);
+    }
+    map.update_percpu(&slot.to_ne_bytes(), &per_cpu, MapFlags::ANY).map_err(error)
+}
+
+fn slots_error(source: libbpf_rs::Error) -> Error {
+    Error::Map { map: "slots".to_owned(), source }
+}
+
+fn slot_key((guard, socket_cookie): (u32, u64)) -> tg_slot_key {
+    tg_slot_key { socket_cookie, guard, padding: 0 }
+}
+
+/// The counter slots, by guard and socket cookie.
+pub fn slots(programs: &Programs) -> BTreeMap<(u32, u64), u32> {
+    let map = programs.map("slots");
+    map.keys()
+        .filter_map(|bytes| {
+            let slot = map.lookup(&bytes, MapFlags::ANY).ok()??;
+            let key: tg_slot_key = from_bytes(&bytes);
+            Some(((key.guard, key.socket_cookie), from_bytes(&slot)))
+        })
+        .collect()
+}
+
+/// Gives a listening socket under a guard its counter slot.
+pub fn assign_slot(programs: &Programs, owner: (u32, u64), slot: u32) -> Result<()> {
+    programs
+        .map("slots")
+        .update(bytes_of(&slot_key(owner)), &slot.to_ne_bytes(), MapFlags::ANY)
+        .map_err(slots_error)
+}
+
+/// Takes the slot back.
+pub fn release_slot(programs: &Programs, owner: (u32, u64)) -> Result<()> {
+    programs.map("slots").delete(bytes_of(&slot_key(owner))).map_err(slots_error)
+}
+
+/// Reservations cleaned for a guard so far.
+pub fn read_cleaned(programs: &Programs, guard: u32) -> Result<u64> {
+    read_one(programs, "cleaned", guard)
+}
+
+/// Counts cleaned reservations.
+pub fn add_cleaned(programs: &Programs, guard: u32, count: u64) -> Result<()> {
+    write_one(programs, "cleaned", guard, &(read_cleaned(programs, guard)? + count))
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What can go wrong between userspace and the kernel.
+
+use std::path::PathBuf;
+
+/// An error of the datapath. Its text is one sentence; the fix is in it where there is one.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A BPF object could not be opened or loaded.
+    #[error("the kernel refused the {object} programs: {source}")]
+    Load {
+        /// Which object: `tc`, `xdp`, `netfilter` or `iter`.
+        object: &'static str,
+        /// What libbpf said.
+        source: libbpf_rs::Error,
+    },
+    /// A map operation failed.
+    #[error("BPF map {map}: {source}")]
+    Map {
+        /// The map's name.
+        map: String,
+        /// What libbpf said.
+        source: libbpf_rs::Error,
+    },
+    /// A program could not be attached.
+    #[error("cannot attach {program} to {place}: {source}")]
+    Attach {
+        /// The program's name.
+        program: String,
+        /// Interface or hook.
+        place: String,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+    /// A pinned object could not be made, read or removed.
+    #[error("{}: {source}", path.display())]
+    Pin {
+        /// The path in bpffs.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+    /// Something that is read from the host could not be read.
+    #[error("cannot read {what}: {source}")]
+    Read {
+        /// What was to be read.
+        what: String,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+    /// More was asked for than the maps hold.
+    #[error("{what}: {asked} asked for, {limit} is the most")]
+    Limit {
+        /// What is limited.
+        what: &'static str,
+        /// What was asked for.
+        asked: usize,
+        /// The limit.
+        limit: usize,
+    },
+}
+
+/// The result of a datapath operation.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The guard as a whole: loaded, pinned, attached, and taken down again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::AsFd;
+
+use crate::configuration::{self, Configuration};
+use crate::error::{Error, Result};
+use crate::interfaces::Interface;
+use crate::link::{self, Place};
+use crate::pins::Pins;
+use crate::programs::{Objects, Programs};
+use crate::raw::*;
+
+/// What is attached on one interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hooks {
+    /// tc ingress alone: both stages.
+    Ip,
+    /// XDP for the SYN stage, tc ingress for the ACK stage.
+    DriverAndIp,
+    /// The same where the driver takes an XDP program, else tc ingress alone.
+    DriverIfPossible,
+}
+
+/// What should be attached, and where.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// By interface index: its name, whether it is a veth, and its hooks.
+    pub interfaces: BTreeMap<u32, (PlannedInterface, Hooks)>,
+    /// netfilter's local-in, needed by guards at the TCP entry and by reserv.
+    pub local_in: bool,
+}
+
+/// What the plan keeps of an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedInterface {
+    /// Its name.
+    pub name: String,
+    /// XDP answers by redirect there, see `xdp.bpf.c`.
+    pub veth: bool,
+}
+
+impl From<&Interface> for PlannedInterface {
+    fn from(interface: &Interface) -> Self {
+        PlannedInterface { name: interface.name.clone(), veth: interface.driver == "veth" }
+    }
+}
+
+fn driver_pin(index: u32) -> String {
+    format!("driver-{index}")
+}
+
+fn driver_program(interface: &PlannedInterface) -> &'static str {
+    if interface.veth { "tidegate_driver_veth" } else { "tidegate_driver" }
+}
+
+/// A link that the plan asks for: the name of its pin, its program and its place.
+type Wanted = (String, &'static str, Place, String);
+
+impl Plan {
+    fn links(&self) -> Vec<Wanted> {
+        let mut links = Vec::new();
+        for (index, (interface, hooks)) in &self.interfaces {
+            let ip = match hooks {
+                Hooks::Ip => "tidegate_ip",
+                _ => "tidegate_ip_after_driver",
+            };
+            let name = interface.name.clone();
+            links.push((format!("ingress-{index}"), ip, Place::Ingress(*index), name.clone()));
+            if *hooks != Hooks::Ip {
+                let place = Place::Driver(*index);
+                links.push((driver_pin(*index), driver_program(interface), place, name));
+            }
+        }
+        if self.local_in {
+            for (family, name) in [(libc::AF_INET, "ipv4"), (libc::AF_INET6, "ipv6")] {
+                let place = Place::LocalIn(family as u8);
+                links.push((format!("tcp-{name}"), "tidegate_tcp", place, name.to_owned()));
+            }
+        }
+        links
+    }
+}
+
+/// A guard that stands in the kernel.
+pub struct Guard {
+    programs: Programs,
+    pins: Pins,
+    adopted: bool,
+    /// Interfaces whose driver was asked once, and takes no XDP program.
+    no_driver: BTreeSet<u32>,
+}
+
+impl Guard {
+    /// Loads the programs over the maps of a guard that stands already, or over new ones.
+    /// Nothing is attached or pinned yet.
+    pub fn load(pins: Pins) -> Result<Self> {
+        // One of another version has other types; its links keep standing until ours do.
+        if pins.exist()
+            && let Some(programs) = Self::adopt(&pins)?
+        {
+            return Ok(Guard::new(programs, pins, true));
+        }
+        let programs = Programs::load(Objects::Guard, BTreeMap::new())?;
+        Ok(Guard::new(programs, pins, false))
+    }
+
+    fn new(programs: Programs, pins: Pins, adopted: bool) -> Self {
+        Guard { programs, pins, adopted, no_driver: BTreeSet::new() }
+    }
+
+    fn adopt(pins: &Pins) -> Result<Option<Programs>> {
+        let Ok(programs) = Programs::load(Objects::Guard, pins.open_maps()?) else {
+            return Ok(None);
+        };
+        let same = configuration::read_control(&programs)?.layout_version == TG_LAYOUT_VERSION;
+        Ok(same.then_some(programs))
+    }
+
+    /// Opens the maps of a guard that stands, to read them; `None` where none does.
+    pub fn open_to_read(pins: &Pins) -> Result<Option<Programs>> {
+        if !pins.exist() {
+            return Ok(None);
+        }
+        Ok(Some(Programs::load(Objects::Readers, pins.open_maps()?)?))
+    }
+
+    /// The programs and maps.
+    pub fn programs(&self) -> &Programs {
+        &self.programs
+    }
+
+    /// Whether this guard stood before.
+    pub fn adopted(&self) -> bool {
+        self.adopted
+    }
+
+    /// Writes `configuration`, then makes what is attached be `plan`. The first time, a
+    /// failure leaves nothing attached and nothing pinned.
+    pub fn stand(&mut self, configuration: &Configuration, plan: &Plan) -> Result<()> {
+        configuration::write(&self.programs, configuration)?;
+        let fresh = !self.adopted;
+        if fresh && self.pins.exist() {
+            self.pins.remove()?;
+        }
+        self.pins.prepare()?;
+        let done =
+            self.pins.pin_maps(self.programs.maps()).and_then(|()| self.attach(plan, self.adopted));
+        if let Err(error) = done {
+            if fresh {
+                self.pins.remove()?;
+            }
+            return Err(error);
+        }
+        self.adopted = true;
+        Ok(())
+    }
+
+    /// Makes what is attached be `plan`: interfaces come and go.
+    pub fn reattach(&mut self, plan: &Plan) -> Result<()> {
+        self.attach(plan, false)
+    }
+
+    /// `renew`: put our programs in the place of those that a former daemon attached.
+    fn attach(&mut self, plan: &Plan, renew: bool) -> Result<()> {
+        let wanted = self.resolve(plan)?.links();
+        let mut standing = self.pins.link_names()?;
+        standing.retain(|name| {
+            let keep = wanted.iter().any(|(w, ..)| w == name) && self.is_whole(name);
+            if !keep {
+                // A link whose interface is gone, or that the plan no longer names.
+                let _ = self.pins.remove_link(name);
+            }
+            keep
+        });
+        let mut made: Vec<&str> = Vec::new();
+        for (name, program, place, where_) in &wanted {
+            if standing.contains(name) {
+                if renew {
+                    self.renew(name, program, *place, where_)?;
+                }
+                continue;
+            }
+            if let Err(error) = self.make(name, program, *place, where_) {
+                for name in made {
+                    let _ = self.pins.remove_link(name);
+                }
+                return Err(error);
+            }
+            made.push(name);
+        }
+        Ok(())
+    }
+
+    /// Decides what stands at each driver that may or may not take a program, by asking it
+    /// once.
+    fn resolve(&mut self, plan: &Plan) -> Result<Plan> {
+        let mut plan = plan.clone();
+        let standing = self.pins.link_names()?;
+        for (index, (interface, hooks)) in &mut plan.interfaces {
+            if *hooks != Hooks::DriverIfPossible {
+                continue;
+            }
+            let name = driver_pin(*index);
+            let stands = standing.contains(&name) && self.is_whole(&name);
+            *hooks = if stands || self.try_driver(*index, interface) {
+                Hooks::DriverAndIp
+            } else {
+                Hooks::Ip
+            };
+        }
+        Ok(plan)
+    }
+
+    fn try_driver(&mut self, index: u32, interface: &PlannedInterface) -> bool {
+        if self.no_driver.contains(&index) {
+            return false;
+        }
+        let (name, program) = (driver_pin(index), driver_program(interface));
+        let _ = self.pins.remove_link(&name);
+        let done = self.make(&name, program, Place::Driver(index), &interface.name).is_ok();
+        if !done {
+            self.no_driver.insert(index);
+        }
+        done
+    }
+
+    /// A link to an interface that has gone stands on index 0.
+    fn is_whole(&self, name: &str) -> bool {
+        let Ok(link) = self.pins.open_link(name) else {
+            return false;
+        };
+        match name.rsplit_once('-') {
+            Some(("ingress" | "driver", index)) => {
+                link::ifindex(link.as_fd()).is_ok_and(|i| index == i.to_string())
+            }
+            _ => true,
+        }
+    }
+
+    fn make(&self, name: &str, program: &'static str, place: Place, where_: &str) -> Result<()> {
+        let fd = self.programs.program(program).expect("the plan names our own programs");
+        let link = link::create(fd, program, place).map_err(|error| match error {
+            Error::Attach { program, source, .. } => {
+                Error::Attach { program, place: where_.to_owned(), source }
+            }
+            other => other,
+        })?;
+        self.pins.pin_link(name, link.as_fd())
+    }
+
+    fn renew(&self, name: &str, program: &'static str, place: Place, where_: &str) -> Result<()> {
+        let fd = self.programs.program(program).expect("the plan names our own programs");
+        let link = self.pins.open_link(name)?;
+        if link::update(link.as_fd(), fd).is_ok() {
+            return Ok(());
+        }
+        // netfilter links cannot be updated: the gap is the time of two system calls.
+        drop(link);
+        self.pins.remove_link(name)?;
+        self.make(name, program, place, where_)
+    }
+
+    /// Takes the guard down: every link, map and folder.
+    pub fn remove(self) -> Result<()> {
+        self.pins.remove()
+    }
+}

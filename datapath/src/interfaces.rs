@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The network interfaces of the calling thread's namespace: what can be guarded, and at
+//! which hook.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::mem::zeroed;
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+use crate::error::{Error, Result};
+
+/// A network interface that is up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its index.
+    pub index: u32,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Frames begin with an Ethernet header, as the programs expect.
+    pub ethernet: bool,
+    /// The loopback interface.
+    pub loopback: bool,
+    /// The driver's name, as ethtool tells it; empty where it tells none.
+    pub driver: String,
+}
+
+const SIOCETHTOOL: libc::c_ulong = 0x8946;
+const ETHTOOL_GDRVINFO: u32 = 3;
+const ARPHRD_ETHER: u16 = 1;
+const ARPHRD_LOOPBACK: u16 = 772;
+
+/// linux/ethtool.h, struct ethtool_drvinfo.
+#[repr(C)]
+struct DriverInfo {
+    command: u32,
+    driver: [u8; 32],
+    rest: [u8; 160],
+}
+
+/// One question to the kernel about an interface, by ioctl: unlike sysfs it answers for
+/// the namespace that asks.
+fn ask(
+    name: &str,
+    request: libc::c_ulong,
+    fill: impl FnOnce(&mut libc::ifreq),
+) -> io::Result<libc::ifreq> {
+    let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+    // SAFETY: all zero is a valid value of this plain C structure.
+    let mut question: libc::ifreq = unsafe { zeroed() };
+    for (to, from) in question.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
+        *to = from as libc::c_char;
+    }
+    fill(&mut question);
+    // SAFETY: the structure is the one that these requests read and write.
+    if unsafe { libc::ioctl(socket.as_raw_fd(), request, &mut question) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(question)
+}
+
+fn hardware_type(name: &str) -> u16 {
+    // SAFETY: SIOCGIFHWADDR fills this member of the union.
+    ask(name, libc::SIOCGIFHWADDR as _, |_| ())
+        .map_or(0, |q| unsafe { q.ifr_ifru.ifru_hwaddr.sa_family })
+}
+
+fn driver(name: &str) -> String {
+    // SAFETY: all zero is a valid value of this plain C structure.
+    let mut info: DriverInfo = unsafe { zeroed() };
+    info.command = ETHTOOL_GDRVINFO;
+    let pointer = (&raw mut info).cast();
+    if ask(name, SIOCETHTOOL, |q| q.ifr_ifru.ifru_data = pointer).is_err() {
+        return String::new();
+    }
+    let end = info.driver.iter().position(|b| *b == 0).unwrap_or(info.driver.len());
+    String::from_utf8_lossy(&info.driver[..end]).into_owned()
+}
+
+/// Every interface that is up, by index.
+pub fn list() -> Result<Vec<Interface>> {
+    let fail =
+        |e: nix::Error| Error::Read { what: "network interfaces".to_owned(), source: e.into() };
+    let mut found: BTreeMap<u32, Interface> = BTreeMap::new();
+    for entry in getifaddrs().map_err(fail)? {
+        if !entry.flags.contains(InterfaceFlags::IFF_UP) {
+            continue;
+        }
+        let Ok(index) = nix::net::if_::if_nametoindex(entry.interface_name.as_str()) else {
+            continue;
+        };
+        let interface = found.entry(index).or_insert_with(|| {
+            let hardware = hardware_type(&entry.interface_name);
+            Interface {
+                index,
+                addresses: Vec::new(),
+                ethernet: matches!(hardware, ARPHRD_ETHER | ARPHRD_LOOPBACK),
+                loopback: hardware == ARPHRD_LOOPBACK,
+                driver: driver(&entry.interface_name),
+                name: entry.interface_name.clone(),
+            }
+        });
+        let Some(address) = entry.address else {
+            continue;
+        };
+        if let Some(v4) = address.as_sockaddr_in() {
+            interface.addresses.push(v4.ip().into());
+        } else if let Some(v6) = address.as_sockaddr_in6() {
+            interface.addresses.push(v6.ip().into());
+        }
+    }
+    Ok(found.into_values().collect())
+}

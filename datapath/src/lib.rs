@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Carries the policy's decisions out in an unmodified Linux kernel: loads the BPF
+//! programs, attaches them, writes the configuration, reads what they count.
+
+pub mod clock;
+pub mod configuration;
+pub mod counters;
+pub mod error;
+pub mod guard;
+pub mod interfaces;
+pub mod link;
+pub mod pins;
+pub mod plain;
+pub mod programs;
+pub mod sockets;
+
+/// The types shared with the programs, as `bpf/layout.h` has them.
+#[allow(missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all)]
+#[allow(clippy::undocumented_unsafe_blocks, unused_imports, dead_code)]
+pub mod raw {
+    include!(concat!(env!("OUT_DIR"), "/layout.rs"));
+}
+
+pub use error::{Error, Result};

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Links: programs attached to hooks, through the one system call that serves
+//! tcx, XDP and netfilter alike.
+
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::error::{Error, Result};
+
+/// Where a program is attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// tc ingress of an interface, before other programs (tcx, Linux 6.6).
+    Ingress(u32),
+    /// The driver of an interface, native mode only.
+    Driver(u32),
+    /// netfilter's local-in, `AF_INET` or `AF_INET6` (Linux 6.4).
+    LocalIn(u8),
+}
+
+/// Behind the host's filter and security tables (priorities 0 and 50): its
+/// firewall decides before us.
+const LOCAL_IN_PRIORITY: i32 = 200;
+const NF_INET_LOCAL_IN: u32 = 1;
+
+fn check(fd: i32) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: a non-negative answer of these calls is a fresh descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Attaches `program` at `place`.
+pub fn create(program: BorrowedFd<'_>, name: &str, place: Place) -> Result<OwnedFd> {
+    // SAFETY: all zero is the documented "no options" of this plain C structure.
+    let mut opts: libbpf_sys::bpf_link_create_opts = unsafe { zeroed() };
+    opts.sz = size_of::<libbpf_sys::bpf_link_create_opts>() as _;
+    let (target, kind) = match place {
+        Place::Ingress(ifindex) => {
+            opts.flags = libbpf_sys::BPF_F_BEFORE;
+            (ifindex as i32, libbpf_sys::BPF_TCX_INGRESS)
+        }
+        Place::Driver(ifindex) => {
+            opts.flags = libbpf_sys::XDP_FLAGS_DRV_MODE;
+            (ifindex as i32, libbpf_sys::BPF_XDP)
+        }
+        Place::LocalIn(family) => {
+            opts.__bindgen_anon_1.netfilter.pf = family.into();
+            opts.__bindgen_anon_1.netfilter.hooknum = NF_INET_LOCAL_IN;
+            opts.__bindgen_anon_1.netfilter.priority = LOCAL_IN_PRIORITY;
+            (0, libbpf_sys::BPF_NETFILTER)
+        }
+    };
+    // SAFETY: the descriptor is open and opts outlives the call.
+    let fd = unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), target, kind, &opts) };
+    check(fd).map_err(|source| Error::Attach {
+        program: name.to_owned(),
+        place: format!("{place:?}"),
+        source,
+    })
+}
+
+/// Puts `program` in the place of the link's present one, without a gap.
+pub fn update(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: both descriptors are open; no options are passed.
+    let answer = unsafe {
+        libbpf_sys::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), std::ptr::null())
+    };
+    if answer < 0 { Err(io::Error::from_raw_os_error(-answer)) } else { Ok(()) }
+}
+
+/// The interface that a tcx or XDP link is attached to; 0 once the interface is gone.
+pub fn ifindex(link: BorrowedFd<'_>) -> io::Result<u32> {
+    // SAFETY: all zero is a valid value of this plain C structure.
+    let mut info: libbpf_sys::bpf_link_info = unsafe { zeroed() };
+    let mut bytes = size_of::<libbpf_sys::bpf_link_info>() as u32;
+    // SAFETY: info is writable for as many bytes as are announced.
+    let answer = unsafe {
+        libbpf_sys::bpf_obj_get_info_by_fd(link.as_raw_fd(), (&raw mut info).cast(), &mut bytes)
+    };
+    if answer < 0 {
+        return Err(io::Error::from_raw_os_error(-answer));
+    }
+    // SAFETY: the kernel filled the member that belongs to the link's type; both begin with ifindex.
+    Ok(unsafe {
+        match info.type_ {
+            libbpf_sys::BPF_LINK_TYPE_XDP => info.__bindgen_anon_1.xdp.ifindex,
+            libbpf_sys::BPF_LINK_TYPE_TCX => info.__bindgen_anon_1.tcx.ifindex,
+            _ => 0,
+        }
+    })
+}
+
+/// What the kernel tells of a program.
+pub fn program_info(program: BorrowedFd<'_>) -> Result<libbpf_sys::bpf_prog_info> {
+    // SAFETY: all zero asks for the fixed part alone.
+    let mut info: libbpf_sys::bpf_prog_info = unsafe { zeroed() };
+    let mut bytes = size_of::<libbpf_sys::bpf_prog_info>() as u32;
+    // SAFETY: info is writable for as many bytes as are announced.
+    let answer = unsafe {
+        libbpf_sys::bpf_obj_get_info_by_fd(program.as_raw_fd(), (&raw mut info).cast(), &mut bytes)
+    };
+    if answer < 0 {
+        return Err(Error::Read {
+            what: "a program's information".to_owned(),
+            source: io::Error::from_raw_os_error(-answer),
+        });
+    }
+    Ok(info)
+}

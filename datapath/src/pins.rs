@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Where the guard stands when no daemon does: its maps and links, pinned in bpffs,
+//! a folder for each network namespace.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use libbpf_rs::MapHandle;
+use nix::mount::{MsFlags, mount, umount};
+use nix::sys::statfs::statfs;
+
+use crate::error::{Error, Result};
+
+const BPFFS: &str = "/sys/fs/bpf";
+const BPFFS_MAGIC: i64 = 0xcafe_4a11;
+/// Says that bpffs was mounted by us, so that the last guard to stop unmounts it.
+const MOUNTED_BY_US: &str = "mounted-by-tidegate";
+
+/// The folder of one network namespace's guard.
+#[derive(Debug, Clone)]
+pub struct Pins {
+    root: PathBuf,
+    namespace: String,
+}
+
+fn pin_error(path: &Path) -> impl FnOnce(io::Error) -> Error + '_ {
+    move |source| Error::Pin { path: path.to_owned(), source }
+}
+
+/// The name of the calling thread's network namespace: `net-` and its inode number.
+pub fn namespace_name() -> Result<String> {
+    let path = Path::new("/proc/thread-self/ns/net");
+    let inode = fs::metadata(path).map_err(pin_error(path))?.ino();
+    Ok(format!("net-{inode}"))
+}
+
+fn is_bpffs() -> bool {
+    statfs(BPFFS).is_ok_and(|s| s.filesystem_type().0 == BPFFS_MAGIC)
+}
+
+impl Pins {
+    /// The folder of the calling thread's network namespace, which need not exist yet.
+    pub fn here() -> Result<Self> {
+        Ok(Pins { root: Path::new(BPFFS).join("tidegate"), namespace: namespace_name()? })
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.root.join(&self.namespace)
+    }
+
+    fn maps_folder(&self) -> PathBuf {
+        self.folder().join("maps")
+    }
+
+    fn links_folder(&self) -> PathBuf {
+        self.folder().join("links")
+    }
+
+    /// Whether a guard stands in this namespace.
+    pub fn exist(&self) -> bool {
+        self.maps_folder().join("control").exists()
+    }
+
+    /// Makes the folders, and mounts bpffs where the host has not.
+    pub fn prepare(&self) -> Result<()> {
+        let bpffs = Path::new(BPFFS);
+        let mounted = if is_bpffs() {
+            false
+        } else {
+            mount(Some("bpf"), bpffs, Some("bpf"), MsFlags::empty(), Some("mode=0700"))
+                .map_err(|e| pin_error(bpffs)(e.into()))?;
+            true
+        };
+        for folder in [self.maps_folder(), self.links_folder()] {
+            fs::create_dir_all(&folder).map_err(pin_error(&folder))?;
+        }
+        if mounted {
+            let marker = self.root.join(MOUNTED_BY_US);
+            fs::create_dir_all(&marker).map_err(pin_error(&marker))?;
+        }
+        Ok(())
+    }
+
+    /// Opens every pinned map by name.
+    pub fn open_maps(&self) -> Result<BTreeMap<String, MapHandle>> {
+        let mut maps = BTreeMap::new();
+        for name in names_in(&self.maps_folder())? {
+            let path = self.maps_folder().join(&name);
+            let map = MapHandle::from_pinned_path(&path)
+                .map_err(|source| Error::Map { map: name.clone(), source })?;
+            maps.insert(name, map);
+        }
+        Ok(maps)
+    }
+
+    /// Pins the maps that are not pinned yet.
+    pub fn pin_maps(&self, maps: &BTreeMap<String, MapHandle>) -> Result<()> {
+        use std::os::fd::AsFd;
+        for (name, map) in maps {
+            let path = self.maps_folder().join(name);
+            if !path.exists() {
+                pin(map.as_fd(), &path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Pins a link under `name`.
+    pub fn pin_link(&self, name: &str, link: BorrowedFd<'_>) -> Result<()> {
+        pin(link, &self.links_folder().join(name))
+    }
+
+    /// The names of the pinned links.
+    pub fn link_names(&self) -> Result<Vec<String>> {
+        names_in(&self.links_folder())
+    }
+
+    /// Opens a pinned link.
+    pub fn open_link(&self, name: &str) -> Result<OwnedFd> {
+        let path = self.links_folder().join(name);
+        let c_path = c_string(&path);
+        // SAFETY: the path is a valid C string.
+        let fd = unsafe { libbpf_sys::bpf_obj_get(c_path.as_ptr()) };
+        if fd < 0 {
+            return Err(pin_error(&path)(io::Error::from_raw_os_error(-fd)));
+        }
+        // SAFETY: a fresh descriptor that nobody else owns.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+
+    /// Removes a pinned link: its program is detached with the last descriptor.
+    pub fn remove_link(&self, name: &str) -> Result<()> {
+        let path = self.links_folder().join(name);
+        fs::remove_file(&path).map_err(pin_error(&path))
+    }
+
+    /// Removes everything of this namespace, links first, and bpffs's mount where it is
+    /// ours and no other guard stands.
+    pub fn remove(&self) -> Result<()> {
+        for name in self.link_names()? {
+            self.remove_link(&name)?;
+        }
+        for name in names_in(&self.maps_folder())? {
+            let path = self.maps_folder().join(name);
+            fs::remove_file(&path).map_err(pin_error(&path))?;
+        }
+        for folder in [self.links_folder(), self.maps_folder(), self.folder()] {
+            if folder.exists() {
+                fs::remove_dir(&folder).map_err(pin_error(&folder))?;
+            }
+        }
+        self.remove_root()
+    }
+
+    fn remove_root(&self) -> Result<()> {
+        let left = names_in(&self.root)?;
+        let ours = left.iter().any(|name| name == MOUNTED_BY_US);
+        if left.iter().any(|name| name != MOUNTED_BY_US) {
+            return Ok(());
+        }
+        if ours {
+            let marker = self.root.join(MOUNTED_BY_US);
+            fs::remove_dir(&marker).map_err(pin_error(&marker))?;
+        }
+        if self.root.exists() {
+            fs::remove_dir(&self.root).map_err(pin_error(&self.root))?;
+        }
+        let bpffs = Path::new(BPFFS);
+        if ours && names_in(bpffs)?.iter().all(|name| name.ends_with(".debug")) {
+            umount(bpffs).map_err(|e| pin_error(bpffs)(e.into()))?;
+        }
+        Ok(())
+    }
+}
+
+fn c_string(path: &Path) -> std::ffi::CString {
+    std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).expect("our paths hold no NUL")
+}
+
+fn pin(fd: BorrowedFd<'_>, path: &Path) -> Result<()> {
+    let c_path = c_string(path);
+    // SAFETY: the descriptor is open and the path is a valid C string.
+    let answer = unsafe { libbpf_sys::bpf_obj_pin(fd.as_raw_fd(), c_path.as_ptr()) };
+    if answer < 0 {
+        return Err(pin_error(path)(io::Error::from_raw_os_error(-answer)));
+    }
+    Ok(())
+}
+
+fn names_in(folder: &Path) -> Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(pin_error(folder)(e)),
+    };
+    let mut names: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    Ok(names)
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Values as maps hold them: plain C structures, to bytes and back.
+
+use crate::raw::*;
+use tidegate_policy::raw::*;
+
+/// A type that is nothing but its bytes.
+///
+/// # Safety
+///
+/// Every bit pattern must be a value, and there must be no padding: the headers are
+/// compiled with `-Wpadded`.
+pub unsafe trait Plain {}
+
+macro_rules! plain {
+    ($($type:ty),+) => {
+        // SAFETY: integers, or bindgen's structures of integers from -Wpadded headers.
+        $(unsafe impl Plain for $type {})+
+    };
+}
+
+plain!(u32, u64, tg_control, tg_config, tg_runtime, tg_counters, tg_listener_row, tg_request_row);
+plain!(tg_case, tg_answers, tg_slot_key);
+
+/// The bytes of a value.
+pub fn bytes_of<T: Plain>(value: &T) -> &[u8] {
+    // SAFETY: a Plain value is as many readable bytes as its size.
+    unsafe { std::slice::from_raw_parts((&raw const *value).cast(), size_of::<T>()) }
+}
+
+/// A value from its bytes, which may lie anywhere. Panics where there are too few.
+pub fn from_bytes<T: Plain>(bytes: &[u8]) -> T {
+    assert!(bytes.len() >= size_of::<T>(), "fewer bytes than the type has");
+    // SAFETY: long enough, and every bit pattern is a value of a Plain type.
+    unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) }
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Loads the programs: one object per hook, every map shared by name.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, ProgramMut};
+
+use crate::error::{Error, Result};
+
+macro_rules! object {
+    ($name:literal) => {
+        ($name, include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".bpf.o")))
+    };
+}
+
+const TC: (&str, &[u8]) = object!("tc");
+const XDP: (&str, &[u8]) = object!("xdp");
+const NETFILTER: (&str, &[u8]) = object!("netfilter");
+const ITER: (&str, &[u8]) = object!("iter");
+const AGREE: (&str, &[u8]) = object!("agree");
+
+/// Which objects to load; each needs more of the kernel than the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Objects {
+    /// Only what reads sockets: for `check` and `status`.
+    Readers,
+    /// The policy alone, to be held against its native build.
+    Agreement,
+    /// Everything that decides.
+    Guard,
+}
+
+impl Objects {
+    fn list(self) -> &'static [(&'static str, &'static [u8])] {
+        match self {
+            Objects::Readers => &[ITER],
+            Objects::Agreement => &[AGREE],
+            Objects::Guard => &[TC, XDP, NETFILTER, ITER],
+        }
+    }
+}
+
+/// Loaded programs and their maps.
+pub struct Programs {
+    objects: Vec<Object>,
+    maps: BTreeMap<String, MapHandle>,
+}
+
+impl Programs {
+    /// Loads `objects`. Maps that stand in `adopt` by name are used as they are; the
+    /// others are made. Sizes and types of adopted maps are checked by libbpf.
+    pub fn load(objects: Objects, adopt: BTreeMap<String, MapHandle>) -> Result<Self> {
+        // What libbpf prints is said again, shorter, by the error that is returned.
+        libbpf_rs::set_print(None);
+        let mut programs = Programs { objects: Vec::new(), maps: adopt };
+        for (name, bytes) in objects.list() {
+            programs.load_object(name, bytes)?;
+        }
+        Ok(programs)
+    }
+
+    fn load_object(&mut self, object: &'static str, bytes: &[u8]) -> Result<()> {
+        let fail = |source| Error::Load { object, source };
+        let mut open = ObjectBuilder::default().open_memory(bytes).map_err(fail)?;
+        for mut map in open.maps_mut() {
+            if let Some(shared) = self.maps.get(&map.name().to_string_lossy().into_owned()) {
+                map.reuse_fd(shared.as_fd()).map_err(fail)?;
+            }
+        }
+        let loaded = open.load().map_err(fail)?;
+        for map in loaded.maps() {
+            let name = map.name().to_string_lossy().into_owned();
+            // .rodata and .bss belong to their object.
+            if !name.contains('.') && !self.maps.contains_key(&name) {
+                self.maps.insert(name, MapHandle::try_from(&map).map_err(fail)?);
+            }
+        }
+        self.objects.push(loaded);
+        Ok(())
+    }
+
+    /// The shared map of that name. Panics where the loaded objects declare none: a
+    /// name is this crate's own.
+    pub fn map(&self, name: &str) -> &MapHandle {
+        self.maps.get(name).unwrap_or_else(|| panic!("no object declares the map {name}"))
+    }
+
+    /// Every shared map by name, to be pinned.
+    pub fn maps(&self) -> &BTreeMap<String, MapHandle> {
+        &self.maps
+    }
+
+    /// The descriptor of a loaded program, to attach or test-run it.
+    pub fn program(&self, name: &str) -> Option<BorrowedFd<'_>> {
+        self.objects
+            .iter()
+            .flat_map(|object| object.progs())
+            .find(|program| program.name() == name)
+            // SAFETY: the descriptor stays open as long as its object, which self owns.
+            .map(|program| unsafe {
+                BorrowedFd::borrow_raw(std::os::fd::AsRawFd::as_raw_fd(&program.as_fd()))
+            })
+    }
+
+    /// Runs `f` on a loaded program.
+    pub fn with_program<T>(
+        &mut self,
+        name: &str,
+        f: impl FnOnce(ProgramMut<'_>) -> T,
+    ) -> Option<T> {
+        self.objects
+            .iter_mut()
+            .flat_map(|object| object.progs_mut())
+            .find(|program| program.name() == name)
+            .map(f)
+    }
+
+    /// Instructions that the verifier walked for each program: (name, count).
+    pub fn verified_instructions(&self) -> Result<Vec<(String, u32)>> {
+        let mut counts = Vec::new();
+        for program in self.objects.iter().flat_map(|object| object.progs()) {
+            let fd = program.as_fd();
+            let info = crate::link::program_info(fd)?;
+            counts.push((program.name().to_string_lossy().into_owned(), info.verified_insns));
+        }
+        Ok(counts)
+    }
+}

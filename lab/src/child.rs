@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A program started inside a namespace that cannot outlive whoever started it.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{self, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Output};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+
+use crate::namespace::Namespace;
+
+/// A running program. Dropping it kills it, and its process group, and waits for it.
+///
+/// The program leads a process group of its own, so what it starts dies with it on drop. After a
+/// `SIGKILL` of this process only the program itself is killed (by `PR_SET_PDEATHSIG`): run
+/// servers in the foreground, not as daemons.
+#[derive(Debug)]
+pub struct Child {
+    inner: process::Child,
+    /// PDEATHSIG fires when the spawning *thread* ends: holding the namespace keeps it alive.
+    _namespace: Namespace,
+}
+
+impl Child {
+    pub(crate) fn new(inner: process::Child, namespace: Namespace) -> Self {
+        Self { inner, _namespace: namespace }
+    }
+
+    /// The process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.inner.id()
+    }
+
+    /// Takes the pipe to its standard input, if the command asked for one.
+    pub fn take_stdin(&mut self) -> Option<ChildStdin> {
+        self.inner.stdin.take()
+    }
+
+    /// Takes the pipe from its standard output, if the command asked for one.
+    pub fn take_stdout(&mut self) -> Option<ChildStdout> {
+        self.inner.stdout.take()
+    }
+
+    /// Takes the pipe from its standard error, if the command asked for one.
+    pub fn take_stderr(&mut self) -> Option<ChildStderr> {
+        self.inner.stderr.take()
+    }
+
+    /// Sends a signal to the program alone.
+    ///
+    /// # Errors
+    /// When it has ended already.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        Ok(kill(self.pid(), signal)?)
+    }
+
+    /// How it ended, if it has.
+    ///
+    /// # Errors
+    /// As [`process::Child::try_wait`].
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.inner.try_wait()
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// As [`process::Child::wait`].
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.inner.wait()
+    }
+
+    /// Waits for its end, at most for `patience`; `None` means it still runs.
+    ///
+    /// # Errors
+    /// As [`process::Child::try_wait`].
+    pub fn wait_for(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Some(status) = self.inner.try_wait()? {
+                return Ok(Some(status));
+            }
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Reads its piped output to the end and waits for it.
+    ///
+    /// # Errors
+    /// When a pipe cannot be read.
+    pub fn wait_with_output(mut self) -> io::Result<Output> {
+        let stderr = self.take_stderr().map(read_aside);
+        let stdout = self.take_stdout().map_or(Ok(Vec::new()), read_all)?;
+        let stderr = stderr
+            .map_or(Ok(Vec::new()), |reader| reader.join().unwrap_or_else(|_| Ok(Vec::new())))?;
+        Ok(Output { status: self.wait()?, stdout, stderr })
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.inner.id().cast_signed())
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // Once it has been waited for, its number may belong to someone else.
+        if matches!(self.inner.try_wait(), Ok(None)) {
+            let _ = killpg(self.pid(), Signal::SIGKILL);
+            let _ = self.inner.kill();
+            let _ = self.inner.wait();
+        }
+    }
+}
+
+/// Makes the program die with the thread that starts it, in a process group of its own.
+pub(crate) fn bind_to_parent(command: &mut Command) {
+    let parent = nix::unistd::getpid();
+    command.process_group(0);
+    // SAFETY: between fork and exec only async-signal-safe system calls are made, nothing is
+    // allocated, and the closure owns what it uses.
+    unsafe {
+        command.pre_exec(move || {
+            nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+            // The parent may have died before the line above took effect.
+            if nix::unistd::getppid() != parent {
+                return Err(io::Error::from_raw_os_error(nix::libc::ESRCH));
+            }
+            Ok(())
+        });
+    }
+}
+
+fn read_all(mut pipe: impl io::Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    pipe.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn read_aside(
+    pipe: impl io::Read + Send + 'static,
+) -> std::thread::JoinHandle<io::Result<Vec<u8>>> {
+    std::thread::spawn(move || read_all(pipe))
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A cable between two namespaces.
+
+use std::path::PathBuf;
+
+use crate::error::LabError;
+use crate::namespace::Namespace;
+
+/// A veth pair, one end in each of two namespaces. It disappears with them.
+#[derive(Clone, Debug)]
+pub struct Link {
+    a: End,
+    b: End,
+}
+
+/// One end of a [`Link`].
+#[derive(Clone, Debug)]
+pub struct End {
+    namespace: Namespace,
+    name: String,
+}
+
+impl Link {
+    /// Lays a cable from `a`, where it is called `name_a`, to `b`, where it is called `name_b`.
+    /// Both ends are down and have no address yet.
+    ///
+    /// # Errors
+    /// [`LabError::Command`] when `ip` refuses, such as for a name already used.
+    pub fn between(
+        a: &Namespace,
+        name_a: &str,
+        b: &Namespace,
+        name_b: &str,
+    ) -> Result<Self, LabError> {
+        a.ip(&format!("link add name {name_a} type veth peer name {name_b} netns {}", b.tid()))?;
+        Ok(Self { a: End::new(a, name_a), b: End::new(b, name_b) })
+    }
+
+    /// The end in the first namespace.
+    #[must_use]
+    pub fn a(&self) -> &End {
+        &self.a
+    }
+
+    /// The end in the second namespace.
+    #[must_use]
+    pub fn b(&self) -> &End {
+        &self.b
+    }
+
+    /// Sets both ends up.
+    ///
+    /// # Errors
+    /// [`LabError::Command`] when `ip` refuses.
+    pub fn up(&self) -> Result<(), LabError> {
+        self.a.up()?;
+        self.b.up()
+    }
+}
+
+impl End {
+    fn new(namespace: &Namespace, name: &str) -> Self {
+        Self { namespace: namespace.clone(), name: name.to_owned() }
+    }
+
+    /// The interface's name inside its namespace.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The namespace it is in.
+    #[must_use]
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// Adds an address with its prefix length: `10.0.0.1/24` or `fd00::1/64`.
+    ///
+    /// # Errors
+    /// [`LabError::Command`] when `ip` refuses.
+    pub fn add_address(&self, address: &str) -> Result<(), LabError> {
+        // Duplicate address detection would make an IPv6 address unusable for its first second.
+        let nodad = if address.contains(':') { " nodad" } else { "" };
+        self.ip(&format!("address add {address} dev {}{nodad}", self.name))
+    }
+
+    /// Sets it up.
+    ///
+    /// # Errors
+    /// [`LabError::Command`] when `ip` refuses.
+    pub fn up(&self) -> Result<(), LabError> {
+        self.ip(&format!("link set {} up", self.name))
+    }
+
+    /// Sets it down.
+    ///
+    /// # Errors
+    /// [`LabError::Command`] when `ip` refuses.
+    pub fn down(&self) -> Result<(), LabError> {
+        self.ip(&format!("link set {} down", self.name))
+    }
+
+    /// Sets the largest packet, in bytes.
+    ///
+    /// # Errors
+    /// [`LabError::Command`] when `ip` refuses.
+    pub fn set_mtu(&self, mtu_bytes: u32) -> Result<(), LabError> {
+        self.ip(&format!("link set {} mtu {mtu_bytes}", self.name))
+    }
+
+    /// Adds a route through this end: `("10.1.0.0/16", Some("10.0.0.2"))`, or, for a destination
+    /// on the link itself, no gateway. `default` is a destination too.
+    ///
+    /// # Errors
+    /// [`LabError::Command`] when `ip` refuses.
+    pub fn add_route(&self, destination: &str, gateway: Option<&str>) -> Result<(), LabError> {
+        let family = if destination.contains(':') || gateway.is_some_and(|via| via.contains(':')) {
+            "-6"
+        } else {
+            "-4"
+        };
+        let via = gateway.map_or_else(String::new, |via| format!(" via {via}"));
+        self.ip(&format!("{family} route add {destination}{via} dev {}", self.name))
+    }
+
+    /// Has packets that arrive here processed on one processor (receive packet steering).
+    ///
+    /// A veth hands a packet over on the *sender's* processor: without this, the clients' processor
+    /// does the server's TCP work, and an overloaded server looks better than it is.
+    ///
+    /// # Errors
+    /// [`LabError::File`] where the kernel has no RPS or `/sys` is not the namespace's own.
+    pub fn receive_on(&self, cpu: usize) -> Result<(), LabError> {
+        self.namespace.write_file(
+            PathBuf::from(format!("/sys/class/net/{}/queues/rx-0/rps_cpus", self.name)),
+            cpu_mask(cpu),
+        )
+    }
+
+    fn ip(&self, words: &str) -> Result<(), LabError> {
+        self.namespace.ip(words).map(drop)
+    }
+}
+
+/// The kernel's bitmap format: hexadecimal words of 32 bits, most significant first.
+fn cpu_mask(cpu: usize) -> String {
+    let mut words = vec![format!("{:x}", 1_u32 << (cpu % 32))];
+    words.extend(std::iter::repeat_n("00000000".to_owned(), cpu / 32));
+    words.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cpu_mask;
+
+    #[test]
+    fn masks_are_words_of_32_processors() {
+        assert_eq!(cpu_mask(0), "1");
+        assert_eq!(cpu_mask(31), "80000000");
+        assert_eq!(cpu_mask(33), "2,00000000");
+    }
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which processor does what.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
+use crate::error::LabError;
+
+/// The processors that this process may use, in order.
+///
+/// # Errors
+/// [`LabError::Placement`] when the kernel does not say.
+pub fn allowed_cpus() -> Result<Vec<usize>, LabError> {
+    let set = sched_getaffinity(Pid::from_raw(0))
+        .map_err(|errno| LabError::Placement { cpu: 0, source: errno.into() })?;
+    Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect())
+}
+
+/// Has the program run on one processor only.
+///
+/// # Errors
+/// [`LabError::Placement`] when there can be no such processor.
+pub fn pin_command(command: &mut Command, cpu: usize) -> Result<(), LabError> {
+    let mut set = CpuSet::new();
+    set.set(cpu).map_err(|errno| LabError::Placement { cpu, source: errno.into() })?;
+    // SAFETY: between fork and exec one system call is made, on a set that the closure owns.
+    unsafe {
+        command
+            .pre_exec(move || sched_setaffinity(Pid::from_raw(0), &set).map_err(io::Error::from));
+    }
+    Ok(())
+}

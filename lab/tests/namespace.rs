@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A namespace is alone, keeps what it must keep, and leaves nothing behind.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tidegate_lab::{Counters, LabError, Link, Namespace, skip_without_root};
+
+/// The host's mounts of the kinds that a namespace makes.
+fn host_mounts() -> String {
+    fs::read_to_string("/proc/self/mountinfo")
+        .unwrap()
+        .lines()
+        .filter(|line| [" - sysfs ", " - bpf ", " - cgroup"].iter().any(|kind| line.contains(kind)))
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(3);
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// An orphan that nobody has waited for yet is dead all the same.
+fn is_dead(process_id: &str) -> bool {
+    fs::read_to_string(format!("/proc/{process_id}/stat"))
+        .map_or(true, |stat| stat.contains(") Z "))
+}
+
+#[test]
+fn it_sees_its_own_devices_bpffs_and_the_hosts_cgroups() {
+    if skip_without_root("it_sees_its_own_devices_bpffs_and_the_hosts_cgroups") {
+        return;
+    }
+    let before = host_mounts();
+    let namespace = Namespace::new("alone").unwrap();
+    let devices = namespace.output(namespace.command("ls /sys/class/net")).unwrap();
+    assert!(devices.contains("lo"));
+    assert!(!devices.contains("eth0"), "the host's devices: {devices}");
+
+    let inside = namespace.read_file("/proc/thread-self/mountinfo").unwrap();
+    let bpffs = inside.lines().rfind(|line| line.contains(" - bpf "));
+    assert!(bpffs.is_some_and(|line| line.contains(" /sys/fs/bpf ")));
+    for cgroup in before.lines().filter(|line| line.contains(" - cgroup")) {
+        let point = cgroup.split(' ').nth(4).unwrap();
+        let listed = namespace.output(namespace.command(&format!("ls {point}"))).unwrap();
+        assert!(listed.contains("cgroup."), "{point} holds `{listed}`");
+    }
+    assert_eq!(host_mounts(), before, "the host's mounts changed");
+}
+
+#[test]
+fn traffic_crosses_a_link_and_is_counted_where_it_went() {
+    if skip_without_root("traffic_crosses_a_link_and_is_counted_where_it_went") {
+        return;
+    }
+    let server = Namespace::new("server").unwrap();
+    let clients = Namespace::new("clients").unwrap();
+    let link = Link::between(&server, "srv0", &clients, "cli0").unwrap();
+    for (end, host) in [(link.a(), 1), (link.b(), 2)] {
+        end.add_address(&format!("10.9.0.{host}/24")).unwrap();
+        end.add_address(&format!("fd09::{host}/64")).unwrap();
+        end.set_mtu(1400).unwrap();
+    }
+    link.up().unwrap();
+    link.b().add_route("10.10.0.0/16", Some("10.9.0.1")).unwrap();
+    link.a().receive_on(0).unwrap();
+
+    for address in ["10.9.0.1:80", "[fd09::1]:80"] {
+        let before = Counters::of(&server).unwrap();
+        let listener = server.run(move || TcpListener::bind(address)).unwrap();
+        let mut client = clients.run(move || TcpStream::connect(address)).unwrap();
+        let (mut served, _) = listener.accept().unwrap();
+        client.write_all(b"ping").unwrap();
+        let mut got = [0; 4];
+        served.read_exact(&mut got).unwrap();
+        let counted = Counters::of(&server).unwrap().since(&before).unwrap();
+        assert_eq!(counted.get("TcpPassiveOpens").unwrap(), 1);
+        assert_eq!(counted.get("TcpActiveOpens").unwrap(), 0);
+    }
+}
+
+#[test]
+fn sysctls_are_its_own() {
+    if skip_without_root("sysctls_are_its_own") {
+        return;
+    }
+    let file = "/proc/sys/net/ipv4/tcp_syncookies";
+    let host = fs::read_to_string(file).unwrap();
+    let namespace = Namespace::new("sysctl").unwrap();
+    namespace.sysctl("net.ipv4.tcp_syncookies", 2).unwrap();
+    assert_eq!(namespace.read_file(file).unwrap().trim(), "2");
+    assert_eq!(fs::read_to_string(file).unwrap(), host);
+    let error = namespace.sysctl("net.ipv4.nonsense", 1).unwrap_err();
+    assert!(error.to_string().contains("/proc/sys/net/ipv4/nonsense"));
+}
+
+#[test]
+fn children_and_the_namespace_end_when_dropped() {
+    if skip_without_root("children_and_the_namespace_end_when_dropped") {
+        return;
+    }
+    let namespace = Namespace::new("short").unwrap();
+    let task = format!("/proc/self/task/{}", namespace.tid());
+    // The shell's own child must die as well.
+    let mut shell = namespace.command("sh -c");
+    shell.arg("sleep 100 & echo $!; wait").stdout(Stdio::piped());
+    let mut child = namespace.spawn(shell).unwrap();
+    let mut grandchild = String::new();
+    BufReader::new(child.take_stdout().unwrap()).read_line(&mut grandchild).unwrap();
+    let process = format!("/proc/{}", child.id());
+    drop(namespace);
+    assert!(Path::new(&task).exists(), "a child keeps its namespace");
+    drop(child);
+    eventually("the shell is gone", || !Path::new(&process).exists());
+    eventually("the shell's child is gone", || is_dead(grandchild.trim()));
+    eventually("the thread is gone", || !Path::new(&task).exists());
+}
+
+#[test]
+fn a_failing_command_says_why() {
+    if skip_without_root("a_failing_command_says_why") {
+        return;
+    }
+    let namespace = Namespace::new("wrong").unwrap();
+    match namespace.ip("link set nonsense0 up") {
+        Err(LabError::Command { stderr, .. }) => assert!(stderr.contains("nonsense0")),
+        other => panic!("{other:?}"),
+    }
+    let missing = namespace.output(namespace.command("/no/such/program now"));
+    assert!(matches!(missing, Err(LabError::Start { command, .. }) if command.contains("now")));
+}
+
+#[test]
+#[should_panic(expected = "said on the thread")]
+fn a_panic_inside_is_a_panic_outside() {
+    if skip_without_root("a_panic_inside_is_a_panic_outside") {
+        panic!("said on the thread");
+    }
+    Namespace::new("panic").unwrap().run(|| panic!("said on the thread"));
+}
+
+/// Not a test of its own: what `a_killed_run_leaves_nothing_behind` kills.
+#[test]
+#[ignore = "run by a_killed_run_leaves_nothing_behind"]
+fn a_run_to_be_killed() {
+    let namespace = Namespace::new("killed").unwrap();
+    let child = namespace.spawn(namespace.command("sleep 100")).unwrap();
+    println!("\nchild {}", child.id());
+    std::thread::sleep(Duration::from_secs(100));
+}
+
+#[test]
+fn a_killed_run_leaves_nothing_behind() {
+    if skip_without_root("a_killed_run_leaves_nothing_behind") {
+        return;
+    }
+    let mounts = host_mounts();
+    let mut run = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "--nocapture", "a_run_to_be_killed"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let child = BufReader::new(run.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok)
+        .find_map(|line| line.strip_prefix("child ").map(str::to_owned))
+        .expect("the run starts a child");
+    assert!(!is_dead(&child));
+    run.kill().unwrap();
+    run.wait().unwrap();
+    eventually("the killed run's child is gone", || is_dead(&child));
+    assert_eq!(host_mounts(), mounts, "the host's mounts changed");
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The decision at the ACK stage: for a segment that belongs to a half-open
+ * request, and for an ACK that belongs to none and may carry a cookie of ours.
+ */
+#ifndef TG_ACK_H
+#define TG_ACK_H
+
+#include "listener.h"
+#include "verdict.h"
+
+struct tg_ack {
+	__u32 is_request;   /* 1: a request is waiting for it; 0: none, see cookie_valid */
+	__u32 acceptable;   /* request: it acknowledges our SYN/ACK and is in the window */
+	__u32 deferred;     /* request: TCP_DEFER_ACCEPT waits for data, this has none */
+	__u32 bare;         /* no data and no FIN: a SYN/ACK ACK (Shukla, Table 4.1) */
+	__u32 cookie_valid; /* no request: the cookie is ours and fresh */
+};
+
+TG_INLINE struct tg_decision tg_ack_decide_request(const struct tg_rules *rules,
+                                                   const struct tg_queues *queues,
+                                                   const struct tg_ack *ack)
+{
+	__u32 reason;
+
+	/* tcp_check_req() answers these before it looks at the listen queue. */
+	if (!ack->acceptable || ack->deferred || !tg_listen_queue_full(queues))
+		return tg_decide(TG_PASS, TG_HANDSHAKE);
+	reason = ack->bare ? TG_OVERFLOW_SYNACK_ACK : TG_OVERFLOW_OTHER;
+	return tg_decide(rules->ack == TG_ACK_RESET ? TG_RESET : TG_PASS, reason);
+}
+
+TG_INLINE struct tg_decision tg_ack_decide_cookie(const struct tg_queues *queues,
+                                                  const struct tg_ack *ack)
+{
+	if (!ack->cookie_valid)
+		return tg_decide(TG_PASS, TG_COOKIE_FOREIGN);
+	if (tg_listen_queue_full(queues))
+		return tg_decide(TG_RESET, TG_COOKIE_NO_ROOM);
+	return tg_decide(TG_ADMIT, TG_COOKIE_VALID);
+}
+
+TG_INLINE struct tg_decision tg_ack_decide(const struct tg_rules *rules,
+                                           const struct tg_queues *queues, const struct tg_ack *ack)
+{
+	return ack->is_request ? tg_ack_decide_request(rules, queues, ack)
+	                       : tg_ack_decide_cookie(queues, ack);
+}
+
+#endif

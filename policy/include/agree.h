@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Every decision of the policy on one set of inputs: what the native build and
+ * the BPF build are held together with. Not used where packets pass.
+ */
+#ifndef TG_AGREE_H
+#define TG_AGREE_H
+
+#include "ack.h"
+#include "cookie.h"
+#include "syn.h"
+
+struct tg_case {
+	struct tg_rules rules;
+	struct tg_queues queues;
+	struct tg_syn syn;
+	struct tg_bucket refusals;
+	struct tg_ack ack;
+	__u32 client_isn;
+	struct tg_tuple tuple;
+	struct tg_cookie_options options;
+	struct tg_cookie_keys keys;
+	__u32 epoch;
+	__u32 cookie; /* offered to tg_cookie_open */
+	__u64 age_ms;
+};
+
+struct tg_answers {
+	struct tg_decision syn;
+	struct tg_bucket refusals;
+	struct tg_decision ack;
+	struct tg_cookie made;
+	struct tg_cookie_options opened;     /* from the cookie that was offered */
+	struct tg_cookie_options round_trip; /* from the cookie that was made */
+	__u32 overflow_possible;
+	__u32 stale;
+	__u32 opened_ok;
+	__u32 round_trip_ok;
+	__u32 room;
+	__u32 asks_for_request;
+	__u32 wants_cookie;
+	__u32 padding;
+};
+
+TG_INLINE void tg_agree(const struct tg_case *c, struct tg_answers *a)
+{
+	a->refusals = c->refusals;
+	a->room = tg_syn_room(&c->rules, &c->queues, c->syn.random);
+	a->asks_for_request = tg_syn_asks_for_request(a->room, &c->queues);
+	a->wants_cookie = tg_syn_wants_cookie(&c->rules, a->room);
+	a->syn = tg_syn_decide(&c->rules, a->room, &c->syn, &a->refusals);
+	a->ack = tg_ack_decide(&c->rules, &c->queues, &c->ack);
+	a->made = tg_cookie_make(&c->keys.current, &c->tuple, c->client_isn, c->epoch, &c->options);
+	a->opened_ok =
+		tg_cookie_open(&c->keys, &c->tuple, c->client_isn, c->cookie, c->epoch, &a->opened);
+	a->round_trip_ok = tg_cookie_open(&c->keys, &c->tuple, c->client_isn, a->made.isn, c->epoch,
+	                                  &a->round_trip);
+	a->overflow_possible = tg_syn_overflow_possible(&c->queues);
+	a->padding = 0;
+	a->stale = tg_reservation_stale(&c->rules, &c->queues, c->age_ms);
+}
+
+#endif

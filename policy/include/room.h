@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Is there room for one more SYN? The kernel's rule, and reservation. */
+#ifndef TG_ROOM_H
+#define TG_ROOM_H
+
+#include "listener.h"
+#include "verdict.h"
+
+/*
+ * What the kernel does with a SYN now: TG_ROOM, TG_KERNEL_COOKIE, or the rule
+ * by which it drops it. In the order of tcp_conn_request(), Linux 4.10 to 6.18.
+ * SynQ3/4Full spares destinations that the kernel remembers from before
+ * (tcp_peer_is_proven); that memory cannot be read, so they are counted with
+ * the others.
+ */
+TG_INLINE __u32 tg_room_kernel(const struct tg_queues *queues)
+{
+	int want_cookie = queues->syncookies == 2;
+
+	if (tg_syn_queue_full(queues)) {
+		if (!queues->syncookies)
+			return TG_SYNQ_FULL;
+		want_cookie = 1;
+	}
+	if (tg_listen_queue_full(queues))
+		return TG_LISTENQ_FULL_AT_SYN;
+	if (want_cookie)
+		return TG_KERNEL_COOKIE;
+	if (!queues->syncookies && (queues->syn_len > queues->syn_max ||
+	                            queues->syn_max - queues->syn_len < queues->syn_max >> 2))
+		return TG_SYNQ_3_4_FULL;
+	return TG_ROOM;
+}
+
+/* The places of the listen queue that reserv may promise. */
+TG_INLINE __u64 tg_reserve_places(const struct tg_rules *rules, const struct tg_queues *queues)
+{
+	__u64 places = (__u64)queues->listen_max + 1;
+	/* A small queue is not given away to the margin. */
+	__u64 margin = rules->reserve_margin < places / 4 ? rules->reserve_margin : places / 4;
+
+	return places - margin;
+}
+
+/*
+ * The places taken once one more SYN is answered: the connections that wait
+ * for accept(), and the half-open ones, each counted as the part of a place
+ * that overbooking leaves it.
+ */
+TG_INLINE __u64 tg_reserve_taken(const struct tg_rules *rules, const struct tg_queues *queues)
+{
+	__u64 factor_x256 = rules->overbook_x256 > TG_ONE_X256 ? rules->overbook_x256 : TG_ONE_X256;
+	__u64 in_flight = (__u64)queues->syn_len + queues->claimed + 1;
+
+	return queues->listen_len + (in_flight * TG_ONE_X256 + factor_x256 - 1) / factor_x256;
+}
+
+/*
+ * Random early drop on reservations (Shukla 4.1.7, after Floyd and Jacobson's
+ * RED): nothing below early_from, then linearly up to early_probability where
+ * every place is taken. random is uniform over 32 bits.
+ */
+TG_INLINE int tg_reserve_early_drop(const struct tg_rules *rules, __u64 taken, __u64 places,
+                                    __u32 random)
+{
+	__u64 from = places * rules->early_from_x256 / TG_ONE_X256;
+	__u64 threshold;
+
+	if (rules->early_from_x256 >= TG_ONE_X256 || taken <= from || places <= from)
+		return 0;
+	threshold = (taken - from) * rules->early_probability_x256 / (places - from);
+	return (random & 0xff) < threshold;
+}
+
+/* Room under reserv: TG_ROOM, or why not. */
+TG_INLINE __u32 tg_room_reserve(const struct tg_rules *rules, const struct tg_queues *queues,
+                                __u32 random)
+{
+	__u64 places = tg_reserve_places(rules, queues);
+	__u64 taken = tg_reserve_taken(rules, queues);
+
+	if (queues->listen_len >= places)
+		return TG_LISTENQ_FULL_AT_SYN;
+	if (taken > places)
+		return TG_NO_RESERVATION;
+	if (tg_reserve_early_drop(rules, taken, places, random))
+		return TG_EARLY_RANDOM;
+	return TG_ROOM;
+}
+
+/*
+ * Should this half-open request give its place back? Oldest first means: all
+ * that are older than the stated age, and only while places are short.
+ */
+TG_INLINE int tg_reservation_stale(const struct tg_rules *rules, const struct tg_queues *queues,
+                                   __u64 age_ms)
+{
+	return rules->room == TG_ROOM_RESERVE && rules->clean_after_ms &&
+	       age_ms >= rules->clean_after_ms &&
+	       tg_reserve_taken(rules, queues) > tg_reserve_places(rules, queues);
+}
+
+#endif

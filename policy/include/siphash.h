@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012) over whole 64-bit words. */
+#ifndef TG_SIPHASH_H
+#define TG_SIPHASH_H
+
+#include "types.h"
+
+struct tg_key {
+	__u64 k0, k1;
+};
+
+struct tg_siphash {
+	__u64 v0, v1, v2, v3;
+};
+
+#define TG_ROTL64(x, bits) (((x) << (bits)) | ((x) >> (64 - (bits))))
+
+TG_INLINE void tg_siphash_round(struct tg_siphash *s)
+{
+	s->v0 += s->v1;
+	s->v2 += s->v3;
+	s->v1 = TG_ROTL64(s->v1, 13) ^ s->v0;
+	s->v3 = TG_ROTL64(s->v3, 16) ^ s->v2;
+	s->v0 = TG_ROTL64(s->v0, 32);
+	s->v2 += s->v1;
+	s->v0 += s->v3;
+	s->v1 = TG_ROTL64(s->v1, 17) ^ s->v2;
+	s->v3 = TG_ROTL64(s->v3, 21) ^ s->v0;
+	s->v2 = TG_ROTL64(s->v2, 32);
+}
+
+TG_INLINE void tg_siphash_init(struct tg_siphash *s, const struct tg_key *key)
+{
+	s->v0 = key->k0 ^ 0x736f6d6570736575ull;
+	s->v1 = key->k1 ^ 0x646f72616e646f6dull;
+	s->v2 = key->k0 ^ 0x6c7967656e657261ull;
+	s->v3 = key->k1 ^ 0x7465646279746573ull;
+}
+
+TG_INLINE void tg_siphash_word(struct tg_siphash *s, __u64 word)
+{
+	s->v3 ^= word;
+	tg_siphash_round(s);
+	tg_siphash_round(s);
+	s->v0 ^= word;
+}
+
+/* The message's length in bytes closes it; here always a multiple of eight. */
+TG_INLINE __u64 tg_siphash_end(struct tg_siphash *s, __u32 length_bytes)
+{
+	tg_siphash_word(s, (__u64)length_bytes << 56);
+	s->v2 ^= 0xff;
+	tg_siphash_round(s);
+	tg_siphash_round(s);
+	tg_siphash_round(s);
+	tg_siphash_round(s);
+	return s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
+}
+
+#endif

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The decision at the SYN stage.
+ *
+ * In this order, each able to decide: room? If there is none, the refusal that
+ * the mechanism names. (Exemption, policing and shedding come before room when
+ * those systems are built; the order is the design's.)
+ */
+#ifndef TG_SYN_H
+#define TG_SYN_H
+
+#include "listener.h"
+#include "police.h"
+#include "room.h"
+#include "verdict.h"
+
+struct tg_syn {
+	__u64 now_ns;
+	__u32 random;        /* uniform over 32 bits */
+	__u32 half_open;     /* a request of this client stands already */
+	__u32 cookie_usable; /* this SYN's options fit a cookie, and this hook can answer */
+	__u32 padding;
+};
+
+/* Room for a SYN: TG_ROOM, TG_KERNEL_COOKIE, or the reason why there is none. */
+TG_INLINE __u32 tg_syn_room(const struct tg_rules *rules, const struct tg_queues *queues,
+                            __u32 random)
+{
+	__u32 reason = rules->room == TG_ROOM_RESERVE ? tg_room_reserve(rules, queues, random)
+	                                              : tg_room_kernel(queues);
+
+	/* no-syn-drop never leaves a SYN to the kernel's cookies: theirs lose options. */
+	if (reason == TG_KERNEL_COOKIE && rules->syn == TG_SYN_COOKIE)
+		return TG_SYNQ_FULL;
+	return reason;
+}
+
+TG_INLINE int tg_syn_has_room(__u32 reason)
+{
+	return reason == TG_ROOM || reason == TG_KERNEL_COOKIE;
+}
+
+/*
+ * A SYN without room may be the retransmission of one that has its request and
+ * its place. Worth a look-up only where there are requests at all.
+ */
+TG_INLINE int tg_syn_asks_for_request(__u32 reason, const struct tg_queues *queues)
+{
+	return !tg_syn_has_room(reason) && queues->syn_len > 0;
+}
+
+/* The form of the refusal: an enum tg_syn_refusal. */
+TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason)
+{
+	if (reason == TG_NO_RESERVATION && rules->cookie_when_reserved)
+		return TG_SYN_COOKIE;
+	/* The kernel would answer these: its rule is not reserv's. */
+	if (rules->room == TG_ROOM_RESERVE && rules->syn == TG_SYN_KERNEL)
+		return TG_SYN_DROP;
+	return rules->syn;
+}
+
+TG_INLINE int tg_syn_wants_cookie(const struct tg_rules *rules, __u32 reason)
+{
+	return !tg_syn_has_room(reason) && tg_syn_refusal(rules, reason) == TG_SYN_COOKIE;
+}
+
+/* reason is what tg_syn_room() said. */
+TG_INLINE struct tg_decision tg_syn_decide(const struct tg_rules *rules, __u32 reason,
+                                           const struct tg_syn *syn, struct tg_bucket *refusals)
+{
+	if (tg_syn_has_room(reason))
+		return tg_decide(TG_PASS, reason);
+	if (syn->half_open)
+		return tg_decide(TG_PASS, TG_HALF_OPEN);
+
+	switch (tg_syn_refusal(rules, reason)) {
+	case TG_SYN_DROP: return tg_decide(TG_DROP, reason);
+	case TG_SYN_RESET:
+		if (rules->refusal_cost_ns &&
+		    !tg_bucket_take(refusals, rules->refusal_cost_ns, syn->now_ns))
+			return tg_decide(TG_DROP, TG_REFUSAL_LIMIT);
+		return tg_decide(TG_RESET, reason);
+	case TG_SYN_COOKIE:
+		/* The kernel may still have an answer for a SYN whose options we cannot keep. */
+		if (!syn->cookie_usable)
+			return tg_decide(TG_PASS, TG_NO_COOKIE);
+		return tg_decide(TG_COOKIE, reason);
+	default: return tg_decide(TG_PASS, reason);
+	}
+}
+
+/* SYNs that one poll of a driver hands up before TCP sees the first: NAPI's weight. */
+#define TG_POLL_BATCH 64
+
+/*
+ * Could an ACK that is under way find the listen queue full? While this is
+ * false for every listener, segments that carry no SYN need no look-up.
+ */
+TG_INLINE int tg_syn_overflow_possible(const struct tg_queues *queues)
+{
+	return (__u64)queues->listen_len + queues->syn_len + queues->claimed + TG_POLL_BATCH >=
+	       queues->listen_max;
+}
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The integer types and the one inlining rule that every policy header uses.
+ *
+ * Policy code runs twice, as BPF and natively, and must answer alike in both:
+ * unsigned integers only, every divisor and shift guarded (BPF defines 7 / 0
+ * as 0, a CPU traps), loops bounded, no padding left to the compiler.
+ */
+#ifndef TG_TYPES_H
+#define TG_TYPES_H
+
+#ifdef __bpf__
+#include "vmlinux.h"
+#else
+#include <linux/types.h>
+#endif
+
+#define TG_INLINE static inline __attribute__((always_inline))
+
+/* Fixed point with eight fractional bits: 256 is 1.0. */
+#define TG_ONE_X256 256u
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What is done with a packet, and why. Every judged packet gets one of each,
+ * and each pair has its counter per listener (struct tg_counters).
+ */
+#ifndef TG_VERDICT_H
+#define TG_VERDICT_H
+
+#include "types.h"
+
+enum tg_verdict {
+	TG_PASS,   /* the kernel gets the packet as it came */
+	TG_DROP,   /* silence: the client retransmits */
+	TG_RESET,  /* refused explicitly, with RST */
+	TG_COOKIE, /* answered without state: SYN/ACK whose ISN is a cookie */
+	TG_ADMIT,  /* a cookie came back and is let in as a full request */
+	TG_VERDICTS,
+};
+
+/*
+ * The names of the queue drop rules are those of Shukla, section 2.1.1. Where
+ * the verdict beside such a reason is TG_PASS, the kernel makes the drop.
+ */
+enum tg_reason {
+	/* SYN stage */
+	TG_ROOM,                /* the queues had room */
+	TG_SYNQ_FULL,           /* SynQFull: the SYN queue is full */
+	TG_SYNQ_3_4_FULL,       /* SynQ3/4Full: three quarters full, no SYN cookies */
+	TG_LISTENQ_FULL_AT_SYN, /* ListenQFullAtSyn */
+	TG_KERNEL_COOKIE,       /* SYN queue full, and the kernel answers with its own cookie */
+	TG_NO_RESERVATION,      /* reserv: half-open connections hold every free place */
+	TG_EARLY_RANDOM,        /* reserv: probabilistic early drop (Shukla 4.1.7) */
+	TG_REFUSAL_LIMIT,       /* a refusal was due, but the limit on refusals was reached */
+	TG_NO_COOKIE,           /* a cookie was due, but this SYN's options do not fit one */
+	TG_HALF_OPEN,           /* its request stands already: the kernel repeats the SYN/ACK */
+	/* ACK stage */
+	TG_HANDSHAKE,           /* the ACK found room */
+	TG_OVERFLOW_SYNACK_ACK, /* ListenQOverflow on a SYN/ACK ACK */
+	TG_OVERFLOW_OTHER,      /* ListenQOverflow on the data or FIN that follow one */
+	TG_COOKIE_VALID,        /* one of our cookies came back, and there was room */
+	TG_COOKIE_NO_ROOM,      /* one of our cookies came back to a full listen queue */
+	TG_COOKIE_FOREIGN,      /* an ACK without a request that carries no cookie of ours */
+	TG_REASONS,
+};
+
+struct tg_decision {
+	__u32 verdict; /* enum tg_verdict */
+	__u32 reason;  /* enum tg_reason */
+};
+
+/* Packets by reason and verdict; one per listener and processor. */
+struct tg_counters {
+	__u64 packets[TG_REASONS][TG_VERDICTS];
+};
+
+TG_INLINE struct tg_decision tg_decide(__u32 verdict, __u32 reason)
+{
+	struct tg_decision decision = {.verdict = verdict, .reason = reason};
+
+	return decision;
+}
+
+#endif

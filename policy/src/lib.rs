@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Tidegate's decisions, callable from Rust.
+//!
+//! The decisions are C (`include/*.h`), compiled into BPF for the kernel and, here,
+//! natively for the simulator and the tests: what is simulated is what is deployed.
+
+pub mod names;
+
+/// The headers' own types and functions, as bindgen reads them.
+#[allow(missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all)]
+#[allow(clippy::undocumented_unsafe_blocks)]
+pub mod raw {
+    include!(concat!(env!("OUT_DIR"), "/policy.rs"));
+}
+
+use raw::{tg_ack, tg_answers, tg_bucket, tg_case, tg_decision, tg_queues, tg_rules, tg_syn};
+
+/// The decision at the SYN stage (Shukla, thesis, 4.1.5): takes a refusal's cost from
+/// `refusals` where an explicit refusal is made.
+pub fn decide_syn(
+    rules: &tg_rules,
+    queues: &tg_queues,
+    syn: &tg_syn,
+    refusals: &mut tg_bucket,
+) -> tg_decision {
+    // SAFETY: the function reads and writes only through these valid references.
+    unsafe { raw::tg_native_syn(rules, queues, syn, refusals) }
+}
+
+/// The decision at the ACK stage (Shukla, thesis, 4.1.2).
+pub fn decide_ack(rules: &tg_rules, queues: &tg_queues, ack: &tg_ack) -> tg_decision {
+    // SAFETY: the function reads only through these valid references.
+    unsafe { raw::tg_native_ack(rules, queues, ack) }
+}
+
+/// Whether a half-open request of this age, in milliseconds, should give its place back
+/// (Shukla, thesis, 4.1.7).
+pub fn reservation_stale(rules: &tg_rules, queues: &tg_queues, age_ms: u64) -> bool {
+    // SAFETY: the function reads only through these valid references.
+    unsafe { raw::tg_native_reservation_stale(rules, queues, age_ms) != 0 }
+}
+
+/// Every decision on one set of inputs.
+pub fn agree(case: &tg_case) -> tg_answers {
+    let mut answers = tg_answers::default();
+    // SAFETY: the function reads and writes only through these valid references.
+    unsafe { raw::tg_native_agree(case, &mut answers) };
+    answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use raw::*;
+
+    fn queues(listen_len: u32, syn_len: u32) -> tg_queues {
+        tg_queues { listen_len, listen_max: 128, syn_len, syn_max: 4096, syncookies: 1, claimed: 0 }
+    }
+
+    fn syn(rules: &tg_rules, queues: &tg_queues) -> (u32, u32) {
+        let asked = tg_syn { cookie_usable: 1, ..Default::default() };
+        let mut bucket = tg_bucket::default();
+        let d = decide_syn(rules, queues, &asked, &mut bucket);
+        (d.verdict, d.reason)
+    }
+
+    /// "The listen queue is full" is Linux's sk_acceptq_is_full(): above the backlog.
+    #[test]
+    fn a_listen_queue_at_its_backlog_has_one_place_left() {
+        let watch = tg_rules::default();
+        assert_eq!(syn(&watch, &queues(128, 0)), (TG_PASS, TG_ROOM));
+        assert_eq!(syn(&watch, &queues(129, 0)), (TG_PASS, TG_LISTENQ_FULL_AT_SYN));
+    }
+
+    #[test]
+    fn the_kernel_is_predicted_with_and_without_its_cookies() {
+        let watch = tg_rules::default();
+        let mut q = queues(0, 129);
+        assert_eq!(syn(&watch, &q), (TG_PASS, TG_KERNEL_COOKIE));
+        q.syncookies = 0;
+        assert_eq!(syn(&watch, &q), (TG_PASS, TG_SYNQ_FULL));
+        let mut three_quarters = tg_queues { listen_max: 4096, syn_max: 128, ..queues(0, 97) };
+        three_quarters.syncookies = 0;
+        assert_eq!(syn(&watch, &three_quarters), (TG_PASS, TG_SYNQ_3_4_FULL));
+        three_quarters.syn_len = 96;
+        assert_eq!(syn(&watch, &three_quarters), (TG_PASS, TG_ROOM));
+    }
+
+    #[test]
+    fn each_refusal_is_its_own_verdict() {
+        let full = queues(129, 0);
+        for (form, verdict) in [
+            (TG_SYN_KERNEL, TG_PASS),
+            (TG_SYN_DROP, TG_DROP),
+            (TG_SYN_RESET, TG_RESET),
+            (TG_SYN_COOKIE, TG_COOKIE),
+        ] {
+            let rules = tg_rules { syn: form, ..Default::default() };
+            assert_eq!(syn(&rules, &full), (verdict, TG_LISTENQ_FULL_AT_SYN));
+            assert_eq!(syn(&rules, &queues(0, 0)), (TG_PASS, TG_ROOM));
+        }
+    }
+
+    /// Shukla 4.1.2: "sends a SYN/ACK only if there is room for a new reservation".
+    #[test]
+    fn reserv_counts_syn_acks_in_flight_as_taken() {
+        let reserv = tg_rules { room: TG_ROOM_RESERVE, ..Default::default() };
+        assert_eq!(syn(&reserv, &queues(64, 64)), (TG_PASS, TG_ROOM));
+        assert_eq!(syn(&reserv, &queues(64, 65)), (TG_DROP, TG_NO_RESERVATION));
+        assert_eq!(syn(&reserv, &queues(129, 0)), (TG_DROP, TG_LISTENQ_FULL_AT_SYN));
+        // Twice overbooked: each half-open connection takes half a place.
+        let overbooked = tg_rules { overbook_x256: 512, ..reserv };
+        assert_eq!(syn(&overbooked, &queues(64, 129)), (TG_PASS, TG_ROOM));
+        assert_eq!(syn(&overbooked, &queues(64, 130)), (TG_DROP, TG_NO_RESERVATION));
+    }
+
+    #[test]
+    fn refusals_beyond_the_limit_are_silent() {
+        let rules =
+            tg_rules { syn: TG_SYN_RESET, refusal_cost_ns: 1_000_000, ..Default::default() };
+        let mut bucket = tg_bucket::default();
+        let refused = (0..1000u64)
+            .filter(|i| {
+                // A SYN every 100 µs for 100 ms, with room for one refusal a millisecond.
+                let asked = tg_syn { now_ns: i * 100_000, ..Default::default() };
+                decide_syn(&rules, &queues(129, 0), &asked, &mut bucket).verdict == TG_RESET
+            })
+            .count();
+        assert_eq!(refused, 99);
+    }
+
+    /// The test vector of the SipHash paper's appendix: key 00..0f, message 00..0e.
+    #[test]
+    fn siphash_matches_the_papers_vector() {
+        let key = tg_key { k0: 0x0706050403020100, k1: 0x0f0e0d0c0b0a0908 };
+        // The paper's 15-byte message cannot be whole words; its 8-byte sibling from the
+        // reference implementation's vectors can.
+        let word = [0x0706050403020100u64];
+        // SAFETY: one word stands behind the pointer, as announced.
+        let hash = unsafe { tg_native_siphash(&key, word.as_ptr(), 1) };
+        assert_eq!(hash.to_le_bytes(), [0x62, 0x24, 0x93, 0x9a, 0x79, 0xf5, 0xf5, 0x93]);
+    }
+
+    #[test]
+    fn a_cookie_keeps_its_options_and_ages() {
+        let mut case = tg_case { epoch: 1000, client_isn: 7, ..Default::default() };
+        case.options = tg_cookie_options { mss: 1460, wscale: 7, sack: 1, ecn: 0, padding: [0; 3] };
+        case.keys.current = tg_key { k0: 1, k1: 2 };
+        let made = agree(&case).made.isn;
+        case.cookie = made;
+        for (later, good) in [(0, 1), (1, 1), (2, 0), (3, 0), (4, 0), (u32::MAX, 1)] {
+            case.epoch = 1000u32.wrapping_add(later);
+            let answers = agree(&case);
+            assert_eq!(answers.opened_ok, good, "after {later} epochs");
+            if good == 1 {
+                assert_eq!(answers.opened, case.options);
+            }
+        }
+        // A rotation: the key that made it is now the previous one.
+        case.epoch = 1000;
+        case.keys.previous = case.keys.current;
+        case.keys.current = tg_key { k0: 3, k1: 4 };
+        assert_eq!(agree(&case).opened_ok, 1);
+        case.keys.previous = tg_key { k0: 5, k1: 6 };
+        assert_eq!(agree(&case).opened_ok, 0);
+    }
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One connection, from its acceptance to its end.
+
+use std::io::{self, Read};
+use std::net::{Shutdown, TcpStream};
+use std::time::Instant;
+
+use crate::reply::Reply;
+use crate::request::{self, HEAD_MAX_BYTES, Refusal, Request};
+
+/// A client that sends faster than we throw away must not hold up the others.
+const READS_PER_TURN: u32 = 8;
+
+/// What a connection waits for after a turn of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// More bytes from the client.
+    Read,
+    /// Room to send in.
+    Write,
+    /// Nothing: another request is already here.
+    Turn,
+    /// The client to close, after a refusal.
+    Drain,
+    /// Nothing: it is over.
+    Close,
+}
+
+/// What came of looking for a request.
+pub(crate) enum Found {
+    Request(Request),
+    Refusal(Refusal),
+    Nothing,
+}
+
+/// A connection's state. Deadlines and counts are the server's business.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub stream: TcpStream,
+    /// When it is closed if it has not progressed by then.
+    pub deadline: Instant,
+    /// What epoll was last told to watch for.
+    pub watched: Next,
+    /// Whether the server will come back to it without an event.
+    pub turn_due: bool,
+    /// Whether any request was answered.
+    pub answered: bool,
+    input: Vec<u8>,
+    /// Bytes of a request's body still to be thrown away.
+    skip_bytes: u64,
+    pub reply: Option<Reply>,
+    /// The client has closed its side.
+    pub input_ended: bool,
+    /// The last reply is out; what still arrives is read and forgotten until the client closes,
+    /// because closing with unread input would send a RST that can destroy the reply.
+    pub draining: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(stream: TcpStream, deadline: Instant) -> Self {
+        Self {
+            stream,
+            deadline,
+            watched: Next::Read,
+            turn_due: false,
+            answered: false,
+            input: Vec::new(),
+            skip_bytes: 0,
+            reply: None,
+            input_ended: false,
+            draining: false,
+        }
+    }
+
+    /// Reads what has arrived, into the scratch buffer first. Says whether anything came.
+    pub(crate) fn receive(&mut self, scratch: &mut [u8]) -> io::Result<bool> {
+        let mut progress = false;
+        for _ in 0..READS_PER_TURN {
+            if self.input_ended || self.input.len() >= HEAD_MAX_BYTES {
+                break;
+            }
+            match (&self.stream).read(scratch) {
+                Ok(0) => self.input_ended = true,
+                Ok(count) => {
+                    progress = true;
+                    self.take_in(&scratch[..count]);
+                    // A short read emptied the socket: no call is spent on hearing so.
+                    if count < scratch.len() {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(progress)
+    }
+
+    fn take_in(&mut self, bytes: &[u8]) {
+        if self.draining {
+            return;
+        }
+        let skipped = usize::try_from(self.skip_bytes).map_or(bytes.len(), |n| n.min(bytes.len()));
+        self.skip_bytes -= skipped as u64;
+        self.input.extend_from_slice(&bytes[skipped..]);
+    }
+
+    /// Takes the next whole request out of what has arrived.
+    pub(crate) fn next_request(&mut self) -> Found {
+        if self.input.is_empty() || self.draining {
+            return Found::Nothing;
+        }
+        match request::parse(&self.input) {
+            Ok(None) => Found::Nothing,
+            Err(refusal) => Found::Refusal(refusal),
+            Ok(Some(request)) => {
+                let rest = self.input.len() - request.head_bytes;
+                let body_here = request.body_bytes.min(rest as u64);
+                self.skip_bytes = request.body_bytes - body_here;
+                self.input.drain(..request.head_bytes + body_here as usize);
+                Found::Request(request)
+            }
+        }
+    }
+
+    /// Whether a request has begun to arrive.
+    pub(crate) fn is_mid_request(&self) -> bool {
+        !self.input.is_empty() || self.skip_bytes > 0
+    }
+
+    /// Closes our side and waits for the client to close its own.
+    pub(crate) fn start_draining(&mut self) {
+        self.draining = true;
+        self.input = Vec::new();
+        // An error means that the client is gone, which reading will tell.
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A server's host and a client's, joined by a veth.
+
+use nix::mount::{MsFlags, mount};
+use tidegate_lab::{Link, Namespace};
+
+/// The server's addresses.
+pub const SERVER_V4: &str = "10.77.0.1";
+/// The server's addresses.
+pub const SERVER_V6: &str = "fd77::1";
+/// The client's addresses.
+pub const CLIENT_V4: &str = "10.77.0.2";
+/// The client's addresses.
+pub const CLIENT_V6: &str = "fd77::2";
+
+/// Two namespaces, `server` with interface `srv0` and `client` with `cli0`. Anonymous: they
+/// end with the process, however it ends.
+pub struct Stage {
+    /// Where the server and tidegate run.
+    pub server: Namespace,
+    /// Where the clients run.
+    pub client: Namespace,
+    /// The veth between them.
+    pub link: Link,
+}
+
+impl Stage {
+    /// Lays the stage out.
+    pub fn new(label: &str) -> Self {
+        let server = Namespace::new(&format!("{label}-server")).expect("a server namespace");
+        let client = Namespace::new(&format!("{label}-client")).expect("a client namespace");
+        for namespace in [&server, &client] {
+            // What programs keep in /run then ends with the stage too.
+            namespace.run(|| {
+                mount(Some("tmpfs"), "/run", Some("tmpfs"), MsFlags::empty(), None::<&str>)
+                    .expect("a private /run");
+            });
+        }
+        let link = Link::between(&server, "srv0", &client, "cli0").expect("a veth");
+        for (end, v4, v6) in [(link.a(), SERVER_V4, SERVER_V6), (link.b(), CLIENT_V4, CLIENT_V6)] {
+            end.add_address(&format!("{v4}/24")).expect("an IPv4 address");
+            end.add_address(&format!("{v6}/64")).expect("an IPv6 address");
+        }
+        link.up().expect("both ends up");
+        Stage { server, client, link }
+    }
+
+    /// Turns GRO on at both ends, as native XDP that answers by redirect wants it.
+    pub fn receive_offload(&self) {
+        for (namespace, name) in [(&self.server, "srv0"), (&self.client, "cli0")] {
+            let command = namespace.command(&format!("ethtool -K {name} gro on"));
+            namespace.output(command).expect("ethtool sets GRO");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Tidegate, run as an operator runs it.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tidegate_lab::{Child, Namespace};
+
+/// The program that the workspace built: `make test` builds it first.
+pub fn tidegate_program() -> PathBuf {
+    let here = std::env::current_exe().expect("a test has a path");
+    let folder = here.ancestors().nth(2).expect("target/<profile>/deps/<test>");
+    let program = folder.join("tidegate");
+    assert!(program.is_file(), "{} is missing: build the workspace first", program.display());
+    program
+}
+
+/// A running `tidegate run`.
+pub struct Guard {
+    child: Child,
+    namespace: Namespace,
+    /// The lines that it printed when it stood.
+    pub announced: String,
+}
+
+/// What `tidegate run` says when it cannot.
+#[derive(Debug)]
+pub struct Refused {
+    /// Its exit code.
+    pub code: Option<i32>,
+    /// Standard error.
+    pub stderr: String,
+}
+
+/// Runs `tidegate` with these arguments in a namespace, to its end.
+pub fn run_to_end(namespace: &Namespace, arguments: &[&str]) -> Output {
+    let mut command = Command::new(tidegate_program());
+    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = namespace.spawn(command).expect("tidegate starts");
+    child.wait_with_output().expect("tidegate ends")
+}
+
+impl Guard {
+    /// `tidegate run` with these arguments; returns when it stands.
+    pub fn start(namespace: &Namespace, arguments: &[&str]) -> Self {
+        Self::try_start(namespace, arguments)
+            .unwrap_or_else(|refused| panic!("tidegate run {arguments:?}: {}", refused.stderr))
+    }
+
+    /// The same, where it may refuse.
+    pub fn try_start(namespace: &Namespace, arguments: &[&str]) -> Result<Self, Refused> {
+        let mut command = Command::new(tidegate_program());
+        command.arg("run").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = namespace.spawn(command).expect("tidegate starts");
+        let mut stdout = BufReader::new(child.take_stdout().expect("a piped stdout"));
+        let mut announced = String::new();
+        stdout.read_line(&mut announced).expect("a readable stdout");
+        if announced.starts_with("guarding ") {
+            return Ok(Guard { child, namespace: namespace.clone(), announced });
+        }
+        let mut stderr = String::new();
+        let mut pipe = child.take_stderr().expect("a piped stderr");
+        pipe.read_to_string(&mut stderr).expect("a readable stderr");
+        let code = child.wait().expect("an ended process").code();
+        Err(Refused { code, stderr })
+    }
+
+    /// A listener on `port` with `mechanism`, at `hook`.
+    pub fn on_port(namespace: &Namespace, port: u16, mechanism: &str, hook: &str) -> Self {
+        let port = port.to_string();
+        Self::start(namespace, &["--port", &port, "--mechanism", mechanism, "--hook", hook])
+    }
+
+    /// `tidegate status --json`.
+    pub fn status(&self) -> Value {
+        status(&self.namespace)
+    }
+
+    /// The daemon's process number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends the daemon a signal.
+    pub fn signal(&self, signal: Signal) {
+        self.child.signal(signal).expect("a running daemon");
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub fn kill(mut self) {
+        self.signal(Signal::SIGKILL);
+        self.child.wait().expect("an ended process");
+    }
+
+    /// `tidegate stop`: asserts that it ends cleanly.
+    pub fn stop(mut self) {
+        let output = run_to_end(&self.namespace, &["stop"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let ended = self.child.wait_for(Duration::from_secs(10)).expect("an ended process");
+        assert!(ended.is_some_and(|status| status.success()), "the daemon ended with {ended:?}");
+    }
+}
+
+/// `tidegate status --json` of a namespace.
+pub fn status(namespace: &Namespace) -> Value {
+    let output = run_to_end(namespace, &["status", "--json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("status prints JSON")
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Quantities as people write and read them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+const ADDRESSES_MAX: u128 = 65_536;
+
+/// Reads `8s`, `500ms`, `2m`, or a bare number of seconds.
+pub(crate) fn duration(given: &str) -> Result<Duration, String> {
+    let unit_at = given.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(given.len());
+    let (number, unit) = given.split_at(unit_at);
+    let scale_s = match unit {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        _ => return Err("write it as 8s, 500ms or 2m".to_owned()),
+    };
+    let number: f64 = number.parse().map_err(|_| "write it as 8s, 500ms or 2m".to_owned())?;
+    Duration::try_from_secs_f64(number * scale_s).map_err(|_| "it cannot be negative".to_owned())
+}
+
+/// Addresses: one, or from the first to the last, as in `10.0.0.2-10.0.0.25`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Addresses(pub Vec<IpAddr>);
+
+/// Reads an address or a range of them.
+pub(crate) fn addresses(given: &str) -> Result<Addresses, String> {
+    let wrong = || "write an address, or two of one family as in 10.0.0.2-10.0.0.25".to_owned();
+    let (first, last) = given.split_once('-').unwrap_or((given, given));
+    let first: IpAddr = first.parse().map_err(|_| wrong())?;
+    let last: IpAddr = last.parse().map_err(|_| wrong())?;
+    let (from, to) = match (first, last) {
+        (IpAddr::V4(first), IpAddr::V4(last)) => (first.to_bits().into(), last.to_bits().into()),
+        (IpAddr::V6(first), IpAddr::V6(last)) => (first.to_bits(), last.to_bits()),
+        _ => return Err(wrong()),
+    };
+    if from > to || to - from >= ADDRESSES_MAX {
+        return Err(format!(
+            "the first must not come after the last, and at most {ADDRESSES_MAX} fit"
+        ));
+    }
+    let nth = |bits: u128| match first {
+        // It lies between two addresses of 32 bits.
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from_bits(bits as u32)),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from_bits(bits)),
+    };
+    Ok(Addresses((from..=to).map(nth).collect()))
+}
+
+/// `1234567` as `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A count or rate, rounded.
+pub(crate) fn rounded(number: f64) -> String {
+    grouped(number.round().max(0.0) as u64)
+}
+
+/// A time of so many ms with three digits that mean something: `0.21 ms`, `43.7 ms`, `1,134 ms`.
+pub(crate) fn milliseconds(ms: f64) -> String {
+    if ms < 9.995 {
+        format!("{ms:.2} ms")
+    } else if ms < 99.95 {
+        format!("{ms:.1} ms")
+    } else {
+        format!("{} ms", rounded(ms))
+    }
+}
+
+/// A part of a whole: `66.1 %`; `0 %` only for nothing, `100 %` only for everything.
+pub(crate) fn share(part: u64, whole: u64) -> String {
+    if part == 0 || whole == 0 {
+        return "0 %".to_owned();
+    }
+    if part == whole {
+        return "100 %".to_owned();
+    }
+    let percent = (part as f64 * 100.0 / whole as f64).clamp(0.1, 99.9);
+    format!("{percent:.1} %")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_with_their_unit() {
+        assert_eq!(duration("8s"), Ok(Duration::from_secs(8)));
+        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        for wrong in ["", "s", "8h", "-1s", "nan", "1e99s"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ranges_of_addresses_include_both_ends() {
+        let read = |given| addresses(given).map(|read| read.0);
+        assert_eq!(read("10.0.0.254-10.0.1.1").unwrap().len(), 4);
+        assert_eq!(read("fd00::1").unwrap().len(), 1);
+        for wrong in ["10.0.0.2-10.0.0.1", "10.0.0.1-::1", "x", "::-ffff::"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn figures_are_short_and_never_lie_about_nothing_and_everything() {
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(milliseconds(0.2149), "0.21 ms");
+        assert_eq!(milliseconds(9.999), "10.0 ms");
+        assert_eq!(milliseconds(1133.6), "1,134 ms");
+        assert_eq!(share(0, 10), "0 %");
+        assert_eq!(share(1, 1_000_000), "0.1 %");
+        assert_eq!(share(999_999, 1_000_000), "99.9 %");
+        assert_eq!(share(3, 3), "100 %");
+    }
+}
