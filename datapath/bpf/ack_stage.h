@@ -15,11 +15,7 @@ int bpf_sk_assign_tcp_reqsk(struct __sk_buff *s, struct sock *sk, struct bpf_tcp
 
 struct tg_ack_stage {
 	struct tg_packet *packet;
-	struct tg_guard *guard;
-	struct tg_config *config;
-	struct tg_control *control;
-	__u32 guard_index;
-	__u32 padding;
+	struct tg_place at;
 	__u64 now_ns;
 };
 
@@ -109,9 +105,9 @@ TG_INLINE void tg_note_admitted(const struct tg_ack_stage *s)
 
 TG_INLINE int tg_open_cookie(const struct tg_ack_stage *s, struct tg_cookie_options *options)
 {
-	__u32 epoch = tg_cookie_epoch((s->now_ns + s->control->clock_offset_ns) / 1000000000ull);
+	__u32 epoch = tg_cookie_epoch((s->now_ns + s->at.control->clock_offset_ns) / 1000000000ull);
 
-	return tg_cookie_open(&s->config->keys, &s->packet->tuple, s->packet->seq - 1,
+	return tg_cookie_open(&s->at.config->keys, &s->packet->tuple, s->packet->seq - 1,
 	                      s->packet->ack - 1, epoch, options);
 }
 

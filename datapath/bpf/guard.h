@@ -6,25 +6,26 @@
 #include "maps.h"
 #include "packet.h"
 
-TG_INLINE struct tg_control *tg_control(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&control, &zero);
-}
+/* Where a packet stands in the configuration. */
+struct tg_place {
+	struct tg_control *control;
+	struct tg_config *config;
+	struct tg_guard *guard;
+	__u32 index; /* of the guard */
+	__u32 padding;
+};
 
 /* Read once a packet: a swap of configurations is seen whole or not at all. */
-TG_INLINE struct tg_config *tg_config(const struct tg_control *c)
+TG_INLINE int tg_enter(struct tg_place *at)
 {
-	__u32 active = c->active & 1;
+	__u32 zero = 0, active;
 
-	return bpf_map_lookup_elem(&config, &active);
-}
-
-/* The port's first guard, as index + 1; 0 where the port is not guarded. */
-TG_INLINE __u32 tg_port_guard(const struct tg_config *cfg, __u16 dport)
-{
-	return cfg->port_guard[bpf_ntohs(dport)];
+	at->control = bpf_map_lookup_elem(&control, &zero);
+	if (!at->control)
+		return 0;
+	active = at->control->active & 1;
+	at->config = bpf_map_lookup_elem(&config, &active);
+	return at->config != NULL;
 }
 
 TG_INLINE int tg_guard_covers(const struct tg_guard *g, const struct tg_tuple *t)
@@ -37,25 +38,28 @@ TG_INLINE int tg_guard_covers(const struct tg_guard *g, const struct tg_tuple *t
 	                       g->addr[3] == t->daddr[3]);
 }
 
-/* The guard for this destination, and its index; NULL where there is none. */
-TG_INLINE struct tg_guard *tg_find_guard(struct tg_config *cfg, const struct tg_tuple *t,
-                                         __u32 *index)
+/* Finds the guard for this destination; 0 where there is none. */
+TG_INLINE int tg_find_guard(const struct tg_tuple *t, struct tg_place *at)
 {
-	__u32 next = tg_port_guard(cfg, t->dport);
+	__u32 next;
 
+	if (!tg_enter(at))
+		return 0;
+	next = at->config->port_guard[bpf_ntohs(t->dport)];
 	for (int i = 0; i < TG_GUARDS_A_PORT; i++) {
 		struct tg_guard *g;
 
 		if (!next || next > TG_GUARDS)
-			return NULL;
-		g = &cfg->guards[(next - 1) & (TG_GUARDS - 1)];
+			return 0;
+		g = &at->config->guards[(next - 1) & (TG_GUARDS - 1)];
 		if (tg_guard_covers(g, t)) {
-			*index = next - 1;
-			return g;
+			at->guard = g;
+			at->index = next - 1;
+			return 1;
 		}
 		next = g->next;
 	}
-	return NULL;
+	return 0;
 }
 
 TG_INLINE void tg_count(__u32 slot, struct tg_decision decision)

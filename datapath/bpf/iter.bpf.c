@@ -4,6 +4,8 @@
  * both of its queues (sock_diag tells only one), and the half-open requests
  * that have held a reservation for too long.
  */
+#include "vmlinux.h"
+
 #include "../../policy/include/room.h"
 #include "guard.h"
 #include "socket.h"
@@ -69,28 +71,22 @@ int stale_requests(struct bpf_iter__tcp *ctx)
 	struct tg_request_row row = {};
 	struct tcp_request_sock *req;
 	struct tcp_sock *listener;
-	struct tg_control *control;
-	struct tg_config *config;
+	struct tg_place at = {};
 	struct tg_queues queues;
-	struct tg_guard *guard;
 	__u64 now_us;
 
 	if (!sk || sk->skc_state != TCP_NEW_SYN_RECV)
 		return 0;
 	req = bpf_skc_to_tcp_request_sock(sk);
-	control = tg_control();
-	config = control ? tg_config(control) : NULL;
-	if (!req || !config)
-		return 0;
 	tg_request_tuple(sk, &row.tuple);
-	guard = tg_find_guard(config, &row.tuple, &row.guard);
-	if (!guard)
+	if (!req || !tg_find_guard(&row.tuple, &at))
 		return 0;
+	row.guard = at.index;
 	listener = tg_untrusted(req->req.req.__req_common.skc_listener);
 	tg_read_queues(listener, &queues);
 	now_us = bpf_ktime_get_ns() / 1000;
 	row.age_ms = now_us > req->snt_synack ? (now_us - req->snt_synack) / 1000 : 0;
-	if (!tg_reservation_stale(&guard->rules, &queues, row.age_ms))
+	if (!tg_reservation_stale(&at.guard->rules, &queues, row.age_ms))
 		return 0;
 	row.socket_cookie = req->req.req.__req_common.skc_cookie.counter;
 	bpf_seq_write(ctx->meta->seq, &row, sizeof(row));

@@ -7,6 +7,8 @@
  * It is also where reserv learns that TCP is about to see a SYN which an
  * earlier hook let through: between the two lies a whole batch of the driver.
  */
+#include "vmlinux.h"
+
 #include "syn_stage.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -69,23 +71,18 @@ int tidegate_tcp(struct bpf_nf_ctx *ctx)
 
 	if (!tg_nf_parse(ctx, &packet) || !tg_is_syn(&packet))
 		return NF_ACCEPT;
-	s.control = tg_control();
-	s.config = s.control ? tg_config(s.control) : NULL;
-	if (!s.config)
+	if (!tg_find_guard(&packet.tuple, &s.at))
 		return NF_ACCEPT;
-	s.guard = tg_find_guard(s.config, &packet.tuple, &s.guard_index);
-	if (!s.guard)
-		return NF_ACCEPT;
-	if (s.guard->hook != TG_HOOK_TCP) {
-		if (s.guard->rules.room == TG_ROOM_RESERVE)
-			tg_settle(s.guard_index);
+	if (s.at.guard->hook != TG_HOOK_TCP) {
+		if (s.at.guard->rules.room == TG_ROOM_RESERVE)
+			tg_settle(s.at.index);
 		return NF_ACCEPT;
 	}
 	sk = ctx->skb->sk;
 	if (!sk || sk->__sk_common.skc_state != TCP_LISTEN)
 		return NF_ACCEPT;
 	s.socket.tp = tg_untrusted(sk);
-	s.socket.slot = tg_slot_of(s.socket.tp, s.guard_index);
+	s.socket.slot = tg_slot_of(s.socket.tp, s.at.index);
 	s.now_ns = bpf_ktime_get_ns(); /* the coarse clock is not to be had in this type */
 	tg_syn_assess(ctx, &s, 0);
 	return tg_syn_conclude(&s) == TG_DROP ? NF_DROP : NF_ACCEPT;

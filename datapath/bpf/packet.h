@@ -142,8 +142,34 @@ TG_INLINE __u32 tg_parse_ipv6(void *data, void *data_end, struct tg_packet *p, _
 	return offset;
 }
 
-/* Returns 0 where the frame is no whole TCP header that we understand. */
-TG_INLINE int tg_parse(void *data, void *data_end, struct tg_packet *p)
+/* Addresses that no connection has: a forged one would make us answer to a crowd. */
+TG_INLINE int tg_unicast_ipv4(__be32 addr)
+{
+	__u32 first = bpf_ntohl(addr) >> 24;
+
+	/* 0/8 "this host", 224/4 multicast, 240/4 reserved and broadcast: RFC 6890. */
+	return first != 0 && first < 224;
+}
+
+TG_INLINE int tg_unicast_ipv6(const __be32 *addr)
+{
+	if ((bpf_ntohl(addr[0]) >> 24) == 0xff)
+		return 0;
+	return addr[0] || addr[1] || addr[2] || addr[3];
+}
+
+TG_INLINE int tg_unicast(const struct tg_tuple *t)
+{
+	if (t->is_ipv6)
+		return tg_unicast_ipv6(t->saddr) && tg_unicast_ipv6(t->daddr);
+	return tg_unicast_ipv4(t->saddr[0]) && tg_unicast_ipv4(t->daddr[0]);
+}
+
+/*
+ * Returns 0 where the frame is no whole TCP segment that we understand.
+ * frame_bytes is its length on the wire, of which data to data_end may be a part.
+ */
+TG_INLINE int tg_parse(void *data, void *data_end, __u32 frame_bytes, struct tg_packet *p)
 {
 	__u32 l4_bytes = 0;
 	struct tcphdr *tcp;
@@ -154,7 +180,7 @@ TG_INLINE int tg_parse(void *data, void *data_end, struct tg_packet *p)
 	case TG_ETH_P_IPV6: p->l4_offset = tg_parse_ipv6(data, data_end, p, &l4_bytes); break;
 	default: return 0;
 	}
-	if (!p->l4_offset)
+	if (!p->l4_offset || p->l4_offset + l4_bytes > frame_bytes)
 		return 0;
 	tcp = data + p->l4_offset;
 	if ((void *)(tcp + 1) > data_end)
@@ -185,6 +211,8 @@ enum {
 	TG_OPTION_WSCALE = 3,
 	TG_OPTION_SACK = 4,
 	TG_OPTION_TIMESTAMPS = 8,
+	TG_OPTION_MD5 = 19, /* RFC 2385 */
+	TG_OPTION_AO = 29,  /* RFC 5925 */
 };
 
 /* What a client offers in its SYN, or says in a later segment's options. */
@@ -194,7 +222,7 @@ struct tg_tcp_options {
 	__u32 seen; /* a bit for each kind up to 8 that came with the right length */
 	__u16 mss;
 	__u8 wscale;
-	__u8 malformed; /* or more of them than are read */
+	__u8 unanswerable; /* malformed, signed, or more of them than are read */
 };
 
 TG_INLINE int tg_has_option(const struct tg_tcp_options *o, __u32 kind)
@@ -256,10 +284,13 @@ TG_INLINE void tg_read_options(void *data, void *data_end, __u64 offset, __u64 e
 		bytes = option[1];
 		if (bytes < 2 || offset + bytes > end)
 			break;
+		/* An answer to a signed SYN must be signed. */
+		if (option[0] == TG_OPTION_MD5 || option[0] == TG_OPTION_AO)
+			break;
 		tg_read_option(option, bytes, data_end, o);
 		offset += bytes;
 	}
-	o->malformed = offset < end;
+	o->unanswerable = offset < end;
 }
 
 TG_INLINE __u32 tg_options_offset(const struct tg_packet *p)

@@ -14,17 +14,15 @@
 struct tg_syn_stage {
 	struct tg_packet *packet;
 	struct tg_tcp_options options;
-	struct tg_guard *guard;
-	struct tg_config *config;
-	struct tg_control *control;
+	struct tg_place at;
 	struct tg_queues queues;
 	struct tg_socket socket;
 	struct tg_runtime *runtime;
 	struct tg_bucket *refusals;
 	struct tg_syn syn;
 	__u64 now_ns;
-	__u32 guard_index;
 	__u32 reason;
+	__u32 padding;
 };
 
 /* A request may still be confirmed this long: SYN/ACKs are sent for 63 s by default. */
@@ -79,10 +77,10 @@ TG_INLINE int tg_half_open(void *ctx, const struct tg_tuple *tuple)
  */
 TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 {
-	const struct tg_rules *rules = &s->guard->rules;
+	const struct tg_rules *rules = &s->at.guard->rules;
 
-	s->runtime = bpf_map_lookup_elem(&runtime, &s->guard_index);
-	s->refusals = bpf_map_lookup_elem(&refusals, &s->guard_index);
+	s->runtime = bpf_map_lookup_elem(&runtime, &s->at.index);
+	s->refusals = bpf_map_lookup_elem(&refusals, &s->at.index);
 	if (!s->runtime || !s->refusals)
 		return 0;
 	tg_read_queues(s->socket.tp, &s->queues);
@@ -102,7 +100,7 @@ TG_INLINE int tg_syn_cookie_usable(const struct tg_syn_stage *s)
 {
 	const struct tg_tcp_options *o = &s->options;
 
-	if (!s->control->cookies_work || o->malformed || s->socket.tp->is_mptcp)
+	if (!s->at.control->cookies_work || o->unanswerable || s->socket.tp->is_mptcp)
 		return 0;
 	return !tg_has_option(o, TG_OPTION_MSS) || o->mss >= TG_COOKIE_MSS_LEAST;
 }
@@ -110,14 +108,14 @@ TG_INLINE int tg_syn_cookie_usable(const struct tg_syn_stage *s)
 /* Second half: decides, counts, and remembers what later packets need. */
 TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 {
-	const struct tg_rules *rules = &s->guard->rules;
+	const struct tg_rules *rules = &s->at.guard->rules;
 	struct tg_decision decision;
 
 	if (!s->runtime || !s->refusals)
 		return TG_PASS;
 	decision = tg_syn_decide(rules, s->reason, &s->syn, s->refusals);
 	tg_count(s->socket.slot, decision);
-	if (decision.reason == TG_ROOM && rules->room == TG_ROOM_RESERVE)
+	if (decision.verdict == TG_PASS && rules->room == TG_ROOM_RESERVE)
 		tg_claim(s->runtime, s->now_ns);
 	if (decision.verdict == TG_COOKIE)
 		tg_watch(s->runtime, s->now_ns + TG_COOKIE_LIFE_NS);

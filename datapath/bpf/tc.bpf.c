@@ -5,6 +5,8 @@
  * socket is looked up here, by the kernel's own rule, and travels with the
  * packet.
  */
+#include "vmlinux.h"
+
 #include "ack_stage.h"
 #include "cookie_reply.h"
 
@@ -17,13 +19,13 @@ TG_INLINE int tg_tc_parse(struct __sk_buff *ctx, struct tg_packet *p)
 {
 	__u32 want;
 
-	if (tg_parse((void *)(long)ctx->data, (void *)(long)ctx->data_end, p))
+	if (tg_parse((void *)(long)ctx->data, (void *)(long)ctx->data_end, ctx->len, p))
 		return 1;
 	/* Headers may lie in a fragment of the buffer that is not mapped here yet. */
 	want = ctx->len < TG_PULL_BYTES ? ctx->len : TG_PULL_BYTES;
 	if (ctx->data_end - ctx->data >= want || bpf_skb_pull_data(ctx, want))
 		return 0;
-	return tg_parse((void *)(long)ctx->data, (void *)(long)ctx->data_end, p);
+	return tg_parse((void *)(long)ctx->data, (void *)(long)ctx->data_end, ctx->len, p);
 }
 
 TG_INLINE int tg_tc_answer(struct __sk_buff *ctx, const struct tg_packet *p,
@@ -77,19 +79,14 @@ static __noinline int tg_tc_syn(struct __sk_buff *ctx, struct tg_packet *packet,
 	struct tg_syn_stage stage = {.packet = packet}, *s = &stage;
 	struct tg_reply r = {};
 
-	s->control = tg_control();
-	s->config = s->control ? tg_config(s->control) : NULL;
-	if (!s->config)
+	if (!tg_find_guard(&s->packet->tuple, &s->at))
 		return TCX_NEXT;
-	s->guard = tg_find_guard(s->config, &s->packet->tuple, &s->guard_index);
-	if (!s->guard)
-		return TCX_NEXT;
-	if (s->guard->hook == TG_HOOK_TCP)
+	if (s->at.guard->hook == TG_HOOK_TCP)
 		return tg_tc_carry_socket(ctx, s->packet);
-	if (after_driver && s->guard->hook != TG_HOOK_IP)
+	if (after_driver && s->at.guard->hook != TG_HOOK_IP)
 		return TCX_NEXT;
 	s->now_ns = bpf_ktime_get_coarse_ns();
-	if (!tg_find_listener(ctx, &s->packet->tuple, ctx->ifindex, s->now_ns, s->guard_index,
+	if (!tg_find_listener(ctx, &s->packet->tuple, ctx->ifindex, s->now_ns, s->at.index,
 	                      &s->socket))
 		return TCX_NEXT;
 	if (tg_syn_assess(ctx, s, 1) &&
@@ -141,8 +138,8 @@ TG_INLINE int tg_tc_ack_request(struct __sk_buff *ctx, struct bpf_sock *sk,
 		return TCX_NEXT;
 	tg_read_queues(listener, &queues);
 	tg_read_request(req, listener, s->packet, &ack);
-	decision = tg_ack_decide(&s->guard->rules, &queues, &ack);
-	tg_count(tg_slot_of(listener, s->guard_index), decision);
+	decision = tg_ack_decide(&s->at.guard->rules, &queues, &ack);
+	tg_count(tg_slot_of(listener, s->at.index), decision);
 	return decision.verdict == TG_RESET ? tg_tc_abort(ctx, s->packet) : TCX_NEXT;
 }
 
@@ -159,8 +156,8 @@ TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
 		return TCX_NEXT;
 	tg_read_queues(listener, &queues);
 	ack.cookie_valid = tg_open_cookie(s, &options);
-	*decision = tg_ack_decide(&s->guard->rules, &queues, &ack);
-	tg_count(tg_slot_of(listener, s->guard_index), *decision);
+	*decision = tg_ack_decide(&s->at.guard->rules, &queues, &ack);
+	tg_count(tg_slot_of(listener, s->at.index), *decision);
 	if (decision->verdict != TG_ADMIT)
 		return TCX_NEXT;
 	tg_tc_options(ctx, tg_options_offset(s->packet), tg_options_end(s->packet), &seen);
@@ -178,14 +175,9 @@ static __noinline int tg_tc_ack(struct __sk_buff *ctx, struct tg_packet *packet)
 	struct bpf_sock *sk;
 	int action = TCX_NEXT;
 
-	s->control = tg_control();
-	s->config = s->control ? tg_config(s->control) : NULL;
-	if (!s->config)
+	if (!tg_find_guard(&s->packet->tuple, &s->at))
 		return TCX_NEXT;
-	s->guard = tg_find_guard(s->config, &s->packet->tuple, &s->guard_index);
-	if (!s->guard)
-		return TCX_NEXT;
-	rt = bpf_map_lookup_elem(&runtime, &s->guard_index);
+	rt = bpf_map_lookup_elem(&runtime, &s->at.index);
 	/* Calm: no ACK can overflow, and no cookie is out. */
 	if (!rt || !rt->watch_until_ns)
 		return TCX_NEXT;
@@ -199,7 +191,7 @@ static __noinline int tg_tc_ack(struct __sk_buff *ctx, struct tg_packet *packet)
 		return TCX_NEXT;
 	if (sk->state == TCP_NEW_SYN_RECV)
 		action = tg_tc_ack_request(ctx, sk, s);
-	else if (sk->state == TCP_LISTEN && s->control->cookies_work)
+	else if (sk->state == TCP_LISTEN && s->at.control->cookies_work)
 		action = tg_tc_ack_listener(ctx, sk, s, &decision);
 	bpf_sk_release(sk);
 	if (decision.verdict == TG_RESET) {
@@ -215,7 +207,7 @@ TG_INLINE int tg_tc_run(struct __sk_buff *ctx, int after_driver)
 
 	if (ctx->pkt_type != PACKET_HOST || !tg_tc_parse(ctx, &packet))
 		return TCX_NEXT;
-	if (tg_is_syn(&packet))
+	if (tg_is_syn(&packet) && tg_unicast(&packet.tuple))
 		return tg_tc_syn(ctx, &packet, after_driver);
 	if ((packet.flags & (TG_TCP_ACK | TG_TCP_SYN | TG_TCP_RST)) == TG_TCP_ACK)
 		return tg_tc_ack(ctx, &packet);

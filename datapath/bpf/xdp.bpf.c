@@ -3,6 +3,8 @@
  * The driver hook: the SYN stage before the kernel has spent anything on the
  * packet. Everything but a SYN passes after a few loads.
  */
+#include "vmlinux.h"
+
 #include "cookie_reply.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -44,18 +46,17 @@ TG_INLINE int tg_xdp_syn(struct xdp_md *ctx, struct tg_syn_stage *s)
 	void *data = (void *)(long)ctx->data;
 	void *data_end = (void *)(long)ctx->data_end;
 
-	if (!tg_parse(data, data_end, s->packet) || !tg_is_syn(s->packet))
+	/* A SYN whose data lies in further buffers of the driver is left to the kernel. */
+	if (!tg_parse(data, data_end, data_end - data, s->packet) || !tg_is_syn(s->packet) ||
+	    !tg_unicast(&s->packet->tuple))
 		return 0;
-	s->control = tg_control();
-	s->config = s->control ? tg_config(s->control) : NULL;
-	if (!s->config)
+	if (!tg_find_guard(&s->packet->tuple, &s->at))
 		return 0;
-	s->guard = tg_find_guard(s->config, &s->packet->tuple, &s->guard_index);
-	if (!s->guard || (s->guard->hook != TG_HOOK_AUTO && s->guard->hook != TG_HOOK_DRIVER))
+	if (s->at.guard->hook != TG_HOOK_AUTO && s->at.guard->hook != TG_HOOK_DRIVER)
 		return 0;
 	s->now_ns = bpf_ktime_get_coarse_ns();
 	return tg_find_listener(ctx, &s->packet->tuple, ctx->ingress_ifindex, s->now_ns,
-	                        s->guard_index, &s->socket);
+	                        s->at.index, &s->socket);
 }
 
 TG_INLINE int tg_xdp_run(struct xdp_md *ctx, int transmit)
@@ -80,7 +81,7 @@ TG_INLINE int tg_xdp_run(struct xdp_md *ctx, int transmit)
 	return transmit == XDP_TX ? XDP_TX : bpf_redirect(ctx->ingress_ifindex, 0);
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int tidegate_driver(struct xdp_md *ctx)
 {
 	return tg_xdp_run(ctx, XDP_TX);
@@ -90,7 +91,7 @@ int tidegate_driver(struct xdp_md *ctx)
  * For veth: XDP_TX there needs an XDP program on the peer and otherwise stalls
  * silently; a redirect to the own interface is satisfied by GRO on the peer.
  */
-SEC("xdp")
+SEC("xdp.frags")
 int tidegate_driver_veth(struct xdp_md *ctx)
 {
 	return tg_xdp_run(ctx, XDP_REDIRECT);

@@ -4,10 +4,8 @@
 
 use std::net::IpAddr;
 
-use libbpf_rs::{MapCore, MapFlags};
-
+use crate::array::{read_one, write_one};
 use crate::error::{Error, Result};
-use crate::plain::{Plain, bytes_of, from_bytes};
 use crate::programs::Programs;
 use crate::raw::*;
 use tidegate_policy::raw::{tg_cookie_keys, tg_rules};
@@ -32,10 +30,6 @@ pub struct Configuration {
     pub guards: Vec<Guarded>,
     /// The keys of our cookies.
     pub keys: tg_cookie_keys,
-}
-
-fn map_error(map: &str) -> impl FnOnce(libbpf_rs::Error) -> Error + '_ {
-    move |source| Error::Map { map: map.to_owned(), source }
 }
 
 /// An address as the programs compare it: kind 0 (any), 4 or 6, and words in network order.
@@ -73,29 +67,6 @@ pub fn read_control(programs: &Programs) -> Result<tg_control> {
 
 fn write_control(programs: &Programs, control: &tg_control) -> Result<()> {
     write_one(programs, "control", 0, control)
-}
-
-/// Reads an array map's element.
-pub(crate) fn read_one<T: Plain>(programs: &Programs, map: &str, index: u32) -> Result<T> {
-    let value = programs
-        .map(map)
-        .lookup(&index.to_ne_bytes(), MapFlags::ANY)
-        .map_err(map_error(map))?
-        .expect("every index below max_entries of an array has a value");
-    Ok(from_bytes(&value))
-}
-
-/// Writes an array map's element.
-pub(crate) fn write_one<T: Plain>(
-    programs: &Programs,
-    map: &str,
-    index: u32,
-    value: &T,
-) -> Result<()> {
-    programs
-        .map(map)
-        .update(&index.to_ne_bytes(), bytes_of(value), MapFlags::ANY)
-        .map_err(map_error(map))
 }
 
 impl Guarded {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use libbpf_rs::{MapCore, MapFlags};
 
-use crate::configuration::{read_one, write_one};
+use crate::array::{read_one, write_one};
 use crate::error::{Error, Result};
 use crate::plain::{bytes_of, from_bytes};
 use crate::programs::Programs;

@@ -2,6 +2,7 @@
 //! Carries the policy's decisions out in an unmodified Linux kernel: loads the BPF
 //! programs, attaches them, writes the configuration, reads what they count.
 
+pub mod array;
 pub mod clock;
 pub mod configuration;
 pub mod counters;

@@ -9,9 +9,8 @@
 #ifndef TG_TYPES_H
 #define TG_TYPES_H
 
-#ifdef __bpf__
-#include "vmlinux.h"
-#else
+/* A BPF program includes vmlinux.h before anything else, which has these types. */
+#ifndef __bpf__
 #include <linux/types.h>
 #endif
 

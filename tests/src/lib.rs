@@ -2,10 +2,25 @@
 //! What the stories have in common: a stage of two network namespaces, and the real
 //! programs that play on it. A story tells one claim of the project, start to end.
 
+pub mod bpf;
+mod burst;
+mod client;
+mod counted;
+mod counts;
+mod listener;
 mod nginx;
 mod stage;
 mod tidegate;
+pub mod wire;
 
+pub use client::{
+    Answer, CURL_REFUSED, CURL_RESET, CURL_TIMEOUT, Curl, CurlSaw, Plain, Seen, Withheld, fetch,
+    fill,
+};
+pub use burst::{Attempt, Spoofed, burst, more_addresses};
+pub use counted::Counted;
+pub use counts::{guard_of, packets, packets_with};
+pub use listener::{Stalled, defer_accept, half_open, listen_queue, until};
 pub use nginx::Nginx;
 pub use stage::{CLIENT_V4, CLIENT_V6, SERVER_V4, SERVER_V6, Stage};
 pub use tidegate::{Guard, Refused, run_to_end, status, tidegate_program};

@@ -41,6 +41,11 @@ impl Nginx {
         Nginx { child, worker, root }
     }
 
+    /// The folder that it serves.
+    pub fn html(&self) -> PathBuf {
+        self.root.join("html")
+    }
+
     /// Stops the worker: its listen queue is no longer drained.
     pub fn freeze(&self) {
         kill(self.worker, Signal::SIGSTOP).expect("a running worker");

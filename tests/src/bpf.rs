@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The BPF objects that a guard holds in the kernel, by their numbers.
+
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::fs;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+use nix::libc;
+use tidegate_lab::Namespace;
+
+/// Where tidegate pins.
+pub const PINS: &str = "/sys/fs/bpf/tidegate";
+
+/// A program, map or link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Object {
+    /// A program's number.
+    Program(u32),
+    /// A map's number.
+    Map(u32),
+    /// A link's number.
+    Link(u32),
+}
+
+// linux/bpf.h, enum bpf_cmd.
+const OBJ_GET: i64 = 7;
+const PROG_GET_FD_BY_ID: i64 = 13;
+const MAP_GET_FD_BY_ID: i64 = 14;
+const LINK_GET_FD_BY_ID: i64 = 30;
+
+/// union bpf_attr, as far as these commands read it.
+fn bpf(command: i64, attributes: &[u64; 16]) -> Option<OwnedFd> {
+    // SAFETY: the attributes are readable for the size that is told, and what they point to
+    // outlives the call.
+    let fd = unsafe {
+        libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), size_of_val(attributes))
+    };
+    // SAFETY: a non-negative answer of these commands is a fresh descriptor.
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+impl Object {
+    /// Whether the kernel still has it.
+    pub fn exists(self) -> bool {
+        let (command, id) = match self {
+            Object::Program(id) => (PROG_GET_FD_BY_ID, id),
+            Object::Map(id) => (MAP_GET_FD_BY_ID, id),
+            Object::Link(id) => (LINK_GET_FD_BY_ID, id),
+        };
+        let mut attributes = [0; 16];
+        attributes[0] = u64::from(id);
+        bpf(command, &attributes).is_some()
+    }
+}
+
+/// What a descriptor's entry in /proc tells: a link's names its program, too.
+fn in_fdinfo(text: &str) -> Vec<Object> {
+    text.lines()
+        .filter_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            let id = value.trim().parse().ok()?;
+            match key {
+                "prog_id" => Some(Object::Program(id)),
+                "map_id" => Some(Object::Map(id)),
+                "link_id" => Some(Object::Link(id)),
+                _ => None,
+            }
+        })
+        .collect()
+}
+
+/// The objects that a process has open.
+pub fn held_by(process: u32) -> BTreeSet<Object> {
+    let entries = fs::read_dir(format!("/proc/{process}/fdinfo")).expect("a running process");
+    entries
+        .flatten()
+        .filter_map(|entry| fs::read_to_string(entry.path()).ok())
+        .flat_map(|text| in_fdinfo(&text))
+        .collect()
+}
+
+fn pinned_below(folder: &Path, found: &mut BTreeSet<Object>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            pinned_below(&path, found);
+            continue;
+        }
+        let name = CString::new(path.as_os_str().as_encoded_bytes()).expect("a path without NUL");
+        let mut attributes = [0; 16];
+        attributes[0] = name.as_ptr() as u64;
+        let Some(fd) = bpf(OBJ_GET, &attributes) else { continue };
+        let text = fs::read_to_string(format!("/proc/thread-self/fdinfo/{}", fd.as_raw_fd()));
+        found.extend(in_fdinfo(&text.unwrap_or_default()));
+    }
+}
+
+/// The objects that are pinned in a namespace, and the programs of its pinned links.
+pub fn pinned(namespace: &Namespace) -> BTreeSet<Object> {
+    namespace.run(|| {
+        let mut found = BTreeSet::new();
+        pinned_below(Path::new(PINS), &mut found);
+        found
+    })
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A listening socket that accepts when the story says so, and the queues behind any.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use nix::libc;
+use socket2::{Domain, Socket, Type};
+use tidegate_lab::Namespace;
+
+/// A server that takes no connection until it is told to.
+pub struct Stalled {
+    socket: TcpListener,
+}
+
+impl Stalled {
+    /// Listens on `address` in `namespace`, as most servers do.
+    pub fn new(namespace: &Namespace, address: SocketAddr, backlog: i32) -> Self {
+        Self::with(namespace, address, backlog, |_| ())
+    }
+
+    /// The same, with socket options set before it is bound.
+    pub fn with(
+        namespace: &Namespace,
+        address: SocketAddr,
+        backlog: i32,
+        options: impl FnOnce(&Socket) + Send + 'static,
+    ) -> Self {
+        let socket = namespace.run(move || {
+            let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)
+                .expect("a TCP socket");
+            socket.set_reuse_address(true).expect("SO_REUSEADDR");
+            options(&socket);
+            socket.bind(&address.into()).expect("a free port");
+            socket.listen(backlog).expect("a listening socket");
+            socket
+        });
+        socket.set_nonblocking(true).expect("O_NONBLOCK");
+        Stalled { socket: socket.into() }
+    }
+
+    /// Takes every connection that waits, with the client's address.
+    pub fn accept_all(&self) -> Vec<(TcpStream, SocketAddr)> {
+        std::iter::from_fn(|| self.socket.accept().ok()).collect()
+    }
+}
+
+/// Sets TCP_DEFER_ACCEPT: a handshake is complete when its first data arrives.
+pub fn defer_accept(socket: &Socket, seconds: i32) {
+    // SAFETY: an open socket, and an integer of the length that is told.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            (&raw const seconds).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+    assert_eq!(done, 0, "TCP_DEFER_ACCEPT");
+}
+
+/// The states of /proc/net/tcp, include/net/tcp_states.h.
+const SYN_RECV: &str = "03";
+const LISTEN: &str = "0A";
+
+/// Local port, state and receive queue of every TCP socket in a namespace, by one of the two files.
+fn sockets(namespace: &Namespace, file: &'static str) -> Vec<(u16, String, u32)> {
+    let text = namespace.run(move || fs::read_to_string(file)).expect("a readable /proc/net/tcp");
+    let row = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let port = u16::from_str_radix(words[1].rsplit_once(':')?.1, 16).ok()?;
+        let queue = u32::from_str_radix(words[4].rsplit_once(':')?.1, 16).ok()?;
+        Some((port, words[3].to_owned(), queue))
+    };
+    text.lines().skip(1).filter_map(row).collect()
+}
+
+fn file(ipv6: bool) -> &'static str {
+    if ipv6 { "/proc/thread-self/net/tcp6" } else { "/proc/thread-self/net/tcp" }
+}
+
+/// Connections that wait for accept() on the sockets of `at`'s port and family.
+pub fn listen_queue(namespace: &Namespace, at: SocketAddr) -> u32 {
+    sockets(namespace, file(at.is_ipv6()))
+        .iter()
+        .filter(|(port, state, _)| *port == at.port() && state == LISTEN)
+        .map(|(.., queue)| queue)
+        .sum()
+}
+
+/// Half-open connections to `port`, of both families.
+pub fn half_open(namespace: &Namespace, port: u16) -> usize {
+    [false, true]
+        .into_iter()
+        .flat_map(|ipv6| sockets(namespace, file(ipv6)))
+        .filter(|(at, state, _)| *at == port && state == SYN_RECV)
+        .count()
+}
+
+/// Waits until something holds, and fails by its name when it does not within five seconds.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while !holds() {
+        assert!(Instant::now() < deadline, "within five seconds: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
