@@ -4,6 +4,7 @@
 
 use std::fs;
 
+use tidegate_datapath::guard::Hooks;
 use tidegate_datapath::programs::{Objects, Programs};
 use tidegate_datapath::raw::*;
 use tidegate_datapath::{interfaces, sockets};
@@ -64,7 +65,12 @@ fn would_be(config: &Config, rows: &[tg_listener_row]) -> Result<()> {
         );
     }
     for (interface, hooks) in plan.interfaces.values() {
-        println!("  on {}: {hooks:?}", interface.name);
+        let place = match hooks {
+            Hooks::Ip => "at the IP entry",
+            Hooks::DriverAndIp => "at the driver",
+            Hooks::DriverIfPossible => "at the driver if it takes XDP, else at the IP entry",
+        };
+        println!("  on {} {place}", interface.name);
     }
     Ok(())
 }

@@ -99,13 +99,13 @@ impl What {
 }
 
 fn stop() -> Result<()> {
+    host::require_capabilities()?;
     let pins = Pins::here()?;
     let stood = pins.exist();
     let ran = instance::stop()?;
     if !stood && !ran {
         return Err(Failure::argument("no guard stands here", "there is nothing to stop"));
     }
-    host::require_capabilities()?;
     // What a killed daemon left, or one of another version.
     pins.remove()?;
     instance::forget()
@@ -123,10 +123,15 @@ fn dispatch(cli: Cli) -> Result<()> {
 /// clap's answer in one line: what is wrong, and where the fix is told.
 fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
-    let what = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-    let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
-    let fix = tip.map_or("`tidegate --help` tells what there is".to_owned(), str::to_owned);
-    format!("{}; {fix}", what.trim_end_matches(':'))
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let tip = lines.clone().find_map(|line| line.strip_prefix("tip: "));
+    let what: Vec<&str> = lines
+        .by_ref()
+        .take_while(|line| !["Usage:", "tip:", "For more"].iter().any(|s| line.starts_with(s)))
+        .collect();
+    let what = what.join(" ");
+    let fix = tip.unwrap_or("`tidegate --help` tells what there is");
+    format!("{}; {fix}", what.trim_start_matches("error: "))
 }
 
 fn main() -> ExitCode {

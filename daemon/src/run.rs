@@ -48,6 +48,12 @@ pub fn run(source: Source) -> Result<()> {
     host::require_capabilities()?;
     check_host(&config)?;
     let instance = Instance::claim()?;
+    // Before anything stands: a signal from here on is heard, and takes it down again.
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|source| Failure::File {
+        path: PathBuf::from("signals"),
+        source,
+        fix: "this kernel should allow signal handlers".to_owned(),
+    })?;
     let mut daemon = match Daemon::start(&config) {
         Ok(daemon) => daemon,
         Err(failure) => {
@@ -56,11 +62,6 @@ pub fn run(source: Source) -> Result<()> {
         }
     };
     daemon.announce(&config);
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|source| Failure::File {
-        path: PathBuf::from("signals"),
-        source,
-        fix: "this kernel should allow signal handlers".to_owned(),
-    })?;
     let stopping = Arc::new(AtomicBool::new(false));
     while !stopping.load(Ordering::Relaxed) {
         std::thread::sleep(TICK);
@@ -71,9 +72,7 @@ pub fn run(source: Source) -> Result<()> {
                         config = new;
                         daemon.announce(&config);
                     }
-                    Err(failure) => {
-                        eprintln!("tidegate: kept the configuration as it was: {failure}")
-                    }
+                    Err(failure) => tell(&format!("kept the configuration as it was: {failure}")),
                 },
                 _ => stopping.store(true, Ordering::Relaxed),
             }
@@ -86,6 +85,11 @@ pub fn run(source: Source) -> Result<()> {
     daemon.guard.remove()?;
     instance.release();
     Ok(())
+}
+
+/// One line on standard error, where someone still reads it.
+fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "tidegate: {text}");
 }
 
 /// What the host must allow for this configuration.
@@ -171,9 +175,12 @@ impl Daemon {
     fn announce(&self, config: &Config) {
         let places: Vec<&str> =
             self.plan.interfaces.values().map(|(interface, _)| interface.name.as_str()).collect();
+        let mut stdout = std::io::stdout().lock();
         for g in &config.guards {
             let address = g.address.map_or("*".to_owned(), |a| a.to_string());
-            println!(
+            // Whoever started us may have gone, and the pipe with them: no reason to stop.
+            let _ = writeln!(
+                stdout,
                 "guarding {address} port {} with {} at {} on {}",
                 g.port,
                 mechanism::name(&g.rules),
@@ -181,13 +188,13 @@ impl Daemon {
                 if places.is_empty() { "no interface yet".to_owned() } else { places.join(", ") },
             );
         }
-        let _ = std::io::stdout().flush();
+        let _ = stdout.flush();
     }
 
     fn complain(&mut self, failure: &Failure) {
         let text = failure.to_string();
         if text != self.complaint {
-            eprintln!("tidegate: {text}");
+            tell(&text);
             self.complaint = text;
         }
     }
