@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tidegate_datapath::configuration::{self, Configuration, Guarded};
+use tidegate_datapath::configuration::{self, Configuration};
 use tidegate_datapath::guard::{Guard, Plan};
 use tidegate_datapath::pins::Pins;
 use tidegate_datapath::raw::*;
@@ -67,7 +67,7 @@ pub fn run(source: Source) -> Result<()> {
         std::thread::sleep(TICK);
         for signal in signals.pending() {
             match signal {
-                SIGHUP => match source.read().and_then(|new| daemon.reload(&new).map(|()| new)) {
+                SIGHUP => match source.read().and_then(|new| daemon.reload(&config, &new).map(|()| new)) {
                     Ok(new) => {
                         config = new;
                         daemon.announce(&config);
@@ -159,14 +159,20 @@ impl Daemon {
         Ok(daemon)
     }
 
-    fn reload(&mut self, config: &Config) -> Result<()> {
+    /// Puts a new configuration in force, or leaves the one before as it was.
+    fn reload(&mut self, before: &Config, config: &Config) -> Result<()> {
         check_host(config)?;
-        self.keys_are_random = config.cookie_keys.is_none();
-        if let Some(path) = &config.cookie_keys {
-            self.keys = keys::read(path)?;
-        }
+        let keys = match &config.cookie_keys {
+            Some(path) => keys::read(path)?,
+            None => self.keys,
+        };
         let plan = current_plan(&self.guard, config)?;
-        self.guard.stand(&configuration_of(config, self.keys), &plan)?;
+        if let Err(error) = self.guard.stand(&configuration_of(config, keys), &plan) {
+            self.guard.stand(&configuration_of(before, self.keys), &self.plan)?;
+            return Err(error.into());
+        }
+        self.keys = keys;
+        self.keys_are_random = config.cookie_keys.is_none();
         self.plan = plan;
         Ok(())
     }
@@ -269,19 +275,7 @@ impl Daemon {
 }
 
 fn configuration_of(config: &Config, keys: tg_cookie_keys) -> Configuration {
-    let margin = reserve_margin();
-    let guards = config
-        .guards
-        .iter()
-        .map(|g| Guarded { rules: tg_rules { reserve_margin: margin, ..g.rules }, ..g.clone() })
-        .collect();
-    Configuration { guards, keys }
-}
-
-/// Another processor may let a SYN through between our look at the queue and TCP's: each
-/// may hold one.
-fn reserve_margin() -> u32 {
-    std::thread::available_parallelism().map_or(1, |n| n.get() as u32).saturating_sub(1)
+    Configuration { guards: config.guards.clone(), keys }
 }
 
 fn current_plan(guard: &Guard, config: &Config) -> Result<Plan> {

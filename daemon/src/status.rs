@@ -157,16 +157,20 @@ fn guard(
     guarded: &Guarded,
     rows: &[tg_listener_row],
 ) -> Result<GuardStatus> {
-    let slots = counters::slots(programs);
+    let mut slots = counters::slots(programs);
     let mut all = vec![counters::read(programs, index)?];
     let mut listeners = Vec::new();
     for row in rows.iter().filter(|row| guarded.covers(row)) {
-        let counted = match slots.get(&(index, row.socket_cookie)) {
-            Some(slot) => counters::read(programs, *slot)?,
+        let counted = match slots.remove(&(index, row.socket_cookie)) {
+            Some(slot) => counters::read(programs, slot)?,
             None => tg_counters::default(),
         };
         listeners.push(listener(row, &counted));
         all.push(counted);
+    }
+    // Sockets that are gone, and whose counts the daemon has not yet added to their guard's.
+    for (_, slot) in slots.iter().filter(|((owner, _), _)| *owner == index) {
+        all.push(counters::read(programs, *slot)?);
     }
     let total = sum(&all);
     Ok(GuardStatus {

@@ -19,6 +19,24 @@ struct tg_ack_stage {
 	__u64 now_ns;
 };
 
+/*
+ * While a guard is calm no ACK can overflow and no cookie is out: then this is
+ * all that is done for a segment, so it stands before anything that costs more.
+ */
+TG_INLINE int tg_watched(const struct tg_tuple *tuple)
+{
+	struct tg_runtime *rt;
+	struct tg_place at;
+	__u32 index;
+
+	if (!tg_find_guard(tuple, &at))
+		return 0;
+	/* A copy, so that no more than this of the place need be in memory. */
+	index = at.index;
+	rt = bpf_map_lookup_elem(&runtime, &index);
+	return rt && rt->watch_until_ns;
+}
+
 /* Sequence numbers wrap: RFC 9293 section 3.4. */
 TG_INLINE int tg_before(__u32 a, __u32 b)
 {

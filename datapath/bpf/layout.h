@@ -60,9 +60,11 @@ struct tg_control {
 struct tg_runtime {
 	__u64 watch_until_ns; /* until then, ACKs are looked up: one may overflow or bring a cookie
 	                       */
-	__u64 claims;         /* reserv: SYNs let through by the hook */
-	__u64 settled;        /* reserv: of those, the ones that TCP has seen */
+	/* reserv: see claims.h */
+	__u64 claims;
+	__u64 settled;
 	__u64 last_claim_ns;
+	__u64 forgotten_ns;
 };
 
 /* Which counters a decision is counted in: a listening socket's, under one guard. */

@@ -54,36 +54,35 @@ TG_INLINE int tg_nf_parse(struct bpf_nf_ctx *ctx, struct tg_packet *p)
 	return 1;
 }
 
-TG_INLINE void tg_settle(__u32 guard_index)
-{
-	struct tg_runtime *rt = bpf_map_lookup_elem(&runtime, &guard_index);
-
-	if (rt && rt->settled < rt->claims)
-		__sync_fetch_and_add(&rt->settled, 1);
-}
-
 SEC("netfilter")
 int tidegate_tcp(struct bpf_nf_ctx *ctx)
 {
 	struct tg_packet packet = {};
 	struct tg_syn_stage s = {.packet = &packet};
 	struct sock *sk;
+	int reserve;
 
 	if (!tg_nf_parse(ctx, &packet) || !tg_is_syn(&packet))
 		return NF_ACCEPT;
 	if (!tg_find_guard(&packet.tuple, &s.at))
 		return NF_ACCEPT;
-	if (s.at.guard->hook != TG_HOOK_TCP) {
-		if (s.at.guard->rules.room == TG_ROOM_RESERVE)
-			tg_settle(s.at.index);
+	reserve = s.at.guard->rules.room == TG_ROOM_RESERVE;
+	s.now_ns = bpf_ktime_get_ns(); /* the coarse clock is not to be had in this type */
+	if (reserve)
+		tg_settle_previous(s.at.index);
+	sk = s.at.guard->hook == TG_HOOK_TCP ? ctx->skb->sk : NULL;
+	/* Judged at an earlier hook, as SO_REUSEPORT groups always are. */
+	if (!sk || sk->__sk_common.skc_state != TCP_LISTEN) {
+		if (reserve)
+			tg_settle_later(s.at.index, s.now_ns);
 		return NF_ACCEPT;
 	}
-	sk = ctx->skb->sk;
-	if (!sk || sk->__sk_common.skc_state != TCP_LISTEN)
-		return NF_ACCEPT;
 	s.socket.tp = tg_untrusted(sk);
 	s.socket.slot = tg_slot_of(s.socket.tp, s.at.index);
-	s.now_ns = bpf_ktime_get_ns(); /* the coarse clock is not to be had in this type */
 	tg_syn_assess(ctx, &s, 0);
-	return tg_syn_conclude(&s) == TG_DROP ? NF_DROP : NF_ACCEPT;
+	if (tg_syn_conclude(&s) == TG_DROP)
+		return NF_DROP;
+	if (reserve)
+		tg_settle_later(s.at.index, s.now_ns);
+	return NF_ACCEPT;
 }

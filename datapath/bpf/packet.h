@@ -124,10 +124,16 @@ TG_INLINE __u32 tg_parse_ipv6(void *data, void *data_end, struct tg_packet *p, _
 
 		if (next == TG_IPPROTO_TCP)
 			break;
-		/* Hop-by-hop 0, routing 43, destination 60; fragments and the rest we leave. */
-		if (next != 0 && next != 43 && next != 60)
+		/*
+		 * Hop-by-hop 0 (first or not at all), routing 43, destination 60;
+		 * fragments and the rest we leave.
+		 */
+		if ((next != 0 || i) && next != 43 && next != 60)
 			return 0;
-		if ((void *)(ext + 1) > data_end)
+		if ((void *)(ext + 1) + 2 > data_end)
+			return 0;
+		/* Segments left: it travels on, and its checksum is another destination's. */
+		if (next == 43 && ((__u8 *)ext)[3])
 			return 0;
 		bytes = (ext->hdrlen + 1) * 8;
 		if (bytes > left)

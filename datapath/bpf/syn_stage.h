@@ -7,6 +7,7 @@
 #define TG_SYN_STAGE_H
 
 #include "../../policy/include/syn.h"
+#include "claims.h"
 #include "guard.h"
 #include "socket.h"
 
@@ -27,29 +28,6 @@ struct tg_syn_stage {
 
 /* A request may still be confirmed this long: SYN/ACKs are sent for 63 s by default. */
 #define TG_REQUEST_LIFE_NS 64000000000ull
-/* Claims that TCP never saw (a firewall took the SYN) are forgotten after this. */
-#define TG_CLAIM_LIFE_NS 20000000ull
-
-TG_INLINE __u32 tg_claims(struct tg_runtime *rt, __u64 now_ns)
-{
-	__u64 claims = rt->claims, settled = rt->settled;
-
-	if (claims <= settled)
-		return 0;
-	if (now_ns > rt->last_claim_ns + TG_CLAIM_LIFE_NS) {
-		rt->settled = claims;
-		return 0;
-	}
-	return claims - settled;
-}
-
-/* reserv at the driver or the IP entry: this SYN is on its way to TCP. */
-TG_INLINE void tg_claim(struct tg_runtime *rt, __u64 now_ns)
-{
-	__sync_fetch_and_add(&rt->claims, 1);
-	rt->last_claim_ns = now_ns;
-}
-
 /* Keeps the line from bouncing between processors: a second more is enough to write. */
 TG_INLINE void tg_watch(struct tg_runtime *rt, __u64 until_ns)
 {
@@ -78,16 +56,20 @@ TG_INLINE int tg_half_open(void *ctx, const struct tg_tuple *tuple)
 TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 {
 	const struct tg_rules *rules = &s->at.guard->rules;
+	__u32 claimed = 0;
 
 	s->runtime = bpf_map_lookup_elem(&runtime, &s->at.index);
 	s->refusals = bpf_map_lookup_elem(&refusals, &s->at.index);
 	if (!s->runtime || !s->refusals)
 		return 0;
-	tg_read_queues(s->socket.tp, &s->queues);
 	if (rules->room == TG_ROOM_RESERVE) {
-		s->queues.claimed = tg_claims(s->runtime, s->now_ns);
+		/* Before the queues are read: a SYN that TCP sees in between counts twice, not
+		 * never. */
+		claimed = tg_claim(s->runtime, s->now_ns);
 		s->syn.random = bpf_get_prandom_u32();
 	}
+	tg_read_queues(s->socket.tp, &s->queues);
+	s->queues.claimed = claimed;
 	s->syn.now_ns = s->now_ns;
 	s->reason = tg_syn_room(rules, &s->queues, s->syn.random);
 	if (can_look_up && tg_syn_asks_for_request(s->reason, &s->queues))
@@ -115,8 +97,8 @@ TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 		return TG_PASS;
 	decision = tg_syn_decide(rules, s->reason, &s->syn, s->refusals);
 	tg_count(s->socket.slot, decision);
-	if (decision.verdict == TG_PASS && rules->room == TG_ROOM_RESERVE)
-		tg_claim(s->runtime, s->now_ns);
+	if (decision.verdict != TG_PASS && rules->room == TG_ROOM_RESERVE)
+		tg_settle(s->runtime);
 	if (decision.verdict == TG_COOKIE)
 		tg_watch(s->runtime, s->now_ns + TG_COOKIE_LIFE_NS);
 	else if (tg_syn_overflow_possible(&s->queues))

@@ -33,11 +33,15 @@ TG_INLINE int tg_tc_answer(struct __sk_buff *ctx, const struct tg_packet *p,
 {
 	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
 	int partial = skb->ip_summed == CHECKSUM_PARTIAL;
+	__u32 bytes = tg_reply_bytes(p, r);
 
 	/* The device would finish the checksum where the old TCP header was. */
 	if (partial && !p->direct)
 		return TCX_NEXT;
-	if (bpf_skb_change_tail(ctx, tg_reply_bytes(p, r), 0))
+	/* No buffer is cut before the TCP header it came with; what is left is link padding. */
+	if (bytes < p->l4_offset)
+		bytes = p->l4_offset;
+	if (bpf_skb_change_tail(ctx, bytes, 0))
 		return TCX_NEXT;
 	if (!tg_write_reply((void *)(long)ctx->data, (void *)(long)ctx->data_end, p, r, partial))
 		return TCX_DROP;
@@ -51,17 +55,27 @@ TG_INLINE __u32 tg_tc_mtu(struct __sk_buff *ctx)
 	return skb->dev->mtu;
 }
 
-/* The TCP entry reads the listening socket from the packet: see netfilter.bpf.c. */
+/*
+ * The TCP entry reads the listening socket from the packet: see netfilter.bpf.c.
+ * Returns 0 for a SO_REUSEPORT socket, which is judged here instead: the kernel
+ * would choose among its group anew, and not as it does for a packet that
+ * carries no socket (seen on Linux 6.18).
+ */
 TG_INLINE int tg_tc_carry_socket(struct __sk_buff *ctx, const struct tg_packet *p)
 {
 	struct bpf_sock *sk = tg_lookup(ctx, &p->tuple);
+	struct tcp_sock *tp;
+	int carries = 1;
 
-	if (sk) {
-		if (sk->state == TCP_LISTEN && tg_is_local(ctx, &p->tuple, ctx->ifindex))
-			bpf_sk_assign(ctx, sk, 0);
-		bpf_sk_release(sk);
-	}
-	return TCX_NEXT;
+	if (!sk)
+		return 1;
+	tp = sk->state == TCP_LISTEN ? bpf_skc_to_tcp_sock(sk) : NULL;
+	if (tp && tp->inet_conn.icsk_inet.sk.__sk_common.skc_reuseport)
+		carries = 0;
+	else if (tp && tg_is_local(ctx, &p->tuple, ctx->ifindex))
+		bpf_sk_assign(ctx, sk, 0);
+	bpf_sk_release(sk);
+	return carries;
 }
 
 __noinline int tg_tc_options(struct __sk_buff *ctx, __u32 offset, __u32 end,
@@ -73,18 +87,32 @@ __noinline int tg_tc_options(struct __sk_buff *ctx, __u32 offset, __u32 end,
 	return 1;
 }
 
+/* The reply lives here alone, so that it shares its stack with the look-ups before it. */
+TG_INLINE int tg_tc_refuse(struct __sk_buff *ctx, struct tg_syn_stage *s, __u32 verdict)
+{
+	struct tg_reply r = {};
+
+	if (verdict == TG_RESET)
+		tg_reply_reset(s->packet, &r);
+	else
+		tg_reply_cookie(s, tg_tc_mtu(ctx), &r);
+	return tg_tc_answer(ctx, s->packet, &r);
+}
+
 /* The two stages are functions of their own: each needs most of the 512 bytes of stack. */
 static __noinline int tg_tc_syn(struct __sk_buff *ctx, struct tg_packet *packet, int after_driver)
 {
 	struct tg_syn_stage stage = {.packet = packet}, *s = &stage;
-	struct tg_reply r = {};
+	__u32 verdict;
 
 	if (!tg_find_guard(&s->packet->tuple, &s->at))
 		return TCX_NEXT;
-	if (s->at.guard->hook == TG_HOOK_TCP)
-		return tg_tc_carry_socket(ctx, s->packet);
-	if (after_driver && s->at.guard->hook != TG_HOOK_IP)
+	if (s->at.guard->hook == TG_HOOK_TCP) {
+		if (tg_tc_carry_socket(ctx, s->packet))
+			return TCX_NEXT;
+	} else if (after_driver && s->at.guard->hook != TG_HOOK_IP) {
 		return TCX_NEXT;
+	}
 	s->now_ns = bpf_ktime_get_coarse_ns();
 	if (!tg_find_listener(ctx, &s->packet->tuple, ctx->ifindex, s->now_ns, s->at.index,
 	                      &s->socket))
@@ -92,12 +120,11 @@ static __noinline int tg_tc_syn(struct __sk_buff *ctx, struct tg_packet *packet,
 	if (tg_syn_assess(ctx, s, 1) &&
 	    tg_tc_options(ctx, tg_options_offset(packet), tg_options_end(packet), &s->options))
 		s->syn.cookie_usable = tg_syn_cookie_usable(s);
-	switch (tg_syn_conclude(s)) {
+	verdict = tg_syn_conclude(s);
+	switch (verdict) {
 	case TG_DROP: return TCX_DROP;
-	case TG_RESET: tg_reply_reset(s->packet, &r); return tg_tc_answer(ctx, s->packet, &r);
-	case TG_COOKIE:
-		tg_reply_cookie(s, tg_tc_mtu(ctx), &r);
-		return tg_tc_answer(ctx, s->packet, &r);
+	case TG_RESET:
+	case TG_COOKIE: return tg_tc_refuse(ctx, s, verdict);
 	default: return TCX_NEXT;
 	}
 }
@@ -105,17 +132,25 @@ static __noinline int tg_tc_syn(struct __sk_buff *ctx, struct tg_packet *packet,
 /*
  * abort: the kernel itself refuses, and drops its request, when the ACK has the
  * SYN bit set: tcp_check_req() answers a SYN in the window with RST (RFC 793's
- * fourth check; Linux 4.10 to 6.18).
+ * fourth check; Linux 4.10 to 6.18). The segment moves to the window's left edge,
+ * where the SYN itself does not lead out of it; the RST does not tell.
  */
-TG_INLINE int tg_tc_abort(struct __sk_buff *ctx, const struct tg_packet *p)
+TG_INLINE int tg_tc_abort(struct __sk_buff *ctx, const struct tg_packet *p, __u32 rcv_nxt)
 {
+	__u32 seq_at = p->l4_offset + __builtin_offsetof(struct tcphdr, seq);
 	__u32 flags_at = p->l4_offset + __builtin_offsetof(struct tcphdr, flags) - 1;
 	__u32 check_at = p->l4_offset + __builtin_offsetof(struct tcphdr, check);
+	__be32 was_seq = bpf_htonl(p->seq), seq = bpf_htonl(rcv_nxt);
 	__u16 was, is;
 
 	if (bpf_skb_load_bytes(ctx, flags_at, &was, sizeof(was)))
 		return TCX_NEXT;
 	is = was | bpf_htons(TG_TCP_SYN);
+	if (seq != was_seq) {
+		if (bpf_l4_csum_replace(ctx, check_at, was_seq, seq, sizeof(seq)))
+			return TCX_NEXT;
+		bpf_skb_store_bytes(ctx, seq_at, &seq, sizeof(seq), 0);
+	}
 	if (bpf_l4_csum_replace(ctx, check_at, was, is, sizeof(is)))
 		return TCX_NEXT;
 	bpf_skb_store_bytes(ctx, flags_at, &is, sizeof(is), 0);
@@ -140,7 +175,7 @@ TG_INLINE int tg_tc_ack_request(struct __sk_buff *ctx, struct bpf_sock *sk,
 	tg_read_request(req, listener, s->packet, &ack);
 	decision = tg_ack_decide(&s->at.guard->rules, &queues, &ack);
 	tg_count(tg_slot_of(listener, s->at.index), decision);
-	return decision.verdict == TG_RESET ? tg_tc_abort(ctx, s->packet) : TCX_NEXT;
+	return decision.verdict == TG_RESET ? tg_tc_abort(ctx, s->packet, req->rcv_nxt) : TCX_NEXT;
 }
 
 TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
@@ -178,8 +213,7 @@ static __noinline int tg_tc_ack(struct __sk_buff *ctx, struct tg_packet *packet)
 	if (!tg_find_guard(&s->packet->tuple, &s->at))
 		return TCX_NEXT;
 	rt = bpf_map_lookup_elem(&runtime, &s->at.index);
-	/* Calm: no ACK can overflow, and no cookie is out. */
-	if (!rt || !rt->watch_until_ns)
+	if (!rt)
 		return TCX_NEXT;
 	s->now_ns = bpf_ktime_get_coarse_ns();
 	if (s->now_ns > rt->watch_until_ns) {
@@ -209,7 +243,8 @@ TG_INLINE int tg_tc_run(struct __sk_buff *ctx, int after_driver)
 		return TCX_NEXT;
 	if (tg_is_syn(&packet) && tg_unicast(&packet.tuple))
 		return tg_tc_syn(ctx, &packet, after_driver);
-	if ((packet.flags & (TG_TCP_ACK | TG_TCP_SYN | TG_TCP_RST)) == TG_TCP_ACK)
+	if ((packet.flags & (TG_TCP_ACK | TG_TCP_SYN | TG_TCP_RST)) == TG_TCP_ACK &&
+	    tg_watched(&packet.tuple))
 		return tg_tc_ack(ctx, &packet);
 	return TCX_NEXT;
 }

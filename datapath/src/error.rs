@@ -32,6 +32,12 @@ pub enum Error {
         /// The kernel's answer.
         source: std::io::Error,
     },
+    /// The driver of an interface takes no program at all.
+    #[error("the driver of {place} takes no XDP program: choose hook = \"ip\" or \"auto\"")]
+    NoDriver {
+        /// The interface.
+        place: String,
+    },
     /// A pinned object could not be made, read or removed.
     #[error("{}: {source}", path.display())]
     Pin {

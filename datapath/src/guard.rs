@@ -242,6 +242,12 @@ impl Guard {
     fn make(&self, name: &str, program: &'static str, place: Place, where_: &str) -> Result<()> {
         let fd = self.programs.program(program).expect("the plan names our own programs");
         let link = link::create(fd, program, place).map_err(|error| match error {
+            Error::Attach { source, .. }
+                if matches!(place, Place::Driver(_))
+                    && source.raw_os_error() == Some(libc::EOPNOTSUPP) =>
+            {
+                Error::NoDriver { place: where_.to_owned() }
+            }
             Error::Attach { program, source, .. } => {
                 Error::Attach { program, place: where_.to_owned(), source }
             }

@@ -12,6 +12,7 @@
 
 struct tg_case {
 	struct tg_rules rules;
+	__u32 padding;
 	struct tg_queues queues;
 	struct tg_syn syn;
 	struct tg_bucket refusals;

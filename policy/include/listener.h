@@ -32,8 +32,6 @@ struct tg_rules {
 	__u32 ack;  /* enum tg_ack_refusal */
 	/* reserv: a free place may be promised this many times (256 = once). */
 	__u32 overbook_x256;
-	/* reserv: places left free against the race between processors. */
-	__u32 reserve_margin;
 	/* reserv: when half-open connections hold every place, answer with a cookie. */
 	__u32 cookie_when_reserved;
 	/* reserv: early drop begins at this share of the places taken; 256 turns it off. */

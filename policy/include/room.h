@@ -32,14 +32,10 @@ TG_INLINE __u32 tg_room_kernel(const struct tg_queues *queues)
 	return TG_ROOM;
 }
 
-/* The places of the listen queue that reserv may promise. */
-TG_INLINE __u64 tg_reserve_places(const struct tg_rules *rules, const struct tg_queues *queues)
+/* The places of the listen queue: Linux takes one more than the backlog. */
+TG_INLINE __u64 tg_reserve_places(const struct tg_queues *queues)
 {
-	__u64 places = (__u64)queues->listen_max + 1;
-	/* A small queue is not given away to the margin. */
-	__u64 margin = rules->reserve_margin < places / 4 ? rules->reserve_margin : places / 4;
-
-	return places - margin;
+	return (__u64)queues->listen_max + 1;
 }
 
 /*
@@ -76,7 +72,7 @@ TG_INLINE int tg_reserve_early_drop(const struct tg_rules *rules, __u64 taken, _
 TG_INLINE __u32 tg_room_reserve(const struct tg_rules *rules, const struct tg_queues *queues,
                                 __u32 random)
 {
-	__u64 places = tg_reserve_places(rules, queues);
+	__u64 places = tg_reserve_places(queues);
 	__u64 taken = tg_reserve_taken(rules, queues);
 
 	if (queues->listen_len >= places)
@@ -97,7 +93,7 @@ TG_INLINE int tg_reservation_stale(const struct tg_rules *rules, const struct tg
 {
 	return rules->room == TG_ROOM_RESERVE && rules->clean_after_ms &&
 	       age_ms >= rules->clean_after_ms &&
-	       tg_reserve_taken(rules, queues) > tg_reserve_places(rules, queues);
+	       tg_reserve_taken(rules, queues) > tg_reserve_places(queues);
 }
 
 #endif

@@ -9,6 +9,8 @@ use std::time::Duration;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::IpBindAddressNoPort;
 use socket2::{Domain, Socket, Type};
 use tidegate_lab::Namespace;
 
@@ -26,7 +28,7 @@ impl Attempt {
         let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
         // Linux chooses the port when it knows the destination: 60,000 for each source.
-        socket.set_bind_address_no_port(true)?;
+        setsockopt(&socket, IpBindAddressNoPort, &true)?;
         socket.bind(&SocketAddr::new(from, 0).into())?;
         match socket.connect(&to.into()) {
             Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}

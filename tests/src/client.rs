@@ -112,6 +112,11 @@ impl Plain {
         self.listen(until)
     }
 
+    /// Sends bytes, and waits for nothing.
+    pub fn say(&self, bytes: &[u8]) {
+        (&self.socket).write_all(bytes).expect("a connection with room to write");
+    }
+
     /// Waits for a reply or a RST without sending anything.
     pub fn wait(&mut self, patience: Duration) -> Seen {
         let begun = Instant::now();

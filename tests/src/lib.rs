@@ -13,11 +13,11 @@ mod stage;
 mod tidegate;
 pub mod wire;
 
+pub use burst::{Attempt, Spoofed, burst, more_addresses};
 pub use client::{
     Answer, CURL_REFUSED, CURL_RESET, CURL_TIMEOUT, Curl, CurlSaw, Plain, Seen, Withheld, fetch,
     fill,
 };
-pub use burst::{Attempt, Spoofed, burst, more_addresses};
 pub use counted::Counted;
 pub use counts::{guard_of, packets, packets_with};
 pub use listener::{Stalled, defer_accept, half_open, listen_queue, until};

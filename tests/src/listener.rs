@@ -41,6 +41,13 @@ impl Stalled {
         Stalled { socket: socket.into() }
     }
 
+    /// Changes the length of its listen queue while it listens.
+    pub fn set_backlog(&self, backlog: i32) {
+        // SAFETY: an open listening socket.
+        let done = unsafe { libc::listen(self.socket.as_raw_fd(), backlog) };
+        assert_eq!(done, 0, "listen() again");
+    }
+
     /// Takes every connection that waits, with the client's address.
     pub fn accept_all(&self) -> Vec<(TcpStream, SocketAddr)> {
         std::iter::from_fn(|| self.socket.accept().ok()).collect()

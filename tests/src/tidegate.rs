@@ -2,10 +2,12 @@
 //! Tidegate, run as an operator runs it.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{ChildStderr, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tidegate_lab::{Child, Namespace};
@@ -23,6 +25,8 @@ pub fn tidegate_program() -> PathBuf {
 pub struct Guard {
     child: Child,
     namespace: Namespace,
+    stdout: BufReader<ChildStdout>,
+    stderr: BufReader<ChildStderr>,
     /// The lines that it printed when it stood.
     pub announced: String,
 }
@@ -59,11 +63,12 @@ impl Guard {
         let mut stdout = BufReader::new(child.take_stdout().expect("a piped stdout"));
         let mut announced = String::new();
         stdout.read_line(&mut announced).expect("a readable stdout");
+        let mut pipe = child.take_stderr().expect("a piped stderr");
         if announced.starts_with("guarding ") {
-            return Ok(Guard { child, namespace: namespace.clone(), announced });
+            let stderr = BufReader::new(pipe);
+            return Ok(Guard { child, namespace: namespace.clone(), stdout, stderr, announced });
         }
         let mut stderr = String::new();
-        let mut pipe = child.take_stderr().expect("a piped stderr");
         pipe.read_to_string(&mut stderr).expect("a readable stderr");
         let code = child.wait().expect("an ended process").code();
         Err(Refused { code, stderr })
@@ -96,6 +101,22 @@ impl Guard {
         self.child.wait().expect("an ended process");
     }
 
+    /// Has it read its configuration again; returns what it announces then.
+    pub fn reload(&mut self) -> String {
+        self.signal(Signal::SIGHUP);
+        line(&mut self.stdout).expect("an announcement within five seconds")
+    }
+
+    /// The next line that it complains, within five seconds.
+    pub fn complaint(&mut self) -> Option<String> {
+        line(&mut self.stderr)
+    }
+
+    /// Waits for its end, at most ten seconds.
+    pub fn wait(&mut self) -> Option<std::process::ExitStatus> {
+        self.child.wait_for(Duration::from_secs(10)).expect("a process")
+    }
+
     /// `tidegate stop`: asserts that it ends cleanly.
     pub fn stop(mut self) {
         let output = run_to_end(&self.namespace, &["stop"]);
@@ -103,6 +124,17 @@ impl Guard {
         let ended = self.child.wait_for(Duration::from_secs(10)).expect("an ended process");
         assert!(ended.is_some_and(|status| status.success()), "the daemon ended with {ended:?}");
     }
+}
+
+/// The next line of a pipe, within five seconds.
+fn line<P: Read + AsFd>(pipe: &mut BufReader<P>) -> Option<String> {
+    let mut text = String::new();
+    if pipe.buffer().is_empty() {
+        let mut one = [PollFd::new(pipe.get_ref().as_fd(), PollFlags::POLLIN)];
+        poll(&mut one, PollTimeout::from(5000u16)).ok().filter(|ready| *ready > 0)?;
+    }
+    pipe.read_line(&mut text).ok()?;
+    Some(text)
 }
 
 /// `tidegate status --json` of a namespace.

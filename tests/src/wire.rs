@@ -269,13 +269,16 @@ fn packet_socket() -> io::Result<OwnedFd> {
     }
     // SAFETY: a fresh descriptor that nobody else owns.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    let one = 1i32;
-    // SAFETY: an open socket, and an integer of the length that is told.
-    let done = unsafe {
-        libc::setsockopt(fd, libc::SOL_PACKET, libc::PACKET_AUXDATA, (&raw const one).cast(), 4)
-    };
-    if done < 0 {
-        return Err(io::Error::last_os_error());
+    // It sees everybody's packets, and is read only now and then.
+    for (level, option, value) in [
+        (libc::SOL_PACKET, libc::PACKET_AUXDATA, 1i32),
+        (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 8 << 20),
+    ] {
+        // SAFETY: an open socket, and an integer of the length that is told.
+        let done = unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), 4) };
+        if done < 0 {
+            return Err(io::Error::last_os_error());
+        }
     }
     // SAFETY: all zero is a valid value of this plain C structure.
     let mut at: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -344,10 +347,10 @@ impl Wire {
         }
     }
 
-    /// Every segment to local port `port` that comes within `patience`.
-    pub fn collect(&self, port: u16, patience: Duration) -> Vec<Segment> {
+    /// Every segment to one of its sockets that comes within `patience`.
+    pub fn collect(&self, to: SocketAddr, patience: Duration) -> Vec<Segment> {
         let until = Instant::now() + patience;
-        std::iter::from_fn(|| self.receive(until)).filter(|s| s.to.port() == port).collect()
+        std::iter::from_fn(|| self.receive(until)).filter(|s| s.to == to).collect()
     }
 
     /// One frame, where it is TCP.
@@ -430,6 +433,6 @@ impl HalfOpen {
 
     /// Every segment that comes back within `patience`.
     pub fn collect(&self, patience: Duration) -> Vec<Segment> {
-        self.wire.collect(self.from.port(), patience)
+        self.wire.collect(self.from, patience)
     }
 }

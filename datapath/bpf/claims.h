@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * reserv's own count of what the kernel does not show yet.
+ *
+ * A driver hands up a batch of SYNs before TCP sees the first, and several
+ * processors do so at once; for that time a SYN that was let through stands in
+ * no queue. So each SYN is claimed before the queues are looked at, and settled
+ * when it is refused, or when TCP has certainly seen it: at netfilter's
+ * local-in, one step before TCP, the *next* SYN on a processor settles the one
+ * before. At every moment the queues and the claims together count each
+ * connection at least once.
+ */
+#ifndef TG_CLAIMS_H
+#define TG_CLAIMS_H
+
+#include "maps.h"
+
+/* Claims that TCP never saw (a firewall took the SYN) are forgotten after this calm. */
+#define TG_CLAIM_LIFE_NS 20000000ull
+
+struct tg_unsettled {
+	__u64 since_ns; /* when a SYN went up to TCP from this processor; 0: settled */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, TG_GUARDS);
+	__type(key, __u32);
+	__type(value, struct tg_unsettled);
+} unsettled SEC(".maps");
+
+/* Claims a place; returns how many others are claimed. */
+TG_INLINE __u32 tg_claim(struct tg_runtime *rt, __u64 now_ns)
+{
+	__u64 before, settled;
+
+	if (now_ns > rt->last_claim_ns + TG_CLAIM_LIFE_NS) {
+		rt->forgotten_ns = now_ns;
+		rt->settled = rt->claims;
+	}
+	rt->last_claim_ns = now_ns;
+	before = __sync_fetch_and_add(&rt->claims, 1);
+	settled = rt->settled;
+	return before > settled ? before - settled : 0;
+}
+
+TG_INLINE void tg_settle(struct tg_runtime *rt)
+{
+	__sync_fetch_and_add(&rt->settled, 1);
+}
+
+/* A SYN goes up to TCP now: the one that went before it, on this processor, has been seen. */
+TG_INLINE void tg_settle_previous(__u32 guard)
+{
+	struct tg_unsettled *u = bpf_map_lookup_elem(&unsettled, &guard);
+	struct tg_runtime *rt = bpf_map_lookup_elem(&runtime, &guard);
+
+	if (!u || !rt)
+		return;
+	if (u->since_ns > rt->forgotten_ns && rt->settled < rt->claims)
+		tg_settle(rt);
+	u->since_ns = 0;
+}
+
+TG_INLINE void tg_settle_later(__u32 guard, __u64 now_ns)
+{
+	struct tg_unsettled *u = bpf_map_lookup_elem(&unsettled, &guard);
+
+	if (u)
+		u->since_ns = now_ns;
+}
+
+#endif
