@@ -38,10 +38,12 @@ TG_INLINE int tg_tc_answer(struct __sk_buff *ctx, const struct tg_packet *p,
 	/* The device would finish the checksum where the old TCP header was. */
 	if (partial && !p->direct)
 		return TCX_NEXT;
-	/* No buffer is cut before the TCP header it came with; what is left is link padding. */
-	if (bytes < p->l4_offset)
-		bytes = p->l4_offset;
-	if (bpf_skb_change_tail(ctx, bytes, 0))
+	/*
+	 * Where GRO has noted the TCP header's place, a buffer is not cut before it; what then
+	 * is left of long extension headers is padding of the link.
+	 */
+	if (bpf_skb_change_tail(ctx, bytes, 0) &&
+	    (p->l4_offset <= bytes || bpf_skb_change_tail(ctx, p->l4_offset, 0)))
 		return TCX_NEXT;
 	if (!tg_write_reply((void *)(long)ctx->data, (void *)(long)ctx->data_end, p, r, partial))
 		return TCX_DROP;

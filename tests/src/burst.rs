@@ -15,7 +15,7 @@ use socket2::{Domain, Socket, Type};
 use tidegate_lab::Namespace;
 
 use crate::stage::{CLIENT_V4, Stage};
-use crate::wire::{SYN, Segment, Wire, usual_options};
+use crate::wire::{RST, SYN, Segment, Wire, usual_options};
 
 /// A connect() that was begun and not waited for.
 pub struct Attempt {
@@ -56,11 +56,9 @@ pub fn burst(
     count: usize,
     threads: usize,
 ) -> Vec<Attempt> {
-    const DESCRIPTORS: u64 = 200_000;
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
-    if soft < DESCRIPTORS {
-        setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS, hard.max(DESCRIPTORS))
-            .expect("root may hold more descriptors");
+    if soft < hard {
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("a limit as high as it may be");
     }
     let workers: Vec<_> = (0..threads)
         .map(|t| {
@@ -112,14 +110,28 @@ impl Spoofed {
         self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
+    fn syn(&mut self, to: SocketAddr) -> Segment {
+        let (who, seq) = (self.random() >> 16, self.random() as u32);
+        let address = Ipv4Addr::from(0xc612_0000 | (who as u32 & 0x0001_ffff));
+        let from = SocketAddr::new(address.into(), 1024 + (who >> 17) as u16 % 60_000);
+        let options = usual_options(seq);
+        Segment { options, ..Segment::new(from, to, SYN, seq, 0) }
+    }
+
     /// Sends `count` SYNs, each from an address and port of its own.
     pub fn send(&mut self, to: SocketAddr, count: usize) {
         for _ in 0..count {
-            let (who, seq) = (self.random() >> 16, self.random() as u32);
-            let address = Ipv4Addr::from(0xc612_0000 | (who as u32 & 0x0001_ffff));
-            let from = SocketAddr::new(address.into(), 1024 + (who >> 17) as u16 % 60_000);
-            let options = usual_options(seq);
-            self.wire.send(&Segment { options, ..Segment::new(from, to, SYN, seq, 0) });
+            let syn = self.syn(to);
+            self.wire.send(&syn);
+        }
+    }
+
+    /// Sends `count` SYNs, and takes each back with a RST before the next.
+    pub fn send_and_give_up(&mut self, to: SocketAddr, count: usize) {
+        for _ in 0..count {
+            let syn = self.syn(to);
+            self.wire.send(&syn);
+            self.wire.send(&Segment::new(syn.from, to, RST, syn.seq.wrapping_add(1), 0));
         }
     }
 }

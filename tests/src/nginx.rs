@@ -2,17 +2,18 @@
 //! A real nginx with one worker that can be stopped and continued.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use tidegate_lab::{Child, Namespace};
 
-/// nginx serving a small page and a 1 MB file.
+/// nginx serving a small page and a 1 MB file. It is one process, master and worker at once:
+/// a worker of its own would outlive a master that dies with the test.
 pub struct Nginx {
     child: Child,
-    worker: Pid,
+    namespace: Namespace,
     root: PathBuf,
 }
 
@@ -20,64 +21,70 @@ impl Nginx {
     /// Starts nginx in `namespace`; `listens` are its `listen` directives, such as
     /// `[::]:80 ipv6only=off backlog=8`.
     pub fn start(namespace: &Namespace, listens: &[&str]) -> Self {
-        let root = std::env::temp_dir().join(format!("tidegate-nginx-{}", namespace.tid()));
-        fs::create_dir_all(root.join("html")).expect("a folder for nginx");
-        fs::write(root.join("html/index.html"), "served\n").expect("a page");
-        fs::write(root.join("html/megabyte"), vec![b'x'; 1 << 20]).expect("a large file");
+        // The stage's own /run: its files end with the namespace.
+        let root = PathBuf::from(format!("/run/nginx-{}", namespace.tid()));
         let listen: String = listens.iter().map(|l| format!("listen {l};\n")).collect();
         let folder = root.display();
         let configuration = format!(
-            "daemon off;\nuser root;\nworker_processes 1;\npid {folder}/pid;\nerror_log {folder}/error.log;\n\
+            "daemon off;\nmaster_process off;\nuser root;\npid {folder}/pid;\nerror_log {folder}/error.log;\n\
              events {{ worker_connections 4096; }}\n\
              http {{ access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;\n\
              fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;\n\
              server {{ {listen} root {folder}/html; }} }}\n"
         );
-        fs::write(root.join("nginx.conf"), configuration).expect("a configuration");
-        let command = namespace
+        write(namespace, &root.join("html/index.html"), b"served\n".to_vec());
+        write(namespace, &root.join("html/megabyte"), vec![b'x'; 1 << 20]);
+        write(namespace, &root.join("nginx.conf"), configuration.into_bytes());
+        let mut command = namespace
             .command(&format!("nginx -p {folder} -c {folder}/nginx.conf -e {folder}/error.log"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = namespace.spawn(command).expect("nginx starts");
-        let worker = wait_for_worker(child.id());
-        Nginx { child, worker, root }
+        wait_for_pid(namespace, &root);
+        Nginx { child, namespace: namespace.clone(), root }
     }
 
-    /// The folder that it serves.
-    pub fn html(&self) -> PathBuf {
-        self.root.join("html")
+    /// Serves `content` under `/name`.
+    pub fn serve(&self, name: &str, content: &[u8]) {
+        write(&self.namespace, &self.root.join("html").join(name), content.to_vec());
     }
 
     /// Stops the worker: its listen queue is no longer drained.
     pub fn freeze(&self) {
-        kill(self.worker, Signal::SIGSTOP).expect("a running worker");
+        self.child.signal(Signal::SIGSTOP).expect("a running worker");
     }
 
     /// Lets the worker go on.
     pub fn thaw(&self) {
-        kill(self.worker, Signal::SIGCONT).expect("a stopped worker");
+        self.child.signal(Signal::SIGCONT).expect("a stopped worker");
     }
 }
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // A stopped worker would not hear its master.
-        let _ = kill(self.worker, Signal::SIGKILL);
         let _ = self.child.signal(Signal::SIGKILL);
         let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.root);
+        let root = self.root.clone();
+        let _ = self.namespace.run(move || fs::remove_dir_all(root));
     }
 }
 
-/// The master's only child, once it has one.
-fn wait_for_worker(master: u32) -> Pid {
-    let path = format!("/proc/{master}/task/{master}/children");
+fn write(namespace: &Namespace, path: &Path, content: Vec<u8>) {
+    let path = path.to_owned();
+    namespace.run(move || {
+        fs::create_dir_all(path.parent().expect("a folder's file")).expect("a folder for nginx");
+        fs::write(path, content).expect("a file for nginx");
+    });
+}
+
+/// nginx writes its process number when its listening sockets stand.
+fn wait_for_pid(namespace: &Namespace, root: &Path) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while Instant::now() < deadline {
-        let children = fs::read_to_string(&path).unwrap_or_default();
-        if let Some(worker) = children.split_whitespace().next() {
-            // The listening sockets are the master's: they stand before the worker does.
-            return Pid::from_raw(worker.parse().expect("a process number"));
+        if namespace.read_file(root.join("pid")).is_ok_and(|text| text.ends_with('\n')) {
+            return;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("nginx started no worker");
+    let log = namespace.read_file(root.join("error.log")).unwrap_or_default();
+    panic!("nginx did not start: {log}");
 }
