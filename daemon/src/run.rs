@@ -67,7 +67,10 @@ pub fn run(source: Source) -> Result<()> {
         std::thread::sleep(TICK);
         for signal in signals.pending() {
             match signal {
-                SIGHUP => match source.read().and_then(|new| daemon.reload(&config, &new).map(|()| new)) {
+                SIGHUP => match source
+                    .read()
+                    .and_then(|new| daemon.reload(&config, &new).map(|()| new))
+                {
                     Ok(new) => {
                         config = new;
                         daemon.announce(&config);

@@ -6,9 +6,9 @@
  * processors do so at once; for that time a SYN that was let through stands in
  * no queue. So each SYN is claimed before the queues are looked at, and settled
  * when it is refused, or when TCP has certainly seen it: at netfilter's
- * local-in, one step before TCP, the *next* SYN on a processor settles the one
- * before. At every moment the queues and the claims together count each
- * connection at least once.
+ * local-in, one step before TCP, a SYN is noted, and the *next* SYN on the same
+ * processor, at whichever hook, settles it. At every moment the queues and the
+ * claims together count each connection at least once.
  */
 #ifndef TG_CLAIMS_H
 #define TG_CLAIMS_H
@@ -42,6 +42,15 @@ TG_INLINE __u32 tg_claim(struct tg_runtime *rt, __u64 now_ns)
 	before = __sync_fetch_and_add(&rt->claims, 1);
 	settled = rt->settled;
 	return before > settled ? before - settled : 0;
+}
+
+/* The places claimed now. */
+TG_INLINE __u32 tg_claimed(__u32 guard)
+{
+	struct tg_runtime *rt = bpf_map_lookup_elem(&runtime, &guard);
+	__u64 settled = rt ? rt->settled : 0;
+
+	return rt && rt->claims > settled ? rt->claims - settled : 0;
 }
 
 TG_INLINE void tg_settle(struct tg_runtime *rt)

@@ -7,6 +7,7 @@
 #include "vmlinux.h"
 
 #include "../../policy/include/room.h"
+#include "claims.h"
 #include "guard.h"
 #include "socket.h"
 
@@ -84,6 +85,7 @@ int stale_requests(struct bpf_iter__tcp *ctx)
 	row.guard = at.index;
 	listener = tg_untrusted(req->req.req.__req_common.skc_listener);
 	tg_read_queues(listener, &queues);
+	queues.claimed = tg_claimed(at.index);
 	now_us = bpf_ktime_get_ns() / 1000;
 	row.age_ms = now_us > req->snt_synack ? (now_us - req->snt_synack) / 1000 : 0;
 	if (!tg_reservation_stale(&at.guard->rules, &queues, row.age_ms))

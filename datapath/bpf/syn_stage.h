@@ -63,6 +63,8 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 	if (!s->runtime || !s->refusals)
 		return 0;
 	if (rules->room == TG_ROOM_RESERVE) {
+		/* TCP is done with what went up from this processor before. */
+		tg_settle_previous(s->at.index);
 		/* Before the queues are read: a SYN that TCP sees in between counts twice, not
 		 * never. */
 		claimed = tg_claim(s->runtime, s->now_ns);

@@ -386,7 +386,7 @@ struct tcp_request_sock {
 struct net_device {
 	unsigned int mtu;
 	int ifindex;
-	const unsigned char *dev_addr;
+	u8 dev_addr_shadow[32]; /* what dev_addr points at is the same (Linux 5.16) */
 };
 
 struct sk_buff {

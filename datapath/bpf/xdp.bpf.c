@@ -38,6 +38,23 @@ __noinline int tg_xdp_options(struct xdp_md *ctx, __u32 offset, __u32 end,
 }
 
 /*
+ * tc is told whether a frame is for this host; here a bridge port or a
+ * promiscuous interface shows what is for others, and where the host does not
+ * forward, no look-up tells them apart.
+ */
+TG_INLINE int tg_xdp_for_this_host(struct xdp_md *ctx)
+{
+	struct xdp_buff *xdp = bpf_cast_to_kern_ctx(ctx);
+	struct net_device *dev = xdp->rxq->dev;
+	const __u16 *own = (const __u16 *)dev->dev_addr_shadow;
+	const __u16 *to = (void *)(long)ctx->data;
+
+	if ((void *)(to + 3) > (void *)(long)ctx->data_end)
+		return 0;
+	return to[0] == own[0] && to[1] == own[1] && to[2] == own[2];
+}
+
+/*
  * Finds the guard and the listening socket of a SYN that is to be judged here.
  * Returns 0 for every other packet.
  */
@@ -53,6 +70,8 @@ TG_INLINE int tg_xdp_syn(struct xdp_md *ctx, struct tg_syn_stage *s)
 	if (!tg_find_guard(&s->packet->tuple, &s->at))
 		return 0;
 	if (s->at.guard->hook != TG_HOOK_AUTO && s->at.guard->hook != TG_HOOK_DRIVER)
+		return 0;
+	if (!tg_xdp_for_this_host(ctx))
 		return 0;
 	s->now_ns = bpf_ktime_get_coarse_ns();
 	return tg_find_listener(ctx, &s->packet->tuple, ctx->ingress_ifindex, s->now_ns,

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One decision: the policy that the simulator runs and the policy that the kernel runs
+//! answer alike, on ten million inputs that crowd the boundaries.
+
+mod common;
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use common::Runner;
+use fastrand::Rng;
+use memmap2::{MmapMut, MmapOptions};
+use tidegate_datapath::programs::{Objects, Programs};
+use tidegate_lab::skip_without_root;
+use tidegate_policy::agree;
+use tidegate_policy::names::{REASONS, VERDICTS};
+use tidegate_policy::raw::*;
+
+const INPUTS: usize = 10_000_000;
+/// What one run of the program answers, as `agree.bpf.c` has it.
+const BATCH: usize = 4096;
+/// What a bucket holds.
+const DEPTH_NS: u64 = TG_BUCKET_DEPTH_NS as u64;
+const SEED: u64 = 0x7469_6465_6761_7465;
+
+const EXTREMES: [u32; 8] = [0, 1, 0x7fff_ffff, 0x8000_0000, 0x8000_0001, u32::MAX - 1, u32::MAX, 2];
+
+/// A number where comparisons and arithmetic turn: close to `anchor`, small, extreme, or any.
+fn word(rng: &mut Rng, anchor: u32) -> u32 {
+    match rng.u8(..10) {
+        0..6 => anchor.wrapping_add(rng.u32(..7)).wrapping_sub(3),
+        6 | 7 => rng.u32(..9),
+        8 => EXTREMES[rng.usize(..EXTREMES.len())],
+        _ => rng.u32(..),
+    }
+}
+
+fn long(rng: &mut Rng, anchor: u64) -> u64 {
+    match rng.u8(..10) {
+        0..6 => anchor.wrapping_add(rng.u64(..7)).wrapping_sub(3),
+        6 => rng.u64(..9),
+        7 => u64::MAX - rng.u64(..3),
+        8 => rng.u64(..DEPTH_NS * 3),
+        _ => rng.u64(..),
+    }
+}
+
+fn one_of<const N: usize>(rng: &mut Rng, values: [u32; N]) -> u32 {
+    values[rng.usize(..N)]
+}
+
+/// A value of an enum whose last is `last`, and now and then the one behind it.
+fn variant(rng: &mut Rng, last: u32) -> u32 {
+    if rng.u8(..16) == 0 { last + 1 } else { rng.u32(..=last) }
+}
+
+/// Close to one of these.
+fn near<const N: usize>(rng: &mut Rng, anchors: [u32; N]) -> u32 {
+    let anchor = one_of(rng, anchors);
+    word(rng, anchor)
+}
+
+/// Every combination, and now and then a rule that is none.
+fn rules(rng: &mut Rng, age_ms: u32) -> tg_rules {
+    tg_rules {
+        room: variant(rng, TG_ROOM_RESERVE),
+        syn: variant(rng, TG_SYN_COOKIE),
+        ack: variant(rng, TG_ACK_RESET),
+        overbook_x256: near(rng, [0, 256, 257, 384, 512, 2560]),
+        cookie_when_reserved: rng.u32(..2),
+        early_from_x256: near(rng, [0, 64, 128, 253, 256]),
+        early_probability_x256: near(rng, [0, 26, 128, 256]),
+        clean_after_ms: word(rng, age_ms),
+        refusal_cost_ns: near(rng, [0, 1000, 1_000_000, DEPTH_NS as u32]),
+    }
+}
+
+fn queues(rng: &mut Rng) -> tg_queues {
+    let listen_max = near(rng, [0, 1, 5, 64, 128, 511, 4096, 65535]);
+    let syn_len = near(rng, [0, listen_max / 2, listen_max, listen_max.saturating_mul(2)]);
+    // SynQ3/4Full turns where a quarter of syn_max is what is left.
+    let syn_max = near(rng, [128, 4096, syn_len, (syn_len / 3).saturating_mul(4)]);
+    tg_queues {
+        listen_len: near(rng, [0, listen_max / 2, listen_max, listen_max]),
+        listen_max,
+        syn_len,
+        syn_max,
+        syncookies: variant(rng, 2),
+        claimed: if rng.bool() { 0 } else { word(rng, 1) },
+    }
+}
+
+fn bucket(rng: &mut Rng, cost_ns: u32) -> tg_bucket {
+    let credit = [0, u64::from(cost_ns), DEPTH_NS][rng.usize(..3)];
+    tg_bucket { last_ns: rng.u64(..1 << 50), credit_ns: long(rng, credit) }
+}
+
+/// The clock seldom stands still, mostly runs, and at times goes backwards.
+fn later(rng: &mut Rng, than: u64, cost_ns: u32) -> u64 {
+    match rng.u8(..8) {
+        0 => than,
+        1 => than.wrapping_sub(rng.u64(..DEPTH_NS * 2)),
+        2 => than.wrapping_add(u64::from(cost_ns)),
+        3 => than.wrapping_add(DEPTH_NS),
+        4 => long(rng, than),
+        _ => than.wrapping_add(rng.u64(..DEPTH_NS * 2)),
+    }
+}
+
+fn tuple(rng: &mut Rng) -> tg_tuple {
+    let mut t = tg_tuple { is_ipv6: rng.u32(..2), ..Default::default() };
+    // IPv4's unused words are filled too: they must not matter, or matter alike.
+    for address in t.saddr.iter_mut().chain(&mut t.daddr) {
+        *address = rng.u32(..);
+    }
+    t.sport = rng.u16(..);
+    t.dport = rng.u16(..);
+    t
+}
+
+fn cookie_options(rng: &mut Rng) -> tg_cookie_options {
+    let mss = near(rng, [536, 1220, 1300, 1380, 1440, 1460, 8940, 65475]) as u16;
+    tg_cookie_options {
+        mss,
+        wscale: if rng.u8(..4) == 0 { rng.u8(..) } else { rng.u8(..16) },
+        sack: rng.u8(..2),
+        ecn: rng.u8(..2),
+        padding: [0; 3],
+    }
+}
+
+/// What the client's ACK brings: a cookie of ours from this epoch or one near it, by either
+/// key; the same with one bit wrong; or just a number.
+fn offered_cookie(rng: &mut Rng, case: &tg_case) -> u32 {
+    if rng.u8(..4) == 0 {
+        return rng.u32(..);
+    }
+    let mut made_by = *case;
+    made_by.epoch = case.epoch.wrapping_add(rng.u32(..6)).wrapping_sub(3);
+    if rng.bool() {
+        made_by.keys.current = case.keys.previous;
+    }
+    let cookie = agree(&made_by).made.isn;
+    if rng.u8(..8) == 0 { cookie ^ 1 << rng.u32(..32) } else { cookie }
+}
+
+fn case(rng: &mut Rng) -> tg_case {
+    let queues = queues(rng);
+    let age_ms = one_of(rng, [0, 1000, 3000, u32::MAX]);
+    let rules = rules(rng, age_ms);
+    let refusals = bucket(rng, rules.refusal_cost_ns);
+    let mut case = tg_case {
+        syn: tg_syn {
+            now_ns: later(rng, refusals.last_ns, rules.refusal_cost_ns),
+            random: if rng.bool() { rng.u32(..) } else { word(rng, rules.early_probability_x256) },
+            half_open: u32::from(rng.u8(..8) == 0),
+            cookie_usable: u32::from(rng.u8(..4) != 0),
+            padding: 0,
+        },
+        ack: tg_ack {
+            is_request: rng.u32(..2),
+            acceptable: u32::from(rng.u8(..4) != 0),
+            deferred: u32::from(rng.u8(..4) == 0),
+            bare: rng.u32(..2),
+            cookie_valid: rng.u32(..2),
+        },
+        client_isn: word(rng, 0),
+        tuple: tuple(rng),
+        options: cookie_options(rng),
+        keys: tg_cookie_keys {
+            current: tg_key { k0: rng.u64(..), k1: rng.u64(..) },
+            previous: tg_key { k0: rng.u64(..), k1: rng.u64(..) },
+        },
+        // The epoch's own wrap, and the wrap of the bits that a cookie keeps of it.
+        epoch: word(rng, 27_000_000),
+        age_ms: u64::from(word(rng, age_ms)),
+        rules,
+        queues,
+        refusals,
+        ..Default::default()
+    };
+    case.cookie = offered_cookie(rng, &case);
+    case
+}
+
+/// A BPF array, as the kernel itself has it.
+fn mapped<T>(programs: &Programs, name: &str) -> MmapMut {
+    assert_eq!(size_of::<T>() % 8, 0, "array elements stand eight bytes apart");
+    let fd = programs.map(name).as_fd().as_raw_fd();
+    // SAFETY: a BPF_F_MMAPABLE array of BATCH elements; only the program run below writes to it
+    // besides us, and never while we look.
+    unsafe { MmapOptions::new().len(BATCH * size_of::<T>()).map_mut(fd) }.unwrap()
+}
+
+/// Which decisions were made, so that agreement is about something.
+#[derive(Default)]
+struct Coverage {
+    syn: [[u64; TG_VERDICTS as usize]; TG_REASONS as usize],
+    ack: [[u64; TG_VERDICTS as usize]; TG_REASONS as usize],
+    cookies_opened: u64,
+    cookies_refused: u64,
+    stale: u64,
+    overflow_possible: u64,
+}
+
+impl Coverage {
+    fn add(&mut self, answers: &tg_answers) {
+        self.syn[answers.syn.reason as usize][answers.syn.verdict as usize] += 1;
+        self.ack[answers.ack.reason as usize][answers.ack.verdict as usize] += 1;
+        self.cookies_opened += u64::from(answers.opened_ok != 0);
+        self.cookies_refused += u64::from(answers.opened_ok == 0);
+        self.stale += u64::from(answers.stale != 0);
+        self.overflow_possible += u64::from(answers.overflow_possible != 0);
+    }
+
+    fn print(&self, stage: &str, counts: &[[u64; TG_VERDICTS as usize]]) {
+        for (reason, row) in REASONS.iter().zip(counts) {
+            for (verdict, count) in VERDICTS.iter().zip(row).filter(|(_, n)| **n > 0) {
+                println!("{stage:>4} {reason:<28} {verdict:<7} {count:>9}");
+            }
+        }
+    }
+
+    fn assert_complete(&self) {
+        let seen = |counts: &[[u64; TG_VERDICTS as usize]], reason: u32| {
+            counts[reason as usize].iter().sum::<u64>()
+        };
+        for reason in TG_ROOM..=TG_HALF_OPEN {
+            assert!(seen(&self.syn, reason) > 0, "SYN: {} never came", REASONS[reason as usize]);
+        }
+        for reason in TG_HANDSHAKE..=TG_COOKIE_FOREIGN {
+            assert!(seen(&self.ack, reason) > 0, "ACK: {} never came", REASONS[reason as usize]);
+        }
+        for (stage, counts, verdicts) in [
+            ("SYN", &self.syn, [TG_PASS, TG_DROP, TG_RESET, TG_COOKIE].as_slice()),
+            ("ACK", &self.ack, &[TG_PASS, TG_RESET, TG_ADMIT]),
+        ] {
+            for verdict in verdicts {
+                let count: u64 = counts.iter().map(|row| row[*verdict as usize]).sum();
+                assert!(count > 0, "{stage}: {} never came", VERDICTS[*verdict as usize]);
+            }
+        }
+        for (what, count) in [
+            ("a cookie that opens", self.cookies_opened),
+            ("a cookie that does not", self.cookies_refused),
+            ("a stale reservation", self.stale),
+            ("a possible overflow", self.overflow_possible),
+        ] {
+            assert!(count > 1000, "{what} came {count} times");
+        }
+    }
+}
+
+#[test]
+fn the_native_policy_and_the_bpf_policy_agree_on_ten_million_inputs() {
+    if skip_without_root("the_native_policy_and_the_bpf_policy_agree_on_ten_million_inputs") {
+        return;
+    }
+    let programs = Programs::load(Objects::Agreement, Default::default()).unwrap();
+    let program = programs.program("agree").unwrap();
+    let mut asked = mapped::<tg_case>(&programs, "cases");
+    let answered = mapped::<tg_answers>(&programs, "answers");
+    let mut runner = Runner::new();
+    let mut rng = Rng::with_seed(SEED);
+    let mut coverage = Coverage::default();
+    let mut compared = 0;
+
+    while compared < INPUTS {
+        // SAFETY: page-aligned memory of BATCH elements, in which every bit pattern is a value.
+        let cases =
+            unsafe { std::slice::from_raw_parts_mut(asked.as_mut_ptr().cast::<tg_case>(), BATCH) };
+        cases.fill_with(|| case(&mut rng));
+        assert_eq!(runner.run(program, &[], &[]).unwrap().returned, 0, "all of them answered");
+        // SAFETY: as above; the program has returned, so nothing writes.
+        let answers =
+            unsafe { std::slice::from_raw_parts(answered.as_ptr().cast::<tg_answers>(), BATCH) };
+        for (case, in_kernel) in cases.iter().zip(answers) {
+            let native = agree(case);
+            assert_eq!(native, *in_kernel, "seed {SEED:#x}, native on the left, for {case:#?}");
+            coverage.add(&native);
+        }
+        compared += BATCH;
+    }
+
+    println!("{compared} inputs, seed {SEED:#x}, no difference");
+    coverage.print("SYN", &coverage.syn);
+    coverage.print("ACK", &coverage.ack);
+    coverage.assert_complete();
+}

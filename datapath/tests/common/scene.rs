@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A host with listening sockets, some of them full, and programs that guard them.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, listen, setsockopt, socket,
+    sockopt,
+};
+use tidegate_datapath::configuration::{self, Configuration, Guarded};
+use tidegate_datapath::counters;
+use tidegate_datapath::programs::{Objects, Programs};
+use tidegate_datapath::raw::TG_HOOK_AUTO;
+use tidegate_lab::Namespace;
+use tidegate_policy::names::{REASONS, VERDICTS};
+use tidegate_policy::raw::*;
+
+pub const V4: &str = "10.9.0.1";
+pub const V6: &str = "fd09::1";
+pub const FULL: u16 = 8080;
+pub const ROOMY: u16 = 8081;
+
+/// Outcomes that every hook has its own number for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Pass,
+    Drop,
+    /// The packet goes back where it came from.
+    Answer,
+}
+
+/// A program that decides at the SYN stage and can answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hook {
+    pub program: &'static str,
+    pass: u32,
+    drop: u32,
+    answer: u32,
+}
+
+pub const DRIVER: Hook = Hook { program: "tidegate_driver", pass: 2, drop: 1, answer: 3 };
+pub const DRIVER_VETH: Hook = Hook { program: "tidegate_driver_veth", pass: 2, drop: 1, answer: 4 };
+pub const IP: Hook = Hook { program: "tidegate_ip", pass: u32::MAX, drop: 2, answer: 7 };
+pub const AFTER_DRIVER: Hook = Hook { program: "tidegate_ip_after_driver", ..IP };
+/// Those that decide a guard whose home is `auto`.
+pub const HOOKS: [Hook; 3] = [DRIVER, DRIVER_VETH, IP];
+
+impl Hook {
+    pub fn outcome(&self, returned: u32) -> Outcome {
+        match returned {
+            r if r == self.pass => Outcome::Pass,
+            r if r == self.drop => Outcome::Drop,
+            r if r == self.answer => Outcome::Answer,
+            other => panic!("{} returned {other}", self.program),
+        }
+    }
+}
+
+/// Runs a test on a thread of a namespace of its own, whose loopback has a host's addresses.
+pub fn in_a_namespace(test: &'static str, body: impl FnOnce(&Namespace) + Send + 'static) {
+    if tidegate_lab::skip_without_root(test) {
+        return;
+    }
+    let namespace = Namespace::new("datapath").unwrap();
+    namespace.ip(&format!("address add {V4}/32 dev lo")).unwrap();
+    namespace.ip(&format!("address add {V6}/128 dev lo nodad")).unwrap();
+    namespace.ip("link set lo mtu 1500").unwrap();
+    let inside = namespace.clone();
+    namespace.run(move || body(&inside));
+}
+
+/// A listening socket and the connections that fill its queue.
+pub struct Server {
+    pub listener: TcpListener,
+    pub waiting: Vec<TcpStream>,
+}
+
+impl Server {
+    /// A socket whose queue takes `backlog` + 1 connections, `waiting` of which it holds.
+    pub fn new(address: SocketAddr, backlog: i32, waiting: usize) -> Self {
+        Self::bound(address, backlog, false).holding(waiting)
+    }
+
+    /// No room at all: a backlog of none, and one connection that waits.
+    pub fn full(address: SocketAddr) -> Self {
+        Self::new(address, 0, 1)
+    }
+
+    /// An empty queue; `shared` sets SO_REUSEPORT.
+    pub fn bound(address: SocketAddr, backlog: i32, shared: bool) -> Self {
+        let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        let fd = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        setsockopt(&fd, sockopt::ReusePort, &shared).unwrap();
+        bind(fd.as_raw_fd(), &SockaddrStorage::from(address)).unwrap();
+        listen(&fd, Backlog::new(backlog).unwrap()).unwrap();
+        Server { listener: fd.into(), waiting: Vec::new() }
+    }
+
+    fn holding(mut self, waiting: usize) -> Self {
+        let to = self.listener.local_addr().unwrap();
+        self.waiting = (0..waiting).map(|_| TcpStream::connect(to).unwrap()).collect();
+        self
+    }
+}
+
+pub fn at(address: &str, port: u16) -> SocketAddr {
+    SocketAddr::new(address.parse().unwrap(), port)
+}
+
+/// A client that owns nothing on this host, in the family of `to`.
+pub fn client(to: SocketAddr) -> SocketAddr {
+    at(if to.is_ipv4() { "10.9.0.77" } else { "fd09::77" }, 40_000)
+}
+
+pub fn guarded(address: Option<&str>, port: u16, rules: tg_rules) -> Guarded {
+    Guarded { address: address.map(|a| a.parse().unwrap()), port, rules, hook: TG_HOOK_AUTO }
+}
+
+pub fn refusing(syn: u32) -> tg_rules {
+    tg_rules { syn, ..Default::default() }
+}
+
+/// The keys of every test's cookies.
+pub const KEYS: tg_cookie_keys =
+    tg_cookie_keys { current: tg_key { k0: 1, k1: 2 }, previous: tg_key { k0: 3, k1: 4 } };
+
+/// The programs, loaded with a configuration in force.
+pub struct Guards {
+    pub programs: Programs,
+}
+
+impl Guards {
+    pub fn new(guards: Vec<Guarded>) -> Self {
+        let programs = Programs::load(Objects::Guard, Default::default()).unwrap();
+        configuration::write(&programs, &Configuration { guards, keys: KEYS }).unwrap();
+        configuration::write_clock(&programs, true).unwrap();
+        Guards { programs }
+    }
+
+    pub fn program(&self, name: &str) -> BorrowedFd<'_> {
+        self.programs.program(name).unwrap()
+    }
+
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for (to, guard) in counts.0.iter_mut().zip(0..) {
+            *to = counters::read(&self.programs, guard).unwrap();
+        }
+        counts
+    }
+}
+
+/// Packets that one guard has judged alike: guard, reason, verdict, packets.
+pub type Counted = (usize, &'static str, &'static str, u64);
+
+/// What the first few guards have counted.
+#[derive(Debug, Clone, Default)]
+pub struct Counts([tg_counters; 4]);
+
+impl Counts {
+    /// Everything that was counted since `before`.
+    pub fn since(&self, before: &Counts) -> Vec<Counted> {
+        let mut changes = Vec::new();
+        for (guard, (now, was)) in self.0.iter().zip(&before.0).enumerate() {
+            for (reason, (now, was)) in now.packets.iter().zip(&was.packets).enumerate() {
+                for (verdict, (now, was)) in now.iter().zip(was).enumerate() {
+                    if now != was {
+                        changes.push((guard, REASONS[reason], VERDICTS[verdict], now - was));
+                    }
+                }
+            }
+        }
+        changes
+    }
+}
+
+/// Until a listener that was looked up before is looked up anew: `TG_REMEMBER_NS`, and a tick
+/// of the coarse clock.
+pub fn forget() {
+    sleep(Duration::from_millis(20));
+}
+
+/// Waits for something that the kernel does soon.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        sleep(Duration::from_millis(2));
+    }
+}
