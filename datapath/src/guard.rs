@@ -2,7 +2,7 @@
 //! The guard as a whole: loaded, pinned, attached, and taken down again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use crate::configuration::{self, Configuration};
 use crate::error::{Error, Result};
@@ -240,8 +240,13 @@ impl Guard {
     }
 
     fn make(&self, name: &str, program: &'static str, place: Place, where_: &str) -> Result<()> {
+        let link = self.create(program, place, where_)?;
+        self.pins.pin_link(name, link.as_fd())
+    }
+
+    fn create(&self, program: &'static str, place: Place, where_: &str) -> Result<OwnedFd> {
         let fd = self.programs.program(program).expect("the plan names our own programs");
-        let link = link::create(fd, program, place).map_err(|error| match error {
+        link::create(fd, program, place).map_err(|error| match error {
             Error::Attach { source, .. }
                 if matches!(place, Place::Driver(_))
                     && source.raw_os_error() == Some(libc::EOPNOTSUPP) =>
@@ -252,8 +257,7 @@ impl Guard {
                 Error::Attach { program, place: where_.to_owned(), source }
             }
             other => other,
-        })?;
-        self.pins.pin_link(name, link.as_fd())
+        })
     }
 
     fn renew(&self, name: &str, program: &'static str, place: Place, where_: &str) -> Result<()> {
@@ -262,10 +266,9 @@ impl Guard {
         if link::update(link.as_fd(), fd).is_ok() {
             return Ok(());
         }
-        // netfilter links cannot be updated: the gap is the time of two system calls.
-        drop(link);
-        self.pins.remove_link(name)?;
-        self.make(name, program, place, where_)
+        // netfilter links cannot be updated: the new one stands before the old one goes.
+        let link = self.create(program, place, where_)?;
+        self.pins.replace_link(name, link.as_fd())
     }
 
     /// Takes the guard down: every link, map and folder.

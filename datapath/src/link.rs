@@ -20,8 +20,9 @@ pub enum Place {
 }
 
 /// Behind the host's filter and security tables (priorities 0 and 50): its
-/// firewall decides before us.
-const LOCAL_IN_PRIORITY: i32 = 200;
+/// firewall decides before us. No two BPF programs of a hook share a priority, and a
+/// link keeps its own for a moment after it is gone: then the next one is taken.
+const LOCAL_IN_PRIORITIES: std::ops::Range<i32> = 200..216;
 const NF_INET_LOCAL_IN: u32 = 1;
 
 fn check(fd: i32) -> io::Result<OwnedFd> {
@@ -34,6 +35,24 @@ fn check(fd: i32) -> io::Result<OwnedFd> {
 
 /// Attaches `program` at `place`.
 pub fn create(program: BorrowedFd<'_>, name: &str, place: Place) -> Result<OwnedFd> {
+    let mut priorities = LOCAL_IN_PRIORITIES;
+    loop {
+        let priority = priorities.next().expect("the loop ends with the last");
+        let answer = create_at(program, place, priority);
+        let taken = matches!(&answer, Err(e) if e.raw_os_error() == Some(libc::EBUSY));
+        if taken && matches!(place, Place::LocalIn(_)) && !priorities.is_empty() {
+            continue;
+        }
+        return answer.map_err(|source| Error::Attach {
+            program: name.to_owned(),
+            place: format!("{place:?}"),
+            source,
+        });
+    }
+}
+
+/// `priority` is local-in's.
+fn create_at(program: BorrowedFd<'_>, place: Place, priority: i32) -> io::Result<OwnedFd> {
     // SAFETY: all zero is the documented "no options" of this plain C structure.
     let mut opts: libbpf_sys::bpf_link_create_opts = unsafe { zeroed() };
     opts.sz = size_of::<libbpf_sys::bpf_link_create_opts>() as _;
@@ -49,17 +68,13 @@ pub fn create(program: BorrowedFd<'_>, name: &str, place: Place) -> Result<Owned
         Place::LocalIn(family) => {
             opts.__bindgen_anon_1.netfilter.pf = family.into();
             opts.__bindgen_anon_1.netfilter.hooknum = NF_INET_LOCAL_IN;
-            opts.__bindgen_anon_1.netfilter.priority = LOCAL_IN_PRIORITY;
+            opts.__bindgen_anon_1.netfilter.priority = priority;
             (0, libbpf_sys::BPF_NETFILTER)
         }
     };
     // SAFETY: the descriptor is open and opts outlives the call.
     let fd = unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), target, kind, &opts) };
-    check(fd).map_err(|source| Error::Attach {
-        program: name.to_owned(),
-        place: format!("{place:?}"),
-        source,
-    })
+    check(fd)
 }
 
 /// Puts `program` in the place of the link's present one, without a gap.

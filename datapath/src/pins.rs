@@ -114,6 +114,16 @@ impl Pins {
         pin(link, &self.links_folder().join(name))
     }
 
+    /// Puts a link in the place of the one that is pinned under `name`.
+    pub fn replace_link(&self, name: &str, link: BorrowedFd<'_>) -> Result<()> {
+        let (path, new) = (self.links_folder().join(name), format!("{name}-new"));
+        let aside = self.links_folder().join(&new);
+        // What a daemon left that was killed right here.
+        let _ = fs::remove_file(&aside);
+        self.pin_link(&new, link)?;
+        fs::rename(&aside, &path).map_err(pin_error(&path))
+    }
+
     /// The names of the pinned links.
     pub fn link_names(&self) -> Result<Vec<String>> {
         names_in(&self.links_folder())

@@ -104,7 +104,9 @@ impl Guard {
     /// Has it read its configuration again; returns what it announces then.
     pub fn reload(&mut self) -> String {
         self.signal(Signal::SIGHUP);
-        line(&mut self.stdout).expect("an announcement within five seconds")
+        line(&mut self.stdout).unwrap_or_else(|| {
+            panic!("no announcement within five seconds, but: {:?}", self.complaint())
+        })
     }
 
     /// The next line that it complains, within five seconds.

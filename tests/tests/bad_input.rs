@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Whatever is wrong with what it is asked for, tidegate answers in one line that names what,
+//! where and the fix, and leaves nothing behind.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+
+use tidegate_tests::{Stage, bpf, run_to_end, skip_without_root, tidegate_program};
+
+/// Writes a configuration file into the /run of the stage's server, and returns its path.
+fn file(stage: &Stage, content: &[u8]) -> &'static str {
+    const PATH: &str = "/run/tidegate.toml";
+    let content = content.to_vec();
+    stage.server.run(|| fs::write(PATH, content).expect("a configuration"));
+    PATH
+}
+
+fn nothing_is_left(stage: &Stage, after: &str) {
+    assert!(bpf::pinned(&stage.server).is_empty(), "nothing is pinned after {after}");
+    let left = stage.server.run(|| {
+        let there = |path: &str| fs::exists(path).expect("a readable /run and /sys/fs/bpf");
+        (there(bpf::PINS), there("/run/tidegate"))
+    });
+    assert_eq!(left, (false, false), "no folder of pins and none in /run after {after}");
+    let links = stage.server.ip("-details link show").expect("ip shows links");
+    assert!(!links.contains("xdp"), "no XDP program stands after {after}: {links}");
+}
+
+/// Runs `tidegate run`, and asserts that it is refused with one line of these parts.
+fn refused(stage: &Stage, arguments: &[&str], expected: &[&str]) {
+    let asked = format!("tidegate run {}", arguments.join(" "));
+    let arguments: Vec<&str> = ["run"].into_iter().chain(arguments.iter().copied()).collect();
+    let output = run_to_end(&stage.server, &arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{asked} fails");
+    assert!(output.stdout.is_empty(), "{asked} announces nothing");
+    assert_eq!(stderr.lines().count(), 1, "{asked} is answered in one line: {stderr}");
+    for part in expected {
+        assert!(stderr.contains(part), "{asked}: {stderr:?} should name {part:?}");
+    }
+    nothing_is_left(stage, &asked);
+}
+
+#[test]
+fn a_wrong_command_line_is_answered_with_what_and_the_fix() {
+    if skip_without_root("a_wrong_command_line_is_answered_with_what_and_the_fix") {
+        return;
+    }
+    let stage = Stage::new("bad-arguments");
+    for (arguments, expected) in [
+        (&[][..], &["nothing to guard is named; give --config FILE or --port P"][..]),
+        (&["--port", "0"], &["'0'", "--port", "1..=65535"]),
+        (&["--port", "70000"], &["'70000'", "--port", "65535"]),
+        (&["--port", "eighty"], &["'eighty'", "--port"]),
+        (
+            &["--port", "80", "--mechanism", "abrot"],
+            &["unknown mechanism \"abrot\"; did you mean \"abort\"?"],
+        ),
+        (
+            &["--port", "80", "--mechanism", "rst-syn no-syn-drop"],
+            &["\"rst-syn\" and \"no-syn-drop\"", "; choose one"],
+        ),
+        (&["--port", "80", "--mechanism", "default abort"], &["\"default\"", "stands alone"]),
+        (
+            &["--port", "80", "--mechanism", "rst-syn", "--hook", "tcp"],
+            &["\"rst-syn\" cannot be carried out at the tcp hook", "hook = \"auto\""],
+        ),
+        (&["--port", "80", "--hook", "drvier"], &["hook = \"drvier\" is unknown; write \"auto\""]),
+        (
+            &["--port", "80", "--interface", "eth9"],
+            &["interface \"eth9\" is not here or not up; name one of: lo, srv0"],
+        ),
+        (&["--port", "80", "--adress", "::1"], &["'--adress'", "'--address'"]),
+        (&["--port", "80", "--config", "x"], &["'--config", "cannot be used with"]),
+        (&["--mechanism", "abort"], &["--port"]),
+    ] {
+        refused(&stage, arguments, expected);
+    }
+}
+
+#[test]
+fn a_wrong_file_is_answered_with_file_line_and_fix() {
+    if skip_without_root("a_wrong_file_is_answered_with_file_line_and_fix") {
+        return;
+    }
+    let stage = Stage::new("bad-file");
+    for (content, expected) in [
+        (&b""[..], &[".toml:1: no listener is named; add a [[listener]]"][..]),
+        (b"[[listener]]\nport = 0", &[".toml:2: port = 0 is out of range; give a number from 1"]),
+        (b"[[listener]]\nport = 70000", &[".toml:2: port = 70000 is out of range", "65535"]),
+        (b"[[listener]]\nport = \"80\"", &[".toml:2: ", "string", "expected"]),
+        (
+            b"[[listener]]\nport = 80\n\n[[listener]]\nport = 80\n",
+            &[".toml:4: port 80 on every address is guarded twice; remove one"],
+        ),
+        (
+            b"[[listener]]\nport = 80\nmechanism = \"no-sin-drop\"",
+            &[".toml:3: unknown mechanism \"no-sin-drop\"; did you mean \"no-syn-drop\"?"],
+        ),
+        (b"[[listener]]\nprot = 80", &[".toml:2: unknown field `prot`; expected", "`port`"]),
+        (b"[[listener]]\nport = \n", &[".toml:2: "]),
+        (b"[[listener]\nport = 80\n", &[".toml:1: "]),
+        (
+            b"[[listener]]\nport = 80\nmechanism = \"no-syn-drop early-syn-drop\"",
+            &[".toml:3: ", "leave \"early-syn-drop\" out"],
+        ),
+        (
+            b"[[listener]]\nport = 80\nmechanism = \"no-syn-drop\"\nhook = \"tcp\"",
+            &[".toml:4: \"no-syn-drop\" cannot be carried out at the tcp hook"],
+        ),
+        (b"[[listener]]\nport = 80\naddress = \"10.0.0.256\"", &[".toml:3: ", "is no IP address"]),
+        (
+            b"[[listener]]\nport = 80\nmechanism = \"reserv\"\n[listener.reserv]\noverbook = 0.5",
+            &[".toml:5: overbook = 0.5 is out of range; give a number from 1"],
+        ),
+        (b"interfaces = [\"eth9\"]\n[[listener]]\nport = 80", &["interface \"eth9\" is not here"]),
+        (
+            b"cookie_keys = \"/nonexistent/keys\"\n[[listener]]\nport = 80",
+            &["/nonexistent/keys: No such file", "openssl rand -hex 16"],
+        ),
+        (b"\x7fELF\x02\x01\x01\0\xff\xfe\x80\0\0", &["tidegate.toml"]),
+    ] {
+        let path = file(&stage, content);
+        refused(&stage, &["--config", path], expected);
+    }
+    refused(&stage, &["--config", "/run"], &["/run: ", "s a directory", "--config"]);
+    refused(
+        &stage,
+        &["--config", "/nonexistent/tidegate.toml"],
+        &["/nonexistent/tidegate.toml: No such file", "--config"],
+    );
+}
+
+#[test]
+fn what_the_host_cannot_do_is_told_before_anything_is_attached() {
+    if skip_without_root("what_the_host_cannot_do_is_told_before_anything_is_attached") {
+        return;
+    }
+    let stage = Stage::new("bad-host");
+    stage.server.sysctl("net.ipv4.tcp_syncookies", 0).expect("a sysctl");
+    refused(
+        &stage,
+        &["--port", "80", "--mechanism", "no-syn-drop"],
+        &["port 80", "net.ipv4.tcp_syncookies is 0", "sysctl -w net.ipv4.tcp_syncookies=1"],
+    );
+    // A bridge has no driver that takes an XDP program.
+    stage.server.ip("link add br0 type bridge").expect("a bridge");
+    stage.server.ip("address add 10.78.0.1/24 dev br0").expect("an address");
+    stage.server.ip("link set br0 up").expect("a bridge that is up");
+    let bridge = ["--port", "80", "--mechanism", "rst-syn", "--hook", "driver"];
+    let expected = ["the driver of br0 takes no XDP program", "hook = \"ip\""];
+    refused(&stage, &[&bridge[..], &["--interface", "br0"]].concat(), &expected);
+    // Also where another interface, which comes first, has such a driver.
+    refused(&stage, &bridge, &expected);
+}
+
+#[test]
+fn without_privileges_it_says_which_are_missing() {
+    if skip_without_root("without_privileges_it_says_which_are_missing") {
+        return;
+    }
+    let stage = Stage::new("bad-user");
+    // The workspace may lie where nobody else may look.
+    let program = "/run/tidegate-for-nobody";
+    stage.server.run(move || {
+        fs::copy(tidegate_program(), program).expect("a copy of the program");
+        fs::set_permissions("/run", fs::Permissions::from_mode(0o755)).expect("a readable /run");
+    });
+    for words in ["run --port 80", "status", "check"] {
+        let mut command =
+            stage.server.command("setpriv --reuid 65534 --regid 65534 --clear-groups");
+        command.arg(program).args(words.split(' '));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = stage.server.spawn(command).expect("setpriv starts");
+        let output = child.wait_with_output().expect("tidegate ends");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "tidegate {words} fails");
+        assert_eq!(stderr.lines().count(), 1, "tidegate {words}: {stderr}");
+        for part in ["CAP_BPF", "CAP_NET_ADMIN", "run as root, or grant"] {
+            assert!(stderr.contains(part), "tidegate {words}: {stderr:?} should name {part}");
+        }
+        nothing_is_left(&stage, words);
+    }
+}

@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The guard stands whatever becomes of its daemon, and is gone when it is asked to go.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::mount::{MntFlags, umount2};
+use nix::sys::signal::Signal;
+use tidegate_tests::bpf::{self, Object};
+use tidegate_tests::{
+    Answer, Counted, Guard, Nginx, Plain, SERVER_V4, Stage, Stalled, fetch, fill, listen_queue,
+    run_to_end, skip_without_root, status, until,
+};
+
+const PATIENCE: Duration = Duration::from_secs(2);
+/// A listen queue with a backlog of 4 holds 5.
+const BACKLOG: i32 = 4;
+const PLACES: usize = 5;
+
+fn server(port: u16) -> SocketAddr {
+    SocketAddr::new(SERVER_V4.parse().expect("an address"), port)
+}
+
+/// A stage whose server's listen queue is full, and stays so.
+struct Full {
+    stage: Stage,
+    _listener: Stalled,
+    _clients: Vec<Plain>,
+}
+
+impl Full {
+    fn new(label: &str) -> Self {
+        let stage = Stage::new(label);
+        let listener = Stalled::new(&stage.server, server(80), BACKLOG);
+        let clients = fill(&stage.client, server(80), PLACES);
+        Full { stage, _listener: listener, _clients: clients }
+    }
+}
+
+/// A client that tries again and again, and remembers every answer, with what time it took.
+struct Load {
+    stop: Arc<AtomicBool>,
+    client: Option<JoinHandle<Vec<(Answer, Duration)>>>,
+}
+
+impl Load {
+    /// One attempt after the other, at most for `patience` each.
+    fn on(stage: &Stage, to: SocketAddr, patience: Duration) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (namespace, stopped) = (stage.client.clone(), stop.clone());
+        let client = std::thread::spawn(move || {
+            let mut answers = Vec::new();
+            while !stopped.load(Ordering::Relaxed) {
+                let seen = fetch(&namespace, to, patience);
+                answers.push((seen.answer, seen.after));
+                std::thread::sleep(Duration::from_micros(500));
+            }
+            answers
+        });
+        Load { stop, client: Some(client) }
+    }
+
+    /// Ends it, and tells what it saw.
+    fn end(mut self) -> Vec<(Answer, Duration)> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.client.take().expect("not ended yet").join().expect("a client that does not panic")
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn distinct(answers: &[(Answer, Duration)]) -> BTreeSet<Answer> {
+    answers.iter().map(|(answer, _)| *answer).collect()
+}
+
+/// Everything in the kernel that belongs to this guard.
+fn objects(guard: &Guard, stage: &Stage) -> BTreeSet<Object> {
+    let objects: BTreeSet<Object> =
+        bpf::held_by(guard.pid()).union(&bpf::pinned(&stage.server)).copied().collect();
+    for kind in [Object::Program(0), Object::Map(0), Object::Link(0)] {
+        let same = |o: &Object| std::mem::discriminant(o) == std::mem::discriminant(&kind);
+        assert!(objects.iter().any(same), "a guard has some of {kind:?}: {objects:?}");
+    }
+    assert!(objects.iter().all(|object| object.exists()), "a guard that stands");
+    objects
+}
+
+/// No program, map, link, pin, file, rule, mount or sign in the interfaces is left.
+fn nothing_is_left(stage: &Stage, objects: &BTreeSet<Object>) {
+    let left = || objects.iter().filter(|o| o.exists()).collect::<Vec<_>>();
+    // The kernel frees what nobody holds after a grace period.
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while !left().is_empty() {
+        assert!(Instant::now() < deadline, "still in the kernel: {:?}", left());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let (pins, run) = stage.server.run(|| {
+        let there = |path: &str| fs::exists(path).expect("a readable path");
+        (there(bpf::PINS), there("/run/tidegate"))
+    });
+    assert!(!pins, "{} is gone", bpf::PINS);
+    assert!(!run, "/run/tidegate is gone");
+    let links = stage.server.ip("-details link show").expect("ip shows links");
+    assert!(!links.contains("xdp"), "no XDP program stands: {links}");
+}
+
+fn stop(stage: &Stage) {
+    let output = run_to_end(&stage.server, &["stop"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// `port`, guarded with `mechanism` at `hook`.
+fn arguments<'a>(mechanism: &'a str, hook: &'a str) -> [&'a str; 6] {
+    ["--port", "80", "--mechanism", mechanism, "--hook", hook]
+}
+
+/// A configuration file that can be written again, in the /run of the stage's server.
+struct Configuration<'a>(&'a Stage);
+
+impl<'a> Configuration<'a> {
+    fn new(stage: &'a Stage, text: &str) -> Self {
+        let configuration = Configuration(stage);
+        configuration.write(text);
+        configuration
+    }
+
+    fn write(&self, text: &str) {
+        let text = text.to_owned();
+        self.0.server.run(|| fs::write(Self::PATH, text).expect("a configuration"));
+    }
+
+    const PATH: &'static str = "/run/tidegate.toml";
+}
+
+#[test]
+fn the_guard_stands_when_its_daemon_is_killed_and_the_next_one_adopts_it() {
+    if skip_without_root("the_guard_stands_when_its_daemon_is_killed_and_the_next_one_adopts_it") {
+        return;
+    }
+    for hook in ["ip", "driver"] {
+        let full = Full::new("killed");
+        if hook == "driver" {
+            full.stage.receive_offload();
+        }
+        let guard = Guard::start(&full.stage.server, &arguments("abort reserv rst-syn", hook));
+        let mut all = objects(&guard, &full.stage);
+        let load = Load::on(&full.stage, server(80), PATIENCE);
+        std::thread::sleep(Duration::from_millis(200));
+        guard.kill();
+        let alone = status(&full.stage.server);
+        assert!(alone["daemon_pid"].is_null(), "no daemon runs: {alone:#}");
+        assert!(alone["attached"].as_array().is_some_and(|a| a.len() >= 3), "{alone:#}");
+        std::thread::sleep(Duration::from_millis(200));
+        let before = Counted::of(&full.stage.server);
+
+        // The same again, killed again, and another mechanism: what refuses goes on refusing.
+        let guard = Guard::start(&full.stage.server, &arguments("abort reserv rst-syn", hook));
+        all.extend(objects(&guard, &full.stage));
+        guard.kill();
+        let guard = Guard::start(&full.stage.server, &arguments("rst-syn", hook));
+        all.extend(objects(&guard, &full.stage));
+        std::thread::sleep(Duration::from_millis(200));
+        let after = Counted::of(&full.stage.server);
+        assert_eq!(after.mechanism(), "rst-syn");
+        assert_eq!(guard.status()["daemon_pid"], guard.pid());
+        let drops = |c: &Counted| c.packets("ListenQFullAtSyn", "reset");
+        assert!(drops(&before) > 0, "refused by the guard alone, at {hook}");
+        assert!(drops(&after) > drops(&before), "the counters go on, at {hook}");
+
+        let answers = load.end();
+        let told = drops(&Counted::of(&full.stage.server));
+        assert_eq!(
+            distinct(&answers),
+            BTreeSet::from([Answer::Refused]),
+            "every connect is refused, without a gap, at {hook}"
+        );
+        assert_eq!(told, answers.len() as u64, "and every refusal is counted, at {hook}");
+        guard.stop();
+        nothing_is_left(&full.stage, &all);
+        // Without the guard the kernel is silent again.
+        let silent = fetch(&full.stage.client, server(80), Duration::from_millis(100));
+        assert_eq!(silent.answer, Answer::Silence, "the guard is gone, at {hook}");
+    }
+}
+
+#[test]
+fn stop_takes_down_what_a_killed_daemon_left() {
+    if skip_without_root("stop_takes_down_what_a_killed_daemon_left") {
+        return;
+    }
+    let full = Full::new("stop");
+    let server = &full.stage.server;
+    // The namespace's own bpffs goes, so that tidegate mounts one.
+    server.run(|| umount2("/sys/fs/bpf", MntFlags::empty()).expect("a bpffs to unmount"));
+    let mounted = || {
+        let told = server.output(server.command("stat -f -c %T /sys/fs/bpf"));
+        told.expect("stat tells the file system").trim() == "bpf_fs"
+    };
+    assert!(!mounted());
+    let guard = Guard::start(server, &arguments("reserv rst-syn", "driver"));
+    assert!(mounted(), "tidegate mounts bpffs where there is none");
+    let all = objects(&guard, &full.stage);
+    guard.kill();
+    stop(&full.stage);
+    nothing_is_left(&full.stage, &all);
+    assert!(!mounted(), "the mount that tidegate made is gone");
+
+    let again = run_to_end(server, &["stop"]);
+    let told = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(!again.status.success() && told.contains("no guard stands here"), "{told}");
+}
+
+#[test]
+fn sigterm_is_a_clean_stop_as_soon_as_the_guard_stands() {
+    if skip_without_root("sigterm_is_a_clean_stop_as_soon_as_the_guard_stands") {
+        return;
+    }
+    let stage = Stage::new("sigterm");
+    let _listener = Stalled::new(&stage.server, server(80), BACKLOG);
+    for settle in [Duration::ZERO, Duration::from_millis(400)] {
+        let mut guard = Guard::start(&stage.server, &arguments("reserv rst-syn", "ip"));
+        // At once: a signal that comes with the announcement is heard too.
+        let all = if settle.is_zero() { BTreeSet::new() } else { objects(&guard, &stage) };
+        std::thread::sleep(settle);
+        guard.signal(Signal::SIGTERM);
+        assert!(guard.wait().is_some_and(|status| status.success()), "it ends cleanly");
+        nothing_is_left(&stage, &all);
+    }
+}
+
+#[test]
+fn a_second_daemon_is_told_which_process_runs() {
+    if skip_without_root("a_second_daemon_is_told_which_process_runs") {
+        return;
+    }
+    let full = Full::new("second");
+    let guard = Guard::start(&full.stage.server, &arguments("rst-syn", "ip"));
+    let refused = Guard::try_start(&full.stage.server, &arguments("default", "ip"))
+        .err()
+        .expect("one daemon a namespace");
+    let expected = format!("tidegate runs here already (process {})", guard.pid());
+    assert!(refused.stderr.contains(&expected), "{}", refused.stderr);
+    assert!(refused.stderr.contains("SIGHUP"), "the fix is named: {}", refused.stderr);
+    assert_eq!(refused.stderr.lines().count(), 1, "{}", refused.stderr);
+    // The first is not disturbed.
+    assert_eq!(Counted::of(&full.stage.server).mechanism(), "rst-syn");
+    let seen = fetch(&full.stage.client, server(80), PATIENCE);
+    assert_eq!(seen.answer, Answer::Refused);
+    guard.stop();
+}
+
+#[test]
+fn an_interface_that_comes_back_is_guarded_again() {
+    if skip_without_root("an_interface_that_comes_back_is_guarded_again") {
+        return;
+    }
+    for hook in ["ip", "driver"] {
+        let stage = Stage::new("unplugged");
+        let _listener = Stalled::new(&stage.server, server(80), BACKLOG);
+        let clients = fill(&stage.client, server(80), PLACES);
+        let mut guard = Guard::start(&stage.server, &arguments("reserv rst-syn", hook));
+        let attached = |of: &serde_json::Value| of["attached"].as_array().expect("links").len();
+        let before = attached(&guard.status());
+
+        stage.server.ip("link del srv0").expect("an interface to unplug");
+        until("the links of the interface are given up", || {
+            let now = guard.status();
+            let links = now["attached"].as_array().expect("links").clone();
+            // The loopback's and netfilter's.
+            links.len() == before - if hook == "driver" { 2 } else { 1 }
+                && now["daemon_pid"] == guard.pid()
+        });
+        let tid = stage.client.tid();
+        let words = format!("link add name srv0 type veth peer name cli0 netns {tid}");
+        stage.server.ip(&words).expect("a new veth");
+        for (namespace, name, address) in
+            [(&stage.server, "srv0", "10.77.0.1/24"), (&stage.client, "cli0", "10.77.0.2/24")]
+        {
+            namespace.ip(&format!("address add {address} dev {name}")).expect("an address");
+            namespace.ip(&format!("link set {name} up")).expect("an interface that is up");
+        }
+        if hook == "driver" {
+            stage.receive_offload();
+        }
+        let plugged = Instant::now();
+        until("the new interface is guarded", || attached(&guard.status()) == before);
+        assert!(plugged.elapsed() < Duration::from_secs(2), "within two seconds");
+        let seen = fetch(&stage.client, server(80), PATIENCE);
+        assert_eq!(seen.answer, Answer::Refused, "the guard stands on the new one, at {hook}");
+        drop(clients);
+        guard.signal(Signal::SIGTERM);
+        assert!(guard.wait().is_some_and(|status| status.success()), "it ends cleanly");
+        assert!(guard.complaint().is_none_or(|line| line.is_empty()), "nothing to complain of");
+        nothing_is_left(&stage, &BTreeSet::new());
+    }
+}
+
+#[test]
+fn a_listener_that_closes_and_opens_again_is_guarded_as_before() {
+    if skip_without_root("a_listener_that_closes_and_opens_again_is_guarded_as_before") {
+        return;
+    }
+    let stage = Stage::new("reopened");
+    // Nothing listens yet: the guard stands and waits for it.
+    let guard = Guard::start(&stage.server, &arguments("rst-syn", "ip"));
+    let mut expected = 0;
+    for round in 0..3 {
+        let listener = Stalled::new(&stage.server, server(80), BACKLOG);
+        let clients = fill(&stage.client, server(80), PLACES);
+        let seen = fetch(&stage.client, server(80), PATIENCE);
+        assert_eq!(seen.answer, Answer::Refused, "round {round}");
+        if round > 0 {
+            // In time to have counters of its own; before, it is counted with its guard.
+            std::thread::sleep(Duration::from_millis(600));
+        }
+        assert_eq!(fetch(&stage.client, server(80), PATIENCE).answer, Answer::Refused);
+        expected += 2;
+        drop(clients);
+        drop(listener);
+        // The kernel itself refuses where nothing listens: no decision of ours.
+        assert_eq!(fetch(&stage.client, server(80), PATIENCE).answer, Answer::Refused);
+        if round > 1 {
+            std::thread::sleep(Duration::from_millis(600));
+        }
+        let counted = Counted::of(&stage.server);
+        assert_eq!(
+            counted.packets("ListenQFullAtSyn", "reset"),
+            expected,
+            "the count outlives its sockets, round {round}: {counted}"
+        );
+    }
+    guard.stop();
+}
+
+#[test]
+fn a_bad_file_at_sighup_leaves_the_guard_as_it_was() {
+    if skip_without_root("a_bad_file_at_sighup_leaves_the_guard_as_it_was") {
+        return;
+    }
+    let full = Full::new("bad-reload");
+    full.stage.server.ip("link add br0 type bridge").expect("a bridge");
+    full.stage.server.ip("address add 10.78.0.1/24 dev br0").expect("an address");
+    full.stage.server.ip("link set br0 up").expect("a bridge that is up");
+    let good = "[[listener]]\nport = 80\nmechanism = \"rst-syn\"\n";
+    let file = Configuration::new(&full.stage, good);
+    let mut guard = Guard::start(&full.stage.server, &["--config", Configuration::PATH]);
+    let attached = guard.status()["attached"].clone();
+    for (bad, why) in [
+        ("[[listener]]\nport = 80\nmechanism = \"rst-sin\"\n", ".toml:3: unknown mechanism"),
+        ("[[listener]]\nport = 80\n[[listener]]\nport = 80\n", ".toml:3: port 80"),
+        ("interfaces = [\"eth9\"]\n[[listener]]\nport = 80\n", "\"eth9\" is not here"),
+        (
+            // It is valid, and fails at the last step: the bridge has no such driver.
+            "interfaces = [\"srv0\", \"br0\"]\n[[listener]]\nport = 80\nmechanism = \"default\"\nhook = \"driver\"\n",
+            "the driver of br0",
+        ),
+    ] {
+        file.write(bad);
+        guard.signal(Signal::SIGHUP);
+        let told = guard.complaint().unwrap_or_else(|| panic!("why it is not taken: {bad}"));
+        assert!(told.contains("kept the configuration as it was") && told.contains(why), "{told}");
+        let counted = Counted::of(&full.stage.server);
+        assert_eq!(counted.mechanism(), "rst-syn", "kept: {told}");
+        assert_eq!(guard.status()["attached"], attached, "nothing else is attached: {told}");
+        let seen = fetch(&full.stage.client, server(80), PATIENCE);
+        assert_eq!(seen.answer, Answer::Refused, "and it is still carried out: {told}");
+    }
+    file.write("[[listener]]\nport = 80\nmechanism = \"abort\"\n");
+    let announced = guard.reload();
+    assert!(announced.contains("abort"), "a good file is taken again: {announced}");
+    guard.stop();
+}
+
+#[test]
+fn mechanisms_are_swapped_under_load_and_no_request_fails() {
+    if skip_without_root("mechanisms_are_swapped_under_load_and_no_request_fails") {
+        return;
+    }
+    let stage = Stage::new("swapped");
+    let nginx = Nginx::start(&stage.server, &["80 backlog=128"]);
+    let text = |mechanism: &str, hook: &str| {
+        format!("[[listener]]\nport = 80\nmechanism = \"{mechanism}\"\nhook = \"{hook}\"\n")
+    };
+    let file = Configuration::new(&stage, &text("default", "ip"));
+    let mut guard = Guard::start(&stage.server, &["--config", Configuration::PATH]);
+    let loads: Vec<Load> = (0..2).map(|_| Load::on(&stage, server(80), PATIENCE)).collect();
+    let mut all = objects(&guard, &stage);
+    for (mechanism, hook) in [
+        ("abort reserv rst-syn", "ip"),
+        ("abort early-syn-drop", "tcp"),
+        ("rst-syn", "ip"),
+        ("no-syn-drop", "ip"),
+        ("abort rst-syn", "auto"),
+        ("reserv", "tcp"),
+        ("default", "ip"),
+    ] {
+        file.write(&text(mechanism, hook));
+        let announced = guard.reload();
+        assert!(announced.contains(&format!("with {mechanism} at {hook}")), "{announced}");
+        all.extend(objects(&guard, &stage));
+        assert_eq!(Counted::of(&stage.server).mechanism(), mechanism);
+    }
+    for load in loads {
+        let answers = load.end();
+        assert!(answers.len() > 100, "a load: {}", answers.len());
+        assert_eq!(distinct(&answers), BTreeSet::from([Answer::Status(200)]));
+    }
+    // And while it is full, the swap takes effect with the next SYN.
+    nginx.freeze();
+    let clients = fill(&stage.client, server(80), 129);
+    assert_eq!(listen_queue(&stage.server, server(80)), 129);
+    let silent = fetch(&stage.client, server(80), Duration::from_millis(100));
+    assert_eq!(silent.answer, Answer::Silence);
+    file.write(&text("rst-syn", "ip"));
+    guard.reload();
+    assert_eq!(fetch(&stage.client, server(80), PATIENCE).answer, Answer::Refused);
+    drop(clients);
+    guard.stop();
+    nothing_is_left(&stage, &all);
+}
