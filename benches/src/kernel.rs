@@ -174,16 +174,15 @@ pub fn refuse(programs: &Programs, syn: u32) {
     let guards = vec![Guarded { address: None, port: PORT, rules, hook: TG_HOOK_AUTO }];
     let keys =
         tg_cookie_keys { current: tg_key { k0: 1, k1: 2 }, previous: tg_key { k0: 3, k1: 4 } };
-    configuration::write(programs, &Configuration { guards, keys }).expect("one guard fits");
+    configuration::write(programs, &Configuration { guards, keys, ..Default::default() })
+        .expect("one guard fits");
     configuration::write_clock(programs, true).expect("the clock is written");
 }
 
 /// Sets until when ACKs are watched; 0 is calm.
 pub fn watch(programs: &Programs, until_ns: u64) {
-    let runtime =
-        tidegate_datapath::raw::tg_runtime { watch_until_ns: until_ns, ..Default::default() };
     programs
-        .map("runtime")
-        .update(&0u32.to_ne_bytes(), tidegate_datapath::plain::bytes_of(&runtime), MapFlags::ANY)
+        .map("watch_until_ns")
+        .update(&0u32.to_ne_bytes(), &until_ns.to_ne_bytes(), MapFlags::ANY)
         .expect("the first guard's element");
 }

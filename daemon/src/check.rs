@@ -38,7 +38,9 @@ fn kernel() {
 }
 
 fn listeners(rows: &[tg_listener_row]) {
-    println!("\nlisteners: queue drops so far, as the kernel counted them on each socket");
+    println!(
+        "\nlisteners: queue drops so far, as the kernel counts them on each socket (a dropped ACK twice)"
+    );
     for row in rows {
         let address = std::net::SocketAddr::new(row.address(), row.port as u16).to_string();
         println!(

@@ -278,7 +278,8 @@ impl Daemon {
 }
 
 fn configuration_of(config: &Config, keys: tg_cookie_keys) -> Configuration {
-    Configuration { guards: config.guards.clone(), keys }
+    let keys_are_shared = config.cookie_keys.is_some();
+    Configuration { guards: config.guards.clone(), keys, keys_are_shared }
 }
 
 fn current_plan(guard: &Guard, config: &Config) -> Result<Plan> {

@@ -64,7 +64,8 @@ pub struct ListenerStatus {
     pub listen_queue: Queue,
     /// Half-open connections.
     pub syn_queue: Queue,
-    /// Queue drops that the kernel itself counted on this socket.
+    /// Queue drops that the kernel itself counted on this socket. It counts an ACK that it
+    /// drops twice, in tcp_v4_syn_recv_sock() and in tcp_v4_rcv(), and a SYN once.
     pub kernel_drops: u32,
     /// The papers' queue drops.
     pub queue_drops: QueueDrops,

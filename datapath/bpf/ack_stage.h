@@ -25,7 +25,7 @@ struct tg_ack_stage {
  */
 TG_INLINE int tg_watched(const struct tg_tuple *tuple)
 {
-	struct tg_runtime *rt;
+	__u64 *until_ns;
 	struct tg_place at;
 	__u32 index;
 
@@ -33,8 +33,8 @@ TG_INLINE int tg_watched(const struct tg_tuple *tuple)
 		return 0;
 	/* A copy, so that no more than this of the place need be in memory. */
 	index = at.index;
-	rt = bpf_map_lookup_elem(&runtime, &index);
-	return rt && rt->watch_until_ns;
+	until_ns = bpf_map_lookup_elem(&watch_until_ns, &index);
+	return until_ns && *until_ns;
 }
 
 /* Sequence numbers wrap: RFC 9293 section 3.4. */

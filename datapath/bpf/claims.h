@@ -30,44 +30,44 @@ struct {
 } unsettled SEC(".maps");
 
 /* Claims a place; returns how many others are claimed. */
-TG_INLINE __u32 tg_claim(struct tg_runtime *rt, __u64 now_ns)
+TG_INLINE __u32 tg_claim(struct tg_claims *c, __u64 now_ns)
 {
 	__u64 before, settled;
 
-	if (now_ns > rt->last_claim_ns + TG_CLAIM_LIFE_NS) {
-		rt->forgotten_ns = now_ns;
-		rt->settled = rt->claims;
+	if (now_ns > c->last_ns + TG_CLAIM_LIFE_NS) {
+		c->forgotten_ns = now_ns;
+		c->settled = c->made;
 	}
-	rt->last_claim_ns = now_ns;
-	before = __sync_fetch_and_add(&rt->claims, 1);
-	settled = rt->settled;
+	c->last_ns = now_ns;
+	before = __sync_fetch_and_add(&c->made, 1);
+	settled = c->settled;
 	return before > settled ? before - settled : 0;
 }
 
 /* The places claimed now. */
 TG_INLINE __u32 tg_claimed(__u32 guard)
 {
-	struct tg_runtime *rt = bpf_map_lookup_elem(&runtime, &guard);
-	__u64 settled = rt ? rt->settled : 0;
+	struct tg_claims *c = bpf_map_lookup_elem(&claims, &guard);
+	__u64 settled = c ? c->settled : 0;
 
-	return rt && rt->claims > settled ? rt->claims - settled : 0;
+	return c && c->made > settled ? c->made - settled : 0;
 }
 
-TG_INLINE void tg_settle(struct tg_runtime *rt)
+TG_INLINE void tg_settle(struct tg_claims *c)
 {
-	__sync_fetch_and_add(&rt->settled, 1);
+	__sync_fetch_and_add(&c->settled, 1);
 }
 
 /* A SYN goes up to TCP now: the one that went before it, on this processor, has been seen. */
 TG_INLINE void tg_settle_previous(__u32 guard)
 {
 	struct tg_unsettled *u = bpf_map_lookup_elem(&unsettled, &guard);
-	struct tg_runtime *rt = bpf_map_lookup_elem(&runtime, &guard);
+	struct tg_claims *c = bpf_map_lookup_elem(&claims, &guard);
 
-	if (!u || !rt)
+	if (!u || !c)
 		return;
-	if (u->since_ns > rt->forgotten_ns && rt->settled < rt->claims)
-		tg_settle(rt);
+	if (u->since_ns > c->forgotten_ns && c->settled < c->made)
+		tg_settle(c);
 	u->since_ns = 0;
 }
 

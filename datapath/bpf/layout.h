@@ -56,14 +56,11 @@ struct tg_control {
 	__u32 padding;
 };
 
-/* What one guard remembers between packets. */
-struct tg_runtime {
-	__u64 watch_until_ns; /* until then, ACKs are looked up: one may overflow or bring a cookie
-	                       */
-	/* reserv: see claims.h */
-	__u64 claims;
+/* reserv's own count of one guard: see claims.h. */
+struct tg_claims {
+	__u64 made;
 	__u64 settled;
-	__u64 last_claim_ns;
+	__u64 last_ns;
 	__u64 forgotten_ns;
 };
 

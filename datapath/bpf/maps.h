@@ -21,12 +21,23 @@ struct {
 	__type(value, struct tg_config);
 } config SEC(".maps");
 
+/*
+ * Until when a guard's ACKs are looked up: one may overflow, or bring a cookie.
+ * Apart from what the programs count, so that the daemon may write it too.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, TG_GUARDS);
 	__type(key, __u32);
-	__type(value, struct tg_runtime);
-} runtime SEC(".maps");
+	__type(value, __u64);
+} watch_until_ns SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TG_GUARDS);
+	__type(key, __u32);
+	__type(value, struct tg_claims);
+} claims SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

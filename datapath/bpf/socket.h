@@ -54,30 +54,27 @@ struct tg_socket {
 	__u32 padding;
 };
 
-TG_INLINE void tg_fill_tuple(struct bpf_sock_tuple *key, const struct tg_tuple *t, __u32 *bytes)
+TG_INLINE void tg_fill_tuple(struct bpf_sock_tuple *key, const struct tg_tuple *t, __u16 sport)
 {
 	if (t->is_ipv6) {
 		__builtin_memcpy(key->ipv6.saddr, t->saddr, 16);
 		__builtin_memcpy(key->ipv6.daddr, t->daddr, 16);
-		key->ipv6.sport = t->sport;
+		key->ipv6.sport = sport;
 		key->ipv6.dport = t->dport;
-		*bytes = sizeof(key->ipv6);
 	} else {
 		key->ipv4.saddr = t->saddr[0];
 		key->ipv4.daddr = t->daddr[0];
-		key->ipv4.sport = t->sport;
+		key->ipv4.sport = sport;
 		key->ipv4.dport = t->dport;
-		*bytes = sizeof(key->ipv4);
 	}
 }
 
-/* The kernel's look-up: may return any kind of TCP socket. Release it. */
-TG_INLINE struct bpf_sock *tg_lookup(void *ctx, const struct tg_tuple *tuple)
+/* The kernel's look-up, for a client's port: may return any kind of TCP socket. Release it. */
+TG_INLINE struct bpf_sock *tg_lookup(void *ctx, const struct tg_tuple *tuple, __u16 sport)
 {
 	struct bpf_sock_tuple key = {};
-	__u32 bytes;
 
-	tg_fill_tuple(&key, tuple, &bytes);
+	tg_fill_tuple(&key, tuple, sport);
 	if (tuple->is_ipv6)
 		return bpf_skc_lookup_tcp(ctx, &key, sizeof(key.ipv6), BPF_F_CURRENT_NETNS, 0);
 	return bpf_skc_lookup_tcp(ctx, &key, sizeof(key.ipv4), BPF_F_CURRENT_NETNS, 0);
@@ -164,6 +161,7 @@ TG_INLINE int tg_find_listener(void *ctx, const struct tg_tuple *tuple, __u32 if
 {
 	__u32 index = tg_remember_index(tuple, ifindex);
 	struct tg_remembered *r = bpf_map_lookup_elem(&remembered, &index);
+	int in_time_wait = 0;
 	struct bpf_sock *sk;
 	struct tcp_sock *tp;
 
@@ -178,11 +176,19 @@ TG_INLINE int tg_find_listener(void *ctx, const struct tg_tuple *tuple, __u32 if
 		}
 	}
 
-	sk = tg_lookup(ctx, tuple);
+	sk = tg_lookup(ctx, tuple, tuple->sport);
+	if (sk && sk->state == TCP_TIME_WAIT) {
+		/* The kernel goes on to the listener; no client has port 0, so this finds it. */
+		bpf_sk_release(sk);
+		sk = tg_lookup(ctx, tuple, 0);
+		in_time_wait = 1;
+	}
 	if (!sk)
 		return 0;
 	tp = sk->state == TCP_LISTEN ? bpf_skc_to_tcp_sock(sk) : NULL;
-	if (!tp || !tg_is_local(ctx, tuple, ifindex)) {
+	/* Of a SO_REUSEPORT group that look-up finds a member, but not the client's. */
+	if (!tp || !tg_is_local(ctx, tuple, ifindex) ||
+	    (in_time_wait && tp->inet_conn.icsk_inet.sk.__sk_common.skc_reuseport)) {
 		bpf_sk_release(sk);
 		return 0;
 	}

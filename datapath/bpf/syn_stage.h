@@ -18,34 +18,38 @@ struct tg_syn_stage {
 	struct tg_place at;
 	struct tg_queues queues;
 	struct tg_socket socket;
-	struct tg_runtime *runtime;
+	struct tg_claims *claims;
+	__u64 *watch_until_ns;
 	struct tg_bucket *refusals;
 	struct tg_syn syn;
 	__u64 now_ns;
 	__u32 reason;
-	__u32 padding;
+	__u32 taken; /* a socket of this client stands here, which is no listener */
 };
 
 /* A request may still be confirmed this long: SYN/ACKs are sent for 63 s by default. */
 #define TG_REQUEST_LIFE_NS 64000000000ull
 /* Keeps the line from bouncing between processors: a second more is enough to write. */
-TG_INLINE void tg_watch(struct tg_runtime *rt, __u64 until_ns)
+TG_INLINE void tg_watch(__u64 *watch_until_ns, __u64 until_ns)
 {
-	if (rt->watch_until_ns + 1000000000ull < until_ns)
-		rt->watch_until_ns = until_ns;
+	if (*watch_until_ns + 1000000000ull < until_ns)
+		*watch_until_ns = until_ns;
 }
 
-/* Does a half-open request of this very client stand already? */
-TG_INLINE int tg_half_open(void *ctx, const struct tg_tuple *tuple)
+/*
+ * What stands on this very client's addresses and ports already. A half-open
+ * request gets its SYN/ACK repeated. To anything else, TIME-WAIT too, the ACK
+ * that brings a cookie would go instead of to the listener: no cookie then.
+ */
+TG_INLINE void tg_syn_look_up(void *ctx, struct tg_syn_stage *s)
 {
-	struct bpf_sock *sk = tg_lookup(ctx, tuple);
-	int half_open = 0;
+	struct bpf_sock *sk = tg_lookup(ctx, &s->packet->tuple, s->packet->tuple.sport);
 
-	if (sk) {
-		half_open = sk->state == TCP_NEW_SYN_RECV;
-		bpf_sk_release(sk);
-	}
-	return half_open;
+	if (!sk)
+		return;
+	s->syn.half_open = sk->state == TCP_NEW_SYN_RECV;
+	s->taken = sk->state != TCP_LISTEN;
+	bpf_sk_release(sk);
 }
 
 /*
@@ -57,26 +61,29 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 {
 	const struct tg_rules *rules = &s->at.guard->rules;
 	__u32 claimed = 0;
+	int wants_cookie;
 
-	s->runtime = bpf_map_lookup_elem(&runtime, &s->at.index);
+	s->claims = bpf_map_lookup_elem(&claims, &s->at.index);
+	s->watch_until_ns = bpf_map_lookup_elem(&watch_until_ns, &s->at.index);
 	s->refusals = bpf_map_lookup_elem(&refusals, &s->at.index);
-	if (!s->runtime || !s->refusals)
+	if (!s->claims || !s->watch_until_ns || !s->refusals)
 		return 0;
 	if (rules->room == TG_ROOM_RESERVE) {
 		/* TCP is done with what went up from this processor before. */
 		tg_settle_previous(s->at.index);
 		/* Before the queues are read: a SYN that TCP sees in between counts twice, not
 		 * never. */
-		claimed = tg_claim(s->runtime, s->now_ns);
+		claimed = tg_claim(s->claims, s->now_ns);
 		s->syn.random = bpf_get_prandom_u32();
 	}
 	tg_read_queues(s->socket.tp, &s->queues);
 	s->queues.claimed = claimed;
 	s->syn.now_ns = s->now_ns;
 	s->reason = tg_syn_room(rules, &s->queues, s->syn.random);
-	if (can_look_up && tg_syn_asks_for_request(s->reason, &s->queues))
-		s->syn.half_open = tg_half_open(ctx, &s->packet->tuple);
-	return tg_syn_wants_cookie(rules, s->reason);
+	wants_cookie = tg_syn_wants_cookie(rules, s->reason);
+	if (can_look_up && (wants_cookie || tg_syn_asks_for_request(s->reason, &s->queues)))
+		tg_syn_look_up(ctx, s);
+	return wants_cookie;
 }
 
 /* Can this SYN be answered with a cookie that keeps all of its options? */
@@ -84,7 +91,7 @@ TG_INLINE int tg_syn_cookie_usable(const struct tg_syn_stage *s)
 {
 	const struct tg_tcp_options *o = &s->options;
 
-	if (!s->at.control->cookies_work || o->unanswerable || s->socket.tp->is_mptcp)
+	if (!s->at.control->cookies_work || s->taken || o->unanswerable || s->socket.tp->is_mptcp)
 		return 0;
 	return !tg_has_option(o, TG_OPTION_MSS) || o->mss >= TG_COOKIE_MSS_LEAST;
 }
@@ -95,16 +102,16 @@ TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 	const struct tg_rules *rules = &s->at.guard->rules;
 	struct tg_decision decision;
 
-	if (!s->runtime || !s->refusals)
+	if (!s->claims || !s->watch_until_ns || !s->refusals)
 		return TG_PASS;
 	decision = tg_syn_decide(rules, s->reason, &s->syn, s->refusals);
 	tg_count(s->socket.slot, decision);
 	if (decision.verdict != TG_PASS && rules->room == TG_ROOM_RESERVE)
-		tg_settle(s->runtime);
+		tg_settle(s->claims);
 	if (decision.verdict == TG_COOKIE)
-		tg_watch(s->runtime, s->now_ns + TG_COOKIE_LIFE_NS);
+		tg_watch(s->watch_until_ns, s->now_ns + TG_COOKIE_LIFE_NS);
 	else if (tg_syn_overflow_possible(&s->queues))
-		tg_watch(s->runtime, s->now_ns + TG_REQUEST_LIFE_NS);
+		tg_watch(s->watch_until_ns, s->now_ns + TG_REQUEST_LIFE_NS);
 	return decision.verdict;
 }
 

@@ -59,20 +59,22 @@ TG_INLINE __u32 tg_tc_mtu(struct __sk_buff *ctx)
 
 /*
  * The TCP entry reads the listening socket from the packet: see netfilter.bpf.c.
- * Returns 0 for a SO_REUSEPORT socket, which is judged here instead: the kernel
- * would choose among its group anew, and not as it does for a packet that
- * carries no socket (seen on Linux 6.18).
+ * Returns 0 for what is judged here instead: a SO_REUSEPORT socket, since the
+ * kernel would choose among its group anew, and not as it does for a packet that
+ * carries no socket (seen on Linux 6.18); and a SYN that finds TIME-WAIT, which
+ * the kernel must see first.
  */
 TG_INLINE int tg_tc_carry_socket(struct __sk_buff *ctx, const struct tg_packet *p)
 {
-	struct bpf_sock *sk = tg_lookup(ctx, &p->tuple);
+	struct bpf_sock *sk = tg_lookup(ctx, &p->tuple, p->tuple.sport);
 	struct tcp_sock *tp;
 	int carries = 1;
 
 	if (!sk)
 		return 1;
 	tp = sk->state == TCP_LISTEN ? bpf_skc_to_tcp_sock(sk) : NULL;
-	if (tp && tp->inet_conn.icsk_inet.sk.__sk_common.skc_reuseport)
+	if (sk->state == TCP_TIME_WAIT ||
+	    (tp && tp->inet_conn.icsk_inet.sk.__sk_common.skc_reuseport))
 		carries = 0;
 	else if (tp && tg_is_local(ctx, &p->tuple, ctx->ifindex))
 		bpf_sk_assign(ctx, sk, 0);
@@ -208,21 +210,21 @@ static __noinline int tg_tc_ack(struct __sk_buff *ctx, struct tg_packet *packet)
 	struct tg_ack_stage stage = {.packet = packet}, *s = &stage;
 	struct tg_decision decision = {};
 	struct tg_reply r = {};
-	struct tg_runtime *rt;
+	__u64 *until_ns;
 	struct bpf_sock *sk;
 	int action = TCX_NEXT;
 
 	if (!tg_find_guard(&s->packet->tuple, &s->at))
 		return TCX_NEXT;
-	rt = bpf_map_lookup_elem(&runtime, &s->at.index);
-	if (!rt)
+	until_ns = bpf_map_lookup_elem(&watch_until_ns, &s->at.index);
+	if (!until_ns)
 		return TCX_NEXT;
 	s->now_ns = bpf_ktime_get_coarse_ns();
-	if (s->now_ns > rt->watch_until_ns) {
-		rt->watch_until_ns = 0;
+	if (s->now_ns > *until_ns) {
+		*until_ns = 0;
 		return TCX_NEXT;
 	}
-	sk = tg_lookup(ctx, &s->packet->tuple);
+	sk = tg_lookup(ctx, &s->packet->tuple, s->packet->tuple.sport);
 	if (!sk)
 		return TCX_NEXT;
 	if (sk->state == TCP_NEW_SYN_RECV)

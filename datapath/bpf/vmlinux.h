@@ -77,6 +77,7 @@ enum {
 
 enum {
 	TCP_ESTABLISHED = 1,
+	TCP_TIME_WAIT = 6,
 	TCP_LISTEN = 10,
 	TCP_NEW_SYN_RECV = 12,
 };

@@ -8,7 +8,7 @@ use crate::array::{read_one, write_one};
 use crate::error::{Error, Result};
 use crate::programs::Programs;
 use crate::raw::*;
-use tidegate_policy::raw::{tg_cookie_keys, tg_rules};
+use tidegate_policy::raw::{TG_SYN_COOKIE, tg_cookie_keys, tg_rules};
 
 /// One guarded listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct Configuration {
     pub guards: Vec<Guarded>,
     /// The keys of our cookies.
     pub keys: tg_cookie_keys,
+    /// Other hosts have these keys too: a cookie of theirs may come to us.
+    pub keys_are_shared: bool,
 }
 
 /// An address as the programs compare it: kind 0 (any), 4 or 6, and words in network order.
@@ -171,18 +173,26 @@ fn build(configuration: &Configuration, indexes: &[u32]) -> Result<Box<tg_config
 /// before (Linux repeats a SYN/ACK for 63 s).
 const WATCH_AFTER_SWAP_NS: u64 = 64_000_000_000;
 
+/// Until when the ACKs of a guard are watched at least. Where other hosts make cookies
+/// with the same keys, one may come at any time.
+fn watch_until_ns(configuration: &Configuration, rules: tg_rules) -> u64 {
+    let cookies = rules.syn == TG_SYN_COOKIE || rules.cookie_when_reserved != 0;
+    if configuration.keys_are_shared && cookies {
+        return u64::MAX / 2;
+    }
+    crate::clock::monotonic_ns() + WATCH_AFTER_SWAP_NS
+}
+
 /// Puts `configuration` in force, whole.
 pub fn write(programs: &Programs, configuration: &Configuration) -> Result<()> {
     let before = read(programs)?;
     let indexes = place(&before, &configuration.guards)?;
     let config = build(configuration, &indexes)?;
-    for index in &indexes {
+    for (index, rules) in indexes.iter().zip(configuration.guards.iter().map(|g| &g.rules)) {
         if !before.iter().any(|(b, _)| b == index) {
             crate::counters::clear(programs, *index)?;
         }
-        let mut runtime: tg_runtime = read_one(programs, "runtime", *index)?;
-        runtime.watch_until_ns = crate::clock::monotonic_ns() + WATCH_AFTER_SWAP_NS;
-        write_one(programs, "runtime", *index, &runtime)?;
+        write_one(programs, "watch_until_ns", *index, &watch_until_ns(configuration, *rules))?;
     }
     let mut control = read_control(programs)?;
     let next = (control.active & 1) ^ 1;
@@ -251,6 +261,18 @@ mod tests {
         assert_eq!((config.guards[0].addr_kind, config.guards[0].next), (0, 0));
         assert_eq!(config.port_guard[81], 3);
         assert_eq!(config.port_guard[82], 0);
+    }
+
+    /// A host that gave no cookie itself must look for those that others made.
+    #[test]
+    fn acks_are_watched_for_good_where_others_make_cookies() {
+        let cookies = tg_rules { syn: TG_SYN_COOKIE, ..Default::default() };
+        let mut configuration = Configuration { keys_are_shared: true, ..Default::default() };
+        assert_eq!(watch_until_ns(&configuration, &cookies), u64::MAX / 2);
+        let soon = crate::clock::monotonic_ns() + 2 * WATCH_AFTER_SWAP_NS;
+        assert!(watch_until_ns(&configuration, &tg_rules::default()) < soon);
+        configuration.keys_are_shared = false;
+        assert!(watch_until_ns(&configuration, &cookies) < soon);
     }
 
     #[test]

@@ -19,7 +19,7 @@ macro_rules! plain {
     };
 }
 
-plain!(u32, u64, tg_control, tg_config, tg_runtime, tg_counters, tg_listener_row, tg_request_row);
+plain!(u32, u64, tg_control, tg_config, tg_claims, tg_counters, tg_listener_row, tg_request_row);
 plain!(tg_case, tg_answers, tg_slot_key);
 
 /// The bytes of a value.

@@ -396,8 +396,8 @@ fn only_a_syn_alone_opens_a_connection() {
 
 /// As if no listener had been in trouble for long.
 fn calm(guards: &Guards) {
-    let map = guards.programs.map("runtime");
-    let nothing = [0; size_of::<tidegate_datapath::raw::tg_runtime>()];
+    let map = guards.programs.map("watch_until_ns");
+    let nothing = [0; size_of::<u64>()];
     map.update(&0u32.to_ne_bytes(), &nothing, MapFlags::ANY).unwrap();
 }
 
@@ -504,7 +504,7 @@ fn a_swapped_configuration_decides_the_next_packet() {
                 [(TG_SYN_DROP, Outcome::Drop), (TG_SYN_RESET, Outcome::Answer)]
             {
                 let swapped = vec![guarded(None, FULL, refusing(mechanism))];
-                let swapped = Configuration { guards: swapped, keys: KEYS };
+                let swapped = Configuration { guards: swapped, keys: KEYS, ..Default::default() };
                 configuration::write(&guards.programs, &swapped).unwrap();
                 assert_eq!(one(&guards, hook, &frame).0, outcome, "{hook:?}");
             }

@@ -135,7 +135,11 @@ pub struct Guards {
 impl Guards {
     pub fn new(guards: Vec<Guarded>) -> Self {
         let programs = Programs::load(Objects::Guard, Default::default()).unwrap();
-        configuration::write(&programs, &Configuration { guards, keys: KEYS }).unwrap();
+        configuration::write(
+            &programs,
+            &Configuration { guards, keys: KEYS, ..Default::default() },
+        )
+        .unwrap();
         configuration::write_clock(&programs, true).unwrap();
         Guards { programs }
     }
