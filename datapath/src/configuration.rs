@@ -175,7 +175,7 @@ const WATCH_AFTER_SWAP_NS: u64 = 64_000_000_000;
 
 /// Until when the ACKs of a guard are watched at least. Where other hosts make cookies
 /// with the same keys, one may come at any time.
-fn watch_until_ns(configuration: &Configuration, rules: tg_rules) -> u64 {
+fn watch_until_ns(configuration: &Configuration, rules: &tg_rules) -> u64 {
     let cookies = rules.syn == TG_SYN_COOKIE || rules.cookie_when_reserved != 0;
     if configuration.keys_are_shared && cookies {
         return u64::MAX / 2;
@@ -192,7 +192,7 @@ pub fn write(programs: &Programs, configuration: &Configuration) -> Result<()> {
         if !before.iter().any(|(b, _)| b == index) {
             crate::counters::clear(programs, *index)?;
         }
-        write_one(programs, "watch_until_ns", *index, &watch_until_ns(configuration, *rules))?;
+        write_one(programs, "watch_until_ns", *index, &watch_until_ns(configuration, rules))?;
     }
     let mut control = read_control(programs)?;
     let next = (control.active & 1) ^ 1;
