@@ -6,6 +6,26 @@ use tidegate_lab::Namespace;
 
 use crate::status;
 
+/// The guard of a port in a status; `address` where several guard the port.
+pub fn guard_of<'a>(status: &'a Value, port: u16, address: Option<&str>) -> &'a Value {
+    let guards = status["guards"].as_array().expect("guards");
+    guards
+        .iter()
+        .find(|g| g["port"] == port && g["address"].as_str() == address)
+        .unwrap_or_else(|| panic!("port {port} is guarded in {status:#}"))
+}
+
+/// Packets of one reason and verdict, of a guard or one of its listeners.
+pub fn packets(of: &Value, reason: &str, verdict: &str) -> u64 {
+    of["verdicts"][reason][verdict].as_u64().unwrap_or(0)
+}
+
+/// Packets of a verdict, whatever its reason.
+pub fn packets_with(of: &Value, verdict: &str) -> u64 {
+    let reasons = of["verdicts"].as_object().expect("verdicts");
+    reasons.values().map(|counts| counts[verdict].as_u64().unwrap_or(0)).sum()
+}
+
 /// The counts of one guard, from one reading of the status.
 pub struct Counted {
     guard: Value,
@@ -19,7 +39,7 @@ impl Counted {
 
     /// Packets with this reason and verdict.
     pub fn packets(&self, reason: &str, verdict: &str) -> u64 {
-        self.guard["verdicts"][reason][verdict].as_u64().unwrap_or(0)
+        packets(&self.guard, reason, verdict)
     }
 
     /// Packets with this reason, whatever the verdict.

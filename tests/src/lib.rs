@@ -6,7 +6,6 @@ pub mod bpf;
 mod burst;
 mod client;
 mod counted;
-mod counts;
 mod listener;
 mod nginx;
 mod stage;
@@ -18,8 +17,7 @@ pub use client::{
     Answer, CURL_REFUSED, CURL_RESET, CURL_TIMEOUT, Curl, CurlSaw, Plain, Seen, Withheld, fetch,
     fill,
 };
-pub use counted::Counted;
-pub use counts::{guard_of, packets, packets_with};
+pub use counted::{Counted, guard_of, packets, packets_with};
 pub use listener::{Stalled, defer_accept, half_open, listen_queue, until};
 pub use nginx::Nginx;
 pub use stage::{CLIENT_V4, CLIENT_V6, SERVER_V4, SERVER_V6, Stage};
