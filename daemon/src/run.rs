@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tidegate_datapath::configuration::{self, Configuration};
+use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::guard::{Guard, Plan};
 use tidegate_datapath::pins::Pins;
 use tidegate_datapath::raw::*;
@@ -132,6 +132,8 @@ struct Daemon {
     plan: Plan,
     keys: tg_cookie_keys,
     keys_are_random: bool,
+    /// The kernel lets our cookies in; read once, for its types fill megabytes.
+    cookies_work: bool,
     rotated: Instant,
     /// The last complaint, so that the same is not told four times a second.
     complaint: String,
@@ -147,18 +149,21 @@ impl Daemon {
             None if guard.adopted() => configuration::read_keys(guard.programs())?,
             None => keys::random_pair(),
         };
-        let plan = current_plan(&guard, config)?;
-        configuration::write_clock(guard.programs(), host::kernel().cookies)?;
+        let rows = sockets::listeners(guard.programs())?;
+        let plan = plan::plan(&config.guards, &config.interfaces, &interfaces::list()?, &rows)?;
+        let cookies_work = host::kernel().cookies;
+        configuration::write_clock(guard.programs(), cookies_work)?;
         guard.stand(&configuration_of(config, keys), &plan)?;
         let mut daemon = Daemon {
             guard,
             plan,
             keys,
             keys_are_random,
+            cookies_work,
             rotated: Instant::now(),
             complaint: String::new(),
         };
-        daemon.follow_sockets()?;
+        daemon.follow_sockets(&rows)?;
         Ok(daemon)
     }
 
@@ -169,7 +174,8 @@ impl Daemon {
             Some(path) => keys::read(path)?,
             None => self.keys,
         };
-        let plan = current_plan(&self.guard, config)?;
+        let rows = sockets::listeners(self.guard.programs())?;
+        let plan = plan::plan(&config.guards, &config.interfaces, &interfaces::list()?, &rows)?;
         if let Err(error) = self.guard.stand(&configuration_of(config, keys), &plan) {
             self.guard.stand(&configuration_of(before, self.keys), &self.plan)?;
             return Err(error.into());
@@ -209,15 +215,16 @@ impl Daemon {
     }
 
     fn tick(&mut self, config: &Config) -> Result<()> {
-        configuration::write_clock(self.guard.programs(), host::kernel().cookies)?;
+        configuration::write_clock(self.guard.programs(), self.cookies_work)?;
         if self.keys_are_random && self.rotated.elapsed().as_secs() >= keys::ROTATE_EVERY_S {
             self.keys = keys::rotated(&self.keys);
             configuration::write_keys(self.guard.programs(), self.keys)?;
             self.rotated = Instant::now();
         }
-        self.follow_sockets()?;
-        self.clean_reservations(config)?;
-        let plan = current_plan(&self.guard, config)?;
+        let rows = sockets::listeners(self.guard.programs())?;
+        self.follow_sockets(&rows)?;
+        self.clean_reservations(config, &rows)?;
+        let plan = plan::plan(&config.guards, &config.interfaces, &interfaces::list()?, &rows)?;
         if plan != self.plan {
             self.guard.reattach(&plan)?;
             self.plan = plan;
@@ -227,10 +234,9 @@ impl Daemon {
 
     /// Gives new listening sockets a counter slot of their own; the counts of one that is
     /// gone are added to its guard's.
-    fn follow_sockets(&mut self) -> Result<()> {
+    fn follow_sockets(&mut self, rows: &[tg_listener_row]) -> Result<()> {
         let programs = self.guard.programs();
         let guards = configuration::read(programs)?;
-        let rows = sockets::listeners(programs)?;
         let wanted: BTreeSet<(u32, u64)> = guards
             .iter()
             .flat_map(|(index, guarded)| {
@@ -262,8 +268,10 @@ impl Daemon {
     }
 
     /// reserv: half-open requests give their places back when they are old and places short.
-    fn clean_reservations(&mut self, config: &Config) -> Result<()> {
-        if !config.guards.iter().any(|g| g.rules.clean_after_ms != 0) {
+    fn clean_reservations(&mut self, config: &Config, rows: &[tg_listener_row]) -> Result<()> {
+        let half_open = |g: &Guarded| rows.iter().any(|row| row.syn_len > 0 && g.covers(row));
+        // Every socket of the host is walked for it: not without a reason.
+        if !config.guards.iter().any(|g| g.rules.clean_after_ms != 0 && half_open(g)) {
             return Ok(());
         }
         let programs = self.guard.programs();
@@ -280,9 +288,4 @@ impl Daemon {
 fn configuration_of(config: &Config, keys: tg_cookie_keys) -> Configuration {
     let keys_are_shared = config.cookie_keys.is_some();
     Configuration { guards: config.guards.clone(), keys, keys_are_shared }
-}
-
-fn current_plan(guard: &Guard, config: &Config) -> Result<Plan> {
-    let listeners = sockets::listeners(guard.programs())?;
-    plan::plan(&config.guards, &config.interfaces, &interfaces::list()?, &listeners)
 }

@@ -26,8 +26,16 @@ int listeners(struct bpf_iter__tcp *ctx)
 	struct tcp_sock *tp;
 	struct sock *sk;
 
-	if (!sk_common || sk_common->skc_state != TCP_LISTEN)
+	if (!sk_common)
 		return 0;
+	/*
+	 * The iterator walks the listening sockets first. An empty row says that they are
+	 * through: who reads row by row stops there, and a million connections are not walked.
+	 */
+	if (sk_common->skc_state != TCP_LISTEN) {
+		bpf_seq_write(ctx->meta->seq, &row, sizeof(row));
+		return 0;
+	}
 	tp = bpf_skc_to_tcp_sock(sk_common);
 	if (!tp)
 		return 0;

@@ -17,7 +17,12 @@ use crate::plain::{Plain, bytes_of, from_bytes};
 use crate::programs::Programs;
 use crate::raw::{tg_listener_row, tg_request_row};
 
-fn iterate<T: Plain>(programs: &Programs, program: &str) -> Result<Vec<T>> {
+/// Rows of an iterator, until `enough` says so of one, which is left out.
+fn iterate<T: Plain>(
+    programs: &Programs,
+    program: &str,
+    enough: impl Fn(&T) -> bool,
+) -> Result<Vec<T>> {
     let fail = |source| Error::Read { what: format!("sockets by {program}"), source };
     let fd = programs.program(program).expect("the iterators are in every set that reads");
     // SAFETY: an open program; no options are passed.
@@ -34,15 +39,28 @@ fn iterate<T: Plain>(programs: &Programs, program: &str) -> Result<Vec<T>> {
     if iter < 0 {
         return Err(fail(io::Error::from_raw_os_error(-iter)));
     }
-    let mut bytes = Vec::new();
     // SAFETY: a fresh descriptor that nobody else owns.
-    unsafe { File::from_raw_fd(iter) }.read_to_end(&mut bytes).map_err(fail)?;
-    Ok(bytes.chunks_exact(size_of::<T>()).map(from_bytes).collect())
+    let mut file = unsafe { File::from_raw_fd(iter) };
+    let (mut rows, mut bytes) = (Vec::new(), vec![0; size_of::<T>()]);
+    // A row at a time: the kernel walks no further than what is asked for.
+    loop {
+        match file.read_exact(&mut bytes) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(rows),
+            Err(e) => return Err(fail(e)),
+        }
+        let row = from_bytes(&bytes);
+        if enough(&row) {
+            return Ok(rows);
+        }
+        rows.push(row);
+    }
 }
 
 /// Every listening TCP socket of the calling thread's network namespace.
 pub fn listeners(programs: &Programs) -> Result<Vec<tg_listener_row>> {
-    let mut rows: Vec<tg_listener_row> = iterate(programs, "listeners")?;
+    let through = |row: &tg_listener_row| row.socket_cookie == 0;
+    let mut rows = iterate(programs, "listeners", through)?;
     rows.sort_by_key(|row| (row.port, row.is_ipv6, row.addr, row.socket_cookie));
     Ok(rows)
 }
@@ -50,7 +68,7 @@ pub fn listeners(programs: &Programs) -> Result<Vec<tg_listener_row>> {
 /// Half-open requests whose reservation is older than their guard allows, while its
 /// places are short.
 pub fn stale_requests(programs: &Programs) -> Result<Vec<tg_request_row>> {
-    iterate(programs, "stale_requests")
+    iterate(programs, "stale_requests", |_| false)
 }
 
 impl tg_listener_row {
