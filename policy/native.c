@@ -37,5 +37,5 @@ __u64 tg_native_siphash(const struct tg_key *key, const __u64 *words, __u32 coun
 	tg_siphash_init(&s, key);
 	for (__u32 i = 0; i < count; i++)
 		tg_siphash_word(&s, words[i]);
-	return tg_siphash_end(&s, count * 8);
+	return tg_siphash_end(&s, 0, count * 8);
 }

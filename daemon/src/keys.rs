@@ -10,7 +10,7 @@ use tidegate_policy::raw::{tg_cookie_keys, tg_key};
 use crate::failure::{Failure, Result};
 
 /// Random keys are changed this often. The key before stays good for the cookies that it
-/// made, which live 128 s at most.
+/// made, which live 137 s at most.
 pub const ROTATE_EVERY_S: u64 = 15 * 60;
 
 fn key(bytes: [u8; 16]) -> tg_key {

@@ -123,7 +123,7 @@ TG_INLINE void tg_note_admitted(const struct tg_ack_stage *s)
 
 TG_INLINE int tg_open_cookie(const struct tg_ack_stage *s, struct tg_cookie_options *options)
 {
-	__u32 epoch = tg_cookie_epoch((s->now_ns + s->at.control->clock_offset_ns) / 1000000000ull);
+	__u32 epoch = tg_cookie_epoch(s->now_ns + s->at.control->clock_offset_ns);
 
 	return tg_cookie_open(&s->at.config->keys, &s->packet->tuple, s->packet->seq - 1,
 	                      s->packet->ack - 1, epoch, options);

@@ -58,7 +58,7 @@ TG_INLINE void tg_cookie_write_options(const struct tg_syn_stage *s,
 
 TG_INLINE __u32 tg_cookie_clock_epoch(const struct tg_syn_stage *s)
 {
-	return tg_cookie_epoch((s->now_ns + s->at.control->clock_offset_ns) / 1000000000ull);
+	return tg_cookie_epoch(s->now_ns + s->at.control->clock_offset_ns);
 }
 
 TG_INLINE void tg_reply_cookie(const struct tg_syn_stage *s, __u32 mtu, struct tg_reply *r)

@@ -25,9 +25,9 @@
 #define TG_COOKIE_NO_WSCALE 15u
 /* A smaller MSS than the table's least cannot be kept. */
 #define TG_COOKIE_MSS_LEAST 536u
-/* An epoch is 2^6 s; a cookie is good in its own and the next: 64 to 128 s. */
-#define TG_COOKIE_EPOCH_SHIFT_S 6
-#define TG_COOKIE_LIFE_NS 128000000000ull
+/* An epoch is 2^36 ns, 68.7 s; a cookie is good in its own and the next: up to 137.4 s. */
+#define TG_COOKIE_EPOCH_SHIFT 36
+#define TG_COOKIE_LIFE_NS (2ull << TG_COOKIE_EPOCH_SHIFT)
 /* The scale of the windows that we announce: Linux's own for tcp_rmem's 6 MB. */
 #define TG_COOKIE_RCV_WSCALE 7u
 
@@ -96,7 +96,7 @@ TG_INLINE __u64 tg_cookie_mac(const struct tg_key *key, const struct tg_tuple *t
                               __u32 client_isn, __u32 bound)
 {
 	struct tg_siphash s;
-	__u32 length_bytes = 24;
+	__u32 length_bytes = 20;
 
 	tg_siphash_init(&s, key);
 	if (tuple->is_ipv6) {
@@ -104,13 +104,12 @@ TG_INLINE __u64 tg_cookie_mac(const struct tg_key *key, const struct tg_tuple *t
 		tg_siphash_word(&s, tuple->saddr[2] | (__u64)tuple->saddr[3] << 32);
 		tg_siphash_word(&s, tuple->daddr[0] | (__u64)tuple->daddr[1] << 32);
 		tg_siphash_word(&s, tuple->daddr[2] | (__u64)tuple->daddr[3] << 32);
-		length_bytes = 48;
+		length_bytes = 44;
 	} else {
 		tg_siphash_word(&s, tuple->saddr[0] | (__u64)tuple->daddr[0] << 32);
 	}
 	tg_siphash_word(&s, tuple->sport | (__u64)tuple->dport << 16 | (__u64)client_isn << 32);
-	tg_siphash_word(&s, bound);
-	return tg_siphash_end(&s, length_bytes);
+	return tg_siphash_end(&s, bound, length_bytes);
 }
 
 /* What the MAC binds besides the tuple: the whole epoch and the options' bits. */
@@ -119,9 +118,10 @@ TG_INLINE __u32 tg_cookie_bound(__u32 epoch, __u32 option_bits)
 	return (epoch << 9) | (option_bits & 0x1ff);
 }
 
-TG_INLINE __u32 tg_cookie_epoch(__u64 clock_s)
+/* clock_ns is the wall clock, which hosts share. */
+TG_INLINE __u32 tg_cookie_epoch(__u64 clock_ns)
 {
-	return (__u32)(clock_s >> TG_COOKIE_EPOCH_SHIFT_S);
+	return (__u32)(clock_ns >> TG_COOKIE_EPOCH_SHIFT);
 }
 
 struct tg_cookie {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012) over whole 64-bit words. */
+/*
+ * SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012) over 64-bit words and a tail of none
+ * or four bytes.
+ */
 #ifndef TG_SIPHASH_H
 #define TG_SIPHASH_H
 
@@ -45,10 +48,10 @@ TG_INLINE void tg_siphash_word(struct tg_siphash *s, __u64 word)
 	s->v0 ^= word;
 }
 
-/* The message's length in bytes closes it; here always a multiple of eight. */
-TG_INLINE __u64 tg_siphash_end(struct tg_siphash *s, __u32 length_bytes)
+/* The tail, in its low half, and the message's length close it. */
+TG_INLINE __u64 tg_siphash_end(struct tg_siphash *s, __u32 tail, __u32 length_bytes)
 {
-	tg_siphash_word(s, (__u64)length_bytes << 56);
+	tg_siphash_word(s, (__u64)length_bytes << 56 | tail);
 	s->v2 ^= 0xff;
 	tg_siphash_round(s);
 	tg_siphash_round(s);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A server's host and a client's, joined by a veth.
 
+use std::net::UdpSocket;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
 use nix::mount::{MsFlags, mount};
 use tidegate_lab::{Link, Namespace};
 
@@ -42,6 +46,9 @@ impl Stage {
             end.add_address(&format!("{v6}/64")).expect("an IPv6 address");
         }
         link.up().expect("both ends up");
+        for (namespace, other) in [(&server, CLIENT_V6), (&client, SERVER_V6)] {
+            namespace.run(move || wait_for_route(other));
+        }
         Stage { server, client, link }
     }
 
@@ -52,4 +59,17 @@ impl Stage {
             namespace.output(command).expect("ethtool sets GRO");
         }
     }
+}
+
+/// The kernel adds an IPv6 address's route a moment after the address.
+fn wait_for_route(to: &str) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < deadline {
+        let probe = UdpSocket::bind("[::]:0").expect("a socket");
+        if probe.connect((to, 9)).is_ok() {
+            return;
+        }
+        sleep(Duration::from_millis(5));
+    }
+    panic!("no route to {to}");
 }

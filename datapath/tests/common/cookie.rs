@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use tidegate_datapath::clock;
-use tidegate_policy::raw::{tg_case, tg_tuple};
+use tidegate_policy::raw::{TG_COOKIE_EPOCH_SHIFT, tg_case, tg_tuple};
 
 use super::scene::KEYS;
 
@@ -22,12 +22,12 @@ fn words(address: IpAddr) -> [u32; 4] {
 
 /// What the policy needs to open the cookie `isn`, given to the client `from` now.
 pub fn case(from: SocketAddr, to: SocketAddr, client_isn: u32, isn: u32) -> tg_case {
-    let now_s = clock::monotonic_ns().wrapping_add(clock::wall_offset_ns()) / 1_000_000_000;
+    let now_ns = clock::monotonic_ns().wrapping_add(clock::wall_offset_ns());
     tg_case {
         keys: KEYS,
         client_isn,
         cookie: isn,
-        epoch: (now_s / 64) as u32,
+        epoch: (now_ns >> TG_COOKIE_EPOCH_SHIFT) as u32,
         tuple: tg_tuple {
             saddr: words(from.ip()),
             daddr: words(to.ip()),

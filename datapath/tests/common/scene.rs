@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A host with listening sockets, some of them full, and programs that guard them.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -69,7 +69,14 @@ pub fn in_a_namespace(test: &'static str, body: impl FnOnce(&Namespace) + Send +
     namespace.ip(&format!("address add {V6}/128 dev lo nodad")).unwrap();
     namespace.ip("link set lo mtu 1500").unwrap();
     let inside = namespace.clone();
-    namespace.run(move || body(&inside));
+    namespace.run(move || {
+        // The kernel adds an IPv6 address's route a moment after the address.
+        eventually("a route to the own IPv6 address", || {
+            let probe = UdpSocket::bind("[::]:0").expect("a socket");
+            probe.connect(at(V6, 9)).is_ok()
+        });
+        body(&inside);
+    });
 }
 
 /// A listening socket and the connections that fill its queue.
