@@ -200,7 +200,7 @@ fn the_queue_is_read_live() {
             let guards = Guards::new(vec![guarded(None, port, refusing(TG_SYN_DROP))]);
             let frame = syn(to).bytes();
             assert_eq!(one(&guards, hook, &frame).0, Outcome::Pass, "two of three wait");
-            let _third = std::net::TcpStream::connect(to).unwrap();
+            let _third = connect(to);
             eventually("three of three wait", || one(&guards, hook, &frame).0 == Outcome::Drop);
             let _accepted = server.listener.accept().unwrap();
             assert_eq!(one(&guards, hook, &frame).0, Outcome::Pass, "one was accepted");
@@ -292,7 +292,7 @@ fn the_socket_is_the_one_that_the_kernel_would_choose() {
         namespace.ip("address add 10.9.0.2/32 dev lo").unwrap();
         let _roomy = Server::bound(at("0.0.0.0", FULL), 128, true);
         let full = Server::bound(at("10.9.0.2", FULL), 0, true);
-        let _waits = std::net::TcpStream::connect(full.listener.local_addr().unwrap()).unwrap();
+        let _waits = connect(full.listener.local_addr().unwrap());
         let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
         for hook in HOOKS {
             assert_eq!(one(&guards, hook, &syn(at(V4, FULL)).bytes()).0, Outcome::Pass);
@@ -309,7 +309,7 @@ fn each_member_of_a_reuseport_group_is_judged_by_its_own_queue() {
     in_a_namespace("each_member_of_a_reuseport_group_is_judged_by_its_own_queue", |_| {
         let to = at(V4, FULL);
         let full = Server::bound(to, 0, true);
-        let _waits = std::net::TcpStream::connect(to).unwrap();
+        let _waits = connect(to);
         let _roomy = Server::bound(to, 128, true);
         let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
         let answers = HOOKS.map(|hook| -> Vec<Outcome> {
@@ -328,7 +328,7 @@ fn each_member_of_a_reuseport_group_is_judged_by_its_own_queue() {
 fn a_dual_stack_socket_is_one_queue_for_both_families() {
     in_a_namespace("a_dual_stack_socket_is_one_queue_for_both_families", |_| {
         let _server = Server::bound(at("::", FULL), 0, false);
-        let _waits = std::net::TcpStream::connect(at(V4, FULL)).unwrap();
+        let _waits = connect(at(V4, FULL));
         let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
         for to in both_families() {
             for hook in HOOKS {
@@ -429,7 +429,7 @@ fn what_the_host_forwards_passes() {
         namespace.sysctl("net.ipv4.ip_forward", 1).unwrap();
         namespace.sysctl("net.ipv6.conf.all.forwarding", 1).unwrap();
         let _server = Server::bound(at("::", FULL), 0, false);
-        let _waits = std::net::TcpStream::connect(at(V4, FULL)).unwrap();
+        let _waits = connect(at(V4, FULL));
         let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
         for address in ["10.8.0.5", "fd08::5"] {
             assert_not_judged(&guards, &syn(at(address, FULL)).bytes(), "it is forwarded");
@@ -788,7 +788,7 @@ fn a_syn_whose_request_stands_passes() {
             let rows = tidegate_datapath::sockets::listeners(&guards.programs).unwrap();
             rows.iter().any(|row| row.port == u32::from(FULL) && row.syn_len == 1)
         });
-        let _waits = std::net::TcpStream::connect(to).unwrap();
+        let _waits = connect(to);
         let another = half_open.clone().with(|s| s.from.set_port(556));
         for hook in HOOKS {
             // The kernel's look-up finds the request itself, and there is nothing to judge.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A host with listening sockets, some of them full, and programs that guard them.
 
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -69,14 +70,7 @@ pub fn in_a_namespace(test: &'static str, body: impl FnOnce(&Namespace) + Send +
     namespace.ip(&format!("address add {V6}/128 dev lo nodad")).unwrap();
     namespace.ip("link set lo mtu 1500").unwrap();
     let inside = namespace.clone();
-    namespace.run(move || {
-        // The kernel adds an IPv6 address's route a moment after the address.
-        eventually("a route to the own IPv6 address", || {
-            let probe = UdpSocket::bind("[::]:0").expect("a socket");
-            probe.connect(at(V6, 9)).is_ok()
-        });
-        body(&inside);
-    });
+    namespace.run(move || body(&inside));
 }
 
 /// A listening socket and the connections that fill its queue.
@@ -108,9 +102,24 @@ impl Server {
 
     fn holding(mut self, waiting: usize) -> Self {
         let to = self.listener.local_addr().unwrap();
-        self.waiting = (0..waiting).map(|_| TcpStream::connect(to).unwrap()).collect();
+        self.waiting = (0..waiting).map(|_| connect(to)).collect();
         self
     }
+}
+
+/// Connects to a socket of this host. In a namespace this young the kernel may still be
+/// laying the routes to its own addresses.
+pub fn connect(to: SocketAddr) -> TcpStream {
+    let mut stream = None;
+    eventually("a route to the own address", || match TcpStream::connect(to) {
+        Ok(connected) => {
+            stream = Some(connected);
+            true
+        }
+        Err(error) if error.kind() == ErrorKind::NetworkUnreachable => false,
+        Err(error) => panic!("connect to {to}: {error}"),
+    });
+    stream.expect("it connected")
 }
 
 pub fn at(address: &str, port: u16) -> SocketAddr {
