@@ -88,7 +88,7 @@ fn objects(guard: &Guard, stage: &Stage) -> BTreeSet<Object> {
     let objects: BTreeSet<Object> = bpf::held_by(guard.pid())
         .union(&bpf::pinned(&stage.server))
         .copied()
-        .filter(Object::exists)
+        .filter(|object| object.exists())
         .collect();
     for kind in [Object::Program(0), Object::Map(0), Object::Link(0)] {
         let same = |o: &Object| std::mem::discriminant(o) == std::mem::discriminant(&kind);
