@@ -6,7 +6,6 @@
 # say what they lack; under CI=true they fail instead.
 
 CARGO ?= cargo
-PROFILE ?= release
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 BUILD_PACKAGES := clang libclang-dev gcc make pkg-config libelf-dev zlib1g-dev libc6-dev iproute2

@@ -92,10 +92,9 @@ pub fn run(config: Option<Config>) -> Result<()> {
     );
     host::require_capabilities()?;
     // Loading is the only proof that this kernel takes the programs.
-    Programs::load(Objects::Guard, Default::default())?;
+    let programs = Programs::load(Objects::Guard, Default::default())?;
     answer("programs", true, "every one passes this kernel's verifier");
-    let readers = Programs::load(Objects::Readers, Default::default())?;
-    let rows = sockets::listeners(&readers)?;
+    let rows = sockets::listeners(&programs)?;
     listeners(&rows);
     if let Some(config) = config {
         would_be(&config, &rows)?;

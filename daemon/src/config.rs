@@ -201,8 +201,7 @@ pub fn parse_hook(name: &str, rules: &tg_rules) -> std::result::Result<u32, (Str
             ));
         }
     };
-    let answers =
-        matches!(rules.syn, TG_SYN_RESET | TG_SYN_COOKIE) || rules.cookie_when_reserved != 0;
+    let answers = rules.syn == TG_SYN_RESET || rules.may_give_cookies();
     if hook == TG_HOOK_TCP && answers {
         return Err((
             format!(

@@ -19,6 +19,7 @@ use tidegate_policy::raw::*;
 
 use crate::config::{self, Config};
 use crate::failure::{Failure, Result};
+use crate::host::Kernel;
 use crate::instance::Instance;
 use crate::{host, keys, mechanism, plan};
 
@@ -46,7 +47,8 @@ impl Source {
 pub fn run(source: Source) -> Result<()> {
     let mut config = source.read()?;
     host::require_capabilities()?;
-    check_host(&config)?;
+    let kernel = host::kernel();
+    check_host(&config, &kernel)?;
     let instance = Instance::claim()?;
     // Before anything stands: a signal from here on is heard, and takes it down again.
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|source| Failure::File {
@@ -54,7 +56,7 @@ pub fn run(source: Source) -> Result<()> {
         source,
         fix: "this kernel should allow signal handlers".to_owned(),
     })?;
-    let mut daemon = match Daemon::start(&config) {
+    let mut daemon = match Daemon::start(&config, kernel) {
         Ok(daemon) => daemon,
         Err(failure) => {
             instance.release();
@@ -96,18 +98,14 @@ fn tell(text: &str) {
 }
 
 /// What the host must allow for this configuration.
-fn check_host(config: &Config) -> Result<()> {
-    let kernel = host::kernel();
+fn check_host(config: &Config, kernel: &Kernel) -> Result<()> {
     if !kernel.btf || !kernel.casts || !kernel.tcx {
         return Err(Failure::argument(
             "this kernel is too old for tidegate",
             "Linux 6.6 or later with CONFIG_DEBUG_INFO_BTF is needed",
         ));
     }
-    let cookies = config
-        .guards
-        .iter()
-        .find(|g| g.rules.syn == TG_SYN_COOKIE || g.rules.cookie_when_reserved != 0);
+    let cookies = config.guards.iter().find(|g| g.rules.may_give_cookies());
     let Some(guarded) = cookies else { return Ok(()) };
     if !kernel.cookies {
         return Err(Failure::argument(
@@ -132,15 +130,15 @@ struct Daemon {
     plan: Plan,
     keys: tg_cookie_keys,
     keys_are_random: bool,
-    /// The kernel lets our cookies in; read once, for its types fill megabytes.
-    cookies_work: bool,
+    /// Read once, for a kernel's types fill megabytes.
+    kernel: Kernel,
     rotated: Instant,
     /// The last complaint, so that the same is not told four times a second.
     complaint: String,
 }
 
 impl Daemon {
-    fn start(config: &Config) -> Result<Self> {
+    fn start(config: &Config, kernel: Kernel) -> Result<Self> {
         let mut guard = Guard::load(Pins::here()?)?;
         let keys_are_random = config.cookie_keys.is_none();
         let keys = match &config.cookie_keys {
@@ -150,16 +148,15 @@ impl Daemon {
             None => keys::random_pair(),
         };
         let rows = sockets::listeners(guard.programs())?;
-        let plan = plan::plan(&config.guards, &config.interfaces, &interfaces::list()?, &rows)?;
-        let cookies_work = host::kernel().cookies;
-        configuration::write_clock(guard.programs(), cookies_work)?;
+        let plan = current_plan(config, &rows)?;
+        configuration::write_clock(guard.programs(), kernel.cookies)?;
         guard.stand(&configuration_of(config, keys), &plan)?;
         let mut daemon = Daemon {
             guard,
             plan,
             keys,
             keys_are_random,
-            cookies_work,
+            kernel,
             rotated: Instant::now(),
             complaint: String::new(),
         };
@@ -169,13 +166,13 @@ impl Daemon {
 
     /// Puts a new configuration in force, or leaves the one before as it was.
     fn reload(&mut self, before: &Config, config: &Config) -> Result<()> {
-        check_host(config)?;
+        check_host(config, &self.kernel)?;
         let keys = match &config.cookie_keys {
             Some(path) => keys::read(path)?,
             None => self.keys,
         };
         let rows = sockets::listeners(self.guard.programs())?;
-        let plan = plan::plan(&config.guards, &config.interfaces, &interfaces::list()?, &rows)?;
+        let plan = current_plan(config, &rows)?;
         if let Err(error) = self.guard.stand(&configuration_of(config, keys), &plan) {
             self.guard.stand(&configuration_of(before, self.keys), &self.plan)?;
             return Err(error.into());
@@ -215,7 +212,7 @@ impl Daemon {
     }
 
     fn tick(&mut self, config: &Config) -> Result<()> {
-        configuration::write_clock(self.guard.programs(), self.cookies_work)?;
+        configuration::write_clock(self.guard.programs(), self.kernel.cookies)?;
         if self.keys_are_random && self.rotated.elapsed().as_secs() >= keys::ROTATE_EVERY_S {
             self.keys = keys::rotated(&self.keys);
             configuration::write_keys(self.guard.programs(), self.keys)?;
@@ -224,7 +221,7 @@ impl Daemon {
         let rows = sockets::listeners(self.guard.programs())?;
         self.follow_sockets(&rows)?;
         self.clean_reservations(config, &rows)?;
-        let plan = plan::plan(&config.guards, &config.interfaces, &interfaces::list()?, &rows)?;
+        let plan = current_plan(config, &rows)?;
         if plan != self.plan {
             self.guard.reattach(&plan)?;
             self.plan = plan;
@@ -288,4 +285,8 @@ impl Daemon {
 fn configuration_of(config: &Config, keys: tg_cookie_keys) -> Configuration {
     let keys_are_shared = config.cookie_keys.is_some();
     Configuration { guards: config.guards.clone(), keys, keys_are_shared }
+}
+
+fn current_plan(config: &Config, rows: &[tg_listener_row]) -> Result<Plan> {
+    plan::plan(&config.guards, &config.interfaces, &interfaces::list()?, rows)
 }

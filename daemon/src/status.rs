@@ -133,9 +133,7 @@ fn verdicts(c: &tg_counters) -> Verdicts {
 fn sum(all: &[tg_counters]) -> tg_counters {
     let mut sum = tg_counters::default();
     for one in all {
-        for (to, from) in sum.packets.iter_mut().flatten().zip(one.packets.iter().flatten()) {
-            *to += from;
-        }
+        counters::accumulate(&mut sum, one);
     }
     sum
 }

@@ -58,7 +58,7 @@ TG_INLINE void tg_settle(struct tg_claims *c)
 	__sync_fetch_and_add(&c->settled, 1);
 }
 
-/* A SYN goes up to TCP now: the one that went before it, on this processor, has been seen. */
+/* Another SYN is here: TCP has seen the one that went up from this processor before. */
 TG_INLINE void tg_settle_previous(__u32 guard)
 {
 	struct tg_unsettled *u = bpf_map_lookup_elem(&unsettled, &guard);
@@ -71,10 +71,12 @@ TG_INLINE void tg_settle_previous(__u32 guard)
 	u->since_ns = 0;
 }
 
+/* A SYN goes up to TCP now, and is settled by the next one. */
 TG_INLINE void tg_settle_later(__u32 guard, __u64 now_ns)
 {
 	struct tg_unsettled *u = bpf_map_lookup_elem(&unsettled, &guard);
 
+	tg_settle_previous(guard);
 	if (u)
 		u->since_ns = now_ns;
 }

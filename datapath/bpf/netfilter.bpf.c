@@ -68,8 +68,6 @@ int tidegate_tcp(struct bpf_nf_ctx *ctx)
 		return NF_ACCEPT;
 	reserve = s.at.guard->rules.room == TG_ROOM_RESERVE;
 	s.now_ns = bpf_ktime_get_ns(); /* the coarse clock is not to be had in this type */
-	if (reserve)
-		tg_settle_previous(s.at.index);
 	sk = s.at.guard->hook == TG_HOOK_TCP ? ctx->skb->sk : NULL;
 	/* Judged at an earlier hook, as SO_REUSEPORT groups always are. */
 	if (!sk || sk->__sk_common.skc_state != TCP_LISTEN) {

@@ -192,7 +192,6 @@ TG_INLINE int tg_find_listener(void *ctx, const struct tg_tuple *tuple, __u32 if
 		bpf_sk_release(sk);
 		return 0;
 	}
-	found->tp = tp;
 	found->slot = tg_slot_of(tp, guard);
 	r->tp = 0;
 	if (!tp->inet_conn.icsk_inet.sk.__sk_common.skc_reuseport) {

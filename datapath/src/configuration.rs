@@ -8,7 +8,7 @@ use crate::array::{read_one, write_one};
 use crate::error::{Error, Result};
 use crate::programs::Programs;
 use crate::raw::*;
-use tidegate_policy::raw::{TG_SYN_COOKIE, tg_cookie_keys, tg_rules};
+use tidegate_policy::raw::{tg_cookie_keys, tg_rules};
 
 /// One guarded listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -176,8 +176,7 @@ const WATCH_AFTER_SWAP_NS: u64 = 64_000_000_000;
 /// Until when the ACKs of a guard are watched at least. Where other hosts make cookies
 /// with the same keys, one may come at any time.
 fn watch_until_ns(configuration: &Configuration, rules: &tg_rules) -> u64 {
-    let cookies = rules.syn == TG_SYN_COOKIE || rules.cookie_when_reserved != 0;
-    if configuration.keys_are_shared && cookies {
+    if configuration.keys_are_shared && rules.may_give_cookies() {
         return u64::MAX / 2;
     }
     crate::clock::monotonic_ns() + WATCH_AFTER_SWAP_NS
@@ -230,6 +229,7 @@ pub fn read_keys(programs: &Programs) -> Result<tg_cookie_keys> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tidegate_policy::raw::TG_SYN_COOKIE;
 
     fn guarded(port: u16, address: Option<&str>) -> Guarded {
         Guarded {

@@ -16,6 +16,13 @@ fn error(source: libbpf_rs::Error) -> Error {
     Error::Map { map: "counters".to_owned(), source }
 }
 
+/// Adds `from`'s counts to `to`'s.
+pub fn accumulate(to: &mut tg_counters, from: &tg_counters) {
+    for (to, from) in to.packets.iter_mut().flatten().zip(from.packets.iter().flatten()) {
+        *to += from;
+    }
+}
+
 /// Packets by reason and verdict of one slot.
 pub fn read(programs: &Programs, slot: u32) -> Result<tg_counters> {
     let per_cpu = programs
@@ -26,9 +33,7 @@ pub fn read(programs: &Programs, slot: u32) -> Result<tg_counters> {
     let mut sum = tg_counters::default();
     for bytes in per_cpu {
         let one: tg_counters = from_bytes(&bytes);
-        for (to, from) in sum.packets.iter_mut().flatten().zip(one.packets.iter().flatten()) {
-            *to += from;
-        }
+        accumulate(&mut sum, &one);
     }
     Ok(sum)
 }
@@ -42,9 +47,7 @@ pub fn add(programs: &Programs, slot: u32, from: &tg_counters) -> Result<()> {
         return Ok(());
     };
     let mut sum: tg_counters = from_bytes(first);
-    for (to, from) in sum.packets.iter_mut().flatten().zip(from.packets.iter().flatten()) {
-        *to += from;
-    }
+    accumulate(&mut sum, from);
     first[..size_of::<tg_counters>()].copy_from_slice(bytes_of(&sum));
     map.update_percpu(&slot.to_ne_bytes(), &per_cpu, MapFlags::ANY).map_err(error)
 }

@@ -15,6 +15,13 @@ pub mod raw {
 
 use raw::{tg_ack, tg_answers, tg_bucket, tg_case, tg_decision, tg_queues, tg_rules, tg_syn};
 
+impl raw::tg_rules {
+    /// Whether a cookie of ours may be the answer to a SYN.
+    pub fn may_give_cookies(&self) -> bool {
+        self.syn == raw::TG_SYN_COOKIE || self.cookie_when_reserved != 0
+    }
+}
+
 /// The decision at the SYN stage (Shukla, thesis, 4.1.5): takes a refusal's cost from
 /// `refusals` where an explicit refusal is made.
 pub fn decide_syn(
