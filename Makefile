@@ -9,7 +9,7 @@ CARGO ?= cargo
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 BUILD_PACKAGES := clang libclang-dev gcc make pkg-config libelf-dev zlib1g-dev libc6-dev iproute2
-TEST_PACKAGES := clang-format nginx-light curl ethtool nftables procps util-linux
+TEST_PACKAGES := chromium clang-format curl ethtool nftables nginx-light procps util-linux
 CARGO_DENY_VERSION := 0.20.2
 
 .PHONY: all build demo test test-long bench lint setup setup-test setup-lint clean

@@ -2,55 +2,52 @@
 //! One client's attempt to be served.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::plan::Close;
-use crate::response::{Progress, Response};
+use tidegate_client::http::{Progress, Reply};
+use tidegate_client::{Close, End, Requests};
 
-/// How an attempt ended: exactly one of these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// A whole reply with a status below 400.
-    Replied,
-    /// A whole reply with another status.
-    HttpError,
-    /// ECONNREFUSED: a RST answered the SYN.
-    Refused,
-    /// ECONNRESET or EPIPE: a RST came after the SYN/ACK.
-    Reset,
-    /// The client gave up before it was connected.
-    TimedOutConnecting,
-    /// The client gave up connected, without a whole reply.
-    TimedOutWaiting,
-    /// The server closed before the reply was whole.
-    ClosedEarly,
-    /// What came was not HTTP.
-    Nonsense,
-    /// Anything else, by errno; the generator's own troubles (EMFILE, EADDRNOTAVAIL) among them.
-    Other(i32),
+/// What attempts of a kind are for.
+#[derive(Debug)]
+pub(crate) struct Errand {
+    pub requests: Requests,
+    pub close: Close,
+}
+
+/// What a new attempt begins with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct New {
+    /// The errand's place.
+    pub errand: usize,
+    /// Which of its requests is the first.
+    pub first: u32,
+    /// How many requests it makes over its connection.
+    pub count: u16,
+    pub intended_ns: u64,
+    /// Whether it started in the part of the run that counts.
+    pub counts: bool,
 }
 
 #[derive(Debug)]
 enum State {
     Connecting,
     Sending { sent: usize },
-    Receiving(Response),
+    Receiving(Reply),
 }
 
 /// An attempt under way.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub socket: Socket,
-    pub intended_ns: u64,
-    pub deadline_ns: u64,
-    /// Whether it started in the part of the run that counts.
-    pub counts: bool,
+    pub new: New,
     state: State,
+    /// Whole replies so far.
+    pub answered: u16,
 }
 
 impl Attempt {
@@ -59,78 +56,118 @@ impl Attempt {
         source: Option<IpAddr>,
         target: SocketAddr,
         close: Close,
-        intended_ns: u64,
-        deadline_ns: u64,
-        counts: bool,
+        new: New,
     ) -> Result<Self, End> {
         let socket = connect(source, target, close).map_err(|error| end_of(&error))?;
-        Ok(Self { socket, intended_ns, deadline_ns, counts, state: State::Connecting })
+        Ok(Self { socket, new, state: State::Connecting, answered: 0 })
     }
 
     /// Goes on as far as it can; `None` means that it waits again.
     pub(crate) fn proceed(
         &mut self,
-        request: &[u8],
+        errand: &Errand,
         readable: bool,
         scratch: &mut [u8],
     ) -> Option<End> {
-        match self.try_to_proceed(request, readable, scratch) {
+        match self.try_to_proceed(errand, readable, scratch) {
             Ok(end) => end,
+            // connect() or TCP gave up before the person did.
+            Err(error) if error.raw_os_error() == Some(Errno::ETIMEDOUT as i32) => {
+                Some(self.given_up())
+            }
             Err(error) => Some(end_of(&error)),
         }
     }
 
     fn try_to_proceed(
         &mut self,
-        request: &[u8],
+        errand: &Errand,
         readable: bool,
         scratch: &mut [u8],
     ) -> io::Result<Option<End>> {
+        loop {
+            if !self.send(errand)? {
+                return Ok(None);
+            }
+            // Just connected, there is seldom anything to read yet, and an edge comes when there
+            // is.
+            if !readable {
+                return Ok(None);
+            }
+            let progress = match self.read_reply(scratch)? {
+                Some(progress) => progress,
+                None => return Ok(None),
+            };
+            let keeps_alive = match progress {
+                Progress::Partial => return Ok(Some(End::ClosedEarly)),
+                Progress::Nonsense => return Ok(Some(End::Nonsense)),
+                Progress::Whole { status: 400.., .. } => return Ok(Some(End::HttpError)),
+                Progress::Whole { keeps_alive, .. } => keeps_alive,
+            };
+            self.answered += 1;
+            if self.answered == self.new.count {
+                return Ok(Some(End::Replied));
+            }
+            if !keeps_alive {
+                return Ok(Some(End::ClosedEarly));
+            }
+            self.state = State::Sending { sent: 0 };
+        }
+    }
+
+    /// Whether the request is sent whole.
+    fn send(&mut self, errand: &Errand) -> io::Result<bool> {
         if let State::Connecting = self.state {
             // A send on a socket that failed to connect reports why, so SO_ERROR need not be asked.
             self.state = State::Sending { sent: 0 };
         }
-        if let State::Sending { sent } = &mut self.state {
-            while *sent < request.len() {
-                match (&self.socket).write(&request[*sent..]) {
-                    Ok(count) => *sent += count,
-                    Err(error) if waits(&error) => {
-                        if *sent == 0 && error.raw_os_error() == Some(Errno::EAGAIN as i32) {
-                            // Not connected yet, or connected without room: either way, nothing
-                            // has been asked, so the attempt is where it was.
-                            self.state = State::Connecting;
-                        }
-                        return Ok(None);
+        let State::Sending { sent } = &mut self.state else {
+            return Ok(true);
+        };
+        let request = errand.requests.at(self.new.first.wrapping_add(u32::from(self.answered)));
+        while *sent < request.bytes().len() {
+            match (&self.socket).write(&request.bytes()[*sent..]) {
+                Ok(count) => *sent += count,
+                Err(error) if waits(&error) => {
+                    let blocked = error.raw_os_error() == Some(Errno::EAGAIN as i32);
+                    if *sent == 0 && self.answered == 0 && blocked {
+                        // Not connected yet, or connected without room: either way, nothing
+                        // has been asked, so the attempt is where it was.
+                        self.state = State::Connecting;
                     }
-                    Err(error) => return Err(error),
+                    return Ok(false);
                 }
+                Err(error) => return Err(error),
             }
-            self.state = State::Receiving(Response::default());
         }
-        // Just connected, there is seldom anything to read yet, and an edge comes when there is.
-        if !readable {
-            return Ok(None);
+        if errand.close == Close::HalfClose && self.answered + 1 == self.new.count {
+            self.socket.shutdown(Shutdown::Write)?;
         }
-        let State::Receiving(response) = &mut self.state else {
+        self.state = State::Receiving(request.reply());
+        Ok(true)
+    }
+
+    /// How the reply came out; `None` while there is more to come.
+    fn read_reply(&mut self, scratch: &mut [u8]) -> io::Result<Option<Progress>> {
+        let State::Receiving(reply) = &mut self.state else {
             return Ok(None);
         };
         loop {
             let progress = match (&self.socket).read(scratch) {
-                Ok(0) => match response.end() {
-                    Progress::Partial => return Ok(Some(End::ClosedEarly)),
-                    ended => ended,
-                },
-                Ok(count) => response.take(&scratch[..count]),
+                Ok(0) => return Ok(Some(reply.end())),
+                Ok(count) => reply.take(&scratch[..count]).0,
                 Err(error) if waits(&error) => return Ok(None),
                 Err(error) => return Err(error),
             };
-            match progress {
-                Progress::Partial => {}
-                Progress::Whole(200..=399) => return Ok(Some(End::Replied)),
-                Progress::Whole(_) => return Ok(Some(End::HttpError)),
-                Progress::Nonsense => return Ok(Some(End::Nonsense)),
+            if progress != Progress::Partial {
+                return Ok(Some(progress));
             }
         }
+    }
+
+    /// The place of what it is for.
+    pub(crate) fn errand(&self) -> usize {
+        self.new.errand
     }
 
     /// What it is called when the client gives up now.

@@ -2,7 +2,7 @@
 //! Why a crowd could not be sent. What happens to an attempt is never an error; it is an outcome.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Why a crowd could not be sent.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +28,77 @@ pub enum CrowdError {
     /// A closed loop of nobody.
     #[error("a closed loop needs at least one client")]
     NoClients,
+    /// A crowd of nobody.
+    #[error("no class of people: give at least one")]
+    NoClasses,
+    /// Attempts that ask for nothing, or for ever.
+    #[error("{given} requests a connection is out of range: give 1 to 10000 on average")]
+    Requests {
+        /// What was given.
+        given: f64,
+    },
+    /// A share that is none.
+    #[error("{what} of {share} is no share: give 0 to 1, or, for a class, a weight above 0")]
+    Share {
+        /// Of what.
+        what: &'static str,
+        /// What was given.
+        share: f64,
+    },
+    /// A delay that cannot be.
+    #[error(
+        "{given} is no delay: times are in ms from 0 to 60000, the least first; a Pareto's least \
+         and shape are above 0"
+    )]
+    Delay {
+        /// What was given.
+        given: String,
+    },
+    /// The kernel's sockets can only be what they are.
+    #[error("kernel sockets cannot {what}: use raw packets for this class")]
+    Sockets {
+        /// What was asked of them, as a verb phrase.
+        what: String,
+    },
+    /// The kernel has no way to a target.
+    #[error("no way to {target}: {reason}; give a target behind an Ethernet interface")]
+    NoRoute {
+        /// Where to.
+        target: SocketAddr,
+        /// What the kernel said.
+        reason: String,
+    },
+    /// Raw packets leave by one interface.
+    #[error("targets lie behind different interfaces: send a crowd for each, or name an interface")]
+    SeveralInterfaces,
+    /// There is no such interface here.
+    #[error("no interface {interface} in this network namespace: `ip link` lists them")]
+    NoInterface {
+        /// The name given.
+        interface: String,
+    },
+    /// Frames need an Ethernet address.
+    #[error("interface {interface} is no Ethernet: use kernel sockets there")]
+    NoEthernet {
+        /// Its name.
+        interface: String,
+    },
+    /// Nobody answered for the next hop.
+    #[error("next hop {hop} does not answer: is it up, and is its address right?")]
+    NoNeighbour {
+        /// Its address.
+        hop: IpAddr,
+    },
+    /// Raw packets cannot be sent or received.
+    #[error("raw packets on {interface}: cannot {step}: {source}; it takes root")]
+    Device {
+        /// The interface.
+        interface: String,
+        /// The step, as a verb phrase.
+        step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// The path would not survive being put into a request line.
     #[error(
         "`{path}` is no path to request: it must start with / and have no blanks or control characters"

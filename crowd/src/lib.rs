@@ -5,6 +5,10 @@
 //! that was *intended*, so a generator or a server that falls behind cannot flatter itself, and
 //! every attempt ends in exactly one way.
 //!
+//! Attempts are carried by the kernel's sockets or by packets of our own ([`Driver`]). The latter
+//! can be clients of any system ([`Os`]), from addresses that nobody configured, behind a network
+//! of any length ([`Network`]), half a million a second on one processor.
+//!
 //! ```no_run
 //! # fn main() -> Result<(), tidegate_crowd::CrowdError> {
 //! use std::time::Duration;
@@ -22,17 +26,48 @@
 //! # }
 //! ```
 
-mod arrivals;
 mod attempt;
+mod class;
 mod error;
 mod limits;
-mod outcome;
+mod network;
 mod plan;
-mod response;
+mod progress;
+mod raw;
+mod schedule;
 mod sockets;
+mod sources;
+pub mod wheel;
 
-pub use arrivals::Arrivals;
+pub use class::Class;
 pub use error::CrowdError;
-pub use outcome::{Errors, LateStarts, Outcome, Times};
-pub use plan::{Close, Load, Plan};
-pub use sockets::run;
+pub use ipnet::IpNet;
+pub use network::{Delay, Network};
+pub use plan::{Driver, Load, Plan};
+pub use progress::Progress;
+pub use tidegate_client::{
+    Arrivals, Close, Errors, LateStarts, Os, Outcome, Segments, SynClass, Times,
+};
+
+/// Sends a crowd from the calling thread's network namespace and says what became of it.
+///
+/// It returns when the load and every attempt that counts have ended, at most the longest
+/// [`Class::timeout`] after the load. Attempts of the cool-down may be cut short then.
+///
+/// # Errors
+/// What [`Plan::check`] finds, and whatever keeps the driver from its work.
+pub fn run(plan: &Plan) -> Result<Outcome, CrowdError> {
+    run_watched(plan, &mut |_| {})
+}
+
+/// As [`run`], telling how it goes about four times a second.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_watched(plan: &Plan, watch: &mut dyn FnMut(Progress)) -> Result<Outcome, CrowdError> {
+    plan.check()?;
+    match plan.driver {
+        Driver::Sockets => sockets::run(plan, watch),
+        Driver::Raw => raw::run(plan, watch),
+    }
+}

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who goes where, when, and with how much patience.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use ipnet::IpNet;
+
+use crate::class::Class;
 use crate::error::CrowdError;
+use crate::sources::Range;
 
 const RATE_MAX_PER_S: f64 = 1e7;
 const DURATION_MAX: Duration = Duration::from_secs(86_400);
@@ -22,6 +26,16 @@ pub enum Load {
         /// Starts per second, on average.
         per_s: f64,
     },
+    /// Open loop, at random, in bursts with nothing between them, beginning with a burst (Shukla,
+    /// section 5.2).
+    Bursts {
+        /// Starts per second on average, silence included.
+        per_s: f64,
+        /// How long a burst lasts.
+        burst: Duration,
+        /// How long the silence after it.
+        silence: Duration,
+    },
     /// Closed loop: so many clients, each starting again when its attempt has ended. For measuring
     /// a capacity, not for overload: these clients wait for each other.
     Closed {
@@ -30,23 +44,32 @@ pub enum Load {
     },
 }
 
-/// How a client ends its side of a connection.
+/// What carries the attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Close {
-    /// Politely.
+pub enum Driver {
+    /// The kernel's sockets, with the kernel's own TCP.
     #[default]
-    Fin,
-    /// With a RST (`SO_LINGER` of zero), after a reply as well as when giving up.
-    Reset,
+    Sockets,
+    /// Packets of our own, past the kernel's TCP: over AF_XDP, else over AF_PACKET. It takes root.
+    Raw,
 }
 
 /// A crowd to send.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    /// What carries the attempts.
+    pub driver: Driver,
+    /// Which interface raw packets leave by; `None` leaves it to the kernel's routes.
+    pub interface: Option<String>,
     /// Where to, in turn.
     pub targets: Vec<SocketAddr>,
-    /// Where from, in turn among those of the target's family; empty lets the kernel choose.
-    pub sources: Vec<IpAddr>,
+    /// Where from, in turn among those of the target's family; empty lets the kernel choose. Of
+    /// an IPv4 prefix, the first and the last address are left out.
+    ///
+    /// Raw packets may come from any address, even one that nobody configured, as long as the
+    /// server's packets to it arrive at our interface. While the crowd runs, everything that the
+    /// targets send is the crowd's: other programs here cannot talk to them.
+    pub sources: Vec<IpNet>,
     /// How starts come about.
     pub load: Load,
     /// How long load is applied before anything counts.
@@ -54,31 +77,27 @@ pub struct Plan {
     /// How long attempts are counted by their intended start.
     pub duration: Duration,
     /// How long load goes on afterwards, so that the last attempts counted see the same server as
-    /// the first. A [`Plan::timeout`] is enough.
+    /// the first. The longest [`Class::timeout`] is enough.
     pub cool_down: Duration,
-    /// How long a client waits for its whole reply, from its actual start.
-    pub timeout: Duration,
-    /// Chooses the schedule of [`Load::Poisson`].
+    /// Chooses the schedule of random loads, and everything else that is drawn.
     pub seed: u64,
-    /// What is asked for.
-    pub path: String,
-    /// How a client ends its side.
-    pub close: Close,
+    /// The kinds of people in it. Each attempt is of a class drawn by the classes' shares.
+    pub classes: Vec<Class>,
 }
 
 impl Default for Plan {
     fn default() -> Self {
         Self {
+            driver: Driver::Sockets,
+            interface: None,
             targets: Vec::new(),
             sources: Vec::new(),
             load: Load::Poisson { per_s: 100.0 },
             warm_up: Duration::ZERO,
             duration: Duration::from_secs(10),
             cool_down: Duration::ZERO,
-            timeout: Duration::from_secs(10),
             seed: 1,
-            path: "/".to_owned(),
-            close: Close::Fin,
+            classes: vec![Class::default()],
         }
     }
 }
@@ -93,27 +112,32 @@ impl Plan {
             return Err(CrowdError::NoTarget);
         }
         for &target in &self.targets {
-            if !self.sources.is_empty() && self.sources_for(target).next().is_none() {
+            if !self.sources.is_empty() && self.ranges_for(target).is_empty() {
                 return Err(CrowdError::NoSource { target });
             }
         }
         match self.load {
             // Written so that NaN is refused too.
-            Load::Constant { per_s } | Load::Poisson { per_s }
+            Load::Constant { per_s } | Load::Poisson { per_s } | Load::Bursts { per_s, .. }
                 if !(per_s > 0.0 && per_s <= RATE_MAX_PER_S) =>
             {
                 return Err(CrowdError::Rate { per_s });
             }
+            Load::Bursts { burst, .. } if burst.is_zero() || burst > DURATION_MAX => {
+                let given_s = burst.as_secs_f64();
+                return Err(CrowdError::Duration { what: "a burst", given_s });
+            }
             Load::Closed { clients: 0 } => return Err(CrowdError::NoClients),
             _ => {}
         }
-        let fits_a_line = self.path.bytes().all(|byte| byte.is_ascii_graphic());
-        if !self.path.starts_with('/') || !fits_a_line {
-            return Err(CrowdError::Path { path: self.path.clone() });
+        if self.classes.is_empty() {
+            return Err(CrowdError::NoClasses);
+        }
+        for class in &self.classes {
+            class.check()?;
         }
         for (what, given, zero_allowed) in [
             ("a duration", self.duration, false),
-            ("a timeout", self.timeout, false),
             ("a warm-up", self.warm_up, true),
             ("a cool-down", self.cool_down, true),
         ] {
@@ -124,8 +148,15 @@ impl Plan {
         Ok(())
     }
 
-    pub(crate) fn sources_for(&self, target: SocketAddr) -> impl Iterator<Item = IpAddr> {
-        self.sources.iter().copied().filter(move |source| source.is_ipv4() == target.is_ipv4())
+    /// The source addresses of a target's family, as ranges without overlap, in order.
+    pub(crate) fn ranges_for(&self, target: SocketAddr) -> Vec<Range> {
+        let of_family = self.sources.iter().filter(|net| net.addr().is_ipv4() == target.is_ipv4());
+        Range::merged(of_family.map(|net| Range::of(*net)).collect())
+    }
+
+    /// The longest that anybody waits.
+    pub(crate) fn longest_timeout(&self) -> Duration {
+        self.classes.iter().map(|class| class.timeout).max().unwrap_or_default()
     }
 
     /// Descriptors needed when every attempt waits out its timeout.
@@ -133,7 +164,11 @@ impl Plan {
         let in_flight = match self.load {
             Load::Constant { per_s } | Load::Poisson { per_s } => {
                 // A Poisson crowd is now and then larger than its mean.
-                per_s * self.timeout.min(self.whole()).as_secs_f64() * 1.1
+                per_s * self.longest_timeout().min(self.whole()).as_secs_f64() * 1.1
+            }
+            Load::Bursts { per_s, burst, silence } => {
+                let pressed = (burst + silence).as_secs_f64() / burst.as_secs_f64();
+                per_s * pressed * self.longest_timeout().min(self.whole()).as_secs_f64() * 1.1
             }
             Load::Closed { clients } => clients as f64,
         };
@@ -144,6 +179,11 @@ impl Plan {
     pub(crate) fn whole(&self) -> Duration {
         self.warm_up + self.duration + self.cool_down
     }
+}
+
+/// A duration in ns.
+pub(crate) fn ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -163,10 +203,20 @@ mod tests {
             plan.check().unwrap_err().to_string()
         };
         assert!(refused(|p| p.targets.clear()).contains("target"));
-        assert!(refused(|p| p.sources = vec!["::1".parse().unwrap()]).contains("10.0.0.1:80"));
+        assert!(refused(|p| p.sources = vec!["::1/128".parse().unwrap()]).contains("10.0.0.1:80"));
         assert!(refused(|p| p.load = Load::Poisson { per_s: f64::NAN }).contains("NaN"));
         assert!(refused(|p| p.load = Load::Constant { per_s: -3.0 }).contains("-3"));
-        assert!(refused(|p| p.path = "/a b".to_owned()).contains("/a b"));
+        assert!(refused(|p| p.classes[0].paths = vec!["/a b".to_owned()]).contains("/a b"));
+        assert!(refused(|p| p.classes[0].requests = 0.5).contains("0.5 requests"));
+        assert!(
+            refused(|p| {
+                let (burst, silence) = (Duration::ZERO, Duration::from_secs(5));
+                p.load = Load::Bursts { per_s: 1.0, burst, silence };
+            })
+            .contains("burst of 0 s")
+        );
+        assert!(refused(|p| p.classes.clear()).contains("class"));
+        assert!(refused(|p| p.classes[0].share = 0.0).contains("class of 0"));
         assert!(refused(|p| p.duration = Duration::ZERO).contains("duration of 0 s"));
     }
 }

@@ -2,7 +2,6 @@
 //! Drives a crowd over non-blocking kernel sockets, in one thread.
 
 use std::collections::VecDeque;
-use std::iter::Peekable;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -12,65 +11,71 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::time::TimeSpec;
 
-use crate::arrivals::Arrivals;
-use crate::attempt::{Attempt, End};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use tidegate_client::{End, Os, Outcome, Requests, Tally};
+
+use crate::attempt::{Attempt, Errand, New};
+use crate::class::Classes;
 use crate::error::CrowdError;
 use crate::limits::{allow_descriptors, wake_punctually};
-use crate::outcome::{Outcome, Tally};
-use crate::plan::{Load, Plan};
+use crate::network::draw_requests;
+use crate::plan::{Plan, ns};
+use crate::progress::{Meter, Progress};
+use crate::schedule::Schedule;
+use crate::sources::Sources;
 
 const EVENTS_MAX: usize = 512;
 const SCRATCH_BYTES: usize = 64 * 1024;
 /// Starts made before looking for replies again: a burst must not make replies look slow.
 const STARTS_PER_TURN: usize = 32;
 
-/// Sends a crowd from the calling thread's network namespace and says what became of it.
-///
-/// It returns when the load and every attempt that counts have ended, at most a
-/// [`Plan::timeout`] after the load. Attempts of the cool-down may be cut short then.
-///
-/// # Errors
-/// What [`Plan::check`] finds, or [`CrowdError::Events`].
-pub fn run(plan: &Plan) -> Result<Outcome, CrowdError> {
-    plan.check()?;
+/// Sends a crowd over kernel sockets.
+pub(crate) fn run(plan: &Plan, watch: &mut dyn FnMut(Progress)) -> Result<Outcome, CrowdError> {
+    check(plan)?;
     allow_descriptors(plan.descriptors_needed());
     wake_punctually();
-    let mut crowd = Crowd::gather(plan)?;
+    let mut crowd = Crowd::gather(plan, watch)?;
     crowd.drive()?;
-    Ok(crowd.tally.outcome(plan.duration.as_secs_f64(), plan.seed))
+    let outcome = crowd.tally.outcome(plan.seed);
+    Ok(Outcome { driver: "sockets".to_owned(), ..outcome })
 }
 
 struct Crowd<'a> {
     plan: &'a Plan,
     schedule: Schedule,
     ways: Ways,
-    request: Vec<u8>,
+    classes: Classes,
+    errands: Vec<Errand>,
+    chance: ChaCha8Rng,
     epoll: Epoll,
     attempts: Attempts,
-    /// Patience is the same for all, so the first to start is the first to give up.
-    deadlines: VecDeque<(u64, u64)>,
-    counted_from_ns: u64,
-    counted_to_ns: u64,
+    /// By class. Patience is the same within one, so the first to start is the first to give up.
+    deadlines: Vec<VecDeque<(u64, u64)>>,
     begun: Instant,
+    started: u32,
     tally: Tally,
+    meter: Meter<'a>,
 }
 
 impl<'a> Crowd<'a> {
-    fn gather(plan: &'a Plan) -> Result<Self, CrowdError> {
+    fn gather(plan: &'a Plan, watch: &'a mut dyn FnMut(Progress)) -> Result<Self, CrowdError> {
         let counted_from_ns = ns(plan.warm_up);
         Ok(Self {
             plan,
             schedule: Schedule::of(plan),
             ways: Ways::of(plan),
-            request: request(plan),
+            classes: Classes::of(plan),
+            errands: errands(plan),
+            chance: ChaCha8Rng::seed_from_u64(plan.seed),
             epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
                 .map_err(CrowdError::events("create an epoll instance"))?,
             attempts: Attempts::default(),
-            deadlines: VecDeque::new(),
-            counted_from_ns,
-            counted_to_ns: counted_from_ns + ns(plan.duration),
+            deadlines: vec![VecDeque::new(); plan.classes.len()],
             begun: Instant::now(),
-            tally: Tally::new(),
+            started: 0,
+            meter: Meter::new(watch),
+            tally: Tally::new(counted_from_ns..counted_from_ns + ns(plan.duration)),
         })
     }
 
@@ -81,6 +86,7 @@ impl<'a> Crowd<'a> {
         loop {
             self.start_due();
             self.give_up_overdue();
+            self.meter.look(self.now_ns(), self.attempts.under_way as u64);
             if self.schedule.is_over() && self.attempts.counting == 0 {
                 return Ok(());
             }
@@ -112,36 +118,39 @@ impl<'a> Crowd<'a> {
 
     /// A generator hopelessly behind must end all the same; what it left out is in the outcome.
     fn gives_up_starting(&mut self, now_ns: u64) -> bool {
-        let hopeless = now_ns > ns(self.plan.whole()) + ns(self.plan.timeout);
+        let hopeless = now_ns > ns(self.plan.whole()) + ns(self.plan.longest_timeout());
         if hopeless {
-            let counted = self.counted_from_ns..self.counted_to_ns;
-            let left_out = self.schedule.abandon();
-            let count = left_out.filter(|start_ns| counted.contains(start_ns)).count();
-            self.tally.not_started(count as u64);
+            for start_ns in self.schedule.abandon() {
+                self.tally.not_started(start_ns);
+            }
         }
         hopeless
     }
 
     fn start(&mut self, intended_ns: u64, now_ns: u64) {
-        let counts = (self.counted_from_ns..self.counted_to_ns).contains(&intended_ns);
-        if counts {
-            self.tally.started(now_ns.saturating_sub(intended_ns));
-        }
-        let (source, target) = self.ways.next();
-        let deadline_ns = now_ns + ns(self.plan.timeout);
-        let close = self.plan.close;
-        match Attempt::start(source, target, close, intended_ns, deadline_ns, counts) {
-            Err(end) => self.count(end, intended_ns, counts),
-            Ok(attempt) => self.watch(attempt),
+        self.tally.started(intended_ns, now_ns);
+        self.meter.started();
+        let (target, source) = self.ways.next();
+        let place = self.classes.draw(&mut self.chance);
+        let class = &self.plan.classes[place];
+        let new = New {
+            errand: place * self.ways.each.len() + target,
+            first: self.started,
+            count: draw_requests(class.requests, &mut self.chance),
+            intended_ns,
+            counts: self.tally.counts(intended_ns),
+        };
+        self.started = self.started.wrapping_add(1);
+        match Attempt::start(source, self.plan.targets[target], class.close, new) {
+            Err(end) => self.count(end, intended_ns),
+            Ok(attempt) => self.watch(attempt, place, now_ns + ns(class.timeout)),
         }
     }
 
-    fn watch(&mut self, attempt: Attempt) {
-        let deadline_ns = attempt.deadline_ns;
+    fn watch(&mut self, attempt: Attempt, class: usize, deadline_ns: u64) {
         let token = self.attempts.insert(attempt);
-        self.deadlines.push_back((deadline_ns, token));
-        let under_way = self.attempts.under_way as u64;
-        self.tally.in_flight_max = self.tally.in_flight_max.max(under_way);
+        self.deadlines[class].push_back((deadline_ns, token));
+        self.tally.in_flight(self.attempts.under_way as u64);
         // By edges, one call lasts for the attempt's whole life.
         let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLET;
         let attempt = self.attempts.get(token).expect("inserted just above");
@@ -157,52 +166,53 @@ impl<'a> Crowd<'a> {
             return;
         };
         let readable = event.events() != EpollFlags::EPOLLOUT;
-        if let Some(end) = attempt.proceed(&self.request, readable, scratch) {
+        if let Some(end) = attempt.proceed(&self.errands[attempt.errand()], readable, scratch) {
             self.end(token, end);
         }
     }
 
     fn give_up_overdue(&mut self) {
-        while let Some(&(deadline_ns, token)) = self.deadlines.front() {
-            if deadline_ns > self.now_ns() {
-                return;
-            }
-            self.deadlines.pop_front();
-            if let Some(attempt) = self.attempts.get(token) {
-                let end = attempt.given_up();
-                self.end(token, end);
+        for class in 0..self.deadlines.len() {
+            while let Some(&(deadline_ns, token)) = self.deadlines[class].front() {
+                if deadline_ns > self.now_ns() {
+                    break;
+                }
+                self.deadlines[class].pop_front();
+                if let Some(attempt) = self.attempts.get(token) {
+                    let end = attempt.given_up();
+                    self.end(token, end);
+                }
             }
         }
     }
 
     fn end(&mut self, token: u64, end: End) {
         if let Some(attempt) = self.attempts.remove(token) {
-            self.count(end, attempt.intended_ns, attempt.counts);
+            self.tally.answered(attempt.answered, self.now_ns());
+            self.count(end, attempt.new.intended_ns);
         }
     }
 
-    fn count(&mut self, end: End, intended_ns: u64, counts: bool) {
-        let now_ns = self.now_ns();
-        if end == End::Replied && (self.counted_from_ns..self.counted_to_ns).contains(&now_ns) {
-            self.tally.replies_in_time += 1;
-        }
-        if counts {
-            self.tally.ended(end, now_ns.saturating_sub(intended_ns));
-        }
+    fn count(&mut self, end: End, intended_ns: u64) {
+        // The kernel does not tell how many SYNs it sent.
+        self.tally.ended(end, intended_ns, self.now_ns(), None);
+        self.meter.ended(end);
     }
 
     /// Waits for the next start, the next deadline or an event. `epoll_wait` counts in whole
     /// milliseconds, too coarse for a schedule, so the descriptor itself is polled.
     fn wait(&mut self) -> Result<(), CrowdError> {
         let start_ns = self.schedule.next_ns(self.attempts.under_way);
-        let deadline_ns = self.deadlines.front().map(|(deadline_ns, _)| *deadline_ns);
-        let until_ns = start_ns.into_iter().chain(deadline_ns).min();
-        let left = until_ns.map(|until| Duration::from_nanos(until.saturating_sub(self.now_ns())));
-        if left.is_some_and(|left| left.is_zero()) {
+        let deadlines = self.deadlines.iter().filter_map(|class| class.front());
+        let deadline_ns = deadlines.map(|(deadline_ns, _)| *deadline_ns).min();
+        let due = start_ns.into_iter().chain(deadline_ns).min();
+        let until_ns = due.unwrap_or(u64::MAX).min(self.meter.next_ns());
+        let left = Duration::from_nanos(until_ns.saturating_sub(self.now_ns()));
+        if left.is_zero() {
             return Ok(());
         }
         let mut descriptors = [PollFd::new(self.epoll.0.as_fd(), PollFlags::POLLIN)];
-        match ppoll(&mut descriptors, left.map(TimeSpec::from_duration), None) {
+        match ppoll(&mut descriptors, Some(TimeSpec::from_duration(left)), None) {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(errno) => Err(CrowdError::events("wait for the next start")(errno)),
         }
@@ -213,91 +223,28 @@ impl<'a> Crowd<'a> {
     }
 }
 
-/// When the next attempt is due.
-enum Schedule {
-    Open { starts: Peekable<Box<dyn Iterator<Item = u64>>> },
-    Closed { clients: usize, end_ns: u64, over: bool },
-}
-
-impl Schedule {
-    fn of(plan: &Plan) -> Self {
-        let end_ns = ns(plan.whole());
-        let arrivals = match plan.load {
-            Load::Constant { per_s } => Arrivals::constant(per_s),
-            Load::Poisson { per_s } => Arrivals::poisson(per_s, plan.seed),
-            Load::Closed { clients } => {
-                return Self::Closed { clients, end_ns, over: false };
-            }
-        };
-        let starts: Box<dyn Iterator<Item = u64>> =
-            Box::new(arrivals.take_while(move |start_ns| *start_ns < end_ns));
-        Self::Open { starts: starts.peekable() }
-    }
-
-    /// The intended time of a start that is due.
-    fn take_due(&mut self, now_ns: u64, under_way: usize) -> Option<u64> {
-        match self {
-            Self::Open { starts } => starts.next_if(|start_ns| *start_ns <= now_ns),
-            Self::Closed { clients, end_ns, over } => {
-                *over |= now_ns >= *end_ns;
-                (!*over && under_way < *clients).then_some(now_ns)
-            }
-        }
-    }
-
-    /// When to look again, if anything is left to start.
-    fn next_ns(&mut self, under_way: usize) -> Option<u64> {
-        match self {
-            Self::Open { starts } => starts.peek().copied(),
-            Self::Closed { over: true, .. } => None,
-            Self::Closed { clients, end_ns, .. } => {
-                Some(if under_way < *clients { 0 } else { *end_ns })
-            }
-        }
-    }
-
-    fn is_over(&mut self) -> bool {
-        match self {
-            Self::Open { starts } => starts.peek().is_none(),
-            Self::Closed { over, .. } => *over,
-        }
-    }
-
-    /// What is left to start, none of which will be.
-    fn abandon(&mut self) -> impl Iterator<Item = u64> + use<> {
-        let over = Self::Closed { clients: 0, end_ns: 0, over: true };
-        match std::mem::replace(self, over) {
-            Self::Open { starts } => Some(starts).into_iter().flatten(),
-            Self::Closed { .. } => None.into_iter().flatten(),
-        }
-    }
-}
-
-/// Pairs of source and target, taken in turn.
+/// Targets in turn, each with its sources in turn.
 struct Ways {
-    pairs: Vec<(Option<IpAddr>, SocketAddr)>,
-    next: usize,
+    each: Vec<(SocketAddr, Option<Sources>)>,
+    next: u64,
 }
 
 impl Ways {
     fn of(plan: &Plan) -> Self {
-        let mut pairs = Vec::new();
-        // Targets alternate faster than sources.
-        let rounds = plan.sources.len().max(1);
-        for round in 0..rounds {
-            for &target in &plan.targets {
-                let sources: Vec<IpAddr> = plan.sources_for(target).collect();
-                let source = (!sources.is_empty()).then(|| sources[round % sources.len()]);
-                pairs.push((source, target));
-            }
-        }
-        Self { pairs, next: 0 }
+        let with_sources = |&target: &SocketAddr| {
+            let ranges = plan.ranges_for(target);
+            (target, (!ranges.is_empty()).then(|| Sources::new(ranges)))
+        };
+        Self { each: plan.targets.iter().map(with_sources).collect(), next: 0 }
     }
 
-    fn next(&mut self) -> (Option<IpAddr>, SocketAddr) {
-        let pair = self.pairs[self.next];
-        self.next = (self.next + 1) % self.pairs.len();
-        pair
+    /// The next target's place, and where to come from.
+    fn next(&mut self) -> (usize, Option<IpAddr>) {
+        let targets = self.each.len() as u64;
+        let (round, target) = (self.next / targets, (self.next % targets) as usize);
+        self.next += 1;
+        let sources = self.each[target].1.as_ref();
+        (target, sources.map(|sources| sources.address(round % sources.len())))
     }
 }
 
@@ -318,7 +265,7 @@ impl Attempts {
             u32::try_from(self.places.len() - 1).expect("fewer descriptors than 2^32")
         });
         self.under_way += 1;
-        self.counting += usize::from(attempt.counts);
+        self.counting += usize::from(attempt.new.counts);
         let place = &mut self.places[index as usize];
         place.0 = place.0.wrapping_add(1);
         place.1 = Some(attempt);
@@ -334,7 +281,7 @@ impl Attempts {
     }
 
     fn remove(&mut self, token: u64) -> Option<Attempt> {
-        let counts = self.get(token)?.counts;
+        let counts = self.get(token)?.new.counts;
         let index = token as u32;
         self.free.push(index);
         self.under_way -= 1;
@@ -343,16 +290,28 @@ impl Attempts {
     }
 }
 
-/// The same for every attempt. It does not ask the server to close: as in a browser, that is the
-/// client's part.
-fn request(plan: &Plan) -> Vec<u8> {
-    format!(
-        "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: tidelab-crowd\r\n\r\n",
-        plan.path, plan.targets[0]
-    )
-    .into_bytes()
+/// What each class wants of each target, the targets of a class together.
+fn errands(plan: &Plan) -> Vec<Errand> {
+    let each = plan.classes.iter().flat_map(|class| {
+        plan.targets.iter().map(move |target| Errand {
+            requests: Requests::get(&target.to_string(), class.paths.iter().map(String::as_str)),
+            close: class.close,
+        })
+    });
+    each.collect()
 }
 
-fn ns(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+/// Kernel sockets have the kernel's TCP and the network that there is.
+fn check(plan: &Plan) -> Result<(), CrowdError> {
+    for class in &plan.classes {
+        if class.os != Os::linux() {
+            let what = format!("behave as {}", class.os.name);
+            return Err(CrowdError::Sockets { what });
+        }
+        if !class.network.is_plain() {
+            let what = "delay, lose or reorder packets".to_owned();
+            return Err(CrowdError::Sockets { what });
+        }
+    }
+    Ok(())
 }

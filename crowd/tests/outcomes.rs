@@ -3,17 +3,23 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use socket2::{Domain, SockRef, Socket, Type};
-use tidegate_crowd::{Close, Load, Outcome, Plan, run};
+use tidegate_crowd::{Class, Close, Load, Outcome, Plan, run};
+
+fn impatient() -> Class {
+    Class { timeout: Duration::from_millis(300), ..Class::default() }
+}
 
 fn plan(target: SocketAddr) -> Plan {
     Plan {
         targets: vec![target],
         load: Load::Constant { per_s: 50.0 },
         duration: Duration::from_millis(200),
-        timeout: Duration::from_millis(300),
+        classes: vec![impatient()],
         ..Plan::default()
     }
 }
@@ -53,8 +59,8 @@ fn replied() {
     let target = serve(|stream| answer(stream, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
     for close in [Close::Fin, Close::Reset] {
         let outcome = sent(&Plan {
-            close,
-            sources: vec!["127.0.0.2".parse().unwrap(), "127.0.0.3".parse().unwrap()],
+            classes: vec![Class { close, ..impatient() }],
+            sources: vec!["127.0.0.2/31".parse().unwrap()],
             ..plan(target)
         });
         assert_eq!((outcome.attempts, outcome.replies), (10, 10));
@@ -69,6 +75,50 @@ fn replied_with_an_error_status_or_nonsense() {
     assert_eq!(sent(&plan(busy)).errors.http_error, 10);
     let nonsense = serve(|stream| answer(stream, b"220 mail.example ESMTP\r\n"));
     assert_eq!(sent(&plan(nonsense)).errors.nonsense, 10);
+}
+
+/// A server that answers every request of a connection, until the client's side ends.
+fn answer_all(mut stream: TcpStream, answered: &AtomicU32) {
+    let mut bytes = [0; 1024];
+    while stream.read(&mut bytes).is_ok_and(|count| count > 0) {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        answered.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn replied_to_several_requests_of_one_connection() {
+    static CONNECTIONS: AtomicU32 = AtomicU32::new(0);
+    static ANSWERED: AtomicU32 = AtomicU32::new(0);
+    let target = serve(|stream| {
+        CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+        thread::spawn(|| answer_all(stream, &ANSWERED));
+    });
+    let several = || vec![Class { requests: 3.0, ..impatient() }];
+    let outcome = sent(&Plan { classes: several(), ..plan(target) });
+    assert_eq!((outcome.attempts, outcome.replies), (10, 10));
+    assert_eq!(CONNECTIONS.load(Ordering::Relaxed), 10);
+    assert!(ANSWERED.load(Ordering::Relaxed) > 10);
+    // A server that closes after each reply leaves those unserved that have more to ask.
+    let once = serve(|stream| answer(stream, b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n"));
+    let outcome = sent(&Plan { classes: several(), ..plan(once) });
+    assert!(outcome.errors.closed_early > 0);
+    assert_eq!(outcome.replies + outcome.errors.closed_early, 10);
+}
+
+#[test]
+fn replied_after_a_half_close() {
+    // It answers only when the client's side has ended, which a client that waits never does.
+    let target = serve(|mut stream| {
+        let mut request = Vec::new();
+        stream.read_to_end(&mut request).unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+    });
+    let outcome = sent(&Plan {
+        classes: vec![Class { close: Close::HalfClose, ..impatient() }],
+        ..plan(target)
+    });
+    assert_eq!((outcome.attempts, outcome.replies), (10, 10));
 }
 
 #[test]

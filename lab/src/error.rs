@@ -92,4 +92,20 @@ pub enum LabError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The kernel does not say what a processor does.
+    #[error("/proc/stat says nothing of processor {cpu}: is it online?")]
+    ProcessorTime {
+        /// The processor's number.
+        cpu: usize,
+    },
+    /// A processor cannot be sampled.
+    #[error(
+        "cannot sample processor {cpu}: {source}; set the sysctl kernel.perf_event_paranoid to -1, or leave `profile` out"
+    )]
+    Profile {
+        /// The processor's number.
+        cpu: usize,
+        /// What the kernel said.
+        source: io::Error,
+    },
 }

@@ -25,12 +25,15 @@
 //! ```
 
 mod child;
+mod component;
 mod counters;
 mod error;
 mod link;
 mod mounts;
 mod namespace;
 mod placement;
+mod processor;
+mod profile;
 mod root;
 
 pub use child::Child;
@@ -38,5 +41,7 @@ pub use counters::Counters;
 pub use error::LabError;
 pub use link::{End, Link};
 pub use namespace::Namespace;
-pub use placement::{allowed_cpus, pin_command};
+pub use placement::{allowed_cpus, pin_command, pin_thread};
+pub use processor::ProcessorTime;
+pub use profile::Profile;
 pub use root::{require_root, skip_without_root};

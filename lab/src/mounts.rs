@@ -29,6 +29,9 @@ pub(crate) fn isolate(label: &str) -> Result<(), LabError> {
     mount(NO_DATA, "/", NO_DATA, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NO_DATA)
         .map_err(failed("make its mounts private"))?;
     renew_sysfs();
+    // What programs keep in /run then ends with the namespace.
+    mount(Some("tmpfs"), "/run", Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, NO_DATA)
+        .map_err(failed("mount a tmpfs on /run"))?;
     mount(Some("bpf"), "/sys/fs/bpf", Some("bpf"), MsFlags::empty(), NO_DATA)
         .map_err(failed("mount a bpffs on /sys/fs/bpf"))
 }

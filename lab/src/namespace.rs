@@ -20,7 +20,7 @@ use crate::mounts;
 type Job = Box<dyn FnOnce() + Send>;
 
 /// A network namespace with a mount namespace of its own: `/sys` shows its devices, `/sys/fs/bpf`
-/// is private, the host's cgroup mounts stay reachable, `lo` is up.
+/// and `/run` are private, the host's cgroup mounts stay reachable, `lo` is up.
 ///
 /// It has no name in `/run/netns`; it is a thread. Cloning gives another handle to the same one.
 /// It ends when the last handle, [`Child`] and [`crate::Link`] is gone, or when the process dies.
@@ -221,6 +221,30 @@ impl Namespace {
         self.run(move || fs::read_to_string(opened)).map_err(|source| LabError::File {
             label: self.label().to_owned(),
             action: "read".to_owned(),
+            path,
+            source,
+        })
+    }
+
+    /// Writes a file as the namespace sees it, making its folder; below `/run`, it ends with the
+    /// namespace.
+    ///
+    /// # Errors
+    /// [`LabError::File`] naming the file.
+    pub fn place_file(
+        &self,
+        path: impl Into<PathBuf>,
+        content: impl Into<Vec<u8>>,
+    ) -> Result<(), LabError> {
+        let (path, content) = (path.into(), content.into());
+        let opened = path.clone();
+        self.run(move || {
+            opened.parent().map_or(Ok(()), fs::create_dir_all)?;
+            fs::write(opened, content)
+        })
+        .map_err(|source| LabError::File {
+            label: self.label().to_owned(),
+            action: "write".to_owned(),
             path,
             source,
         })

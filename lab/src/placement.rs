@@ -20,6 +20,17 @@ pub fn allowed_cpus() -> Result<Vec<usize>, LabError> {
     Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect())
 }
 
+/// Has the calling thread run on one processor only, and the threads that it starts from then on.
+///
+/// # Errors
+/// [`LabError::Placement`] when there can be no such processor.
+pub fn pin_thread(cpu: usize) -> Result<(), LabError> {
+    let failed = |errno: nix::Error| LabError::Placement { cpu, source: errno.into() };
+    let mut set = CpuSet::new();
+    set.set(cpu).map_err(failed)?;
+    sched_setaffinity(Pid::from_raw(0), &set).map_err(failed)
+}
+
 /// Has the program run on one processor only.
 ///
 /// # Errors

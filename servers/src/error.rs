@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// Why a server could not start or go on. What clients do wrong is never an error; it is counted.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +17,17 @@ pub enum ServerError {
     Listen {
         /// The address asked for.
         address: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The directory to serve cannot be served.
+    #[error(
+        "cannot serve files from {}: {source}; name a directory that this user may read and enter",
+        path.display()
+    )]
+    Root {
+        /// The root asked for.
+        path: PathBuf,
         /// What the kernel said.
         source: io::Error,
     },

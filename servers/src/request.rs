@@ -1,32 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a client asked for.
 
+use std::time::SystemTime;
+
 /// Header fields a request may have, and bytes it may take.
 const FIELDS_MAX: usize = 64;
 pub(crate) const HEAD_MAX_BYTES: usize = 16 * 1024;
 
 /// A request understood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// What to send.
-    pub target: Target,
-    /// Whether the body is left out (HEAD).
-    pub head_only: bool,
+    pub method: Method,
+    /// The request target as it was sent (RFC 9112, 3.2).
+    pub target: String,
     /// Whether the connection stays open afterwards.
     pub keep_alive: bool,
     /// Bytes that the request's head takes.
     pub head_bytes: usize,
     /// Bytes of a request body, which is skipped.
     pub body_bytes: u64,
+    /// What the client has already: the entity tags of If-None-Match.
+    pub none_match: Option<String>,
+    /// What the client has already: the date of If-Modified-Since, when it is one.
+    pub modified_since: Option<SystemTime>,
 }
 
-/// What the path names.
+/// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// Any other path: the one-packet reply.
-    OnePacket,
-    /// `/bytes/N`.
-    Bytes(u64),
+pub(crate) enum Method {
+    Get,
+    Head,
+    /// POST or PUT: the client sends a body.
+    Send,
 }
 
 /// Why a request is refused. Its connection is closed after the answer.
@@ -64,17 +69,20 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Request>, Refusal> {
         Err(httparse::Error::TooManyHeaders) => return Err(Refusal::HeadTooLarge),
         Err(_) => return Err(Refusal::Malformed),
     };
-    let head_only = match parsed.method {
-        Some("GET" | "POST" | "PUT") => false,
-        Some("HEAD") => true,
+    let method = match parsed.method {
+        Some("GET") => Method::Get,
+        Some("HEAD") => Method::Head,
+        Some("POST" | "PUT") => Method::Send,
         _ => return Err(Refusal::MethodUnknown),
     };
     let mut request = Request {
-        target: target(parsed.path.unwrap_or("/"))?,
-        head_only,
+        method,
+        target: parsed.path.unwrap_or("/").to_owned(),
         keep_alive: parsed.version == Some(1),
         head_bytes,
         body_bytes: 0,
+        none_match: None,
+        modified_since: None,
     };
     for field in parsed.headers.iter() {
         if field.name.eq_ignore_ascii_case("connection") {
@@ -87,20 +95,21 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Request>, Refusal> {
             request.body_bytes = number(field.value).ok_or(Refusal::Malformed)?;
         } else if field.name.eq_ignore_ascii_case("transfer-encoding") {
             return Err(Refusal::NotImplemented);
+        } else if field.name.eq_ignore_ascii_case("if-none-match") {
+            let tags = request.none_match.get_or_insert_default();
+            // A field sent twice is one list (RFC 9110, 5.3).
+            tags.push_str(&String::from_utf8_lossy(field.value));
+            tags.push(',');
+        } else if field.name.eq_ignore_ascii_case("if-modified-since") {
+            let date = std::str::from_utf8(field.value).ok();
+            request.modified_since = date.and_then(|date| httpdate::parse_http_date(date).ok());
         }
     }
     Ok(Some(request))
 }
 
-fn target(path: &str) -> Result<Target, Refusal> {
-    match path.strip_prefix("/bytes/") {
-        None => Ok(Target::OnePacket),
-        Some(count) => number(count.as_bytes()).map(Target::Bytes).ok_or(Refusal::Malformed),
-    }
-}
-
 /// Digits only: `+1`, which `parse` would take, is no length.
-fn number(digits: &[u8]) -> Option<u64> {
+pub(crate) fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -133,15 +142,31 @@ mod tests {
             assert_eq!(parse(&whole[..cut]), Ok(None), "{cut} bytes");
         }
         let request = parse(whole).unwrap().unwrap();
-        assert_eq!(request.target, Target::Bytes(12));
+        assert_eq!(request.target, "/bytes/12");
         assert_eq!(request.head_bytes, whole.len());
+    }
+
+    #[test]
+    fn what_the_client_has_is_understood() {
+        let request = |fields: &str| {
+            parse(format!("GET / HTTP/1.1\r\n{fields}\r\n").as_bytes()).unwrap().unwrap()
+        };
+        assert_eq!(request("").none_match, None);
+        let tags = request("If-None-Match: \"a\"\r\nif-none-match: \"b\"\r\n").none_match.unwrap();
+        assert!(tags.contains("\"a\",") && tags.contains("\"b\""), "{tags}");
+        let since = |date: &str| request(&format!("If-Modified-Since: {date}\r\n")).modified_since;
+        // The example of RFC 9110, 5.6.7, in its three spellings.
+        let example = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(784_111_777);
+        assert_eq!(since("Sun, 06 Nov 1994 08:49:37 GMT"), Some(example));
+        assert_eq!(since("Sunday, 06-Nov-94 08:49:37 GMT"), Some(example));
+        assert_eq!(since("Sun Nov  6 08:49:37 1994"), Some(example));
+        assert_eq!(since("yesterday"), None);
     }
 
     #[test]
     fn what_is_not_served_is_refused_by_name() {
         let refusal = |text: &str| parse(text.as_bytes()).unwrap_err();
         assert_eq!(refusal("\x16\x03\x01\x02\x00\x01"), Refusal::Malformed);
-        assert_eq!(refusal("GET /bytes/-1 HTTP/1.1\r\n\r\n"), Refusal::Malformed);
         assert_eq!(refusal("BREW / HTTP/1.1\r\n\r\n"), Refusal::MethodUnknown);
         assert_eq!(refusal("POST / HTTP/1.1\r\nContent-Length: +3\r\n\r\n"), Refusal::Malformed);
         assert_eq!(

@@ -6,7 +6,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
@@ -17,14 +16,17 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::socket::{SockFlag, accept4};
 
-use crate::accept::AcceptLimit;
-use crate::connection::{Connection, Found, Next};
+use crate::connection::{Connection, Next};
+use crate::content::Content;
 use crate::error::ServerError;
 use crate::listen::listen;
 use crate::reply::Reply;
 use crate::request::Refusal;
+use crate::settings::Settings;
+use crate::slab::Slab;
 use crate::statistics::Statistics;
-use crate::work::{burn, thread_cpu_ns};
+use crate::work::{Work, thread_cpu_ns};
+use crate::worker::Worker;
 
 /// Tokens above every connection's.
 const STOP: u64 = u64::MAX;
@@ -35,39 +37,6 @@ const SCRATCH_BYTES: usize = 64 * 1024;
 const DRAIN_MAX: Duration = Duration::from_secs(1);
 /// How long accepting rests when there are no descriptors.
 const ACCEPT_REST: Duration = Duration::from_millis(10);
-
-/// How a server is to be.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Where to listen; port 0 lets the kernel choose.
-    pub addresses: Vec<SocketAddr>,
-    /// The listen queue's length as given to `listen`; the kernel caps it at `somaxconn`.
-    pub backlog: u32,
-    /// The most connections accepted in one accept phase.
-    pub accept_limit: AcceptLimit,
-    /// Processor time spent on each answered request, in µs.
-    pub cost_us: u64,
-    /// The body of an ordinary reply, in bytes; up to about 1,300 the reply is one packet.
-    pub body_bytes: u64,
-    /// How long a connection may stand still in the middle of a request or of a reply, or idle.
-    pub patience: Duration,
-    /// Whether others may listen on the same addresses (`SO_REUSEPORT`).
-    pub reuse_port: bool,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            addresses: Vec::new(),
-            backlog: 128,
-            accept_limit: AcceptLimit::INF,
-            cost_us: 0,
-            body_bytes: 1024,
-            patience: Duration::from_secs(10),
-            reuse_port: false,
-        }
-    }
-}
 
 /// Ends a running [`Userver`] from any thread.
 #[derive(Clone, Debug)]
@@ -81,7 +50,7 @@ impl Stopper {
     }
 }
 
-/// The server.
+/// The server: what holds the connections, and says whose turn it is.
 #[derive(Debug)]
 pub struct Userver {
     settings: Settings,
@@ -96,16 +65,23 @@ pub struct Userver {
     turns: Vec<u64>,
     /// Until when accepting rests; listeners are then not watched.
     resting_until: Option<Instant>,
-    scratch: Vec<u8>,
-    statistics: Statistics,
+    worker: Worker,
 }
 
 impl Userver {
     /// Listens. Connections queue up in the kernel until [`Userver::run`].
     ///
     /// # Errors
-    /// [`ServerError::NoAddress`], [`ServerError::Listen`] naming the address.
+    /// [`ServerError::NoAddress`], [`ServerError::Listen`] naming the address,
+    /// [`ServerError::Root`] naming the root.
     pub fn bind(settings: Settings) -> Result<Self, ServerError> {
+        let worker = Worker {
+            content: Content::of(&settings)?,
+            work: Work::costing(settings.cost_us),
+            patience: settings.patience,
+            scratch: vec![0; SCRATCH_BYTES],
+            statistics: Statistics::default(),
+        };
         let listeners = listen(&settings.addresses, settings.backlog, settings.reuse_port)?;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
             .map_err(ServerError::events("create an epoll instance"))?;
@@ -123,8 +99,7 @@ impl Userver {
             deadlines: BinaryHeap::new(),
             turns: Vec::new(),
             resting_until: None,
-            scratch: vec![0; SCRATCH_BYTES],
-            statistics: Statistics::default(),
+            worker,
         };
         server.watch_listeners()?;
         Ok(server)
@@ -166,8 +141,8 @@ impl Userver {
             self.end_overdue();
             self.end_rest()?;
         }
-        self.statistics.cpu_ns = thread_cpu_ns().saturating_sub(cpu_before_ns);
-        Ok(self.statistics)
+        self.worker.statistics.cpu_ns = thread_cpu_ns().saturating_sub(cpu_before_ns);
+        Ok(self.worker.statistics)
     }
 
     fn accept_phase(&mut self) -> Result<(), ServerError> {
@@ -183,8 +158,8 @@ impl Userver {
                     // The client took it back while it was queued.
                     Err(Errno::ECONNABORTED) => {
                         accepted += 1;
-                        self.statistics.accepted += 1;
-                        self.statistics.dead_connections += 1;
+                        self.worker.statistics.accepted += 1;
+                        self.worker.statistics.dead_connections += 1;
                     }
                     Err(Errno::EINTR) => {}
                     Err(_) => return self.start_rest(),
@@ -195,18 +170,18 @@ impl Userver {
     }
 
     fn admit(&mut self, stream: TcpStream) {
-        self.statistics.accepted += 1;
+        self.worker.statistics.accepted += 1;
         let deadline = Instant::now() + self.settings.patience;
         let token = self.connections.insert(Connection::new(stream, deadline));
         self.deadlines.push(Reverse((deadline, token)));
         let held = self.connections.held as u64;
-        self.statistics.connections_max = self.statistics.connections_max.max(held);
+        self.worker.statistics.connections_max = self.worker.statistics.connections_max.max(held);
         let Some(connection) = self.connections.get(token) else {
             return;
         };
         let interest = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP, token);
         if self.epoll.add(&connection.stream, interest).is_err() {
-            self.statistics.accept_failures += 1;
+            self.worker.statistics.accept_failures += 1;
             self.end(token);
         }
     }
@@ -226,13 +201,11 @@ impl Userver {
         }
     }
 
-    /// Gives a connection one turn: at most one request is read, worked on and answered.
     fn work(&mut self, token: u64, client_left: bool) {
         let Some(connection) = self.connections.get(token) else {
             return;
         };
-        let next =
-            turn(connection, client_left, &self.settings, &mut self.scratch, &mut self.statistics);
+        let next = self.worker.turn(connection, client_left);
         match next {
             Next::Close => self.end(token),
             // It may have had both a turn due and an event: one more turn is enough.
@@ -280,7 +253,7 @@ impl Userver {
             && !connection.answered
             && !connection.draining
         {
-            self.statistics.dead_connections += 1;
+            self.worker.statistics.dead_connections += 1;
         }
     }
 
@@ -308,10 +281,10 @@ impl Userver {
         };
         let idle = !connection.is_mid_request() && connection.reply.is_none();
         if !idle && !connection.draining {
-            self.statistics.timed_out += 1;
+            self.worker.statistics.timed_out += 1;
             if connection.reply.is_none() {
                 // The connection is closed at once: whoever sends half a request gets half a word.
-                let _ = Reply::refusing(Refusal::Halted).send(&mut &connection.stream);
+                let _ = Reply::refusing(Refusal::Halted).send(&connection.stream);
             }
         }
         self.end(token);
@@ -319,7 +292,7 @@ impl Userver {
 
     /// Without descriptors, a listener that stays readable would make the loop spin.
     fn start_rest(&mut self) -> Result<(), ServerError> {
-        self.statistics.accept_failures += 1;
+        self.worker.statistics.accept_failures += 1;
         self.resting_until = Some(Instant::now() + ACCEPT_REST);
         for listener in &self.listeners {
             self.epoll.delete(listener).map_err(ServerError::events("rest from accepting"))?;
@@ -358,113 +331,9 @@ impl Userver {
     }
 }
 
-/// One turn of a connection, apart from the server so that it borrows only what it needs.
-fn turn(
-    connection: &mut Connection,
-    client_left: bool,
-    settings: &Settings,
-    scratch: &mut [u8],
-    statistics: &mut Statistics,
-) -> Next {
-    if connection.reply.is_none() {
-        // The clock of a request runs from its first byte: a trickle does not wind it up again.
-        let is_first = !connection.is_mid_request() && !connection.draining;
-        match connection.receive(scratch) {
-            Ok(true) if is_first => connection.deadline = Instant::now() + settings.patience,
-            Ok(_) => {}
-            Err(_) => return Next::Close,
-        }
-        match connection.next_request() {
-            Found::Request(request) => {
-                burn(settings.cost_us.saturating_mul(1000));
-                if client_left || connection.input_ended {
-                    statistics.half_closed_replies += 1;
-                }
-                connection.reply = Some(Reply::to(&request, settings.body_bytes));
-            }
-            Found::Refusal(refusal) => {
-                statistics.bad_requests += 1;
-                connection.reply = Some(Reply::refusing(refusal));
-            }
-            Found::Nothing if connection.input_ended => return Next::Close,
-            Found::Nothing => return Next::Read,
-        }
-    }
-    let Some(reply) = &mut connection.reply else {
-        return Next::Read;
-    };
-    while !reply.is_sent() {
-        match reply.send(&mut &connection.stream) {
-            Ok(sent) => {
-                statistics.bytes_sent += sent;
-                connection.deadline = Instant::now() + settings.patience;
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Next::Write,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return Next::Close,
-        }
-    }
-    let (closes, is_answer) = (reply.closes, reply.is_answer);
-    connection.reply = None;
-    if is_answer {
-        statistics.replies += 1;
-        connection.answered = true;
-    }
-    match (closes, connection.is_mid_request()) {
-        // Bytes of a next request may wait in our buffer, where epoll does not see them.
-        (false, true) => Next::Turn,
-        (false, false) if connection.input_ended => Next::Close,
-        (false, false) => Next::Read,
-        (true, _) if is_answer || connection.input_ended => Next::Close,
-        (true, _) => Next::Drain,
-    }
-}
-
 fn accept(listener: &TcpListener) -> Result<TcpStream, Errno> {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let fd = accept4(listener.as_fd().as_raw_fd(), flags)?;
     // SAFETY: the kernel has just returned this descriptor, and nobody else knows it.
     Ok(TcpStream::from(unsafe { OwnedFd::from_raw_fd(fd) }))
-}
-
-/// Connections by token. A token is never used twice, so a late event finds nobody.
-#[derive(Debug, Default)]
-struct Slab {
-    places: Vec<(u32, Option<Connection>)>,
-    free: Vec<u32>,
-    held: usize,
-}
-
-impl Slab {
-    fn insert(&mut self, connection: Connection) -> u64 {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.places.push((0, None));
-            u32::try_from(self.places.len() - 1).expect("fewer descriptors than 2^32")
-        });
-        self.held += 1;
-        let place = &mut self.places[index as usize];
-        place.0 = place.0.wrapping_add(1) & 0x7fff_ffff;
-        place.1 = Some(connection);
-        u64::from(place.0) << 32 | u64::from(index)
-    }
-
-    fn get(&mut self, token: u64) -> Option<&mut Connection> {
-        let (generation, index) = ((token >> 32) as u32, token as u32 as usize);
-        match self.places.get_mut(index) {
-            Some((current, connection)) if *current == generation => connection.as_mut(),
-            _ => None,
-        }
-    }
-
-    fn remove(&mut self, token: u64) -> Option<Connection> {
-        let (generation, index) = ((token >> 32) as u32, token as u32);
-        let place = self.places.get_mut(index as usize)?;
-        if place.0 != generation {
-            return None;
-        }
-        let connection = place.1.take()?;
-        self.free.push(index);
-        self.held -= 1;
-        Some(connection)
-    }
 }

@@ -1,45 +1,132 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Work that really takes the processor.
+//! Work that really takes the processor: a number of steps, not a span of time.
+//!
+//! A cost in µs is turned into steps once, at the speed that the processor showed at the start;
+//! from then on it is those steps, however long they take. So whatever takes the processor from
+//! the server takes replies from it: packets that softirqs process in the middle of a reply, other
+//! threads, a hypervisor. Waiting for a clock instead would let them pass for work wherever the
+//! clock charges them to the thread: a kernel without `CONFIG_IRQ_TIME_ACCOUNTING` charges softirqs
+//! to the thread that they interrupt, and an overloaded server would seem to lose nothing to them.
+//!
+//! The steps are arithmetic in registers. They touch no memory, so they do not feel caches that
+//! packet processing has emptied, and they make no system calls. A processor that turns slower
+//! later (heat, a busy sibling thread, a slower core) takes longer for the same cost.
+
+use std::hint::black_box;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
-/// About 1 µs of work: the precision of a cost.
-const STEPS_PER_LOOK: u32 = 2000;
+/// Long enough for a frequency governor to notice.
+const WARM_UP: Duration = Duration::from_millis(30);
+/// Tens of µs: far longer than a look at the clock, far shorter than the time between interrupts.
+const STEPS_PER_RUN: u64 = 20_000;
+const RUNS: u32 = 500;
+/// Any number but 0, from which xorshift never leaves.
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Keeps the processor busy until the calling thread has had so much of it.
-///
-/// The thread's own clock counts, so time in which another thread ran is not taken for work. A
-/// kernel without `CONFIG_IRQ_TIME_ACCOUNTING` charges softirqs to the thread they interrupt, and
-/// then they are; pin receive processing elsewhere where that matters.
-pub(crate) fn burn(cost_ns: u64) {
-    if cost_ns == 0 {
-        return;
+/// The work done for each reply.
+#[derive(Debug)]
+pub(crate) struct Work {
+    steps_per_reply: u64,
+    state: u64,
+}
+
+impl Work {
+    /// Work of so many µs of an undisturbed processor. The first call of a process that asks for
+    /// more than none measures the processor, for about 60 ms.
+    pub(crate) fn costing(cost_us: u64) -> Self {
+        let steps_per_reply = if cost_us == 0 { 0 } else { cost_us.saturating_mul(steps_per_us()) };
+        Self { steps_per_reply, state: SEED }
     }
-    let end_ns = thread_cpu_ns().saturating_add(cost_ns);
-    while thread_cpu_ns() < end_ns {
-        // Reading the clock is a system call: most of the work should be the program's own.
-        for step in 0..STEPS_PER_LOOK {
-            std::hint::black_box(step);
-        }
+
+    /// Does the work for one reply, and says how many steps that were.
+    pub(crate) fn once(&mut self) -> u64 {
+        self.state = walk(self.state, self.steps_per_reply);
+        self.steps_per_reply
     }
+}
+
+/// Takes so many steps of xorshift64 (Marsaglia, *Xorshift RNGs*, 2003): each needs the one before,
+/// so neither the compiler nor the processor can take two at a time.
+// Never inlined, so that what was measured is what is run.
+#[inline(never)]
+fn walk(from: u64, steps: u64) -> u64 {
+    let mut state = black_box(from);
+    for _ in 0..steps {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+    }
+    black_box(state)
+}
+
+/// The processor's speed, the same for all servers of a process so that their costs compare.
+fn steps_per_us() -> u64 {
+    static SPEED: OnceLock<u64> = OnceLock::new();
+    *SPEED.get_or_init(measure_steps_per_us)
+}
+
+/// The fastest of many short runs is one that nothing interrupted.
+fn measure_steps_per_us() -> u64 {
+    let mut state = SEED;
+    let started = Instant::now();
+    while started.elapsed() < WARM_UP {
+        state = walk(state, STEPS_PER_RUN);
+    }
+    let fastest_ns = (0..RUNS)
+        .map(|_| {
+            let started = Instant::now();
+            state = walk(state, STEPS_PER_RUN);
+            started.elapsed().as_nanos() as u64
+        })
+        .min()
+        .unwrap_or(0)
+        .max(1);
+    ((STEPS_PER_RUN * 1000 + fastest_ns / 2) / fastest_ns).max(1)
 }
 
 /// The processor time that the calling thread has had.
 pub(crate) fn thread_cpu_ns() -> u64 {
-    // The clock exists on every Linux; with no clock there is no work to pretend.
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(u64::MAX, |now| {
-        now.tv_sec().unsigned_abs() * 1_000_000_000 + now.tv_nsec().unsigned_abs()
-    })
+    // The clock exists on every Linux; with no clock there is nothing to report.
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .map_or(0, |now| now.tv_sec().unsigned_abs() * 1_000_000_000 + now.tv_nsec().unsigned_abs())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{burn, thread_cpu_ns};
+    use super::{STEPS_PER_RUN, Work, steps_per_us, walk};
 
     #[test]
-    fn burning_takes_the_thread_s_own_time() {
-        let before = thread_cpu_ns();
-        burn(3_000_000);
-        assert!(thread_cpu_ns() - before >= 3_000_000);
+    fn ten_times_the_cost_is_ten_times_the_steps() {
+        let (mut cheap, mut dear) = (Work::costing(7), Work::costing(70));
+        let steps_of_ten: u64 = (0..10).map(|_| cheap.once()).sum();
+        assert_eq!(dear.once(), steps_of_ten);
+        // Where the walks have come to shows that the steps were taken, not only counted.
+        assert_eq!(dear.state, cheap.state);
+        assert_ne!(dear.state, Work::costing(0).state);
+    }
+
+    #[test]
+    fn no_cost_is_no_work() {
+        let mut free = Work::costing(0);
+        let before = free.state;
+        assert_eq!(free.once(), 0);
+        assert_eq!(free.state, before);
+    }
+
+    #[test]
+    fn the_steps_are_really_taken() {
+        // Six operations, one after the other: no processor does a hundred such steps in a ns. A
+        // loop that the compiler removed would.
+        assert!(steps_per_us() < 100_000, "{}", steps_per_us());
+        let halfway = walk(1, STEPS_PER_RUN / 2);
+        assert_eq!(walk(halfway, STEPS_PER_RUN / 2), walk(1, STEPS_PER_RUN));
+        assert_eq!(
+            walk(1, 1),
+            0x4082_2041,
+            "the first step from 1, as Marsaglia's triple gives it"
+        );
     }
 }

@@ -1,54 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The server answers who asks properly, and survives who does not.
 
+mod running;
+
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::thread::JoinHandle;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use running::{Running, get};
 use socket2::SockRef;
-use tidegate_servers::{Settings, Statistics, Stopper, Userver};
-
-struct Running {
-    address: SocketAddr,
-    stopper: Stopper,
-    thread: JoinHandle<Statistics>,
-}
-
-impl Running {
-    fn start(change: impl FnOnce(&mut Settings)) -> Self {
-        let mut settings = Settings {
-            addresses: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
-            ..Settings::default()
-        };
-        change(&mut settings);
-        let server = Userver::bind(settings).unwrap();
-        Self {
-            address: server.addresses()[0],
-            stopper: server.stopper(),
-            thread: std::thread::spawn(|| server.run().unwrap()),
-        }
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        stream
-    }
-
-    fn ask(&self, request: &[u8]) -> String {
-        let mut stream = self.connect();
-        stream.write_all(request).unwrap();
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).unwrap();
-        reply
-    }
-
-    fn stop(self) -> Statistics {
-        self.stopper.stop();
-        self.thread.join().unwrap()
-    }
-}
+use tidegate_servers::{Settings, Userver};
 
 const CLOSING: &[u8] = b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n";
 
@@ -69,6 +30,17 @@ fn a_large_download_is_whole() {
     let reply = server.ask(b"GET /bytes/5000000 HTTP/1.1\r\nConnection: close\r\n\r\n");
     let (_, body) = reply.split_once("\r\n\r\n").unwrap();
     assert_eq!(body.len(), 5_000_000);
+}
+
+#[test]
+fn a_long_reply_and_a_short_one_share_a_connection() {
+    let server = Running::start(|settings| settings.body_bytes = 10);
+    let mut stream = server.connect();
+    assert_eq!(get(&mut stream, "/bytes/3000000").body.len(), 3_000_000);
+    let reply = get(&mut stream, "/");
+    assert_eq!((reply.status, reply.text()), (200, "~".repeat(10)));
+    assert_eq!(reply.field("content-type"), Some("text/plain"));
+    server.stop();
 }
 
 #[test]
@@ -127,11 +99,17 @@ fn resets_are_counted_as_dead_and_harm_nobody() {
 
 #[test]
 fn the_cost_is_paid_for_every_reply() {
-    let server = Running::start(|settings| settings.cost_us = 1_000);
-    for _ in 0..20 {
-        server.ask(CLOSING);
-    }
-    assert!(server.stop().cpu_ns >= 20_000_000);
+    let steps = |cost_us: u64, requests: u32| {
+        let server = Running::start(|settings| settings.cost_us = cost_us);
+        for _ in 0..requests {
+            server.ask(CLOSING);
+        }
+        server.stop().work_steps
+    };
+    let (seven_cheap, two_dear) = (steps(10, 7), steps(100, 2));
+    assert!(seven_cheap > 0);
+    assert_eq!(two_dear * 7 * 10, seven_cheap * 2 * 100);
+    assert_eq!(steps(0, 3), 0);
 }
 
 #[test]

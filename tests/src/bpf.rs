@@ -26,6 +26,7 @@ pub enum Object {
 
 // linux/bpf.h, enum bpf_cmd.
 const OBJ_GET: i64 = 7;
+const PROG_GET_NEXT_ID: i64 = 11;
 const PROG_GET_FD_BY_ID: i64 = 13;
 const MAP_GET_FD_BY_ID: i64 = 14;
 const LINK_GET_FD_BY_ID: i64 = 30;
@@ -39,6 +40,29 @@ fn bpf(command: i64, attributes: &[u64; 16]) -> Option<OwnedFd> {
     };
     // SAFETY: a non-negative answer of these commands is a fresh descriptor.
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// The numbers of every program in the kernel.
+pub fn programs() -> BTreeSet<u32> {
+    let mut all = BTreeSet::new();
+    loop {
+        // start_id and next_id, 32 bits each.
+        let mut attributes = [0_u64; 16];
+        attributes[0] = u64::from(all.last().copied().unwrap_or(0));
+        // SAFETY: the attributes are readable and writable for the size that is told.
+        let found = unsafe {
+            libc::syscall(
+                libc::SYS_bpf,
+                PROG_GET_NEXT_ID,
+                attributes.as_mut_ptr(),
+                size_of_val(&attributes),
+            )
+        };
+        if found != 0 {
+            return all;
+        }
+        all.insert((attributes[0] >> 32) as u32);
+    }
 }
 
 impl Object {

@@ -5,7 +5,6 @@ use std::net::UdpSocket;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use nix::mount::{MsFlags, mount};
 use tidegate_lab::{Link, Namespace};
 
 /// The server's addresses.
@@ -33,13 +32,6 @@ impl Stage {
     pub fn new(label: &str) -> Self {
         let server = Namespace::new(&format!("{label}-server")).expect("a server namespace");
         let client = Namespace::new(&format!("{label}-client")).expect("a client namespace");
-        for namespace in [&server, &client] {
-            // What programs keep in /run then ends with the stage too.
-            namespace.run(|| {
-                mount(Some("tmpfs"), "/run", Some("tmpfs"), MsFlags::empty(), None::<&str>)
-                    .expect("a private /run");
-            });
-        }
         let link = Link::between(&server, "srv0", &client, "cli0").expect("a veth");
         for (end, v4, v6) in [(link.a(), SERVER_V4, SERVER_V6), (link.b(), CLIENT_V4, CLIENT_V6)] {
             end.add_address(&format!("{v4}/24")).expect("an IPv4 address");

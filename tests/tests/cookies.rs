@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use nix::mount::{MsFlags, mount};
 use tidegate_lab::{Link, Namespace};
 use tidegate_tests::{
     Answer, Counted, Guard, Nginx, Plain, SERVER_V4, SERVER_V6, Spoofed, Stage, Stalled, Withheld,
@@ -305,10 +304,6 @@ fn hosts_with_the_same_keys_take_each_others_cookies() {
     }
     let stage = Stage::new("cookie-hosts");
     let other = Namespace::new("cookie-hosts-other").expect("a second server");
-    other.run(|| {
-        mount(Some("tmpfs"), "/run", Some("tmpfs"), MsFlags::empty(), None::<&str>)
-            .expect("a private /run");
-    });
     let link = Link::between(&other, "srv1", &stage.client, "cli1").expect("a veth");
     link.a().add_address(&format!("{SERVER_V4}/24")).expect("the same address");
     link.b().add_address("10.78.0.2/24").expect("an address");

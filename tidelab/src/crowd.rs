@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tidegate_crowd::{Close, Load, Plan, run};
+use tidegate_crowd::{Class, Close, Delay, Driver, Load, Network, Os, Plan, run_watched};
 
 use crate::failure::Failure;
+use crate::progress;
 use crate::quantity::{self, Addresses};
 
 /// Send a crowd of clients from this network namespace and print what became of them, as JSON.
@@ -18,7 +19,8 @@ pub(crate) struct Arguments {
     /// Address and port to go to (again for more).
     #[arg(long = "to", value_name = "ADDRESS:PORT", required = true)]
     targets: Vec<SocketAddr>,
-    /// Source address, or a range of them as in 10.0.0.2-10.0.0.25 (again for more).
+    /// Source address, a range as in 10.0.0.2-10.0.0.25, or a prefix as in 10.128.0.0/16, whose
+    /// addresses raw packets may have without being configured (again for more).
     #[arg(long = "from", value_name = "IP[-IP]", value_parser = quantity::addresses)]
     sources: Vec<Addresses>,
     /// Attempts started per second, whatever the server does (open loop).
@@ -45,12 +47,33 @@ pub(crate) struct Arguments {
     /// Chooses the schedule.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What to ask for.
-    #[arg(long, default_value = "/")]
-    path: String,
+    /// What to ask for (again for more, in turn).
+    #[arg(long = "path", default_value = "/")]
+    paths: Vec<String>,
+    /// Requests on one connection, in the mean.
+    #[arg(long, value_name = "N", default_value_t = 1.0)]
+    requests: f64,
     /// How clients end their side of a connection.
     #[arg(long, value_enum, default_value_t = Ending::Fin)]
     close: Ending,
+    /// Who makes the packets.
+    #[arg(long, value_enum, default_value_t = Maker::Sockets)]
+    driver: Maker,
+    /// The interface that raw packets leave by; by default the route's.
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+    /// Whose TCP raw clients speak: linux, windows, macos, linux-2.4, …
+    #[arg(long, default_value = "linux", value_parser = os)]
+    os: &'static Os,
+    /// How far raw clients are away, one way, in ms.
+    #[arg(long, value_name = "MS", default_value_t = 0.0)]
+    delay_ms: f64,
+    /// Chance of a raw client's packet to be lost, each way.
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    loss: f64,
+    /// Chance of a raw client's packet to come late, each way.
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    reorder: f64,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -67,11 +90,25 @@ enum Ending {
     Fin,
     /// With a RST.
     Reset,
+    /// With FIN right after the request, still reading.
+    HalfClose,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Maker {
+    /// This kernel.
+    Sockets,
+    /// The crowd itself, past this kernel's TCP.
+    Raw,
 }
 
 /// Sends the crowd and prints the outcome.
 pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let outcome = run(&plan(arguments))?;
+    let plan = plan(arguments);
+    let mut bar = progress::bar();
+    bar.step(1, 1, "crowd", plan.warm_up + plan.duration + plan.cool_down);
+    let outcome = run_watched(&plan, &mut |progress| bar.show(&progress))?;
+    bar.finish();
     let mut out = io::stdout().lock();
     let written = if out.is_terminal() {
         serde_json::to_writer_pretty(&mut out, &outcome)
@@ -88,19 +125,40 @@ fn plan(arguments: &Arguments) -> Plan {
         (None, Arrivals::Constant) => Load::Constant { per_s: arguments.rate.unwrap_or_default() },
         (None, Arrivals::Poisson) => Load::Poisson { per_s: arguments.rate.unwrap_or_default() },
     };
+    let delay = match arguments.delay_ms {
+        0.0 => Delay::None,
+        ms => Delay::Constant { ms },
+    };
+    let class = Class {
+        os: arguments.os,
+        timeout: arguments.timeout,
+        close: match arguments.close {
+            Ending::Fin => Close::Fin,
+            Ending::Reset => Close::Reset,
+            Ending::HalfClose => Close::HalfClose,
+        },
+        requests: arguments.requests,
+        paths: arguments.paths.clone(),
+        network: Network { delay, loss: arguments.loss, reorder: arguments.reorder },
+        ..Class::default()
+    };
     Plan {
+        driver: match arguments.driver {
+            Maker::Sockets => Driver::Sockets,
+            Maker::Raw => Driver::Raw,
+        },
+        interface: arguments.interface.clone(),
         targets: arguments.targets.clone(),
         sources: arguments.sources.iter().flat_map(|range| range.0.iter().copied()).collect(),
         load,
         warm_up: arguments.warm_up,
         duration: arguments.duration,
         cool_down: arguments.cool_down,
-        timeout: arguments.timeout,
         seed: arguments.seed,
-        path: arguments.path.clone(),
-        close: match arguments.close {
-            Ending::Fin => Close::Fin,
-            Ending::Reset => Close::Reset,
-        },
+        classes: vec![class],
     }
+}
+
+fn os(name: &str) -> Result<&'static Os, String> {
+    Os::named(name).map_err(|unknown| unknown.to_string())
 }

@@ -1,30 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `tidelab demo`: the same overload with and without Tidegate, and what its clients see.
 
-mod guard;
-mod program;
-mod progress;
 mod report;
-mod stage;
 
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tidegate_crowd::Outcome;
+use tidegate_live::{LiveError, Programs, Watcher};
+use tidegate_report::Point;
+use tidegate_scenarios::{Form, Scenario};
 
 use crate::failure::Failure;
+use crate::progress::{self, Bar};
 use crate::quantity;
-use guard::Tidegate;
-use progress::Progress;
 use report::{Report, Row};
-use stage::Stage;
 
 /// The mechanism that is the kernel left to itself.
 const DEFAULT: &str = "default";
-/// Clients enough to keep the server busy, few enough never to fill its listen queue.
-const CAPACITY_CLIENTS: usize = 32;
-const CAPACITY_DURATION: Duration = Duration::from_secs(3);
 /// By then the queues are full and the first clients try for the third time.
 const WARM_UP_MAX: Duration = Duration::from_secs(3);
 
@@ -65,96 +58,73 @@ pub(crate) fn demo(arguments: &Arguments) -> Result<ExitCode, Failure> {
         return Err(Failure::Times { given: arguments.times });
     }
     tidegate_lab::require_root()?;
-    // Found before anything is measured: no one should wait to be told that a file is missing.
-    let guarded = arguments.mechanisms.iter().any(|name| name != DEFAULT);
-    let tidegate = guarded.then(Tidegate::find).transpose()?;
-    let progress = Progress::new(1 + arguments.mechanisms.len());
+    let scenario = Scenario::parse("demo", "demo", &text(arguments))?;
+    let mut rows = Rows { bar: progress::bar(), rows: Vec::new() };
+    tidegate_live::run(&scenario, Form::Full, &Programs::find()?, &mut rows)?;
+    rows.bar.finish();
 
-    let capacity_per_s = capacity_per_s(arguments, &progress)?;
-    let offered_per_s = capacity_per_s * arguments.times;
-    let rows = arguments
-        .mechanisms
+    let capacity_per_s = rows
+        .rows
         .iter()
-        .enumerate()
-        .map(|(index, mechanism)| {
-            let step = progress.step(index + 2, mechanism, whole(arguments));
-            let outcome = overload(arguments, mechanism, tidegate.as_ref(), offered_per_s, &step);
-            Row {
-                mechanism: mechanism.clone(),
-                outcome: outcome.map_err(|failure| failure.to_string()),
-            }
-        })
-        .collect();
-    drop(progress);
-
+        .find_map(|row| Some(row.point.as_ref().ok()?.capacity_per_s))
+        .unwrap_or_default();
     let report = Report {
         capacity_per_s,
-        capacity_clients: CAPACITY_CLIENTS,
         cost_us: arguments.cost_us,
         backlog: arguments.backlog,
         times: arguments.times,
         duration_s: arguments.duration.as_secs_f64(),
         timeout_s: arguments.timeout.as_secs_f64(),
-        rows,
+        rows: rows.rows,
     };
     std::io::stdout().write_all(report.to_string().as_bytes()).map_err(Failure::Output)?;
     Ok(if report.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What the server can do: a closed loop keeps it busy and can never overload it.
-fn capacity_per_s(arguments: &Arguments, progress: &Progress) -> Result<f64, Failure> {
-    let warm_up = Duration::from_millis(500);
-    let step = progress.step(1, "measuring capacity", warm_up + CAPACITY_DURATION);
-    let stage = Stage::set(arguments.backlog, arguments.cost_us)?;
-    let load = [
-        "--clients".to_owned(),
-        CAPACITY_CLIENTS.to_string(),
-        format!("--warm-up={}ms", warm_up.as_millis()),
-        format!("--duration={}ms", CAPACITY_DURATION.as_millis()),
-    ];
-    let outcome = stage.send(&load, &step)?;
-    if outcome.replies_per_s > 0.0 {
-        return Ok(outcome.replies_per_s);
-    }
-    let mut detail = format!("{} attempts", outcome.attempts);
-    if let Some((errno, count)) = outcome.errors.other.iter().next() {
-        detail.push_str(&format!(", {errno} {count} times"));
-    }
-    Err(Failure::NoCapacity { detail })
+/// The demonstration as a scenario.
+fn text(arguments: &Arguments) -> String {
+    let curves: String = arguments
+        .mechanisms
+        .iter()
+        .map(|name| match name.as_str() {
+            DEFAULT => format!("[[curve]]\nname = \"{DEFAULT}\"\npeer = \"kernel\"\n"),
+            name => format!("[[curve]]\nmechanism = {name:?}\n"),
+        })
+        .collect();
+    format!(
+        "title = \"Demonstration\"\nsource = \"today\"\n\
+         [server]\nbacklog = {}\ncost_us = {}\n[clients]\ntimeout_s = {}\n\
+         [load]\noffered = [{}]\nduration_s = {}\nwarm_up_s = {}\n{curves}",
+        arguments.backlog,
+        arguments.cost_us,
+        arguments.timeout.as_secs_f64(),
+        arguments.times,
+        arguments.duration.as_secs_f64(),
+        WARM_UP_MAX.min(arguments.duration).as_secs_f64(),
+    )
 }
 
-/// Offers too much under one mechanism, on a stage of its own: no queue, timer or guard is left
-/// over from the one before.
-fn overload(
-    arguments: &Arguments,
-    mechanism: &str,
-    tidegate: Option<&Tidegate>,
-    offered_per_s: f64,
-    step: &progress::Step,
-) -> Result<Outcome, Failure> {
-    let stage = Stage::set(arguments.backlog, arguments.cost_us)?;
-    let guard = match tidegate {
-        Some(tidegate) if mechanism != DEFAULT => Some(tidegate.guard(&stage, mechanism)?),
-        _ => None,
-    };
-    let load = [
-        format!("--rate={offered_per_s:.1}"),
-        format!("--warm-up={}ms", warm_up(arguments).as_millis()),
-        format!("--duration={}ms", arguments.duration.as_millis()),
-        format!("--cool-down={}ms", arguments.timeout.as_millis()),
-        format!("--timeout={}ms", arguments.timeout.as_millis()),
-    ];
-    let outcome = stage.send(&load, step)?;
-    if let Some(guard) = guard {
-        guard.remove()?;
+/// The table in the making.
+struct Rows {
+    bar: Bar,
+    rows: Vec<Row>,
+}
+
+impl Watcher for Rows {
+    fn step(&mut self, index: usize, steps: usize, name: &str, lasts: Duration) {
+        self.bar.step(index, steps, name, lasts);
     }
-    Ok(outcome)
-}
 
-fn whole(arguments: &Arguments) -> Duration {
-    warm_up(arguments) + arguments.duration + arguments.timeout
-}
+    fn progress(&mut self, progress: &tidegate_crowd::Progress) {
+        self.bar.show(progress);
+    }
 
-fn warm_up(arguments: &Arguments) -> Duration {
-    WARM_UP_MAX.min(arguments.duration)
+    fn point(&mut self, point: &Point) -> Result<(), LiveError> {
+        self.rows.push(Row { mechanism: point.curve.clone(), point: Ok(point.clone()) });
+        Ok(())
+    }
+
+    fn left_out(&mut self, curve: &str, reason: &LiveError) {
+        self.rows.push(Row { mechanism: curve.to_owned(), point: Err(reason.to_string()) });
+    }
 }

@@ -13,25 +13,18 @@ pub(crate) enum Failure {
     Server(#[from] tidegate_servers::ServerError),
     #[error(transparent)]
     Crowd(#[from] tidegate_crowd::CrowdError),
-    #[error(
-        "there is no {}: build it with `cargo build --release -p tidegate-daemon`, or name another with TIDEGATE_BIN",
-        path.display()
-    )]
-    NoTidegate { path: PathBuf },
-    #[error("cannot find this program's own file: {0}; run it by its full path")]
-    NoSelf(io::Error),
-    #[error("{program} did not start: {reason}")]
-    NotStarted { program: String, reason: String },
-    #[error("{program} failed: {reason}")]
-    Ended { program: String, reason: String },
+    #[error(transparent)]
+    Live(#[from] tidegate_live::LiveError),
+    #[error(transparent)]
+    Scenario(#[from] tidegate_scenarios::ScenarioError),
+    #[error(transparent)]
+    Results(#[from] tidegate_report::ResultsError),
+    #[error("cannot write {}: {source}; name another place with --out", path.display())]
+    Folder { path: PathBuf, source: io::Error },
     #[error("cannot write to standard output: {0}; is its reader gone?")]
     Output(io::Error),
     #[error("cannot wait for signals: {0}; run it outside the tool that forbids it")]
     Signals(io::Error),
-    #[error(
-        "the server answered nothing while its capacity was measured ({detail}): give it a lower --cost-us"
-    )]
-    NoCapacity { detail: String },
     #[error("--times {given} is no overload: give more than 0 and at most 100")]
     Times { given: f64 },
 }

@@ -3,10 +3,14 @@
 
 mod crowd;
 mod demo;
+mod experiment;
 mod failure;
+mod progress;
 mod quantity;
-mod server;
+mod report;
+mod serve;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -25,8 +29,14 @@ struct Arguments {
 enum Command {
     /// Overload a small server with and without Tidegate, and show what its clients see.
     Demo(demo::Arguments),
+    /// Run scenarios and report what came of them.
+    Run(experiment::RunArguments),
+    /// Run a figure or table of a paper, by its name.
+    Figure(experiment::FigureArguments),
+    /// Draw results as one page.
+    Report(report::Arguments),
     /// Serve HTTP at a known processor cost per request, in this network namespace.
-    Server(server::Arguments),
+    Serve(serve::Arguments),
     /// Send a crowd of clients from this network namespace and print what became of them.
     Crowd(crowd::Arguments),
 }
@@ -38,7 +48,10 @@ fn main() -> ExitCode {
     };
     let done = match arguments.command {
         Command::Demo(arguments) => demo::demo(&arguments),
-        Command::Server(arguments) => server::serve(&arguments),
+        Command::Run(arguments) => experiment::run(&arguments),
+        Command::Figure(arguments) => experiment::figure(&arguments),
+        Command::Report(arguments) => report::report(&arguments),
+        Command::Serve(arguments) => serve::serve(&arguments),
         Command::Crowd(arguments) => crowd::send(&arguments),
     };
     done.unwrap_or_else(|failure: Failure| {
@@ -65,4 +78,10 @@ fn usage(error: &clap::Error) -> ExitCode {
     let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
     eprintln!("tidelab: {sentence}; `tidelab help` shows what there is");
     ExitCode::from(2)
+}
+
+/// Prints a line, at once: someone may wait for it at the other end of a pipe.
+fn say(line: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(Failure::Output)
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Quantities as people write and read them.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
-const ADDRESSES_MAX: u128 = 65_536;
+use ipnet::{IpAddrRange, IpNet, Ipv4AddrRange, Ipv6AddrRange};
+
+const ADDRESSES_MAX: usize = 65_536;
 
 /// Reads `8s`, `500ms`, `2m`, or a bare number of seconds.
 pub(crate) fn duration(given: &str) -> Result<Duration, String> {
@@ -20,32 +22,32 @@ pub(crate) fn duration(given: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * scale_s).map_err(|_| "it cannot be negative".to_owned())
 }
 
-/// Addresses: one, or from the first to the last, as in `10.0.0.2-10.0.0.25`.
+/// Addresses: one, a prefix, or from the first to the last, as in `10.0.0.2-10.0.0.25`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Addresses(pub Vec<IpAddr>);
+pub(crate) struct Addresses(pub Vec<IpNet>);
 
-/// Reads an address or a range of them.
+/// Reads an address, a prefix or a range.
 pub(crate) fn addresses(given: &str) -> Result<Addresses, String> {
-    let wrong = || "write an address, or two of one family as in 10.0.0.2-10.0.0.25".to_owned();
+    let wrong = || "write an address, a prefix, or a range as in 10.0.0.2-10.0.0.25".to_owned();
+    if let Ok(prefix) = given.parse::<IpNet>() {
+        return Ok(Addresses(vec![prefix]));
+    }
     let (first, last) = given.split_once('-').unwrap_or((given, given));
     let first: IpAddr = first.parse().map_err(|_| wrong())?;
     let last: IpAddr = last.parse().map_err(|_| wrong())?;
-    let (from, to) = match (first, last) {
-        (IpAddr::V4(first), IpAddr::V4(last)) => (first.to_bits().into(), last.to_bits().into()),
-        (IpAddr::V6(first), IpAddr::V6(last)) => (first.to_bits(), last.to_bits()),
+    let range = match (first, last) {
+        (IpAddr::V4(first), IpAddr::V4(last)) => Ipv4AddrRange::new(first, last).into(),
+        (IpAddr::V6(first), IpAddr::V6(last)) => Ipv6AddrRange::new(first, last).into(),
         _ => return Err(wrong()),
     };
-    if from > to || to - from >= ADDRESSES_MAX {
+    let range: IpAddrRange = range;
+    let all: Vec<IpNet> = range.take(ADDRESSES_MAX + 1).map(IpNet::from).collect();
+    if all.is_empty() || all.len() > ADDRESSES_MAX {
         return Err(format!(
             "the first must not come after the last, and at most {ADDRESSES_MAX} fit"
         ));
     }
-    let nth = |bits: u128| match first {
-        // It lies between two addresses of 32 bits.
-        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from_bits(bits as u32)),
-        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from_bits(bits)),
-    };
-    Ok(Addresses((from..=to).map(nth).collect()))
+    Ok(Addresses(all))
 }
 
 /// `1234567` as `1,234,567`.
@@ -109,6 +111,7 @@ mod tests {
         let read = |given| addresses(given).map(|read| read.0);
         assert_eq!(read("10.0.0.254-10.0.1.1").unwrap().len(), 4);
         assert_eq!(read("fd00::1").unwrap().len(), 1);
+        assert_eq!(read("10.128.0.0/16").unwrap(), ["10.128.0.0/16".parse::<IpNet>().unwrap()]);
         for wrong in ["10.0.0.2-10.0.0.1", "10.0.0.1-::1", "x", "::-ffff::"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

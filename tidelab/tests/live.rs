@@ -37,7 +37,7 @@ struct Server {
 
 impl Server {
     fn start(namespace: &Namespace, arguments: &str) -> Self {
-        let mut command = tidelab(&format!("server {arguments}"));
+        let mut command = tidelab(&format!("serve {arguments}"));
         command.stdout(Stdio::piped());
         let mut child = namespace.spawn(command).unwrap();
         let output = BufReader::new(child.take_stdout().unwrap());
@@ -128,9 +128,9 @@ fn a_mistake_is_one_sentence() {
         ("crowd --to 10.8.0.1:80 --rate -3", "-3"),
         ("crowd --to 10.8.0.1:80 --rate 3 --from ::1", "source"),
         ("crowd --to 10.8.0.1:80 --rate 3 --duration 8h", "8h"),
-        ("server --port 65536", "65536"),
-        ("server --accept-limit 0", "accept limit"),
-        ("server --address 192.0.2.1 --port 80", "192.0.2.1:80"),
+        ("serve --port 65536", "65536"),
+        ("serve --accept-limit 0", "accept limit"),
+        ("serve --address 192.0.2.1 --port 80", "192.0.2.1:80"),
         ("demo --times 0", "--times"),
     ];
     for (arguments, named) in mistakes {

@@ -3,17 +3,13 @@
 
 use std::fmt;
 
-use tidegate_crowd::Outcome;
+use tidegate_report::Point;
 
 use crate::quantity::{grouped, milliseconds, rounded, share};
-
-/// Lateness of the crowd itself above which its response times deserve a warning, in ms.
-const LATE_WARNING_MS: f64 = 20.0;
 
 /// Everything measured.
 pub(crate) struct Report {
     pub capacity_per_s: f64,
-    pub capacity_clients: usize,
     pub cost_us: u64,
     pub backlog: u32,
     pub times: f64,
@@ -25,18 +21,18 @@ pub(crate) struct Report {
 /// One mechanism, and what its clients saw, or why it could not run.
 pub(crate) struct Row {
     pub mechanism: String,
-    pub outcome: Result<Outcome, String>,
+    pub point: Result<Point, String>,
 }
 
 impl Report {
     /// Whether every mechanism ran.
     pub(crate) fn is_complete(&self) -> bool {
-        self.rows.iter().all(|row| row.outcome.is_ok())
+        self.rows.iter().all(|row| row.point.is_ok())
     }
 
-    fn measured(&self) -> impl Iterator<Item = (&str, &Outcome)> {
+    fn measured(&self) -> impl Iterator<Item = (&str, &Point)> {
         self.rows.iter().filter_map(|row| {
-            let outcome = row.outcome.as_ref().ok()?;
+            let outcome = row.point.as_ref().ok()?;
             Some((row.mechanism.as_str(), outcome))
         })
     }
@@ -53,11 +49,10 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "({} µs of processor per request, listen queue {}; capacity from {} clients in a closed loop;\n \
+            "({} µs of processor per request, listen queue {}; capacity from a closed loop of clients;\n \
              each row counts the clients of {} s, who wait at most {} s)\n",
             grouped(self.cost_us),
             self.backlog,
-            self.capacity_clients,
             self.duration_s,
             self.timeout_s,
         )?;
@@ -98,7 +93,7 @@ fn table(f: &mut fmt::Formatter<'_>, rows: &[Row]) -> fmt::Result {
     writeln!(f, "  {}", "─".repeat(width))?;
     for row in rows {
         write!(f, "  {:<name_width$}", row.mechanism)?;
-        match &row.outcome {
+        match &row.point {
             Err(reason) => writeln!(f, "   could not run: {reason}")?,
             Ok(outcome) => {
                 for (heading, cell) in HEADINGS[1..].iter().zip(cells(outcome)) {
@@ -111,11 +106,11 @@ fn table(f: &mut fmt::Formatter<'_>, rows: &[Row]) -> fmt::Result {
     Ok(())
 }
 
-fn cells(outcome: &Outcome) -> [String; 5] {
+fn cells(outcome: &Point) -> [String; 5] {
     let time = |ms| {
-        if outcome.replies == 0 { "–".to_owned() } else { milliseconds(ms) }
+        if outcome.replies_per_s == 0.0 { "–".to_owned() } else { milliseconds(ms) }
     };
-    let turned_away = outcome.errors.turned_away();
+    let turned_away = turned_away(outcome);
     let mut refused = share(turned_away, outcome.attempts);
     if turned_away > 0 {
         // A refusal is worth something when it comes at once: a share alone would hide a late one.
@@ -126,7 +121,7 @@ fn cells(outcome: &Outcome) -> [String; 5] {
         time(outcome.response_ms.mean),
         time(outcome.response_ms.p99),
         refused,
-        share(outcome.errors.timed_out(), outcome.attempts),
+        share(timed_out(outcome), outcome.attempts),
     ]
 }
 
@@ -147,8 +142,8 @@ impl Report {
         sentences
     }
 
-    fn alone(&self, outcome: &Outcome) -> String {
-        let hanging = match outcome.errors.timed_out() {
+    fn alone(&self, outcome: &Point) -> String {
+        let hanging = match timed_out(outcome) {
             0 => "left no one hanging".to_owned(),
             count => format!(
                 "left {} of its clients hanging until they gave up after {} s",
@@ -156,7 +151,7 @@ impl Report {
                 self.timeout_s
             ),
         };
-        let served = if outcome.replies == 0 {
+        let served = if outcome.replies_per_s == 0.0 {
             "answered no one".to_owned()
         } else {
             format!(
@@ -168,11 +163,11 @@ impl Report {
     }
 }
 
-fn guarded(mechanism: &str, outcome: &Outcome, default: Option<&Outcome>) -> String {
+fn guarded(mechanism: &str, outcome: &Point, default: Option<&Point>) -> String {
     let mut parts = Vec::new();
-    if outcome.replies == 0 {
+    if outcome.replies_per_s == 0.0 {
         parts.push("no one was answered".to_owned());
-    } else if let Some(default) = default.filter(|default| default.replies > 0) {
+    } else if let Some(default) = default.filter(|default| default.replies_per_s > 0.0) {
         let served = outcome.replies_per_s / default.replies_per_s.max(f64::MIN_POSITIVE);
         parts.push(format!("{} were answered", as_many(served)));
         parts.push(sooner(default.response_ms.mean / outcome.response_ms.mean));
@@ -182,12 +177,12 @@ fn guarded(mechanism: &str, outcome: &Outcome, default: Option<&Outcome>) -> Str
             milliseconds(outcome.response_ms.mean)
         ));
     }
-    parts.push(match outcome.errors.timed_out() {
+    parts.push(match timed_out(outcome) {
         0 => "no one was left hanging".to_owned(),
         count => format!("{} were left hanging", share(count, outcome.attempts)),
     });
     let mut sentence = format!("With `{mechanism}`, {}", parts.join(", "));
-    let turned_away = outcome.errors.turned_away();
+    let turned_away = turned_away(outcome);
     if turned_away > 0 {
         sentence.push_str(&format!(
             "; half of those refused knew within {}, nearly all (p99) within {}",
@@ -226,61 +221,86 @@ fn sooner(ratio: f64) -> String {
 }
 
 /// What a reader should know before trusting a row.
-fn cautions((mechanism, outcome): (&str, &Outcome)) -> Vec<String> {
-    let mut cautions = Vec::new();
-    let errors = &outcome.errors;
-    let told = outcome.replies + errors.turned_away() + errors.timed_out();
-    let otherwise = outcome.attempts - told;
-    if otherwise > 0 {
-        let kinds = [
-            ("closed early", errors.closed_early),
-            ("HTTP errors", errors.http_error),
-            ("no HTTP", errors.nonsense),
-            ("never started", errors.not_started),
-        ];
-        let named = kinds.into_iter().filter(|(_, count)| *count > 0);
-        let by_errno = errors.other.iter().map(|(name, count)| (name.as_str(), *count));
-        let list: Vec<String> = named
-            .chain(by_errno)
-            .map(|(name, count)| format!("{name} {}", grouped(count)))
-            .collect();
+fn cautions((mechanism, point): (&str, &Point)) -> Vec<String> {
+    let mut cautions: Vec<String> =
+        point.warnings.iter().map(|warning| format!("under `{mechanism}`, {warning}.")).collect();
+    let known = TURNED_AWAY.iter().chain(&TIMED_OUT);
+    let others: Vec<String> = point
+        .errors_per_s
+        .iter()
+        .filter(|(kind, rate)| **rate > 0.0 && !known.clone().any(|known| known == kind))
+        .map(|(kind, _)| format!("{kind} {}", grouped(count(point, &[kind]))))
+        .collect();
+    if !others.is_empty() {
         cautions.push(format!(
-            "under `{mechanism}`, {} of {} attempts ended in another way ({}).",
-            grouped(otherwise),
-            grouped(outcome.attempts),
-            list.join(", ")
-        ));
-    }
-    if outcome.late_starts.p99_ms > LATE_WARNING_MS {
-        cautions.push(format!(
-            "under `{mechanism}`, the crowd itself was late (p99 {}), which its response times include.",
-            milliseconds(outcome.late_starts.p99_ms)
+            "under `{mechanism}`, some of {} attempts ended in another way ({}).",
+            grouped(point.attempts),
+            others.join(", ")
         ));
     }
     cautions
 }
 
+/// Told no, by a RST sooner or later.
+const TURNED_AWAY: [&str; 2] = ["refused", "reset"];
+/// Left hanging until they gave up.
+const TIMED_OUT: [&str; 2] = ["timeout", "timeout, connected"];
+
+fn turned_away(point: &Point) -> u64 {
+    count(point, &TURNED_AWAY)
+}
+
+fn timed_out(point: &Point) -> u64 {
+    count(point, &TIMED_OUT)
+}
+
+fn count(point: &Point, kinds: &[&str]) -> u64 {
+    let rates = kinds.iter().filter_map(|kind| point.errors_per_s.get(*kind));
+    (rates.sum::<f64>() * point.duration_s).round() as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_crowd::{Errors, Times};
+    use tidegate_report::{Times, World};
 
-    fn outcome(replies_per_s: f64, mean: f64, refused: u64, hanging: u64) -> Outcome {
-        let replies = (replies_per_s * 8.0) as u64;
-        Outcome {
-            attempts: replies + refused + hanging,
-            replies,
+    fn outcome(replies_per_s: f64, mean: f64, refused: u64, hanging: u64) -> Point {
+        let rate = |count: u64| count as f64 / 8.0;
+        Point {
+            scenario: "demo".to_owned(),
+            world: World::Live,
+            curve: "a mechanism".to_owned(),
+            mechanism: "a mechanism".to_owned(),
+            server: "userver".to_owned(),
+            clients: "linux".to_owned(),
+            capacity_per_s: 950.0,
+            offered_per_s: 2850.0,
+            offered_over_capacity: 3.0,
+            attempts: (replies_per_s * 8.0) as u64 + refused + hanging,
             replies_per_s,
+            replies_per_s_ci95: None,
             response_ms: Times { mean, p99: mean * 2.0, ..Times::default() },
-            errors: Errors { refused, timed_out_connecting: hanging, ..Errors::default() },
-            ..Outcome::default()
+            refusal_ms: Times::default(),
+            errors_per_s: [("refused", rate(refused)), ("timeout", rate(hanging))]
+                .map(|(kind, rate)| (kind.to_owned(), rate))
+                .into(),
+            queue_drops_per_s: Default::default(),
+            verdicts_per_s: Default::default(),
+            syns_per_attempt: Default::default(),
+            segments: Default::default(),
+            cpu: Default::default(),
+            cpu_components: Default::default(),
+            kernel: Default::default(),
+            late_p99_ms: 0.0,
+            warnings: Vec::new(),
+            duration_s: 8.0,
+            seed: 1,
         }
     }
 
-    fn report(rows: Vec<(&str, Result<Outcome, String>)>) -> Report {
+    fn report(rows: Vec<(&str, Result<Point, String>)>) -> Report {
         Report {
             capacity_per_s: 950.0,
-            capacity_clients: 32,
             cost_us: 1000,
             backlog: 128,
             times: 3.0,
@@ -288,7 +308,7 @@ mod tests {
             timeout_s: 4.0,
             rows: rows
                 .into_iter()
-                .map(|(mechanism, outcome)| Row { mechanism: mechanism.to_owned(), outcome })
+                .map(|(mechanism, point)| Row { mechanism: mechanism.to_owned(), point })
                 .collect(),
         }
     }
@@ -329,11 +349,11 @@ mod tests {
     #[test]
     fn nothing_is_hidden() {
         let mut odd = outcome(900.0, 10.0, 0, 0);
-        odd.attempts += 5;
-        odd.errors.other.insert("EADDRNOTAVAIL".to_owned(), 5);
-        odd.late_starts.p99_ms = 50.0;
+        odd.attempts += 8;
+        odd.errors_per_s.insert("EADDRNOTAVAIL".to_owned(), 1.0);
+        odd.warnings.push("the crowd was late".to_owned());
         let text = report(vec![("default", Ok(odd))]).to_string();
-        assert!(text.contains("EADDRNOTAVAIL 5"), "{text}");
-        assert!(text.contains("the crowd itself was late"), "{text}");
+        assert!(text.contains("EADDRNOTAVAIL 8"), "{text}");
+        assert!(text.contains("the crowd was late"), "{text}");
     }
 }

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! When attempts start, decided before the first one does.
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::SeedableRng;
+use rand_distr::{Distribution, Exp1};
+
+/// A schedule of starts, in ns since the beginning, never falling. Only a trace ever ends.
+///
+/// The same seed gives the same schedule on every machine.
+#[derive(Clone, Debug)]
+pub struct Arrivals {
+    starts: Starts,
+    bursts: Option<Bursts>,
+}
+
+#[derive(Clone, Debug)]
+enum Starts {
+    Drawn {
+        gap_ns: f64,
+        /// Fractions of a nanosecond are kept, so that a rate holds over days.
+        now_ns: f64,
+        chance: Option<Box<ChaCha8Rng>>,
+    },
+    Recorded(std::vec::IntoIter<u64>),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bursts {
+    burst_ns: f64,
+    silence_ns: f64,
+}
+
+/// A trace that is no list of times.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum TraceError {
+    /// A line that is no time.
+    #[error("line {line} of the trace, `{given}`, is no time: give seconds, such as 12.25")]
+    NoTime {
+        /// Counted from 1.
+        line: usize,
+        /// What stood there.
+        given: String,
+    },
+    /// Times that go backwards.
+    #[error("line {line} of the trace is earlier than the line before it: sort the trace")]
+    Unsorted {
+        /// Counted from 1.
+        line: usize,
+    },
+}
+
+impl Arrivals {
+    /// One start every `1 / per_s` seconds, the first at once.
+    #[must_use]
+    pub fn constant(per_s: f64) -> Self {
+        Self::drawn(per_s, None)
+    }
+
+    /// Starts that know nothing of each other: gaps are exponential with a mean of `1 / per_s`.
+    #[must_use]
+    pub fn poisson(per_s: f64, seed: u64) -> Self {
+        Self::drawn(per_s, Some(Box::new(ChaCha8Rng::seed_from_u64(seed))))
+    }
+
+    fn drawn(per_s: f64, chance: Option<Box<ChaCha8Rng>>) -> Self {
+        Self { starts: Starts::Drawn { gap_ns: 1e9 / per_s, now_ns: 0.0, chance }, bursts: None }
+    }
+
+    /// A recorded trace: seconds since its beginning, one a line, sorted; empty lines and lines
+    /// that begin with `#` are skipped.
+    ///
+    /// # Errors
+    /// [`TraceError`], which names the line.
+    pub fn trace(text: &str) -> Result<Self, TraceError> {
+        let mut times = Vec::new();
+        for (index, given) in text.lines().map(str::trim).enumerate() {
+            if given.is_empty() || given.starts_with('#') {
+                continue;
+            }
+            let line = index + 1;
+            let at_s = given.parse::<f64>().ok().filter(|at_s| (0.0..1e9).contains(at_s));
+            let at_s = at_s.ok_or_else(|| TraceError::NoTime { line, given: given.to_owned() })?;
+            let at_ns = (at_s * 1e9).round() as u64;
+            if times.last().is_some_and(|before| *before > at_ns) {
+                return Err(TraceError::Unsorted { line });
+            }
+            times.push(at_ns);
+        }
+        Ok(Self { starts: Starts::Recorded(times.into_iter()), bursts: None })
+    }
+
+    /// The same starts, pressed into bursts with nothing between them, beginning with a burst.
+    /// The mean rate stays: within a burst it is `(burst + silence) / burst` times as high
+    /// (Shukla, section 5.2, where silence is 5 s and bursts are 10, 20 and 40 s).
+    ///
+    /// Both are in ns; a silence of 0 changes nothing.
+    #[must_use]
+    pub fn in_bursts(self, burst_ns: u64, silence_ns: u64) -> Self {
+        let bursts = Bursts { burst_ns: burst_ns.max(1) as f64, silence_ns: silence_ns as f64 };
+        Self { bursts: (silence_ns > 0).then_some(bursts), ..self }
+    }
+}
+
+impl Bursts {
+    fn press(self, start_ns: f64) -> f64 {
+        let busy_ns = start_ns * self.burst_ns / (self.burst_ns + self.silence_ns);
+        busy_ns + (busy_ns / self.burst_ns).floor() * self.silence_ns
+    }
+}
+
+impl Iterator for Arrivals {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        let start_ns = self.starts.next_ns()?;
+        Some(match self.bursts {
+            None => start_ns.round() as u64,
+            Some(bursts) => bursts.press(start_ns).round() as u64,
+        })
+    }
+}
+
+impl Starts {
+    fn next_ns(&mut self) -> Option<f64> {
+        match self {
+            Self::Recorded(times_ns) => times_ns.next().map(|at_ns| at_ns as f64),
+            // A metronome has its first beat at once.
+            Self::Drawn { gap_ns, now_ns, chance: None } => {
+                let start_ns = *now_ns;
+                *now_ns += *gap_ns;
+                Some(start_ns)
+            }
+            // A Poisson process has its first event after a gap.
+            Self::Drawn { gap_ns, now_ns, chance: Some(chance) } => {
+                let share: f64 = Exp1.sample(chance);
+                *now_ns += share * *gap_ns;
+                Some(*now_ns)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_metronome_keeps_its_rate() {
+        let starts: Vec<u64> = Arrivals::constant(3.0).take(7).collect();
+        assert_eq!(starts[0], 0);
+        assert_eq!(starts[3], 1_000_000_000);
+        assert_eq!(starts[6], 2_000_000_000);
+    }
+
+    #[test]
+    fn poisson_gaps_have_the_mean_and_spread_of_an_exponential() {
+        let count = 200_000;
+        let starts: Vec<u64> = Arrivals::poisson(1000.0, 1).take(count).collect();
+        let gaps: Vec<f64> = starts.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        assert!((mean / 1e6 - 1.0).abs() < 0.01, "mean {mean}");
+        assert!((variance.sqrt() / mean - 1.0).abs() < 0.02, "variance {variance}");
+    }
+
+    #[test]
+    fn a_seed_is_a_schedule() {
+        let of = |seed| Arrivals::poisson(5.0, seed).take(100).collect::<Vec<_>>();
+        assert_eq!(of(7), of(7));
+        assert_ne!(of(7), of(8));
+    }
+
+    #[test]
+    fn bursts_keep_the_mean_rate_and_the_silence() {
+        // Shukla, section 5.2: 10 s of burst, 5 s of silence; 10,000/s in all is 15,000/s within.
+        let pressed = |arrivals: Arrivals| {
+            arrivals
+                .in_bursts(10 * SECOND_NS, 5 * SECOND_NS)
+                .take_while(|start_ns| *start_ns < 30 * SECOND_NS)
+                .collect::<Vec<u64>>()
+        };
+        let starts = pressed(Arrivals::constant(10_000.0));
+        assert_eq!(starts.len(), 300_000);
+        assert!(starts.is_sorted());
+        let within = |from_s: u64, to_s: u64| {
+            let span = from_s * SECOND_NS..to_s * SECOND_NS;
+            starts.iter().filter(|start_ns| span.contains(start_ns)).count()
+        };
+        assert_eq!((within(0, 1), within(9, 10)), (15_000, 15_000));
+        assert_eq!((within(10, 15), within(25, 30)), (0, 0));
+        assert_eq!(within(15, 25), 150_000);
+        let at_random = pressed(Arrivals::poisson(10_000.0, 3));
+        assert!((at_random.len() as f64 / 300_000.0 - 1.0).abs() < 0.01);
+        assert!(at_random.iter().all(|start_ns| start_ns % (15 * SECOND_NS) < 10 * SECOND_NS));
+    }
+
+    #[test]
+    fn a_trace_is_played_as_written_and_ends() {
+        let starts: Vec<u64> = Arrivals::trace("# t\n0\n0.5\n\n 0.5\n2.25\n").unwrap().collect();
+        assert_eq!(starts, [0, 500_000_000, 500_000_000, 2_250_000_000]);
+        let refused = |text| Arrivals::trace(text).unwrap_err().to_string();
+        assert!(refused("0\nsoon").contains("line 2 of the trace, `soon`"));
+        assert!(refused("-1").contains("line 1"));
+        assert!(refused("NaN").contains("line 1"));
+        assert!(refused("2\n1").contains("line 2 of the trace is earlier"));
+    }
+}

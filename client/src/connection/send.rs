@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Data and FIN, and sending them again.
+
+use super::{Connection, Ended, NEVER, is_before};
+use crate::segment::{Flags, Out};
+
+/// How many segments may be under way (RFC 6928).
+const UNDER_WAY_MAX: u32 = 10;
+
+impl Connection {
+    /// Sends what has not been sent yet, as far as the server has room.
+    pub(super) fn push(&mut self, now_ns: u64, data: &[u8], out: &mut impl Out) {
+        let was_idle = self.unacked == self.sent_max;
+        let mut is_new = false;
+        // After a loss one segment at a time, until something is acknowledged.
+        let may_send =
+            |connection: &Self| connection.backoff == 0 || connection.next == connection.unacked;
+        while self.ended.is_none() && self.has_unsent() && may_send(self) {
+            let room = self.room.min(UNDER_WAY_MAX * u32::from(self.segment_max));
+            let under_way = self.next.wrapping_sub(self.unacked);
+            let Some(end) =
+                self.transmit(self.next, room.saturating_sub(under_way), now_ns, data, out)
+            else {
+                break;
+            };
+            self.next = end;
+            if is_before(self.sent_max, end) {
+                is_new = true;
+                self.sent_max = end;
+                if self.timed_at_ns == NEVER {
+                    (self.timed_at_ns, self.timed_end) = (now_ns, end);
+                }
+            }
+        }
+        let waits_for_room = was_idle && self.has_unsent() && self.again_at_ns == NEVER;
+        if is_new && (was_idle || self.probes()) || waits_for_room {
+            self.watch(now_ns);
+        }
+    }
+
+    fn has_unsent(&self) -> bool {
+        is_before(self.next, self.data_end) || (self.wants_fin && self.next == self.data_end)
+    }
+
+    /// Sends one segment from `from` on with at most `most` bytes, and the FIN if that comes next.
+    /// Says where it ended; `None` if it would have been empty.
+    fn transmit(
+        &mut self,
+        from: u32,
+        most: u32,
+        now_ns: u64,
+        data: &[u8],
+        out: &mut impl Out,
+    ) -> Option<u32> {
+        let left = self.data_end.wrapping_sub(from);
+        let length = left.min(most).min(u32::from(self.segment_max));
+        let begin = (data.len() as u32).checked_sub(left)? as usize;
+        let payload = data.get(begin..begin + length as usize)?;
+        let is_last = length == left;
+        let mut flags = Flags::ACK;
+        if length > 0 {
+            self.acks.data_sent(now_ns, self.os.delayed_ack_ms);
+            if is_last {
+                flags |= Flags::PSH;
+            }
+        }
+        // A FIN joins only data that has not been sent before.
+        let has_fin = is_last && self.wants_fin && (length == 0 || from == self.sent_max);
+        if has_fin {
+            flags |= Flags::FIN;
+        } else if length == 0 {
+            return None;
+        }
+        let segment = self.segment(now_ns, flags, from, payload);
+        out.send(segment);
+        Some(from.wrapping_add(length + u32::from(has_fin)))
+    }
+
+    fn probes(&self) -> bool {
+        self.os.tail_loss_probe && self.has_sack && self.backoff == 0 && !self.has_probed
+    }
+
+    /// Waits anew for an acknowledgement of what is under way, if anything is.
+    pub(super) fn watch(&mut self, now_ns: u64) {
+        if self.unacked == self.sent_max && !self.has_unsent() {
+            self.again_at_ns = NEVER;
+            return;
+        }
+        let under_way = self.sent_max.wrapping_sub(self.unacked);
+        self.probes_next = self.probes() && under_way > 0;
+        let wait_ns = if self.probes_next {
+            self.round_trip.probe_ns(self.os, under_way <= u32::from(self.segment_max))
+        } else {
+            self.round_trip.timeout_ns(self.os, self.backoff)
+        };
+        self.again_at_ns = now_ns + wait_ns;
+    }
+
+    /// No acknowledgement came in time.
+    pub(super) fn send_again(&mut self, now_ns: u64, data: &[u8], out: &mut impl Out) {
+        // What was sent twice tells nothing about a round trip (Karn).
+        self.timed_at_ns = NEVER;
+        if self.probes_next {
+            self.has_probed = true;
+            let tail = self.tail();
+            let _ = self.transmit(tail, u32::MAX, now_ns, data, out);
+            self.watch(now_ns);
+            return;
+        }
+        self.times_again += 1;
+        let most = if self.is_open { self.os.data_again_max } else { self.os.orphan_again_max };
+        if self.times_again > most {
+            self.ended = Some(Ended::TimedOut);
+            return;
+        }
+        self.backoff = self.backoff.saturating_add(1);
+        if self.unacked == self.sent_max {
+            // The server has no room: ask whether that is still so (RFC 9293, section 3.8.6.1).
+            let probe = self.segment(now_ns, Flags::ACK, self.unacked.wrapping_sub(1), b"");
+            out.send(probe);
+        } else if let Some(end) = self.transmit(self.unacked, u32::MAX, now_ns, data, out) {
+            self.next = end;
+        }
+        self.watch(now_ns);
+    }
+
+    /// Where the last segment under way begins.
+    fn tail(&self) -> u32 {
+        if self.fin_is_sent() {
+            return self.data_end;
+        }
+        let full = self.sent_max.wrapping_sub(u32::from(self.segment_max));
+        if is_before(full, self.unacked) { self.unacked } else { full }
+    }
+}

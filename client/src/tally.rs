@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! An outcome in the making.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use hdrhistogram::Histogram;
+use nix::errno::Errno;
+
+use crate::attempt::End;
+use crate::outcome::{Errors, LateStarts, Outcome, Segments, SynClass, Times};
+
+/// Two of the longest patience a plan may have.
+const LONGEST_US: u64 = 2 * 86_400 * 1_000_000;
+const SLICES: usize = 10;
+/// Student's t for an interval of 95 % with 9 degrees of freedom.
+const STUDENT_T: f64 = 2.262;
+
+/// Counts attempts as they start and end. Times are in ns since the run began.
+#[derive(Debug)]
+pub struct Tally {
+    /// Segments sent and received, for drivers that see them.
+    pub segments: Segments,
+    counted_ns: Range<u64>,
+    errors: Errors,
+    attempts: u64,
+    replies: u64,
+    in_flight_max: u64,
+    response_us: Histogram<u64>,
+    refusal_us: Histogram<u64>,
+    late_us: Histogram<u64>,
+    syns: BTreeMap<u32, SynClass>,
+    responses_ms: [Mean; SLICES],
+    refusals_ms: [Mean; SLICES],
+    /// Replies by when they came.
+    replies_in_time: [u64; SLICES],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    sum: f64,
+    count: u64,
+}
+
+impl Mean {
+    fn add(&mut self, value: f64) {
+        self.sum += value;
+        self.count += 1;
+    }
+}
+
+impl Tally {
+    /// Nothing yet, for a run that counts during this time (in ns).
+    ///
+    /// # Panics
+    /// When that time is empty.
+    #[must_use]
+    pub fn new(counted_ns: Range<u64>) -> Self {
+        assert!(!counted_ns.is_empty(), "a run counts for more than 0 ns");
+        // Three significant digits: 1 ‰ of error, far below the noise of a network.
+        let histogram = || {
+            Histogram::new_with_bounds(1, LONGEST_US, 3).expect("bounds and precision are valid")
+        };
+        Self {
+            segments: Segments::default(),
+            counted_ns,
+            errors: Errors::default(),
+            attempts: 0,
+            replies: 0,
+            in_flight_max: 0,
+            response_us: histogram(),
+            refusal_us: histogram(),
+            late_us: histogram(),
+            syns: BTreeMap::new(),
+            responses_ms: Default::default(),
+            refusals_ms: Default::default(),
+            replies_in_time: Default::default(),
+        }
+    }
+
+    /// Whether an attempt of this intended start counts.
+    #[must_use]
+    pub fn counts(&self, intended_ns: u64) -> bool {
+        self.counted_ns.contains(&intended_ns)
+    }
+
+    /// An attempt was started, perhaps later than intended.
+    pub fn started(&mut self, intended_ns: u64, now_ns: u64) {
+        if self.counts(intended_ns) {
+            self.late_us.saturating_record(now_ns.saturating_sub(intended_ns) / 1000);
+        }
+    }
+
+    /// So many attempts are under way.
+    pub fn in_flight(&mut self, count: u64) {
+        self.in_flight_max = self.in_flight_max.max(count);
+    }
+
+    /// So many requests were answered over a connection whose attempt ends now, however it ends.
+    pub fn answered(&mut self, requests: u16, now_ns: u64) {
+        if self.counts(now_ns) {
+            self.replies_in_time[self.slice(now_ns)] += u64::from(requests);
+        }
+    }
+
+    /// An attempt ended now. `syns` is how many SYNs it sent, where the driver knows.
+    pub fn ended(&mut self, end: End, intended_ns: u64, now_ns: u64, syns: Option<u32>) {
+        if !self.counts(intended_ns) {
+            return;
+        }
+        self.attempts += 1;
+        if let Some(syns) = syns {
+            let class = self.syns.entry(syns).or_default();
+            class.attempts += 1;
+            class.errors += u64::from(end != End::Replied);
+        }
+        let after_us = now_ns.saturating_sub(intended_ns) / 1000;
+        let slice = self.slice(intended_ns);
+        match end {
+            End::Replied => {
+                self.replies += 1;
+                self.response_us.saturating_record(after_us);
+                self.responses_ms[slice].add(after_us as f64 / 1000.0);
+            }
+            End::Refused | End::Reset => {
+                self.refusal_us.saturating_record(after_us);
+                self.refusals_ms[slice].add(after_us as f64 / 1000.0);
+            }
+            _ => {}
+        }
+        self.count_error(end);
+    }
+
+    fn count_error(&mut self, end: End) {
+        let errors = &mut self.errors;
+        let count = match end {
+            End::Replied => return,
+            End::Refused => &mut errors.refused,
+            End::Reset => &mut errors.reset,
+            End::TimedOutConnecting => &mut errors.timed_out_connecting,
+            End::TimedOutWaiting => &mut errors.timed_out_waiting,
+            End::ClosedEarly => &mut errors.closed_early,
+            End::HttpError => &mut errors.http_error,
+            End::Nonsense => &mut errors.nonsense,
+            End::Other(number) => {
+                let name = format!("{:?}", Errno::from_raw(number));
+                errors.other.entry(name).or_default()
+            }
+        };
+        *count += 1;
+    }
+
+    /// An attempt of this intended start will never be made.
+    pub fn not_started(&mut self, intended_ns: u64) {
+        if self.counts(intended_ns) {
+            self.attempts += 1;
+            self.errors.not_started += 1;
+        }
+    }
+
+    fn slice(&self, at_ns: u64) -> usize {
+        let whole_ns = self.counted_ns.end - self.counted_ns.start;
+        let share = u128::from(at_ns - self.counted_ns.start) * SLICES as u128;
+        (share / u128::from(whole_ns)) as usize
+    }
+
+    /// What became of all of them.
+    #[must_use]
+    pub fn outcome(self, seed: u64) -> Outcome {
+        let ms = |us: u64| us as f64 / 1000.0;
+        let duration_s = (self.counted_ns.end - self.counted_ns.start) as f64 / 1e9;
+        let rates = self.replies_in_time.map(|count| count as f64 / (duration_s / SLICES as f64));
+        Outcome {
+            attempts: self.attempts,
+            replies: self.replies,
+            offered_per_s: self.attempts as f64 / duration_s,
+            replies_per_s: self.replies_in_time.iter().sum::<u64>() as f64 / duration_s,
+            replies_per_s_ci95: Some(half_width(&rates)),
+            response_ms: times(&self.response_us, &self.responses_ms),
+            refusal_ms: times(&self.refusal_us, &self.refusals_ms),
+            errors: self.errors,
+            late_starts: LateStarts {
+                p50_ms: ms(self.late_us.value_at_quantile(0.5)),
+                p99_ms: ms(self.late_us.value_at_quantile(0.99)),
+                max_ms: ms(self.late_us.max()),
+                over_1ms: self.late_us.len() - self.late_us.count_between(0, 1000),
+            },
+            in_flight_max: self.in_flight_max,
+            duration_s,
+            seed,
+            driver: String::new(),
+            syns_per_attempt: self.syns,
+            segments: self.segments,
+        }
+    }
+}
+
+fn times(us: &Histogram<u64>, slices: &[Mean; SLICES]) -> Times {
+    if us.is_empty() {
+        return Times::default();
+    }
+    let at = |quantile| us.value_at_quantile(quantile) as f64 / 1000.0;
+    let covered = slices.iter().all(|slice| slice.count > 0);
+    let means = slices.map(|slice| slice.sum / slice.count as f64);
+    Times {
+        mean: us.mean() / 1000.0,
+        p50: at(0.5),
+        p90: at(0.9),
+        p99: at(0.99),
+        max: us.max() as f64 / 1000.0,
+        ci95: covered.then(|| half_width(&means)),
+    }
+}
+
+/// Half the width of the 95 % interval of the slices' mean.
+fn half_width(slices: &[f64; SLICES]) -> f64 {
+    let count = SLICES as f64;
+    let mean = slices.iter().sum::<f64>() / count;
+    let squares: f64 = slices.iter().map(|value| (value - mean).powi(2)).sum();
+    STUDENT_T * (squares / (count - 1.0) / count).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    #[test]
+    fn every_attempt_is_counted_once() {
+        let ends = [
+            End::Replied,
+            End::HttpError,
+            End::Refused,
+            End::Reset,
+            End::TimedOutConnecting,
+            End::TimedOutWaiting,
+            End::ClosedEarly,
+            End::Nonsense,
+            End::Other(Errno::EMFILE as i32),
+        ];
+        let mut tally = Tally::new(0..2 * SECOND_NS);
+        for end in ends {
+            tally.ended(end, SECOND_NS, 4 * SECOND_NS, None);
+            // Warm-up and cool-down do not count.
+            tally.ended(end, 2 * SECOND_NS, 4 * SECOND_NS, Some(1));
+        }
+        for _ in 0..3 {
+            tally.not_started(SECOND_NS);
+            tally.not_started(2 * SECOND_NS);
+        }
+        let outcome = tally.outcome(7);
+        assert_eq!(outcome.attempts, ends.len() as u64 + 3);
+        assert_eq!(outcome.attempts, outcome.replies + outcome.errors.total());
+        assert_eq!(outcome.errors.other["EMFILE"], 1);
+        assert_eq!(outcome.syns_per_attempt, BTreeMap::new());
+        assert_eq!(outcome.replies_per_s, 0.0, "the reply came after the time that counts");
+        for measured in [outcome.response_ms.mean, outcome.response_ms.p99, outcome.refusal_ms.max]
+        {
+            assert!((measured / 3000.0 - 1.0).abs() < 0.002, "{measured}");
+        }
+        assert_eq!(outcome.response_ms.ci95, None, "nine slices had no reply");
+    }
+
+    #[test]
+    fn intervals_are_students_for_ten_slices() {
+        // Slices of 1 s with replies after 10, 20, … 100 ms: mean 55, deviation 30.2765, and
+        // 2.262 * 30.2765 / sqrt(10) = 21.657. Slices have 1, 2, … 10 replies.
+        let mut tally = Tally::new(5 * SECOND_NS..15 * SECOND_NS);
+        for slice in 1..=10 {
+            let intended_ns = (4 + slice) * SECOND_NS;
+            for _ in 0..slice {
+                let now_ns = intended_ns + slice * 10_000_000;
+                tally.answered(1, now_ns);
+                tally.ended(End::Replied, intended_ns, now_ns, Some(2));
+            }
+        }
+        let outcome = tally.outcome(1);
+        let near = |got: Option<f64>, expected: f64| (got.unwrap() / expected - 1.0).abs() < 1e-3;
+        assert!(near(outcome.response_ms.ci95, 21.657), "{:?}", outcome.response_ms.ci95);
+        assert_eq!(outcome.replies_per_s, 5.5);
+        assert!(near(outcome.replies_per_s_ci95, 2.1657), "{:?}", outcome.replies_per_s_ci95);
+        assert_eq!(outcome.syns_per_attempt[&2], SynClass { attempts: 55, errors: 0 });
+    }
+
+    #[test]
+    fn syns_are_counted_by_class_with_their_errors() {
+        let mut tally = Tally::new(0..SECOND_NS);
+        tally.ended(End::Replied, 0, 1, Some(1));
+        tally.ended(End::TimedOutConnecting, 0, 1, Some(3));
+        tally.ended(End::Replied, 0, 1, Some(3));
+        let outcome = tally.outcome(1);
+        assert_eq!(outcome.syns_per_attempt[&1], SynClass { attempts: 1, errors: 0 });
+        assert_eq!(outcome.syns_per_attempt[&3], SynClass { attempts: 2, errors: 1 });
+    }
+
+    #[test]
+    fn lateness_is_that_of_attempts_that_count() {
+        let mut tally = Tally::new(0..SECOND_NS);
+        tally.started(10, 10 + 5_000_000);
+        tally.started(SECOND_NS, 9 * SECOND_NS);
+        let late = tally.outcome(1).late_starts;
+        assert!((late.max_ms / 5.0 - 1.0).abs() < 0.002, "{late:?}");
+        assert_eq!(late.over_1ms, 1);
+    }
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Compiles the one BPF program of the crowd.
+use std::path::PathBuf;
+
+use libbpf_cargo::SkeletonBuilder;
+
+fn main() {
+    println!("cargo:rerun-if-changed=bpf");
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    SkeletonBuilder::new()
+        .source("bpf/replies.bpf.c")
+        .obj(out.join("replies.bpf.o"))
+        .clang_args(["-I", "bpf", "-Wall", "-Werror"])
+        .build()
+        .unwrap_or_else(|e| panic!("bpf/replies.bpf.c does not build: {e:?}"));
+}

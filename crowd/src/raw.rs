@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The crowd with packets of its own, past the kernel's TCP.
+
+mod attempts;
+mod crowd;
+mod device;
+mod filter;
+mod frame;
+mod held;
+mod packet;
+mod polling;
+mod post;
+mod ring;
+mod route;
+mod tuples;
+mod xsk;
+
+use std::net::{IpAddr, SocketAddr};
+
+use nix::net::if_::if_nametoindex;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use tidegate_client::{Outcome, Person, Requests, Segments};
+
+use crate::error::CrowdError;
+use crate::limits::wake_punctually;
+use crate::plan::{Plan, ns};
+use crate::progress::Progress;
+use crate::raw::crowd::{Crowd, Parts, Persona};
+use crate::raw::device::Device;
+use crate::raw::frame::Way;
+use crate::raw::held::Held;
+use crate::raw::post::Office;
+use crate::raw::route::Kernel;
+use crate::raw::tuples::Tuples;
+use crate::sources::{Range, Sources};
+
+/// Another stream of the seed than the schedule's and the clients'.
+const WEATHER: u64 = 0x7765_6174_6865_7221;
+/// Sources that the kernel is asked about: it answers some 100,000 questions a second.
+const LOOKED_AT_MAX: u64 = 1 << 12;
+/// Larger packets would not fit into a frame of ours.
+const MTU_MAX: u16 = 1500;
+/// IP's and TCP's fixed headers.
+const IPV4_HEADERS_BYTES: u16 = 40;
+const IPV6_HEADERS_BYTES: u16 = 60;
+
+/// Sends a crowd with raw packets.
+pub(crate) fn run(plan: &Plan, watch: &mut dyn FnMut(Progress)) -> Result<Outcome, CrowdError> {
+    wake_punctually();
+    let ground = survey(plan)?;
+    let targets: Vec<SocketAddr> = ground.ways.iter().map(|way| way.target).collect();
+    let device = Device::open(&ground.interface, &targets, || ground.sources_are_foreign())?;
+    let Device { mut arrivals, transmitter, driver } = device;
+    let weather = ChaCha8Rng::seed_from_u64(plan.seed ^ WEATHER);
+    let held = Held::new();
+    let office = Office { transmitter, held, weather, segments: Segments::default() };
+    let personas = personas(plan, ground.interface.mtu);
+    let parts = Parts { personas, ways: ground.ways, tuples: ground.tuples, office };
+    let (outcome, lost) = Crowd::gather(plan, parts, watch)?.drive(&mut arrivals)?;
+    let driver = match lost {
+        0 => driver,
+        lost => format!("{driver}; {lost} packets found no room here"),
+    };
+    Ok(Outcome { driver, ..outcome })
+}
+
+/// The ways there are to go.
+struct Ground {
+    interface: route::Interface,
+    ways: Vec<Way>,
+    tuples: Tuples,
+    kernel: Kernel,
+}
+
+impl Ground {
+    /// Whether none of the sources, or of the first of them, is an address of this host.
+    fn sources_are_foreign(&self) -> bool {
+        self.tuples.sources().all(|sources| {
+            let looked_at = 0..sources.len().min(LOOKED_AT_MAX);
+            looked_at.into_iter().all(|number| !self.kernel.is_local(sources.address(number)))
+        })
+    }
+}
+
+fn survey(plan: &Plan) -> Result<Ground, CrowdError> {
+    let kernel = Kernel::new()?;
+    let named = match &plan.interface {
+        None => None,
+        Some(name) => Some(
+            if_nametoindex(name.as_str())
+                .map_err(|_| CrowdError::NoInterface { interface: name.clone() })?,
+        ),
+    };
+    let mut routes = Vec::new();
+    for &target in &plan.targets {
+        routes.push((target, kernel.route(target, named)?));
+    }
+    let index = routes[0].1.interface;
+    if routes.iter().any(|(_, route)| route.interface != index) {
+        return Err(CrowdError::SeveralInterfaces);
+    }
+    let interface = kernel.interface(index)?;
+    let (mut ways, mut tuples) = (Vec::new(), Vec::new());
+    for (target, route) in routes {
+        let next_hop = kernel.neighbour(index, route.next_hop)?;
+        ways.push(Way::new(target, next_hop, interface.mac));
+        let mut ranges = plan.ranges_for(target);
+        if ranges.is_empty() {
+            let own: IpAddr = route.source.ok_or(CrowdError::NoSource { target })?;
+            ranges.push(Range::of(own.into()));
+        }
+        tuples.push((target, Sources::new(ranges)));
+    }
+    // Not where the last run began: the server may still hold connections of it.
+    let tuples = Tuples::new(tuples, crowd::clock_ns());
+    Ok(Ground { interface, ways, tuples, kernel })
+}
+
+/// Each class at each target, the targets of a class together.
+fn personas(plan: &Plan, mtu: u16) -> Vec<Persona> {
+    let each = plan.classes.iter().flat_map(|class| {
+        plan.targets.iter().map(move |target| {
+            let paths = class.paths.iter().map(String::as_str);
+            let headers = if target.is_ipv6() { IPV6_HEADERS_BYTES } else { IPV4_HEADERS_BYTES };
+            Persona {
+                person: Person {
+                    os: class.os,
+                    mss: mtu.min(MTU_MAX).saturating_sub(headers),
+                    timeout_ns: ns(class.timeout),
+                    close: class.close,
+                    requests: Requests::get(&target.to_string(), paths),
+                },
+                network: class.network,
+                requests: class.requests,
+            }
+        })
+    });
+    each.collect()
+}

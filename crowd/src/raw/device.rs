@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The interface that the crowd stands at: where its frames leave and arrive.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+
+use crate::error::CrowdError;
+use crate::raw::filter::Filter;
+use crate::raw::packet;
+use crate::raw::polling::{Polled, threads_of};
+use crate::raw::route::Interface;
+use crate::raw::xsk::{self, FRAME_BYTES, Received};
+
+/// Frames taken at one time.
+const BATCH: usize = 256;
+/// The XDP program's map of sockets has no more room.
+const QUEUES_MAX: u32 = 64;
+
+/// A step that failed, as a verb phrase, and why.
+type Failure = (&'static str, io::Error);
+
+/// An interface that is open for frames.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub arrivals: Arrivals,
+    pub transmitter: Transmitter,
+    /// What carries the frames, for people.
+    pub driver: String,
+}
+
+/// Where frames arrive.
+#[derive(Debug)]
+pub(crate) enum Arrivals {
+    /// A socket for each of the interface's queues.
+    Xdp {
+        receivers: Vec<xsk::Receiver>,
+        batch: Box<[Received; BATCH]>,
+        /// Given back before the program goes, and its queues with it.
+        _polled: Option<Polled>,
+        _filter: Filter,
+    },
+    /// One for all.
+    Packet(packet::Receiver),
+}
+
+/// Where frames leave.
+#[derive(Debug)]
+pub(crate) enum Transmitter {
+    Xdp(xsk::Transmitter),
+    Packet(packet::Transmitter),
+}
+
+impl Device {
+    /// Opens the interface for frames from these targets, over AF_XDP, else over AF_PACKET. The
+    /// latter needs sources that are not this host's: the kernel would reset their connections.
+    ///
+    /// # Errors
+    /// The step that failed with both, of which AF_XDP's is told.
+    pub(crate) fn open(
+        interface: &Interface,
+        targets: &[SocketAddr],
+        sources_are_foreign: impl FnOnce() -> bool,
+    ) -> Result<Self, CrowdError> {
+        let failure = match Self::open_xdp(interface, targets) {
+            Ok(device) => return Ok(device),
+            Err(failure) => failure,
+        };
+        if sources_are_foreign()
+            && let Ok((receiver, transmitter)) = packet::open(interface.index)
+        {
+            return Ok(Self {
+                arrivals: Arrivals::Packet(receiver),
+                transmitter: Transmitter::Packet(transmitter),
+                driver: format!("AF_PACKET, since AF_XDP cannot {}: {}", failure.0, failure.1),
+            });
+        }
+        let (step, source) = failure;
+        Err(CrowdError::Device { interface: interface.name.clone(), step, source })
+    }
+
+    fn open_xdp(interface: &Interface, targets: &[SocketAddr]) -> Result<Self, Failure> {
+        let strangers = threads_of(&interface.name).unwrap_or_default();
+        let filter = Filter::attach(interface.index, targets)?;
+        let mut polled = None;
+        if interface.is_veth {
+            // It is about whose time is spent, not about whether it works.
+            polled = Polled::here(&interface.name, &strangers).ok().flatten();
+        }
+        let mut receivers = Vec::new();
+        let mut transmitter = None;
+        for queue in 0..interface.receive_queues.min(QUEUES_MAX) {
+            // The driver may have fewer queues in use than it could have.
+            let (receiver, sender) = match xsk::open(interface.index, queue) {
+                Ok(pair) => pair,
+                Err((_, error)) if queue > 0 && error.raw_os_error() == Some(libc::EINVAL) => break,
+                Err(failure) => return Err(failure),
+            };
+            filter.deliver(queue, receiver.descriptor())?;
+            receivers.push(receiver);
+            transmitter = transmitter.or(Some(sender));
+        }
+        let none = ("find a queue", io::ErrorKind::NotFound.into());
+        let transmitter = Transmitter::Xdp(transmitter.ok_or(none)?);
+        let place = if filter.native { "driver" } else { "generic" };
+        let where_polled = if polled.is_some() { ", polled here" } else { "" };
+        let driver = format!("AF_XDP, {place} XDP{where_polled}");
+        let batch = Box::new([Received::default(); BATCH]);
+        let arrivals = Arrivals::Xdp { receivers, batch, _polled: polled, _filter: filter };
+        Ok(Self { arrivals, transmitter, driver })
+    }
+}
+
+impl Arrivals {
+    /// Shows frames that have arrived, at most a batch for each queue, and says how many.
+    pub(crate) fn each(&mut self, mut show: impl FnMut(&[u8])) -> usize {
+        let (receivers, batch) = match self {
+            Self::Packet(receiver) => return receiver.each(show),
+            Self::Xdp { receivers, batch, .. } => (receivers, batch),
+        };
+        let mut count = 0;
+        for receiver in receivers {
+            let taken = receiver.take(&mut batch[..]);
+            for received in &batch[..taken] {
+                show(receiver.bytes(*received));
+            }
+            if taken > 0 {
+                receiver.give_back(&batch[..taken]);
+            }
+            count += taken;
+        }
+        count
+    }
+
+    /// Frames that arrived and found no room.
+    pub(crate) fn lost(&self) -> u64 {
+        match self {
+            // The kernel counts them, and nobody has asked it to tell.
+            Self::Packet(_) => 0,
+            Self::Xdp { receivers, .. } => receivers.iter().map(xsk::Receiver::lost).sum(),
+        }
+    }
+
+    /// What to wait on.
+    pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        match self {
+            Self::Packet(receiver) => vec![receiver.descriptor()],
+            Self::Xdp { receivers, .. } => {
+                receivers.iter().map(xsk::Receiver::descriptor).collect()
+            }
+        }
+    }
+}
+
+impl Transmitter {
+    /// Has a frame written and sends it, with the next flush at the latest; `write` says how long
+    /// it has become. A device that stays full loses it.
+    #[inline]
+    pub(crate) fn send(&mut self, write: impl FnOnce(&mut [u8; FRAME_BYTES]) -> usize) {
+        match self {
+            Self::Xdp(transmitter) => transmitter.send(write),
+            Self::Packet(transmitter) => transmitter.send(write),
+        }
+    }
+
+    /// Frames that found no room.
+    pub(crate) fn lost(&self) -> u64 {
+        match self {
+            Self::Xdp(transmitter) => transmitter.lost,
+            Self::Packet(transmitter) => transmitter.lost,
+        }
+    }
+
+    /// Has the kernel send what was written.
+    pub(crate) fn flush(&mut self) {
+        match self {
+            Self::Xdp(transmitter) => transmitter.flush(),
+            Self::Packet(transmitter) => transmitter.flush(),
+        }
+    }
+}

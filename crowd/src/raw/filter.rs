@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The XDP program that hands the targets' segments to us, and its place on the interface.
+
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
+
+/// The object that build.rs compiled, aligned as ELF wants it.
+#[repr(align(8))]
+struct Aligned<T: ?Sized>(T);
+static OBJECT: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/replies.bpf.o")));
+
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86dd;
+
+/// A step that failed, as a verb phrase, and why.
+pub(crate) type Failure = (&'static str, io::Error);
+
+/// The program, loaded and attached. It leaves the interface with this object, and with the
+/// process, however that ends: the link is a descriptor and nothing else holds it.
+#[derive(Debug)]
+pub(crate) struct Filter {
+    sockets: MapHandle,
+    _link: OwnedFd,
+    _object: Object,
+    /// Attached at the driver, rather than behind it (generic XDP).
+    pub native: bool,
+}
+
+impl Filter {
+    /// Loads and attaches the program. Until [`Filter::deliver`], everything still passes.
+    ///
+    /// # Errors
+    /// The step that failed.
+    pub(crate) fn attach(interface: u32, targets: &[SocketAddr]) -> Result<Self, Failure> {
+        libbpf_rs::set_print(None);
+        let object = ObjectBuilder::default()
+            .open_memory(&OBJECT.0)
+            .and_then(libbpf_rs::OpenObject::load)
+            .map_err(at("load the XDP program"))?;
+        let sockets = map(&object, "sockets")?;
+        let known = map(&object, "targets")?;
+        for &target in targets {
+            known
+                .update(&key(target), &[1], MapFlags::ANY)
+                .map_err(at("tell the XDP program its targets"))?;
+        }
+        let program = object.progs().find(|program| program.name() == "replies");
+        let program = program.ok_or(("find the XDP program", io::ErrorKind::NotFound.into()))?;
+        let driver = link(program.as_fd(), interface, libbpf_sys::XDP_FLAGS_DRV_MODE);
+        let (link, native) = match driver {
+            Ok(link) => (link, true),
+            Err(_) => {
+                let generic = link(program.as_fd(), interface, libbpf_sys::XDP_FLAGS_SKB_MODE);
+                (generic.map_err(|error| ("attach the XDP program", error))?, false)
+            }
+        };
+        Ok(Self { sockets, _link: link, _object: object, native })
+    }
+
+    /// Has the segments that arrive on a queue given to a socket.
+    ///
+    /// # Errors
+    /// When the kernel refuses the socket, such as one bound to another queue.
+    pub(crate) fn deliver(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), Failure> {
+        let socket = socket.as_raw_fd().cast_unsigned();
+        self.sockets
+            .update(&queue.to_ne_bytes(), &socket.to_ne_bytes(), MapFlags::ANY)
+            .map_err(at("give the XDP program its socket"))
+    }
+}
+
+fn at(step: &'static str) -> impl Fn(libbpf_rs::Error) -> Failure {
+    move |error| (step, io::Error::other(error))
+}
+
+fn map(object: &Object, name: &str) -> Result<MapHandle, Failure> {
+    let found = object.maps().find(|map| map.name() == name);
+    let found = found.ok_or(("find the XDP program's maps", io::ErrorKind::NotFound.into()))?;
+    MapHandle::try_from(&found).map_err(at("open the XDP program's maps"))
+}
+
+/// As `struct target` in bpf/replies.bpf.c: address, port and EtherType as the wire has them.
+fn key(target: SocketAddr) -> [u8; 20] {
+    let mut key = [0; 20];
+    let protocol = match target.ip() {
+        IpAddr::V4(address) => {
+            key[..4].copy_from_slice(&address.octets());
+            ETHERTYPE_IPV4
+        }
+        IpAddr::V6(address) => {
+            key[..16].copy_from_slice(&address.octets());
+            ETHERTYPE_IPV6
+        }
+    };
+    key[16..18].copy_from_slice(&target.port().to_be_bytes());
+    key[18..].copy_from_slice(&protocol.to_be_bytes());
+    key
+}
+
+fn link(program: BorrowedFd<'_>, interface: u32, mode: u32) -> io::Result<OwnedFd> {
+    // SAFETY: all zero is the documented "no options" of this plain C structure.
+    let mut options: libbpf_sys::bpf_link_create_opts = unsafe { zeroed() };
+    options.sz = size_of::<libbpf_sys::bpf_link_create_opts>() as _;
+    options.flags = mode;
+    // SAFETY: the descriptor is open and the options outlive the call.
+    let fd = unsafe {
+        libbpf_sys::bpf_link_create(
+            program.as_raw_fd(),
+            interface.cast_signed(),
+            libbpf_sys::BPF_XDP,
+            &raw const options,
+        )
+    };
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: a non-negative answer is a fresh descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Has a veth's arrivals handled on our processor instead of the sender's.
+//!
+//! A veth polls for arrivals (NAPI) on the processor that sent them: the server's would do our
+//! receiving too, and look slower than it is (by a sixth, for exchanges of one packet). So a
+//! thread of the kernel polls on our processor, and a timer wakes it there, so that the sender
+//! needs not even wake it (Linux, Documentation/networking/napi.rst: threaded NAPI, and software
+//! interrupt coalescing). A packet waits up to [`EVERY_NS`] for that, as on a network card that
+//! moderates its interrupts.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::sched::{sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
+/// How often arrivals are polled for, in ns: well within the time in which a veth's 256 places
+/// fill up.
+const EVERY_NS: u32 = 30_000;
+/// Polls without arrivals before the sender is asked to wake us again: about never.
+const EMPTY_POLLS: u32 = 2_000_000_000;
+/// Any real-time priority comes before the crowd, which never sleeps when it is busy.
+const PRIORITY: i32 = 1;
+
+/// An interface that is polled on our processors. Dropped, it is as it was.
+#[derive(Debug)]
+pub(crate) struct Polled {
+    before: Vec<(PathBuf, String)>,
+}
+
+impl Polled {
+    /// Moves an interface's polling to the processors that the calling thread is bound to; `None`
+    /// when it is bound to none, since then there is nowhere to move it. `strangers` are the
+    /// polling threads that were there before the interface had any (see [`threads_of`]).
+    ///
+    /// After a SIGKILL the settings stay, but not the threads: those go with the XDP program.
+    ///
+    /// # Errors
+    /// Where `/sys` is not this network namespace's, is read-only, or the kernel is older than
+    /// Linux 5.12.
+    pub(crate) fn here(interface: &str, strangers: &[Pid]) -> io::Result<Option<Self>> {
+        let own = sched_getaffinity(Pid::from_raw(0))?;
+        let everyone = sched_getaffinity(Pid::from_raw(1)).unwrap_or_default();
+        if own == everyone {
+            return Ok(None);
+        }
+        let folder = Path::new("/sys/class/net").join(interface);
+        let mut polled = Self { before: Vec::new() };
+        polled.write(folder.join("gro_flush_timeout"), EVERY_NS)?;
+        polled.write(folder.join("napi_defer_hard_irqs"), EMPTY_POLLS)?;
+        polled.write(folder.join("threaded"), 1)?;
+        for thread in threads_of(interface)? {
+            if strangers.contains(&thread) {
+                continue;
+            }
+            sched_setaffinity(thread, &own)?;
+            go_first(thread)?;
+        }
+        Ok(Some(polled))
+    }
+
+    fn write(&mut self, path: PathBuf, value: u32) -> io::Result<()> {
+        let before = fs::read_to_string(&path)?;
+        fs::write(&path, value.to_string())?;
+        self.before.push((path, before.trim().to_owned()));
+        Ok(())
+    }
+}
+
+impl Drop for Polled {
+    fn drop(&mut self) {
+        for (path, value) in self.before.drain(..).rev() {
+            // The interface may be gone.
+            let _ = fs::write(path, value);
+        }
+    }
+}
+
+/// The kernel's threads that poll interfaces of this name, of other network namespaces too.
+pub(crate) fn threads_of(interface: &str) -> io::Result<Vec<Pid>> {
+    let prefix = format!("napi/{interface}-");
+    // The kernel keeps 15 bytes of a thread's name.
+    let prefix = &prefix[..prefix.len().min(15)];
+    let mut threads = Vec::new();
+    for process in fs::read_dir("/proc")?.flatten() {
+        let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+        let number = process.file_name().to_string_lossy().parse();
+        if let (true, Ok(number)) = (name.starts_with(prefix), number) {
+            threads.push(Pid::from_raw(number));
+        }
+    }
+    Ok(threads)
+}
+
+fn go_first(thread: Pid) -> io::Result<()> {
+    let priority = libc::sched_param { sched_priority: PRIORITY };
+    // SAFETY: the kernel reads the parameter during the call.
+    let answer =
+        unsafe { libc::sched_setscheduler(thread.as_raw(), libc::SCHED_FIFO, &raw const priority) };
+    Errno::result(answer)?;
+    Ok(())
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From a client's segments to frames under way.
+
+use std::net::IpAddr;
+
+use rand_chacha::ChaCha8Rng;
+use tidegate_client::segment::DATA_ORDER;
+use tidegate_client::{Flags, Os, Out, Segment, Segments};
+
+use crate::network::Network;
+use crate::raw::device::Transmitter;
+use crate::raw::frame::Way;
+use crate::raw::held::{Direction, Held};
+use crate::raw::xsk::FRAME_BYTES;
+
+/// What every client's segments pass through.
+#[derive(Debug)]
+pub(crate) struct Office {
+    pub transmitter: Transmitter,
+    pub held: Held,
+    /// Decides what the network does.
+    pub weather: ChaCha8Rng,
+    pub segments: Segments,
+}
+
+/// One client's way out, for as long as it acts.
+pub(crate) struct Post<'a> {
+    pub office: &'a mut Office,
+    pub way: &'a Way,
+    pub from: (IpAddr, u16),
+    pub os: &'static Os,
+    pub network: Network,
+    pub delay_ns: u64,
+    pub now_ns: u64,
+    /// How many packets it has sent, for IPv4's identification.
+    pub packets: u16,
+}
+
+impl Out for Post<'_> {
+    #[inline]
+    fn send(&mut self, segment: Segment<'_>) {
+        self.office.segments.sends(&segment);
+        self.packets = self.packets.wrapping_add(1);
+        let is_syn = segment.flags.has(Flags::SYN);
+        let order = if is_syn { self.os.syn_order } else { DATA_ORDER };
+        let (way, from, id) = (self.way, self.from, self.packets);
+        let write = |frame: &mut [u8; FRAME_BYTES]| {
+            way.write(from, self.os.ttl, id, &segment, order, frame)
+        };
+        if self.network.is_plain() {
+            self.office.transmitter.send(write);
+            return;
+        }
+        match self.network.holds_ns(self.delay_ns, &mut self.office.weather) {
+            None => {}
+            Some(0) => self.office.transmitter.send(write),
+            Some(hold_ns) => {
+                let mut frame = [0; FRAME_BYTES];
+                let bytes = write(&mut frame);
+                let until_ns = self.now_ns + hold_ns;
+                self.office.held.keep(Direction::ToServer, &frame[..bytes], until_ns);
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Source addresses and ports for attempts: each free for as long as possible before it is used
+//! again.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::sources::Sources;
+
+/// Below are the ports that only servers have.
+const FIRST_PORT: u16 = 1024;
+const PORTS: u64 = u16::MAX as u64 - FIRST_PORT as u64 + 1;
+
+/// Between whom a connection is: a target, and an address and port of ours. It counts through all
+/// of them, so that attempts of one time have numbers close together.
+pub(crate) type Tuple = u64;
+
+/// All tuples there are, taken in turn: targets alternate fastest, then addresses, then ports.
+#[derive(Debug)]
+pub(crate) struct Tuples {
+    ways: Vec<(SocketAddr, Sources)>,
+    /// The round of each target that is next.
+    next: Vec<u64>,
+    /// The target that is next.
+    target: usize,
+}
+
+impl Tuples {
+    /// For targets, each with the sources that go there (at least one), beginning anywhere.
+    pub(crate) fn new(ways: Vec<(SocketAddr, Sources)>, begin: u64) -> Self {
+        let mut tuples = Self { ways, next: Vec::new(), target: 0 };
+        let rounds = (0..tuples.ways.len()).map(|target| tuples.rounds(target));
+        tuples.next = rounds.map(|rounds| begin % rounds).collect();
+        tuples
+    }
+
+    /// The next target's next tuple that is not taken, and the target's place; `None` when all
+    /// of its tuples are taken.
+    #[inline]
+    pub(crate) fn take(&mut self, is_taken: impl Fn(Tuple) -> bool) -> (usize, Option<Tuple>) {
+        let target = self.target;
+        self.target = (target + 1) % self.ways.len();
+        let rounds = self.rounds(target);
+        for _ in 0..rounds {
+            let round = self.next[target];
+            self.next[target] = if round + 1 == rounds { 0 } else { round + 1 };
+            let tuple = round * self.ways.len() as u64 + target as u64;
+            if !is_taken(tuple) {
+                return (target, Some(tuple));
+            }
+        }
+        (target, None)
+    }
+
+    /// Whose tuple it is: the target's place, our address, our port.
+    #[inline]
+    pub(crate) fn parts(&self, tuple: Tuple) -> (usize, IpAddr, u16) {
+        let ways = self.ways.len() as u64;
+        let (round, target) = (tuple / ways, (tuple % ways) as usize);
+        let sources = &self.ways[target].1;
+        let (port, address) = (round / sources.len(), round % sources.len());
+        (target, sources.address(address), FIRST_PORT + port as u16)
+    }
+
+    /// The tuple of a target's segment to one of us.
+    #[inline]
+    pub(crate) fn of(&self, from: SocketAddr, to: SocketAddr) -> Option<Tuple> {
+        let target = self.ways.iter().position(|(target, _)| *target == from)?;
+        let sources = &self.ways[target].1;
+        let port = u64::from(to.port().checked_sub(FIRST_PORT)?);
+        let round = port * sources.len() + sources.number(to.ip())?;
+        Some(round * self.ways.len() as u64 + target as u64)
+    }
+
+    /// The sources of each target.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &Sources> {
+        self.ways.iter().map(|(_, sources)| sources)
+    }
+
+    fn rounds(&self, target: usize) -> u64 {
+        self.ways[target].1.len() * PORTS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sources::Range;
+    use std::collections::HashSet;
+
+    fn tuples() -> Tuples {
+        let sources = |net: &str| Sources::new(vec![Range::of(net.parse().unwrap())]);
+        let ways = vec![
+            ("10.0.0.1:80".parse().unwrap(), sources("10.128.0.0/30")),
+            ("[fd00::1]:80".parse().unwrap(), sources("fd00::10/127")),
+        ];
+        Tuples::new(ways, 2 * 2 * PORTS)
+    }
+
+    #[test]
+    fn a_tuple_is_found_by_its_parts() {
+        let mut tuples = tuples();
+        let mut seen = HashSet::new();
+        for _ in 0..PORTS * 2 * 2 {
+            let (target, tuple) = tuples.take(|_| false);
+            let tuple = tuple.unwrap();
+            let (of, address, port) = tuples.parts(tuple);
+            assert_eq!(target, of);
+            assert!(seen.insert((target, address, port)), "used twice: {address}:{port}");
+            let (from, to) = (tuples.ways[target].0, SocketAddr::new(address, port));
+            assert_eq!(tuples.of(from, to), Some(tuple));
+        }
+        let (_, again) = tuples.take(|_| false);
+        assert_eq!(again, Some(0), "only when all had their turn");
+    }
+
+    #[test]
+    fn taken_ones_are_passed_over_and_strangers_have_none() {
+        let mut tuples = tuples();
+        assert_eq!(tuples.take(|tuple| tuple < 7), (0, Some(8)));
+        assert_eq!(tuples.take(|_| true), (1, None));
+        let of = |from: &str, to: &str| tuples.of(from.parse().unwrap(), to.parse().unwrap());
+        assert!(of("10.0.0.1:80", "10.128.0.1:1024").is_some());
+        assert!(of("10.0.0.1:81", "10.128.0.1:1024").is_none());
+        assert!(of("10.0.0.1:80", "10.128.0.3:1024").is_none());
+        assert!(of("10.0.0.1:80", "10.128.0.1:1023").is_none());
+    }
+}

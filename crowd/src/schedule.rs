@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! When the next attempt is due.
+
+use std::iter::Peekable;
+
+use tidegate_client::Arrivals;
+
+use crate::plan::{Load, Plan, ns};
+
+/// When the next attempt is due, in ns since the beginning.
+pub(crate) enum Schedule {
+    Open { starts: Peekable<Box<dyn Iterator<Item = u64>>> },
+    Closed { clients: usize, end_ns: u64, over: bool },
+}
+
+impl Schedule {
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let end_ns = ns(plan.whole());
+        let arrivals = match plan.load {
+            Load::Constant { per_s } => Arrivals::constant(per_s),
+            Load::Poisson { per_s } => Arrivals::poisson(per_s, plan.seed),
+            Load::Bursts { per_s, burst, silence } => {
+                Arrivals::poisson(per_s, plan.seed).in_bursts(ns(burst), ns(silence))
+            }
+            Load::Closed { clients } => {
+                return Self::Closed { clients, end_ns, over: false };
+            }
+        };
+        let starts: Box<dyn Iterator<Item = u64>> =
+            Box::new(arrivals.take_while(move |start_ns| *start_ns < end_ns));
+        Self::Open { starts: starts.peekable() }
+    }
+
+    /// The intended time of a start that is due.
+    pub(crate) fn take_due(&mut self, now_ns: u64, under_way: usize) -> Option<u64> {
+        match self {
+            Self::Open { starts } => starts.next_if(|start_ns| *start_ns <= now_ns),
+            Self::Closed { clients, end_ns, over } => {
+                *over |= now_ns >= *end_ns;
+                (!*over && under_way < *clients).then_some(now_ns)
+            }
+        }
+    }
+
+    /// When to look again, if anything is left to start.
+    pub(crate) fn next_ns(&mut self, under_way: usize) -> Option<u64> {
+        match self {
+            Self::Open { starts } => starts.peek().copied(),
+            Self::Closed { over: true, .. } => None,
+            Self::Closed { clients, end_ns, .. } => {
+                Some(if under_way < *clients { 0 } else { *end_ns })
+            }
+        }
+    }
+
+    pub(crate) fn is_over(&mut self) -> bool {
+        match self {
+            Self::Open { starts } => starts.peek().is_none(),
+            Self::Closed { over, .. } => *over,
+        }
+    }
+
+    /// What is left to start, none of which will be.
+    pub(crate) fn abandon(&mut self) -> impl Iterator<Item = u64> + use<> {
+        let over = Self::Closed { clients: 0, end_ns: 0, over: true };
+        match std::mem::replace(self, over) {
+            Self::Open { starts } => Some(starts).into_iter().flatten(),
+            Self::Closed { .. } => None.into_iter().flatten(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn starts(load: Load) -> Vec<u64> {
+        let plan = Plan { load, duration: Duration::from_secs(3), ..Plan::default() };
+        let mut schedule = Schedule::of(&plan);
+        std::iter::from_fn(|| schedule.take_due(u64::MAX, 0)).collect()
+    }
+
+    #[test]
+    fn an_open_loop_has_its_rate_and_its_end() {
+        let constant = starts(Load::Constant { per_s: 10.0 });
+        assert_eq!((constant.len(), constant[29]), (30, 2_900_000_000));
+        let poisson = starts(Load::Poisson { per_s: 10_000.0 });
+        assert!((poisson.len() as f64 / 30_000.0 - 1.0).abs() < 0.03);
+        let second = Duration::from_secs(1);
+        let load = Load::Bursts { per_s: 10_000.0, burst: second, silence: second };
+        let bursts = starts(load);
+        // Two of the three seconds, at twice the rate.
+        assert!((bursts.len() as f64 / 40_000.0 - 1.0).abs() < 0.03);
+        assert!(bursts.iter().all(|start_ns| start_ns / SECOND_NS != 1));
+    }
+
+    #[test]
+    fn a_closed_loop_starts_who_is_missing_until_its_end() {
+        let load = Load::Closed { clients: 2 };
+        let plan = Plan { load, duration: Duration::from_secs(3), ..Plan::default() };
+        let mut schedule = Schedule::of(&plan);
+        assert_eq!(schedule.take_due(7, 1), Some(7));
+        assert_eq!(schedule.take_due(8, 2), None);
+        assert_eq!(schedule.next_ns(2), Some(3 * SECOND_NS));
+        assert!(!schedule.is_over());
+        assert_eq!(schedule.take_due(3 * SECOND_NS, 0), None);
+        assert!(schedule.is_over());
+    }
+
+    #[test]
+    fn what_is_abandoned_is_counted_once() {
+        let load = Load::Constant { per_s: 10.0 };
+        let plan = Plan { load, duration: Duration::from_secs(3), ..Plan::default() };
+        let mut schedule = Schedule::of(&plan);
+        assert_eq!(schedule.take_due(0, 0), Some(0));
+        assert_eq!(schedule.abandon().count(), 29);
+        assert_eq!(schedule.abandon().count(), 0);
+        assert!(schedule.is_over());
+    }
+}

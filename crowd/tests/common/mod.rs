@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A server and a crowd in namespaces of their own, with a cable between them.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use tidegate_crowd::{Class, Driver, Load, Outcome, Plan, run};
+use tidegate_lab::{Link, Namespace};
+
+pub mod wire;
+
+pub const SERVER: &str = "10.0.0.1";
+pub const SERVER6: &str = "fd00::1";
+/// On the cable, but nobody's: what is sent there is dropped in silence.
+pub const NOBODY: &str = "10.0.0.9";
+pub const PORT: u16 = 80;
+pub const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+pub struct Stage {
+    pub server: Namespace,
+    pub clients: Namespace,
+    pub link: Link,
+}
+
+impl Stage {
+    pub fn new() -> Self {
+        let server = Namespace::new("raw-server").unwrap();
+        let clients = Namespace::new("raw-clients").unwrap();
+        let link = Link::between(&server, "srv0", &clients, "cli0").unwrap();
+        for (end, addresses) in
+            [(link.a(), ["10.0.0.1/24", "fd00::1/64"]), (link.b(), ["10.0.0.2/24", "fd00::2/64"])]
+        {
+            for address in addresses {
+                end.add_address(address).unwrap();
+            }
+        }
+        link.up().unwrap();
+        let stage = Self { server, clients, link };
+        let ours = stage.hardware_address(&stage.clients, "cli0");
+        let theirs = stage.hardware_address(&stage.server, "srv0");
+        for hop in ["10.0.0.2", "fd00::2"] {
+            let words = format!("neighbor replace {hop} lladdr {ours} dev srv0 nud permanent");
+            stage.server.ip(&words).unwrap();
+        }
+        let words = format!("neighbor replace {NOBODY} lladdr {theirs} dev cli0 nud permanent");
+        stage.clients.ip(&words).unwrap();
+        stage.link.a().add_route("10.128.0.0/16", Some("10.0.0.2")).unwrap();
+        stage.link.a().add_route("fd80::/64", Some("fd00::2")).unwrap();
+        stage
+    }
+
+    pub fn hardware_address(&self, namespace: &Namespace, end: &str) -> String {
+        let file = format!("/sys/class/net/{end}/address");
+        namespace.read_file(file).unwrap().trim().to_owned()
+    }
+
+    /// A server that does one thing with every connection, until its namespace ends.
+    pub fn serve(&self, address: SocketAddr, treat: impl Fn(TcpStream) + Send + Clone + 'static) {
+        let listener = self.server.run(move || TcpListener::bind(address).unwrap());
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let treat = treat.clone();
+                std::thread::spawn(move || treat(stream));
+            }
+        });
+    }
+
+    /// Sends a crowd from the clients' namespace.
+    pub fn send(&self, plan: Plan) -> Outcome {
+        let outcome = self.clients.thread(move || run(&plan).unwrap()).unwrap().join().unwrap();
+        assert_eq!(outcome.attempts, outcome.replies + outcome.errors.total());
+        outcome
+    }
+}
+
+/// A raw crowd from addresses that nobody configured.
+pub fn raw(target: &str, per_s: f64, class: Class) -> Plan {
+    Plan {
+        driver: Driver::Raw,
+        targets: vec![target.parse().unwrap()],
+        sources: vec!["10.128.0.0/16".parse().unwrap(), "fd80::/64".parse().unwrap()],
+        load: Load::Constant { per_s },
+        duration: std::time::Duration::from_secs(1),
+        classes: vec![class],
+        ..Plan::default()
+    }
+}
+
+/// Answers each request until the client closes.
+pub fn answer(mut stream: TcpStream) {
+    let mut bytes = [0; 4096];
+    while let Ok(count) = stream.read(&mut bytes) {
+        let is_whole = bytes[..count].ends_with(b"\r\n\r\n");
+        if count == 0 || !is_whole || stream.write_all(REPLY).is_err() {
+            return;
+        }
+    }
+}

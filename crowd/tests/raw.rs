@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The crowd with raw packets, against a real kernel in another network namespace.
+
+mod common;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use common::wire::{SYN, Wire};
+use common::{NOBODY, Stage, answer, raw};
+use tidegate_crowd::{Class, Close, Delay, Driver, Load, Network, Plan, SynClass, run_watched};
+use tidegate_lab::{Counters, allowed_cpus, skip_without_root};
+
+#[test]
+fn replies_are_counted_right_and_both_kernels_agree() {
+    if skip_without_root("replies_are_counted_right_and_both_kernels_agree") {
+        return;
+    }
+    let stage = Stage::new();
+    for target in ["10.0.0.1:80", "[fd00::1]:80"] {
+        stage.serve(target.parse().unwrap(), answer);
+        for close in [Close::Fin, Close::Reset, Close::HalfClose] {
+            let before = (counters(&stage.server), counters(&stage.clients));
+            let outcome = stage.send(raw(target, 300.0, Class { close, ..Class::default() }));
+            assert!(outcome.driver.starts_with("AF_XDP"), "{}", outcome.driver);
+            assert_eq!((outcome.attempts, outcome.replies), (300, 300), "{outcome:?}");
+            assert_eq!(outcome.segments.syn_ack_received, 300);
+            // One SYN each, unless the machine slept for a second.
+            let syns: u64 = outcome
+                .syns_per_attempt
+                .iter()
+                .map(|(syns, of)| u64::from(*syns) * of.attempts)
+                .sum();
+            assert_eq!(outcome.segments.syn_sent, syns);
+            let server = counters(&stage.server).since(&before.0).unwrap();
+            assert_eq!(server.get("TcpPassiveOpens").unwrap(), 300);
+            assert_eq!(server.get("TcpInErrs").unwrap(), 0, "checksums");
+            assert_eq!(server.get("TcpExtTCPAbortOnTimeout").unwrap(), 0);
+            let resets = if close == Close::Reset { 300 } else { 0 };
+            assert_eq!(outcome.segments.rst_sent, resets, "{target} {close:?}");
+            let clients = counters(&stage.clients).since(&before.1).unwrap();
+            let of_tcp = |name| clients.get(name).unwrap();
+            assert_eq!((of_tcp("TcpInSegs"), of_tcp("TcpOutRsts")), (0, 0), "kept from the kernel");
+        }
+    }
+}
+
+#[test]
+fn refused_at_once() {
+    if skip_without_root("refused_at_once") {
+        return;
+    }
+    let stage = Stage::new();
+    // From the kernel's own address, too, for which the kernel has no socket either.
+    for sources in [vec!["10.128.0.0/16".parse().unwrap()], Vec::new()] {
+        let plan = Plan { sources, ..raw("10.0.0.1:81", 2000.0, Class::default()) };
+        let outcome = stage.send(plan);
+        assert_eq!(outcome.errors.refused, 2000, "{outcome:?}");
+        assert_eq!(outcome.segments.syn_sent, outcome.segments.sent);
+        assert!(outcome.refusal_ms.p50 < 50.0, "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_class_is_what_it_says() {
+    if skip_without_root("a_class_is_what_it_says") {
+        return;
+    }
+    let stage = Stage::new();
+    stage.serve("10.0.0.1:80".parse().unwrap(), answer);
+    let several = Class { requests: 3.0, ..Class::default() };
+    let outcome = stage.send(raw("10.0.0.1:80", 500.0, several));
+    assert_eq!(outcome.replies, 500, "{outcome:?}");
+    // Retransmissions may add a few; 500 draws from a geometric distribution vary by 55 one
+    // way or the other (one standard deviation).
+    assert!((1300..1800).contains(&outcome.segments.data_sent), "{outcome:?}");
+}
+
+#[test]
+fn delay_is_as_long_as_it_says() {
+    if skip_without_root("delay_is_as_long_as_it_says") {
+        return;
+    }
+    let stage = Stage::new();
+    stage.serve("10.0.0.1:80".parse().unwrap(), answer);
+    let network = Network { delay: Delay::Constant { ms: 20.0 }, ..Network::default() };
+    let wire = stage.server.run(|| Wire::on("srv0"));
+    let outcome = stage.send(raw("10.0.0.1:80", 200.0, Class { network, ..Class::default() }));
+    assert_eq!(outcome.replies, 200, "{outcome:?}");
+    // Two round trips of 40 ms: the handshake's and the request's.
+    assert!(outcome.response_ms.p50 >= 80.0, "{outcome:?}");
+    // A busy machine makes it longer, but not for everyone: the shortest handshake is exact.
+    let mut syns = HashMap::new();
+    let mut shortest = Duration::MAX;
+    while let Some(segment) = wire.next(Duration::from_millis(10)) {
+        let client = (segment.from, segment.ports.0);
+        if segment.flags == SYN {
+            syns.insert(client, segment.at);
+        } else if let Some(at) = syns.remove(&client) {
+            shortest = shortest.min(segment.at - at);
+        }
+    }
+    let shortest_ms = shortest.as_secs_f64() * 1e3;
+    assert!((40.0..42.0).contains(&shortest_ms), "{shortest_ms} ms from SYN to ACK");
+}
+
+#[test]
+fn loss_is_as_likely_as_it_says() {
+    if skip_without_root("loss_is_as_likely_as_it_says") {
+        return;
+    }
+    let stage = Stage::new();
+    let lossy = Class {
+        network: Network { loss: 0.2, ..Network::default() },
+        timeout: Duration::from_millis(700),
+        ..Class::default()
+    };
+    let outcome = stage.send(raw("10.0.0.1:81", 5000.0, lossy));
+    // The SYN and its RST must both arrive: 0.8 * 0.8 of 5000, and no time for a second SYN. The
+    // standard deviation is 34.
+    assert!((3000..=3400).contains(&outcome.errors.refused), "{outcome:?}");
+    assert_eq!(outcome.errors.refused + outcome.errors.timed_out_connecting, 5000);
+    assert_eq!(outcome.syns_per_attempt[&1], SynClass { attempts: 5000, errors: 5000 });
+}
+
+#[test]
+fn silence_is_waited_out_and_the_watcher_is_told() {
+    if skip_without_root("silence_is_waited_out_and_the_watcher_is_told") {
+        return;
+    }
+    let stage = Stage::new();
+    let patient = Class { timeout: Duration::from_millis(1500), ..Class::default() };
+    let plan = raw(&format!("{NOBODY}:80"), 2000.0, patient);
+    let (outcome, told) = stage
+        .clients
+        .thread(move || {
+            let mut told = Vec::new();
+            let outcome = run_watched(&plan, &mut |progress| told.push(progress)).unwrap();
+            (outcome, told)
+        })
+        .unwrap()
+        .join()
+        .unwrap();
+    assert_eq!(outcome.errors.timed_out_connecting, 2000, "{outcome:?}");
+    assert_eq!(outcome.in_flight_max, 2000);
+    assert_eq!(outcome.syns_per_attempt[&2].attempts, 2000);
+    assert!(told.len() >= 5, "{told:?}");
+    let started: f64 =
+        told.windows(2).map(|two| two[1].started_per_s * (two[1].at_s - two[0].at_s)).sum();
+    let first = told[0].started_per_s * told[0].at_s;
+    assert!((started + first - 2000.0).abs() < 1.0, "{told:?}");
+}
+
+#[test]
+fn a_closed_loop_waits_for_its_ends() {
+    if skip_without_root("a_closed_loop_waits_for_its_ends") {
+        return;
+    }
+    let stage = Stage::new();
+    stage.serve("10.0.0.1:80".parse().unwrap(), answer);
+    let load = Load::Closed { clients: 3 };
+    let outcome = stage.send(Plan { load, ..raw("10.0.0.1:80", 1.0, Class::default()) });
+    assert_eq!(outcome.in_flight_max, 3);
+    assert!(outcome.replies > 20 && outcome.errors.total() == 0, "{outcome:?}");
+}
+
+#[test]
+fn packet_sockets_do_where_xdp_is_taken() {
+    if skip_without_root("packet_sockets_do_where_xdp_is_taken") {
+        return;
+    }
+    let stage = Stage::new();
+    stage.serve("10.0.0.1:82".parse().unwrap(), answer);
+    let first = raw("10.0.0.1:81", 10.0, Class::default());
+    let first = Plan { duration: Duration::from_secs(4), ..first };
+    let clients = stage.clients.clone();
+    let first = clients.thread(move || tidegate_crowd::run(&first).unwrap()).unwrap();
+    while !stage.clients.ip("link show cli0").unwrap().contains("xdp") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let outcome = stage.send(raw("10.0.0.1:82", 300.0, Class::default()));
+    assert!(outcome.driver.starts_with("AF_PACKET"), "{}", outcome.driver);
+    assert_eq!(outcome.replies, 300, "{outcome:?}");
+    // The kernel would reset connections of its own addresses.
+    let own = Plan { sources: Vec::new(), ..raw("10.0.0.1:82", 1.0, Class::default()) };
+    let clients = stage.clients.clone();
+    let refused = clients.thread(move || tidegate_crowd::run(&own)).unwrap().join().unwrap();
+    assert!(refused.unwrap_err().to_string().contains("attach the XDP program"));
+    assert_eq!(first.join().unwrap().errors.refused, 40);
+}
+
+#[test]
+fn an_interface_is_polled_here_and_left_as_it_was() {
+    let test = "an_interface_is_polled_here_and_left_as_it_was";
+    if skip_without_root(test) {
+        return;
+    }
+    let [cpu, _, ..] = allowed_cpus().unwrap()[..] else {
+        eprintln!("{test} skipped: there is one processor, and no other to poll on");
+        return;
+    };
+    let stage = Stage::new();
+    let settings = || {
+        ["threaded", "gro_flush_timeout", "napi_defer_hard_irqs"]
+            .map(|name| stage.clients.read_file(format!("/sys/class/net/cli0/{name}")).unwrap())
+    };
+    let before = settings();
+    let plan = raw("10.0.0.1:81", 100.0, Class::default());
+    let bound = stage.clients.thread(move || {
+        let mut cpus = nix::sched::CpuSet::new();
+        cpus.set(cpu).unwrap();
+        nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &cpus).unwrap();
+        tidegate_crowd::run(&plan).unwrap()
+    });
+    let bound = bound.unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    assert_ne!(settings(), before, "while it runs");
+    let outcome = bound.join().unwrap();
+    assert!(outcome.driver.ends_with("polled here"), "{}", outcome.driver);
+    assert_eq!(outcome.errors.refused, 100, "{outcome:?}");
+    assert_eq!(settings(), before);
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    if skip_without_root("what_cannot_be_is_said") {
+        return;
+    }
+    let stage = Stage::new();
+    let said = |plan: Plan| {
+        let clients = stage.clients.clone();
+        let result = clients.thread(move || tidegate_crowd::run(&plan)).unwrap().join().unwrap();
+        result.unwrap_err().to_string()
+    };
+    let plan = || raw("10.0.0.1:80", 1.0, Class::default());
+    let far = vec!["192.0.2.1:80".parse().unwrap()];
+    assert!(said(Plan { targets: far, ..plan() }).contains("no way to 192.0.2.1:80"));
+    let own = vec!["10.0.0.2:80".parse().unwrap()];
+    assert!(said(Plan { targets: own, ..plan() }).contains("local"));
+    let gone = vec!["10.0.0.77:80".parse().unwrap()];
+    assert!(said(Plan { targets: gone, ..plan() }).contains("10.0.0.77 does not answer"));
+    let interface = Some("eth7".to_owned());
+    assert!(said(Plan { interface, ..plan() }).contains("eth7"));
+    let windows = Class { os: tidegate_crowd::Os::named("windows").unwrap(), ..Class::default() };
+    let plan = Plan { driver: Driver::Sockets, classes: vec![windows], ..plan() };
+    assert!(said(plan).contains("behave as windows"));
+}
+
+const CHILD: &str = "TIDEGATE_CROWD_TEST_CHILD";
+
+/// Does nothing, except as the child of the test below.
+#[test]
+fn child_that_is_killed() {
+    if std::env::var_os(CHILD).is_some() {
+        let plan = raw("10.0.0.1:81", 100.0, Class::default());
+        tidegate_crowd::run(&Plan { duration: Duration::from_secs(60), ..plan }).unwrap();
+    }
+}
+
+#[test]
+fn nothing_is_left_after_sigkill() {
+    if skip_without_root("nothing_is_left_after_sigkill") {
+        return;
+    }
+    let stage = Stage::new();
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "child_that_is_killed"]).env(CHILD, "1");
+    let mut child = stage.clients.spawn(command).unwrap();
+    let has_program = || stage.clients.ip("link show cli0").unwrap().contains("xdp");
+    let wait_until = |wanted: bool| {
+        for _ in 0..1000 {
+            if has_program() == wanted {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        false
+    };
+    assert!(wait_until(true), "it was attached");
+    child.signal(nix::sys::signal::Signal::SIGKILL).unwrap();
+    child.wait().unwrap();
+    assert!(wait_until(false), "it is gone");
+    // And the kernel's own clients can talk again.
+    stage.serve("10.0.0.1:80".parse().unwrap(), answer);
+    let plan = raw("10.0.0.1:80", 50.0, Class::default());
+    let outcome = stage.send(Plan { driver: Driver::Sockets, sources: Vec::new(), ..plan });
+    assert_eq!(outcome.replies, 50);
+}
+
+fn counters(namespace: &tidegate_lab::Namespace) -> Counters {
+    Counters::of(namespace).unwrap()
+}

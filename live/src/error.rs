@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What ends an experiment, in one sentence.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why an experiment could not be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LiveError {
+    /// The testbed.
+    #[error(transparent)]
+    Lab(#[from] tidegate_lab::LabError),
+    /// The crowd.
+    #[error(transparent)]
+    Crowd(#[from] tidegate_crowd::CrowdError),
+    /// No `tidegate` beside this program.
+    #[error(
+        "there is no {}: build it with `cargo build --release -p tidegate`, or name another with TIDEGATE_BIN",
+        path.display()
+    )]
+    NoTidegate {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// This program does not know its own file.
+    #[error("cannot find this program's own file: {0}; run it by its full path")]
+    NoSelf(io::Error),
+    /// A server is not installed.
+    #[error("{program} is not installed: install the package {package}, or name another server")]
+    NoServer {
+        /// The program.
+        program: &'static str,
+        /// The Debian package that has it.
+        package: &'static str,
+    },
+    /// A program that should serve or guard did not come up.
+    #[error("{program} did not start: {reason}")]
+    NotStarted {
+        /// Which.
+        program: String,
+        /// What it said, or did not say.
+        reason: String,
+    },
+    /// A program ended before it was asked to, or badly.
+    #[error("{program} failed: {reason}")]
+    Ended {
+        /// Which.
+        program: String,
+        /// What it said.
+        reason: String,
+    },
+    /// The server's capacity is not to be had.
+    #[error(
+        "the server answered nothing while its capacity was measured ({detail}): give it a lower cost_us"
+    )]
+    NoCapacity {
+        /// What came instead.
+        detail: String,
+    },
+    /// A profile of clients that nobody knows.
+    #[error("{0}")]
+    Clients(String),
+    /// Whoever watches could not take a point.
+    #[error("{0}")]
+    Watcher(String),
+}

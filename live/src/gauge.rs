@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is read of the server's side when the counted time begins and when it ends.
+
+use std::collections::BTreeMap;
+
+use tidegate_lab::{Counters, ProcessorTime, Profile};
+
+use crate::error::LiveError;
+use crate::ground::Ground;
+use crate::guard::{Counted, Guard};
+
+/// Readings taken at the beginning.
+pub(crate) struct Gauge {
+    counters: Counters,
+    processor: ProcessorTime,
+    guard: Option<Counted>,
+    profile: Option<Profile>,
+}
+
+/// What changed until the end.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    /// The kernel's counters that changed.
+    pub kernel: BTreeMap<String, i64>,
+    /// Shares of the server's processor by mode.
+    pub cpu: BTreeMap<String, f64>,
+    /// Shares of its busy time by component.
+    pub cpu_components: BTreeMap<String, f64>,
+    /// What the guard counted, where there is one.
+    pub guard: Option<Counted>,
+}
+
+impl Gauge {
+    pub(crate) fn begin(
+        ground: &Ground,
+        guard: Option<&Guard>,
+        profile: bool,
+    ) -> Result<Self, LiveError> {
+        Ok(Self {
+            guard: guard.map(Guard::counted).transpose()?,
+            profile: profile.then(|| Profile::start(ground.server_cpu)).transpose()?,
+            processor: ProcessorTime::of(ground.server_cpu)?,
+            counters: Counters::of(&ground.server)?,
+        })
+    }
+
+    pub(crate) fn end(self, ground: &Ground, guard: Option<&Guard>) -> Result<Reading, LiveError> {
+        let counters = Counters::of(&ground.server)?.since(&self.counters)?;
+        let cpu = ProcessorTime::of(ground.server_cpu)?.shares_since(&self.processor);
+        let now = guard.map(Guard::counted).transpose()?;
+        Ok(Reading {
+            kernel: counters.nonzero().map(|(name, value)| (name.to_owned(), value)).collect(),
+            cpu,
+            cpu_components: self.profile.map(Profile::finish).unwrap_or_default(),
+            guard: now.zip(self.guard).map(|(now, before)| now.since(&before)),
+        })
+    }
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Where a point is run: namespaces, cables, and who works on which processor.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use ipnet::IpNet;
+use tidegate_lab::{Link, Namespace, allowed_cpus};
+use tidegate_scenarios::Network;
+
+use crate::error::LiveError;
+
+/// Where the server listens.
+pub(crate) const PORT: u16 = 8080;
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 87, 0, 1);
+/// The gateway to the crowd, as the server sees it.
+const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 87, 0, 2);
+const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
+const BEHIND_ROUTER: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 2);
+/// The crowd's addresses: none is configured anywhere; a crowd that makes its own packets needs
+/// no more than a route.
+/// 254 of them times 64,512 ports outlast every timer that may still hold a port at the server.
+const CROWD: &str = "10.128.0.0/24";
+/// Addresses of clients that use this kernel's sockets.
+const SOCKET_CLIENTS: u8 = 24;
+
+/// Namespaces joined by cables; dropping it ends all of it.
+pub(crate) struct Ground {
+    /// Where the server is, and what guards it.
+    pub server: Namespace,
+    /// Where the crowd is.
+    pub clients: Namespace,
+    /// The processor of the server and of its packets.
+    pub server_cpu: usize,
+    /// The processor of the crowd.
+    pub crowd_cpu: usize,
+    /// The interface that the crowd's packets leave by.
+    pub crowd_interface: &'static str,
+    /// Between them, where there is one.
+    router: Option<Namespace>,
+}
+
+impl Ground {
+    /// Lays it out.
+    pub(crate) fn lay(network: Network) -> Result<Self, LiveError> {
+        let cpus = allowed_cpus()?;
+        // With one processor they share it, and the figures are what they are.
+        let (server_cpu, crowd_cpu) = (cpus[0], cpus[cpus.len() - 1]);
+        let server = Namespace::new("server")?;
+        let clients = Namespace::new("clients")?;
+        let router = match network {
+            Network::Direct => {
+                Self::join(&server, &clients, server_cpu, crowd_cpu)?;
+                None
+            }
+            Network::Routed => {
+                Some(Self::join_by_router(&server, &clients, server_cpu, crowd_cpu)?)
+            }
+        };
+        server.sysctl("net.core.somaxconn", 65_535)?;
+        clients.sysctl("net.ipv4.ip_local_port_range", "1024 65535")?;
+        clients.sysctl("net.ipv4.tcp_tw_reuse", 1)?;
+        Ok(Self { server, clients, server_cpu, crowd_cpu, crowd_interface: "clients0", router })
+    }
+
+    fn join(
+        server: &Namespace,
+        clients: &Namespace,
+        server_cpu: usize,
+        crowd_cpu: usize,
+    ) -> Result<(), LiveError> {
+        let cable = Link::between(server, "server0", clients, "clients0")?;
+        cable.a().add_address(&format!("{SERVER}/16"))?;
+        cable.b().add_address(&format!("{GATEWAY}/16"))?;
+        for host in 1..=SOCKET_CLIENTS {
+            cable.b().add_address(&format!("10.87.1.{host}/16"))?;
+        }
+        cable.up()?;
+        // As on two machines: each side's processor does its own side's TCP.
+        cable.a().receive_on(server_cpu)?;
+        cable.b().receive_on(crowd_cpu)?;
+        cable.a().add_route(CROWD, Some(&GATEWAY.to_string()))?;
+        Ok(())
+    }
+
+    /// The router's packets are worked on where the crowd's are: the server's processor is the
+    /// server's alone.
+    fn join_by_router(
+        server: &Namespace,
+        clients: &Namespace,
+        server_cpu: usize,
+        crowd_cpu: usize,
+    ) -> Result<Namespace, LiveError> {
+        let router = Namespace::new("router")?;
+        let near = Link::between(server, "server0", &router, "inner0")?;
+        let far = Link::between(&router, "outer0", clients, "clients0")?;
+        near.a().add_address(&format!("{SERVER}/16"))?;
+        near.b().add_address(&format!("{GATEWAY}/16"))?;
+        far.a().add_address(&format!("{ROUTER}/16"))?;
+        far.b().add_address(&format!("{BEHIND_ROUTER}/16"))?;
+        for host in 1..=SOCKET_CLIENTS {
+            far.b().add_address(&format!("10.88.1.{host}/16"))?;
+        }
+        near.up()?;
+        far.up()?;
+        near.a().receive_on(server_cpu)?;
+        for end in [near.b(), far.a(), far.b()] {
+            end.receive_on(crowd_cpu)?;
+        }
+        router.sysctl("net.ipv4.ip_forward", 1)?;
+        near.a().add_route("default", Some(&GATEWAY.to_string()))?;
+        far.a().add_route(CROWD, Some(&BEHIND_ROUTER.to_string()))?;
+        far.b().add_route("10.87.0.0/16", Some(&ROUTER.to_string()))?;
+        Ok(router)
+    }
+
+    /// Where the crowd goes.
+    pub(crate) fn target(&self) -> SocketAddr {
+        SocketAddr::new(SERVER.into(), PORT)
+    }
+
+    /// Where a crowd that makes its own packets comes from.
+    pub(crate) fn crowd_sources(&self) -> Vec<IpNet> {
+        vec![CROWD.parse().expect("a network")]
+    }
+
+    /// Where clients that use this kernel's sockets come from.
+    pub(crate) fn socket_sources(&self) -> Vec<IpNet> {
+        let network = if self.router.is_some() { 88 } else { 87 };
+        let address = |host| IpAddr::from(Ipv4Addr::new(10, network, 1, host));
+        (1..=SOCKET_CLIENTS).map(|host| address(host).into()).collect()
+    }
+}

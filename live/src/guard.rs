@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Tidegate itself, run as anyone would run it.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tidegate_lab::{Child, Namespace};
+
+use crate::error::LiveError;
+use crate::ground::{Ground, PORT};
+use crate::program;
+use crate::programs::Programs;
+
+const ATTACH_PATIENCE: Duration = Duration::from_secs(10);
+const REMOVE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A guard at work. Dropped without [`Guard::remove`], it is killed; its programs then end with
+/// the ground that it stood on.
+pub(crate) struct Guard {
+    child: Child,
+    namespace: Namespace,
+    programs: Programs,
+}
+
+/// What a guard has counted, by cause, and by verdict and reason.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counted {
+    pub queue_drops: BTreeMap<String, u64>,
+    pub verdicts: BTreeMap<String, u64>,
+}
+
+impl Guard {
+    /// Guards the server; returns when the guard stands.
+    pub(crate) fn set(
+        ground: &Ground,
+        programs: &Programs,
+        mechanism: &str,
+        hook: &str,
+    ) -> Result<Self, LiveError> {
+        let mut command = Command::new(&programs.tidegate);
+        command.args([
+            "run",
+            "--port",
+            &PORT.to_string(),
+            "--mechanism",
+            mechanism,
+            "--hook",
+            hook,
+        ]);
+        let namespace = ground.server.clone();
+        let child = program::start(&namespace, "tidegate", command, "guarding ", ATTACH_PATIENCE)?;
+        Ok(Self { child, namespace, programs: programs.clone() })
+    }
+
+    /// What it has counted so far.
+    pub(crate) fn counted(&self) -> Result<Counted, LiveError> {
+        let mut command = Command::new(&self.programs.tidegate);
+        command.args(["status", "--json"]).stdin(Stdio::null());
+        let text = self.namespace.output(command)?;
+        let status: Value =
+            serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
+        let mut counted = Counted::default();
+        let guards = status["guards"].as_array().cloned().unwrap_or_default();
+        for guard in &guards {
+            for (cause, count) in entries(&guard["queue_drops"]) {
+                *counted.queue_drops.entry(cause.clone()).or_default() +=
+                    count.as_u64().unwrap_or(0);
+            }
+            for (reason, by_verdict) in entries(&guard["verdicts"]) {
+                for (verdict, count) in entries(by_verdict) {
+                    let name = format!("{verdict}: {reason}");
+                    *counted.verdicts.entry(name).or_default() += count.as_u64().unwrap_or(0);
+                }
+            }
+        }
+        Ok(counted)
+    }
+
+    /// Asks it to go, and sees that it does: a guard that died under load has guarded nothing.
+    pub(crate) fn remove(mut self) -> Result<(), LiveError> {
+        if let Ok(Some(status)) = self.child.try_wait() {
+            return Err(failed(format!("it ended during the run ({status})")));
+        }
+        let _ = self.child.signal(Signal::SIGTERM);
+        match self.child.wait_for(REMOVE_PATIENCE) {
+            Ok(Some(status)) if status.success() => Ok(()),
+            Ok(Some(status)) => Err(failed(format!("it did not end cleanly ({status})"))),
+            _ => Err(failed(format!("it did not end within {REMOVE_PATIENCE:?} of SIGTERM"))),
+        }
+    }
+}
+
+impl Counted {
+    /// What was counted between an earlier reading and this one.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let between = |now: &BTreeMap<String, u64>, then: &BTreeMap<String, u64>| {
+            now.iter()
+                .map(|(name, count)| {
+                    (name.clone(), count.saturating_sub(then.get(name).copied().unwrap_or(0)))
+                })
+                .collect()
+        };
+        Self {
+            queue_drops: between(&self.queue_drops, &earlier.queue_drops),
+            verdicts: between(&self.verdicts, &earlier.verdicts),
+        }
+    }
+}
+
+fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
+}
+
+fn failed(reason: String) -> LiveError {
+    LiveError::Ended { program: "tidegate".to_owned(), reason }
+}

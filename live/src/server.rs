@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The server under load, ours or another's, on its own processor.
+
+mod settings;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tidegate_lab::{Child, Namespace, pin_command};
+use tidegate_scenarios::{AcceptLimit, Page, Server, ServerKind};
+
+use crate::error::LiveError;
+use crate::ground::{Ground, PORT};
+use crate::program;
+use crate::programs::Programs;
+
+const START_PATIENCE: Duration = Duration::from_secs(10);
+/// In the server's own `/run`: it ends with the namespace.
+const FOLDER: &str = "/run/tidelab-server";
+/// With its header a reply of this many bytes fits one packet (Shukla 3.2.1).
+const ONE_PACKET_BYTES: usize = 1024;
+
+/// A server at work. Dropping it ends it.
+pub(crate) struct Running {
+    name: &'static str,
+    child: Child,
+}
+
+impl Running {
+    /// Starts it, and returns when it listens.
+    pub(crate) fn start(
+        ground: &Ground,
+        programs: &Programs,
+        server: &Server,
+    ) -> Result<Self, LiveError> {
+        place_pages(&ground.server, server.page)?;
+        let child = match server.kind {
+            ServerKind::Userver => start_userver(ground, programs, server)?,
+            other => start_other(ground, other, server.backlog)?,
+        };
+        Ok(Self { name: name(server.kind), child })
+    }
+
+    /// Says whether it still stands: a server that died has measured nothing.
+    pub(crate) fn check(&mut self) -> Result<(), LiveError> {
+        match self.child.try_wait() {
+            Ok(Some(status)) => Err(LiveError::Ended {
+                program: self.name.to_owned(),
+                reason: format!("it ended during the run ({status})"),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// In a few words, as results name it.
+pub(crate) fn summary(server: &Server) -> String {
+    let mut words = format!("{}, backlog {}", name(server.kind), server.backlog);
+    if let AcceptLimit::At(limit) = server.accept_limit {
+        words.push_str(&format!(", accept-limit {limit}"));
+    }
+    if server.cost_us > 0 {
+        words.push_str(&format!(", {} µs a request", server.cost_us));
+    }
+    words.push_str(match server.page {
+        Page::OnePacket => ", one packet",
+        Page::Specweb99 => ", SPECweb99-like files",
+    });
+    words
+}
+
+fn name(kind: ServerKind) -> &'static str {
+    match kind {
+        ServerKind::Userver => "userver",
+        ServerKind::Nginx => "nginx",
+        ServerKind::Apache2 => "apache2",
+        ServerKind::Lighttpd => "lighttpd",
+        ServerKind::Haproxy => "haproxy",
+    }
+}
+
+fn place_pages(namespace: &Namespace, page: Page) -> Result<(), LiveError> {
+    let root = Path::new(FOLDER).join("www");
+    namespace.place_file(root.join("index.html"), vec![b'~'; ONE_PACKET_BYTES])?;
+    if page == Page::Specweb99 {
+        for file in tidegate_client::specweb99::files() {
+            let content = vec![b'~'; file.bytes];
+            namespace.place_file(root.join(file.path.trim_start_matches('/')), content)?;
+        }
+    }
+    Ok(())
+}
+
+fn start_userver(
+    ground: &Ground,
+    programs: &Programs,
+    server: &Server,
+) -> Result<Child, LiveError> {
+    let mut command = Command::new(&programs.tidelab);
+    let limit = match server.accept_limit {
+        AcceptLimit::At(limit) => limit.to_string(),
+        AcceptLimit::Inf => "inf".to_owned(),
+    };
+    command.args([
+        "serve",
+        &format!("--port={PORT}"),
+        &format!("--backlog={}", server.backlog),
+        &format!("--cost-us={}", server.cost_us),
+        &format!("--accept-limit={limit}"),
+        &format!("--body-bytes={ONE_PACKET_BYTES}"),
+    ]);
+    if server.page == Page::Specweb99 {
+        command.arg(format!("--root={FOLDER}/www"));
+    }
+    pin_command(&mut command, ground.server_cpu)?;
+    program::start(&ground.server, "userver", command, "listening on ", START_PATIENCE)
+}
+
+fn start_other(ground: &Ground, kind: ServerKind, backlog: u32) -> Result<Child, LiveError> {
+    let configuration = Path::new(FOLDER).join("server.conf");
+    ground.server.place_file(&configuration, settings::of(kind, backlog))?;
+    let line = match kind {
+        ServerKind::Nginx => {
+            format!("nginx -p {FOLDER} -c {FOLDER}/server.conf -e {FOLDER}/errors")
+        }
+        // One process, many threads: a process of its own would outlive a killed run.
+        ServerKind::Apache2 => format!("apache2 -X -f {FOLDER}/server.conf"),
+        ServerKind::Lighttpd => format!("lighttpd -D -f {FOLDER}/server.conf"),
+        ServerKind::Haproxy | ServerKind::Userver => {
+            format!("haproxy -db -f {FOLDER}/server.conf")
+        }
+    };
+    let mut command = ground.server.command(&line);
+    require(kind, &command)?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    pin_command(&mut command, ground.server_cpu)?;
+    let mut child = ground.server.spawn(command)?;
+    wait_until_it_listens(&ground.server, name(kind), &mut child)?;
+    Ok(child)
+}
+
+/// Servers live in `/usr/sbin`, which an ordinary path lacks.
+fn require(kind: ServerKind, command: &Command) -> Result<(), LiveError> {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&paths).any(|dir| dir.join(command.get_program()).is_file());
+    if found {
+        return Ok(());
+    }
+    let package = match kind {
+        ServerKind::Nginx => "nginx-light",
+        other => name(other),
+    };
+    Err(LiveError::NoServer { program: name(kind), package })
+}
+
+/// Looks at the kernel's table, since a connection would count as one.
+fn wait_until_it_listens(
+    namespace: &Namespace,
+    name: &str,
+    child: &mut Child,
+) -> Result<(), LiveError> {
+    let listening = format!(":{PORT:04X} ");
+    let not_started = |reason: String| LiveError::NotStarted { program: name.to_owned(), reason };
+    let deadline = Instant::now() + START_PATIENCE;
+    while Instant::now() < deadline {
+        for table in ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"] {
+            let table = namespace.read_file(table)?;
+            // The columns are: number, local address, remote address, state; 0A is LISTEN.
+            let listens =
+                table.lines().any(|line| line.contains(&listening) && line.contains(" 0A "));
+            if listens {
+                return Ok(());
+            }
+        }
+        if let Ok(Some(status)) = child.try_wait() {
+            let mut said = String::new();
+            if let Some(mut pipe) = child.take_stderr() {
+                let _ = std::io::Read::read_to_string(&mut pipe, &mut said);
+            }
+            let said = said.lines().last().unwrap_or_default().to_owned();
+            return Err(not_started(format!("{status}: {said}")));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Err(not_started(format!("it did not listen within {START_PATIENCE:?}")))
+}

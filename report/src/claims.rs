@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A claim and its number in words.
+
+use tidegate_scenarios::{Claim, Take};
+
+use crate::judge::Judgement;
+use crate::number::{Unit, load};
+
+/// The unit of a claim's number.
+fn unit(claim: &Claim) -> Unit {
+    if claim.than.is_some() || claim.than_offered.is_some() {
+        return Unit::Ratio;
+    }
+    match (claim.take, &claim.over) {
+        (Take::PeakAt, _) => Unit::Load,
+        (_, Some(_)) => Unit::Ratio,
+        _ => Unit::of(&claim.measure),
+    }
+}
+
+/// A number that a person gave, with its unit.
+pub(crate) fn number(claim: &Claim, number: f64) -> String {
+    unit(claim).round(number)
+}
+
+/// The number found.
+pub(crate) fn found(claim: &Claim, judgement: &Judgement) -> String {
+    judgement.number.map_or_else(|| "–".to_owned(), |found| unit(claim).show(found))
+}
+
+/// From and to which number it holds.
+pub(crate) fn bounds(claim: &Claim) -> Option<String> {
+    match (claim.at_least, claim.at_most) {
+        (Some(least), Some(most)) => {
+            Some(format!("from {} to {}", number(claim, least), number(claim, most)))
+        }
+        (Some(least), None) => Some(format!("from {} on", number(claim, least))),
+        (None, Some(most)) => Some(format!("up to {}", number(claim, most))),
+        (None, None) => None,
+    }
+}
+
+/// What the number is made of: `mean of replies_per_s, abort ÷ default, at 1.2× to 5× capacity`.
+pub(crate) fn recipe(claim: &Claim) -> String {
+    let take = match claim.take {
+        Take::Mean => "mean of",
+        Take::Min => "smallest",
+        Take::Max => "largest",
+        Take::PeakAt => "load of the largest",
+    };
+    let mut text = format!("{take} {}", claim.measure);
+    if let Some(over) = &claim.over {
+        text.push_str(&format!(" ÷ {over}"));
+    }
+    text.push_str(&format!(", {}", claim.curve));
+    if let Some(than) = &claim.than {
+        text.push_str(&format!(" ÷ {than}"));
+    }
+    text.push_str(&format!(", at {}", range(claim.offered)));
+    if let Some(other) = claim.than_offered {
+        text.push_str(&format!(" ÷ the same at {}", range(other)));
+    }
+    text
+}
+
+fn range((from, to): (f64, f64)) -> String {
+    if from == to { load(from) } else { format!("{} to {}", load(from), load(to)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example::scenario;
+
+    #[test]
+    fn a_claim_says_what_its_number_is() {
+        let scenario = scenario(
+            "[[claim]]\nsays = \"x\"\nsource = \"us\"\ncurve = \"abort\"\nthan = \"default\"\nmeasure = \"segments.syn\"\nover = \"attempts\"\noffered = [1, 3]\nthan_offered = [0.5, 0.5]\nat_least = 1.1\nat_most = 2\n\
+             [[claim]]\nsays = \"y\"\nsource = \"us\"\ncurve = \"abort\"\nmeasure = \"response_ms.mean\"\noffered = [1, 3]\nat_most = 2500",
+        );
+        let [ratio, plain] = &scenario.claims[..] else { panic!("two claims") };
+        assert_eq!(
+            recipe(ratio),
+            "mean of segments.syn ÷ attempts, abort ÷ default, at 1× to 3× ÷ the same at 0.5×"
+        );
+        assert_eq!(bounds(ratio).unwrap(), "from 1.1 to 2");
+        assert_eq!(bounds(plain).unwrap(), "up to 2,500 ms");
+    }
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Whether a paper's claim holds in the results.
+
+use tidegate_scenarios::{Claim, Form, Scenario, Take};
+
+use crate::number::load;
+use crate::point::{Point, World};
+use crate::statistics::{Cell, same_load};
+
+/// What became of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// The number is within the bounds.
+    Held,
+    /// It is not.
+    NotHeld,
+    /// Today's kernel cannot show the same; the number is for the reader.
+    NotComparable,
+    /// The results do not have what it takes.
+    Undecided,
+}
+
+impl Verdict {
+    /// In words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::NotHeld => "not held",
+            Self::NotComparable => "not comparable",
+            Self::Undecided => "undecided",
+        }
+    }
+}
+
+/// A claim beside what the results say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judgement {
+    /// Whose points were looked at.
+    pub world: World,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// The number found; of an undecided claim, what the points that are there make of it.
+    pub number: Option<f64>,
+    /// The claim holds from this number on.
+    pub at_least: Option<f64>,
+    /// The claim holds up to this number.
+    pub at_most: Option<f64>,
+    /// The paper's own number.
+    pub paper: Option<f64>,
+    /// Why it is undecided or not comparable; empty otherwise.
+    pub reason: String,
+}
+
+/// Judges every claim of a scenario in every world that has points of it, claim by claim.
+#[must_use]
+pub fn judge_all<'a>(scenario: &'a Scenario, points: &[Point]) -> Vec<(&'a Claim, Judgement)> {
+    let worlds: Vec<World> = [World::Live, World::Sim]
+        .into_iter()
+        .filter(|world| points.iter().any(|p| p.scenario == scenario.name && p.world == *world))
+        .collect();
+    // Without any points a claim is still shown, as undecided.
+    let worlds = if worlds.is_empty() { vec![World::Live] } else { worlds };
+    let judged = |claim: &'a Claim, world: &World| (claim, judge(scenario, claim, *world, points));
+    scenario.claims.iter().flat_map(|c| worlds.iter().map(move |w| judged(c, w))).collect()
+}
+
+/// Judges a claim on the points of one world.
+///
+/// The number is as [`Claim`] defines it. Numbers of a point are means over its runs. Quotients
+/// by `over` and `than` are made point by point, at the same offered load to 1 %, before
+/// [`Claim::take`]; only [`Take::PeakAt`] with `than` divides the two peaks' places. `than_offered`
+/// divides what `take` made of one range by what it made of the other. A claim is undecided when
+/// any rate of its range is missing that the scenario asks for, or that another curve has.
+#[must_use]
+pub fn judge(scenario: &Scenario, claim: &Claim, world: World, points: &[Point]) -> Judgement {
+    let cells: Vec<Cell> =
+        Cell::gather(&scenario.name, points).into_iter().filter(|c| c.world == world).collect();
+    let evidence = Evidence { claim, loads: expected(scenario, &cells), cells: &cells };
+    let (number, lacking) = evidence.number();
+    let verdict = match (&claim.not_comparable, number) {
+        (Some(_), _) => Verdict::NotComparable,
+        (None, Some(number)) if lacking.is_empty() => {
+            let above = claim.at_least.is_none_or(|least| number >= least);
+            let below = claim.at_most.is_none_or(|most| number <= most);
+            if above && below { Verdict::Held } else { Verdict::NotHeld }
+        }
+        _ => Verdict::Undecided,
+    };
+    let reasons: Vec<&str> = claim
+        .not_comparable
+        .as_deref()
+        .into_iter()
+        .chain(lacking.iter().map(String::as_str))
+        .collect();
+    Judgement {
+        world,
+        verdict,
+        number,
+        at_least: claim.at_least,
+        at_most: claim.at_most,
+        paper: claim.paper,
+        reason: reasons.join("; "),
+    }
+}
+
+/// The loads that a whole run has: those of the form that was run, or those that any curve has
+/// when it was neither form.
+fn expected(scenario: &Scenario, cells: &[Cell]) -> Vec<f64> {
+    let mut seen: Vec<f64> = Vec::new();
+    for cell in cells {
+        if !seen.iter().any(|load| same_load(*load, cell.offered)) {
+            seen.push(cell.offered);
+        }
+    }
+    let explains =
+        |form: &Vec<f64>| seen.iter().all(|load| form.iter().any(|asked| same_load(*asked, *load)));
+    let asked = [Form::Short, Form::Full]
+        .map(|form| scenario.load(form).offered)
+        .into_iter()
+        .filter(explains)
+        .min_by_key(Vec::len);
+    let mut loads = asked.unwrap_or(seen);
+    loads.sort_by(f64::total_cmp);
+    loads
+}
+
+struct Evidence<'a> {
+    claim: &'a Claim,
+    loads: Vec<f64>,
+    cells: &'a [Cell<'a>],
+}
+
+/// A curve's numbers, each with its offered load.
+type Series = Vec<(f64, f64)>;
+
+impl Evidence<'_> {
+    /// The claim's number, and what lacks for it to be decided.
+    fn number(&self) -> (Option<f64>, Vec<String>) {
+        let mut lacking = Vec::new();
+        let mut number = self.in_range(self.claim.offered, &mut lacking);
+        if let Some(range) = self.claim.than_offered {
+            let divisor = self.in_range(range, &mut lacking);
+            number = number.zip(divisor).and_then(|(number, divisor)| {
+                let what = || format!("{} in {}", self.claim.curve, between(range));
+                divided(number, divisor, what, &mut lacking)
+            });
+        }
+        (number, lacking)
+    }
+
+    fn in_range(&self, range: (f64, f64), lacking: &mut Vec<String>) -> Option<f64> {
+        let inside = |load: &&f64| {
+            let above = **load >= range.0 || same_load(**load, range.0);
+            above && (**load <= range.1 || same_load(**load, range.1))
+        };
+        let loads: Vec<f64> = self.loads.iter().filter(inside).copied().collect();
+        if loads.is_empty() {
+            lacking.push(format!("no rate was run in {}", between(range)));
+            return None;
+        }
+        let own = self.series(&self.claim.curve, &loads, lacking);
+        let Some(than) = &self.claim.than else {
+            return taken(self.claim.take, &own);
+        };
+        let other = self.series(than, &loads, lacking);
+        let at = |load: f64| other.iter().find(|(l, _)| *l == load).map(|(_, number)| *number);
+        let pairs = own.iter().filter_map(|(load, number)| Some((*load, *number, at(*load)?)));
+        if self.claim.take == Take::PeakAt {
+            let (own, other): (Series, Series) = pairs.map(|(l, a, b)| ((l, a), (l, b))).unzip();
+            return Some(taken(Take::PeakAt, &own)? / taken(Take::PeakAt, &other)?);
+        }
+        let quotients: Series = pairs
+            .filter_map(|(load, number, divisor)| {
+                let what = || format!("{than} at {}", multiple(load));
+                Some((load, divided(number, divisor, what, lacking)?))
+            })
+            .collect();
+        taken(self.claim.take, &quotients)
+    }
+
+    fn series(&self, curve: &str, loads: &[f64], lacking: &mut Vec<String>) -> Series {
+        let mut series = Vec::new();
+        // What is missing, each with the loads where it is.
+        let mut missing: Vec<(String, Vec<f64>)> = Vec::new();
+        for &load in loads {
+            let cell = self.cells.iter().find(|c| c.curve == curve && same_load(c.offered, load));
+            let number = cell.ok_or(format!("no point of {curve}")).and_then(|c| self.value(c));
+            match number {
+                Ok(number) => series.push((load, number)),
+                Err(what) => match missing.iter_mut().find(|(known, _)| *known == what) {
+                    Some((_, at)) => at.push(load),
+                    None => missing.push((what, vec![load])),
+                },
+            }
+        }
+        lacking.extend(missing.iter().map(|(what, at)| {
+            let at: Vec<String> = at.iter().map(|at| load(*at)).collect();
+            format!("{what} at {} capacity", at.join(", "))
+        }));
+        series
+    }
+
+    /// A cell's number, or what is wrong with it.
+    fn value(&self, cell: &Cell) -> Result<f64, String> {
+        let find = |measure: &str| {
+            let found = cell.estimate(measure).map(|estimate| estimate.mean);
+            found.ok_or_else(|| format!("{} has no {measure}", cell.curve))
+        };
+        let number = find(&self.claim.measure)?;
+        let Some(over) = &self.claim.over else { return Ok(number) };
+        let divisor = find(over)?;
+        // Run by run where there are several, as the statistics of a quotient should be.
+        match cell.quotient(&self.claim.measure, over) {
+            Some(quotient) => Ok(quotient.mean),
+            None => Err(format!("division by {divisor}: {over} of {}", cell.curve)),
+        }
+    }
+}
+
+fn divided(
+    number: f64,
+    divisor: f64,
+    what: impl Fn() -> String,
+    lacking: &mut Vec<String>,
+) -> Option<f64> {
+    let quotient = number / divisor;
+    if !quotient.is_finite() {
+        lacking.push(format!("division by {divisor}: {}", what()));
+        return None;
+    }
+    Some(quotient)
+}
+
+/// What [`Take`] makes of a series; `None` of an empty one.
+fn taken(take: Take, series: &Series) -> Option<f64> {
+    let numbers = series.iter().map(|(_, number)| *number);
+    match take {
+        Take::Mean => {
+            let count = series.len() as f64;
+            (!series.is_empty()).then(|| numbers.map(|number| number / count).sum())
+        }
+        Take::Min => numbers.min_by(f64::total_cmp),
+        Take::Max => numbers.max_by(f64::total_cmp),
+        Take::PeakAt => {
+            let peak = numbers.max_by(f64::total_cmp)?;
+            // Of equal peaks the first: there the curve turns.
+            series.iter().find(|(_, number)| *number == peak).map(|(load, _)| *load)
+        }
+    }
+}
+
+fn multiple(offered: f64) -> String {
+    format!("{} capacity", load(offered))
+}
+
+fn between((from, to): (f64, f64)) -> String {
+    if from == to { multiple(from) } else { format!("{} to {} capacity", load(from), load(to)) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Each way to take a number, each verdict.
+
+use super::*;
+use crate::example::{point, scenario};
+use crate::point::Times;
+
+/// Both curves at every rate of the full form: default gives 100, 200, 400, 300 replies/s,
+/// abort 110, 240, 400, 390.
+fn points() -> Vec<Point> {
+    let loads = [0.5, 1.0, 2.0, 4.0];
+    let mut points = Vec::new();
+    for (curve, numbers) in
+        [("default", [100.0, 200.0, 400.0, 300.0]), ("abort", [110.0, 240.0, 400.0, 390.0])]
+    {
+        for (load, number) in loads.into_iter().zip(numbers) {
+            points.push(Point { replies_per_s: number, ..point(curve, load) });
+        }
+    }
+    points
+}
+
+fn judged(claim: &str, points: &[Point]) -> Judgement {
+    let text = format!("[[claim]]\nsays = \"x\"\nsource = \"us\"\ncurve = \"abort\"\n{claim}");
+    let scenario = scenario(&text);
+    judge(&scenario, &scenario.claims[0], World::Live, points)
+}
+
+fn number(claim: &str) -> f64 {
+    let judgement =
+        judged(&format!("measure = \"replies_per_s\"\nat_least = 0\n{claim}"), &points());
+    assert_eq!(judgement.verdict, Verdict::Held, "{judgement:?}");
+    judgement.number.unwrap()
+}
+
+#[track_caller]
+fn about(found: f64, right: f64) {
+    assert!((found - right).abs() < 1e-9, "{found} is not {right}");
+}
+
+#[test]
+fn each_take_of_a_curve() {
+    about(number("offered = [0.5, 4]"), 285.0);
+    about(number("offered = [0.5, 4]\ntake = \"mean\""), 285.0);
+    about(number("offered = [1, 4]\ntake = \"min\""), 240.0);
+    about(number("offered = [0.5, 4]\ntake = \"max\""), 400.0);
+    about(number("offered = [0.5, 4]\ntake = \"peak-at\""), 2.0);
+    about(number("offered = [0.5, 1]\ntake = \"peak-at\""), 1.0);
+}
+
+#[test]
+fn each_take_against_another_curve_goes_point_by_point() {
+    let than = "than = \"default\"\noffered = [0.5, 4]";
+    about(number(than), (1.1 + 1.2 + 1.0 + 1.3) / 4.0);
+    about(number(&format!("{than}\ntake = \"min\"")), 1.0);
+    about(number(&format!("{than}\ntake = \"max\"")), 1.3);
+    about(number(&format!("{than}\ntake = \"peak-at\"")), 1.0);
+}
+
+#[test]
+fn each_take_against_another_range() {
+    let range = "offered = [2, 4]\nthan_offered = [0.5, 1]";
+    about(number(range), 395.0 / 175.0);
+    about(number(&format!("{range}\ntake = \"min\"")), 390.0 / 110.0);
+    about(number(&format!("{range}\ntake = \"max\"")), 400.0 / 240.0);
+    about(number(&format!("{range}\ntake = \"peak-at\"")), 2.0);
+    about(number(&format!("{range}\nthan = \"default\"")), 1.15 / 1.15);
+    about(number(&format!("{range}\nthan = \"default\"\ntake = \"max\"")), 1.3 / 1.2);
+}
+
+#[test]
+fn each_take_over_another_measure() {
+    let over = "over = \"offered_per_s\"\noffered = [0.5, 4]";
+    about(number(over), (0.22 + 0.24 + 0.2 + 0.0975) / 4.0);
+    about(number(&format!("{over}\ntake = \"min\"")), 0.0975);
+    about(number(&format!("{over}\ntake = \"max\"")), 0.24);
+    about(number(&format!("{over}\ntake = \"peak-at\"")), 1.0);
+    about(number(&format!("{over}\nthan = \"default\"\ntake = \"max\"")), 1.3);
+    let all =
+        "over = \"offered_per_s\"\nthan = \"default\"\noffered = [4, 4]\nthan_offered = [1, 1]";
+    about(number(all), 1.3 / 1.2);
+}
+
+#[test]
+fn bounds_decide_and_both_ends_belong_to_them() {
+    let claim = |bounds: &str| {
+        let text = format!("measure = \"replies_per_s\"\noffered = [4, 4]\npaper = 410\n{bounds}");
+        let judgement = judged(&text, &points());
+        assert_eq!((judgement.number, judgement.paper), (Some(390.0), Some(410.0)));
+        judgement.verdict
+    };
+    assert_eq!(claim("at_least = 390"), Verdict::Held);
+    assert_eq!(claim("at_most = 390"), Verdict::Held);
+    assert_eq!(claim("at_least = 390.1"), Verdict::NotHeld);
+    assert_eq!(claim("at_most = 389.9"), Verdict::NotHeld);
+    assert_eq!(claim("at_least = 380\nat_most = 395"), Verdict::Held);
+    assert_eq!(claim("at_least = 100\nat_most = 200"), Verdict::NotHeld);
+}
+
+#[test]
+fn what_is_not_comparable_is_measured_and_not_judged() {
+    let text = "measure = \"replies_per_s\"\noffered = [4, 4]\nat_least = 999\nnot_comparable = \"no such queue\"";
+    let judgement = judged(text, &points());
+    assert_eq!(judgement.verdict, Verdict::NotComparable);
+    assert_eq!(judgement.number, Some(390.0));
+    assert_eq!(judgement.reason, "no such queue");
+    assert_eq!(judged(text, &[]).verdict, Verdict::NotComparable);
+}
+
+#[track_caller]
+fn undecided(claim: &str, points: &[Point], because: &str) -> Option<f64> {
+    let judgement = judged(&format!("{claim}\nat_least = 0"), points);
+    assert_eq!(judgement.verdict, Verdict::Undecided, "{judgement:?}");
+    assert!(judgement.reason.contains(because), "{}", judgement.reason);
+    judgement.number
+}
+
+#[test]
+fn a_missing_point_leaves_it_undecided_and_is_named() {
+    let claim = "measure = \"replies_per_s\"\noffered = [1, 4]";
+    let without = |curve: &str, load: f64| -> Vec<Point> {
+        let other = |p: &Point| p.curve != curve || p.offered_over_capacity != load;
+        points().into_iter().filter(other).collect()
+    };
+    let number = undecided(claim, &without("abort", 2.0), "no point of abort at 2× capacity");
+    about(number.unwrap(), 315.0);
+    undecided(
+        &format!("{claim}\nthan = \"default\""),
+        &without("default", 4.0),
+        "no point of default at 4× capacity",
+    );
+    undecided(claim, &[], "no point of abort at 1×");
+    undecided("measure = \"replies_per_s\"\noffered = [7, 9]", &points(), "7× to 9×");
+}
+
+#[test]
+fn a_run_that_was_cut_short_decides_nothing_beyond_its_end() {
+    let begun: Vec<Point> =
+        points().into_iter().filter(|p| p.offered_over_capacity <= 2.0).collect();
+    let because = "no point of abort at 4× capacity";
+    undecided("measure = \"replies_per_s\"\noffered = [1, 4]", &begun, because);
+}
+
+#[test]
+fn the_short_form_and_rates_of_ones_own_are_whole_runs_too() {
+    let at = |loads: &[f64]| loads.iter().map(|load| point("abort", *load)).collect::<Vec<_>>();
+    let claim = "measure = \"replies_per_s\"\noffered = [1, 4]\nat_least = 900";
+    assert_eq!(judged(claim, &at(&[1.0, 3.0])).verdict, Verdict::Held);
+    assert_eq!(judged(claim, &at(&[1.7])).verdict, Verdict::Held);
+    // 1 % off is the same rate.
+    assert_eq!(judged(claim, &at(&[0.995, 3.02])).verdict, Verdict::Held);
+}
+
+#[test]
+fn division_by_zero_and_unmeasured_numbers_leave_it_undecided() {
+    let mut zero = points();
+    zero[3].replies_per_s = 0.0;
+    let claim = "measure = \"replies_per_s\"\nthan = \"default\"\noffered = [1, 4]";
+    let number = undecided(claim, &zero, "division by 0: default at 4× capacity");
+    about(number.unwrap(), 1.1);
+    let over = "measure = \"replies_per_s\"\nover = \"errors_per_s.reset\"\noffered = [1, 1]";
+    undecided(over, &points(), "errors_per_s.reset of abort at 1×");
+    let range = "measure = \"errors_per_s.reset\"\noffered = [1, 1]\nthan_offered = [2, 2]";
+    undecided(range, &points(), "division by 0");
+    let unknown = "measure = \"kernel.TcpExtListenDrops\"\noffered = [1, 1]";
+    undecided(unknown, &points(), "abort has no kernel.TcpExtListenDrops at 1×");
+    let mut none = points();
+    none[7].response_ms = Times::default();
+    let silent = "measure = \"response_ms.mean\"\noffered = [4, 4]";
+    undecided(silent, &none, "abort has no response_ms.mean at 4×");
+    let mut not_a_number = points();
+    not_a_number[7].replies_per_s = f64::NAN;
+    let claim = "measure = \"replies_per_s\"\noffered = [4, 4]";
+    undecided(claim, &not_a_number, "abort has no replies_per_s at 4×");
+}
+
+#[test]
+fn worlds_are_judged_apart_and_runs_together() {
+    let mut both = points();
+    both.extend(points().into_iter().map(|p| Point {
+        seed: 2,
+        replies_per_s: p.replies_per_s + 20.0,
+        ..p
+    }));
+    both.extend(points().into_iter().map(|p| Point { world: World::Sim, ..p }));
+    let scenario = scenario(
+        "[[claim]]\nsays = \"x\"\nsource = \"us\"\ncurve = \"abort\"\nmeasure = \"replies_per_s\"\noffered = [4, 4]\nat_least = 395",
+    );
+    let judged: Vec<_> = judge_all(&scenario, &both)
+        .into_iter()
+        .map(|(_, j)| (j.world, j.number, j.verdict))
+        .collect();
+    assert_eq!(
+        judged,
+        [(World::Live, Some(400.0), Verdict::Held), (World::Sim, Some(390.0), Verdict::NotHeld)]
+    );
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Under which conditions results were found, so that a reader can judge and repeat them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::slice;
+
+use maud::{Markup, html};
+use serde::{Deserialize, Serialize};
+
+use super::legend::world_name;
+use super::study::View;
+use crate::number::{Unit, load};
+use crate::point::{Point, World};
+
+/// The machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Release of its kernel.
+    pub kernel: String,
+    /// Its processors, in a few words.
+    pub processors: String,
+}
+
+impl Host {
+    /// This machine.
+    #[must_use]
+    pub fn here() -> Self {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let cpuinfo = read("/proc/cpuinfo");
+        let count = std::thread::available_parallelism().map_or(1, usize::from);
+        let model = ["model name", "Model", "Hardware"].iter().find_map(|key| {
+            let line = cpuinfo.lines().find(|line| line.starts_with(key))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        });
+        let plural = if count == 1 { "processor" } else { "processors" };
+        let processors = match model {
+            Some(model) => format!("{count} {plural}, {model}"),
+            None => format!("{count} {plural}"),
+        };
+        Self { kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(), processors }
+    }
+}
+
+/// A list of conditions.
+pub(super) fn conditions(view: &View) -> Markup {
+    let of = |text: fn(&Point) -> String| said(view, text);
+    html! {
+        div.conditions {
+            h3 { "Conditions" }
+            dl {
+                @if !view.points.is_empty() {
+                    (entry("Server", &of(|point| point.server.clone())))
+                    (entry("Capacity", &of(|point| Unit::PerSecond.show(point.capacity_per_s))))
+                    (entry("Clients", &of(|point| point.clients.clone())))
+                    (entry("Counted", &of(|point| format!("{} a point", Unit::Seconds.round(point.duration_s)))))
+                    (entry("Seed", &of(|point| point.seed.to_string())))
+                    (entry("Generator", &late(view)))
+                }
+                @if let Some(host) = &view.study.host {
+                    (entry("Kernel", slice::from_ref(&host.kernel)))
+                    (entry("Processors", slice::from_ref(&host.processors)))
+                }
+                @if let Some(command) = &view.study.command {
+                    dt { "Repeat it" }
+                    dd { code { (command) } }
+                }
+            }
+        }
+    }
+}
+
+fn entry(name: &str, lines: &[String]) -> Markup {
+    html! {
+        @if !lines.is_empty() {
+            dt { (name) }
+            dd { @for line in lines { div { (line) } } }
+        }
+    }
+}
+
+/// Each thing once, in the order in which points say it, with the world where the two differ.
+fn said(view: &View, text: fn(&Point) -> String) -> Vec<String> {
+    let of = |world: World| {
+        let mut lines: Vec<String> = Vec::new();
+        for point in view.points.iter().filter(|point| point.world == world) {
+            let line = text(point);
+            if !line.is_empty() && !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+        // Runs on many machines have many capacities: the first few show how they vary.
+        let more = lines.len().saturating_sub(6);
+        if more > 0 {
+            lines.truncate(6);
+            lines.push(format!("and {more} others"));
+        }
+        lines.join("; ")
+    };
+    let (live, sim) = (of(World::Live), of(World::Sim));
+    let named = |world: World, text: String| format!("{}: {text}", world_name(world));
+    match (live.is_empty(), sim.is_empty()) {
+        (true, true) => Vec::new(),
+        (false, true) => vec![live],
+        (true, false) => vec![sim],
+        _ if live == sim => vec![live],
+        _ => vec![named(World::Live, live), named(World::Sim, sim)],
+    }
+}
+
+/// How late the generator was at most: an open-loop generator that lags offers another load.
+fn late(view: &View) -> Vec<String> {
+    let live = view.points.iter().filter(|point| point.world == World::Live);
+    let worst = live
+        .filter(|point| point.late_p99_ms.is_finite())
+        .max_by(|a, b| a.late_p99_ms.total_cmp(&b.late_p99_ms));
+    let line = |point: &&&Point| {
+        format!(
+            "p99 of starts at most {} behind schedule ({} at {})",
+            Unit::Ms.show(point.late_p99_ms),
+            point.curve,
+            load(point.offered_over_capacity)
+        )
+    };
+    worst.iter().map(line).collect()
+}
+
+/// What points warn of, each warning once with where it holds.
+pub(super) fn warnings(view: &View) -> Markup {
+    let mut places: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for point in &view.points {
+        for warning in &point.warnings {
+            let at = load(point.offered_over_capacity);
+            let place = format!("{} at {at}", view.name(&point.curve, point.world));
+            let known = places.entry(warning).or_default();
+            if !known.contains(&place) {
+                known.push(place);
+            }
+        }
+    }
+    html! {
+        @if !places.is_empty() || !view.study.left_out.is_empty() {
+            div.warnings role="note" {
+                p { b { "Read with care" } }
+                ul {
+                    @for sentence in &view.study.left_out {
+                        li { (sentence) }
+                    }
+                    @for (warning, places) in &places {
+                        li { (warning) " " span.where { "(" (places.join(", ")) ")" } }
+                    }
+                }
+            }
+        }
+    }
+}

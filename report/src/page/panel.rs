@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A plot of a measure against offered load.
+
+use maud::{Markup, html};
+use tidegate_scenarios::Panel;
+
+use super::axis::{Axis, drawable};
+use super::legend::{colour, marker, world_class};
+use super::study::View;
+use super::words;
+use crate::number::{Unit, load};
+use crate::point::World;
+use crate::statistics::{Estimate, same_load};
+
+const WIDTH: f64 = 480.0;
+const HEIGHT: f64 = 316.0;
+const LEFT: f64 = 52.0;
+const TOP: f64 = 10.0;
+const BOTTOM: f64 = HEIGHT - 52.0;
+/// Height of a line of text, and about the width of a letter of it.
+const LINE: f64 = 14.0;
+const LETTER: f64 = 6.4;
+/// How far a label may stand from the end of its line.
+const NEAR: f64 = 22.0;
+/// The longest label at a line's end, in letters.
+const LABEL: usize = 16;
+
+/// One curve in one world.
+struct Curve<'a> {
+    name: &'a str,
+    shown: String,
+    place: usize,
+    world: World,
+    /// Every load that was run, with the number if it has a place here.
+    dots: Vec<(f64, Option<Estimate>)>,
+}
+
+/// The figure, with its caption above.
+pub(super) fn panel(view: &View, index: usize, panel: &Panel) -> Markup {
+    let id = format!("{}-panel-{}", view.id, index + 1);
+    let title = panel.title.clone().unwrap_or_else(|| words::title(&panel.measure));
+    let curves = curves(view, panel);
+    let empty = curves.iter().all(|curve| curve.dots.iter().all(|(_, dot)| dot.is_none()));
+    html! {
+        figure.panel {
+            figcaption {
+                b { "(" (words::letter(index)) ") " } (title)
+                @if panel.log && !empty { span.aside { ", logarithmic" } }
+            }
+            @if empty {
+                p.empty { "No point has a number for " code { (panel.measure) } "." }
+            } @else {
+                (drawing(view, &id, &title, panel, &curves))
+                @if let Some(note) = gaps(&curves, &panel.measure) { p.gaps { (note) } }
+            }
+        }
+    }
+}
+
+fn curves<'a>(view: &View<'a>, panel: &Panel) -> Vec<Curve<'a>> {
+    let dot = |cell: &&crate::statistics::Cell| {
+        let found = cell.estimate(&panel.measure).filter(|e| drawable(e.mean, panel.log));
+        (cell.offered, found)
+    };
+    let drawn = view.drawn().into_iter();
+    drawn
+        .map(|(name, world)| Curve {
+            name,
+            shown: view.name(name, world),
+            place: view.place(name),
+            world,
+            dots: view.series(name, world).iter().map(dot).collect(),
+        })
+        .collect()
+}
+
+/// What is not drawn, said in words: a gap in a line is easily overlooked.
+fn gaps(curves: &[Curve], measure: &str) -> Option<String> {
+    let of = |curve: &Curve| {
+        let lacking: Vec<String> =
+            curve.dots.iter().filter(|(_, dot)| dot.is_none()).map(|(at, _)| load(*at)).collect();
+        (!lacking.is_empty()).then(|| format!("{} at {}", curve.shown, lacking.join(", ")))
+    };
+    let all: Vec<String> = curves.iter().filter_map(of).collect();
+    let why = if measure.starts_with("response_ms") { " (no reply)" } else { "" };
+    (!all.is_empty()).then(|| format!("Not drawn{why}: {}.", all.join("; ")))
+}
+
+/// The drawing itself; it needs no script.
+fn drawing(view: &View, id: &str, title: &str, panel: &Panel, curves: &[Curve]) -> Markup {
+    let unit = Unit::of(&panel.measure);
+    let loads = view.loads();
+    let longest = curves.iter().map(|curve| cut(curve.name).chars().count()).max().unwrap_or(0);
+    let right = WIDTH - (longest as f64 * LETTER + 16.0);
+    let (x, y) = axes(&loads, curves, panel.log);
+    let (x, y) = (x.drawn(LEFT, right), y.drawn(BOTTOM, TOP));
+    let columns: Vec<f64> = loads.iter().map(|load| x.place(*load)).collect();
+    let capacity = view.capacity();
+    let heads: Vec<String> = loads.iter().map(|at| head(*at, capacity)).collect();
+    let r = if loads.len() > 15 { 2.6 } else { 3.6 };
+    html! {
+        div.plot tabindex="0" role="group" aria-label={ (title) ": values by arrow keys" } {
+            svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img"
+                aria-labelledby={ (id) "-t " (id) "-d" }
+                data-xs=(json(&columns)) data-heads=(json(&heads)) {
+                title id={ (id) "-t" } { (title) }
+                desc id={ (id) "-d" } { (description(curves, unit)) }
+                (frame(&x, &y, right, unit, capacity))
+                line.hair x1="0" x2="0" y1=(TOP) y2=(BOTTOM) {}
+                @for curve in curves { (line(curve, &x, &y, unit, &loads, r)) }
+                (labels(curves, &x, &y, &loads))
+            }
+        }
+    }
+}
+
+fn axes(loads: &[f64], curves: &[Curve], log: bool) -> (Axis, Axis) {
+    let last = loads.last().copied().unwrap_or(1.0);
+    // One rate alone stands in the middle.
+    let end = if loads.len() == 1 { 2.0 * last } else { last };
+    let x = Axis::linear(&[end], 6).cut_at(end);
+    let found = || curves.iter().flat_map(|curve| curve.dots.iter().filter_map(|(_, dot)| *dot));
+    let highest = found().map(|dot| dot.mean).fold(f64::MIN, f64::max);
+    let mut numbers: Vec<f64> = found().map(|dot| dot.mean).collect();
+    if log {
+        return (x, Axis::logarithmic(&numbers));
+    }
+    // An interval may reach far: it may raise the axis a little, not flatten the curves.
+    let tops = found().filter_map(|dot| Some(dot.mean + dot.half_width?));
+    numbers.extend(tops.filter(|top| *top <= 1.25 * highest));
+    (x, Axis::linear(&numbers, 5))
+}
+
+/// Grid, axes and their labels.
+fn frame(x: &Axis, y: &Axis, right: f64, unit: Unit, capacity: Option<f64>) -> Markup {
+    html! {
+        g.grid {
+            @for tick in &y.ticks {
+                line x1=(LEFT) x2=(right) y1=(y.place(*tick)) y2=(y.place(*tick)) {}
+            }
+        }
+        g.axis {
+            line x1=(LEFT) x2=(right) y1=(BOTTOM) y2=(BOTTOM) {}
+            @for tick in &x.ticks {
+                line x1=(x.place(*tick)) x2=(x.place(*tick)) y1=(BOTTOM) y2=(BOTTOM + 4.0) {}
+            }
+        }
+        g.ticks {
+            @for tick in &y.ticks {
+                text x=(LEFT - 7.0) y=(y.place(*tick) + 4.0) text-anchor="end" { (unit.tick(*tick)) }
+            }
+            @for tick in &x.ticks {
+                text x=(x.place(*tick)) y=(BOTTOM + 17.0) text-anchor="middle" {
+                    (Unit::Load.tick(*tick))
+                }
+                @if let Some(capacity) = capacity && *tick != 0.0 {
+                    text.second x=(x.place(*tick)) y=(BOTTOM + 31.0) text-anchor="middle" {
+                        (Unit::PerSecond.tick(tick * capacity))
+                    }
+                }
+            }
+            text.title x=(right) y=(BOTTOM + 47.0) text-anchor="end" {
+                "offered load, × capacity"
+                @if capacity.is_some() { tspan.second { " and requests/s" } }
+            }
+        }
+    }
+}
+
+fn line(curve: &Curve, x: &Axis, y: &Axis, unit: Unit, loads: &[f64], r: f64) -> Markup {
+    let mut path = String::new();
+    let mut pen_down = false;
+    for (at, dot) in &curve.dots {
+        if let Some(dot) = dot {
+            let to = if pen_down { 'L' } else { 'M' };
+            path.push_str(&format!("{to}{} {}", x.place(*at), y.place(dot.mean)));
+        }
+        pen_down = dot.is_some();
+    }
+    // A simulated marker is a ring, with room for the live one inside.
+    let r = if curve.world == World::Sim { r + 1.0 } else { r };
+    let dots: Vec<(f64, Estimate)> =
+        curve.dots.iter().filter_map(|(at, dot)| Some((*at, (*dot)?))).collect();
+    html! {
+        g class={ "curve " (colour(curve.place)) " " (world_class(curve.world)) }
+            data-c=(curve.place) data-w=(world_class(curve.world)) data-name=(curve.shown) {
+            path.stroke d=(path) {}
+            @for (at, dot) in &dots {
+                @if let Some(half) = dot.half_width {
+                    path.interval d=(interval(x.place(*at), y, dot.mean, half)) {}
+                }
+            }
+            @for (at, dot) in &dots {
+                path.mark d=(marker(curve.place, x.place(*at), y.place(dot.mean), r))
+                    data-y=(y.place(dot.mean)) data-v=(value(dot, unit))
+                    data-k=[loads.iter().position(|load| same_load(*load, *at))] {}
+            }
+        }
+    }
+}
+
+fn interval(x: f64, y: &Axis, mean: f64, half: f64) -> String {
+    let (top, bottom) = (y.place(mean + half), y.place(mean - half));
+    let (from, to) = (x - 2.5, x + 2.5);
+    format!("M{from} {top}L{to} {top}M{x} {top}L{x} {bottom}M{from} {bottom}L{to} {bottom}")
+}
+
+/// Names at the ends of the lines, side by side where there is room; the legend has them all.
+fn labels(curves: &[Curve], x: &Axis, y: &Axis, loads: &[f64]) -> Markup {
+    let last = loads.last().copied().unwrap_or(0.0);
+    let mut ends: Vec<(&Curve, f64)> = Vec::new();
+    for curve in curves {
+        // A curve that ends early has no place for its name, and one of both worlds is named once.
+        if !ends.iter().any(|(other, _)| other.place == curve.place)
+            && let Some((at, Some(dot))) = curve.dots.last()
+            && same_load(*at, last)
+        {
+            ends.push((curve, y.place(dot.mean)));
+        }
+    }
+    ends.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let places = spread(&ends.iter().map(|(_, y)| *y).collect::<Vec<_>>());
+    let x = x.place(last);
+    html! {
+        g.labels aria-hidden="true" {
+            @for ((curve, y), place) in ends.iter().zip(places) {
+                @if let Some(place) = place {
+                    g class=(colour(curve.place)) data-c=(curve.place) {
+                        @if (place - y).abs() > 3.0 {
+                            line.leader x1=(x + 6.0) y1=(y) x2=(x + 10.0) y2=(place) {}
+                        }
+                        text x=(x + 12.0) y=(place + 4.0) { (cut(curve.name)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Moves labels apart, and drops those that would stand too far from their line. `wished` rises.
+fn spread(wished: &[f64]) -> Vec<Option<f64>> {
+    // Labels that touch form a block, which stands in the middle of what its labels wish.
+    let mut blocks: Vec<(f64, usize)> = Vec::new();
+    let half = |count: usize| count as f64 * LINE / 2.0;
+    for y in wished {
+        let mut block = (*y, 1);
+        while let Some(&(middle, count)) = blocks.last()
+            && middle + half(count) > block.0 - half(block.1)
+        {
+            blocks.pop();
+            let total = (count + block.1) as f64;
+            block = ((middle * count as f64 + block.0 * block.1 as f64) / total, count + block.1);
+        }
+        let room = half(block.1);
+        block.0 = block.0.clamp(TOP - 4.0 + room, (BOTTOM + 4.0 - room).max(TOP - 4.0 + room));
+        blocks.push(block);
+    }
+    let mut places = Vec::new();
+    for (middle, count) in blocks {
+        let first = middle - half(count) + LINE / 2.0;
+        let block: Vec<f64> = (0..count).map(|index| first + index as f64 * LINE).collect();
+        let own = &wished[places.len()..places.len() + count];
+        let near = block.iter().zip(own).all(|(place, y)| (place - y).abs() <= NEAR);
+        places.extend(block.into_iter().map(|place| near.then_some(place)));
+    }
+    places
+}
+
+fn value(dot: &Estimate, unit: Unit) -> String {
+    let mut text = unit.show(dot.mean);
+    if let Some(half) = dot.half_width {
+        text.push_str(&format!(" ± {}", unit.show(half)));
+    }
+    text
+}
+
+/// What a reader sees above the values at one load.
+pub(super) fn head(at: f64, capacity: Option<f64>) -> String {
+    match capacity {
+        Some(capacity) => {
+            format!("{} capacity, {} offered", load(at), Unit::PerSecond.show(at * capacity))
+        }
+        None => format!("{} capacity", load(at)),
+    }
+}
+
+/// The figure in words, for who cannot see it.
+fn description(curves: &[Curve], unit: Unit) -> String {
+    let of = |curve: &Curve| {
+        let dots: Vec<(f64, f64)> =
+            curve.dots.iter().filter_map(|(at, dot)| Some((*at, dot.as_ref()?.mean))).collect();
+        let (first, last) = (dots.first()?, dots.last()?);
+        let end = |(at, number): &(f64, f64)| format!("{} at {}", unit.show(*number), load(*at));
+        if dots.len() == 1 {
+            return Some(format!("{}: {}", curve.shown, end(first)));
+        }
+        Some(format!("{}: from {} to {}", curve.shown, end(first), end(last)))
+    };
+    format!(
+        "Against offered load. {}.",
+        curves.iter().filter_map(of).collect::<Vec<_>>().join("; ")
+    )
+}
+
+fn cut(name: &str) -> String {
+    if name.chars().count() <= LABEL {
+        return name.to_owned();
+    }
+    name.chars().take(LABEL - 1).chain(['…']).collect()
+}
+
+pub(super) fn json<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_that_touch_move_apart_and_lonely_ones_stay() {
+        let places = spread(&[40.0, 100.0, 104.0]);
+        assert_eq!(places, [Some(40.0), Some(95.0), Some(109.0)]);
+    }
+
+    #[test]
+    fn labels_that_would_stray_are_left_to_the_legend() {
+        let crowd = spread(&[100.0, 101.0, 102.0, 103.0, 104.0, 200.0]);
+        assert_eq!(crowd[..5], [None; 5]);
+        assert_eq!(crowd[5], Some(200.0));
+        assert_eq!(spread(&[BOTTOM, BOTTOM, BOTTOM]).len(), 3);
+    }
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One scenario on the page: its figures, tables, claims and conditions.
+
+use maud::{Markup, html};
+use tidegate_scenarios::{Claim, Scenario};
+
+use super::{Study, bars, claims, conditions, legend, panel, table};
+use crate::judge::{Judgement, judge_all};
+use crate::point::{Point, World};
+use crate::statistics::{Cell, same_load};
+
+/// A study made ready to be shown.
+pub(super) struct View<'a> {
+    /// What anchors in the page are called after.
+    pub id: String,
+    pub study: &'a Study,
+    pub scenario: &'a Scenario,
+    pub points: Vec<&'a Point>,
+    pub cells: Vec<Cell<'a>>,
+    /// Names of the curves: the scenario's, then any that only the points know.
+    pub curves: Vec<&'a str>,
+    pub worlds: Vec<World>,
+    pub judged: Vec<(&'a Claim, Judgement)>,
+}
+
+impl<'a> View<'a> {
+    pub fn new(index: usize, study: &'a Study) -> Self {
+        let scenario = &study.scenario;
+        let points: Vec<&Point> =
+            study.points.iter().filter(|point| point.scenario == scenario.name).collect();
+        let cells = Cell::gather(&scenario.name, &study.points);
+        let asked = scenario.settings.iter().map(|setting| setting.curve.as_str());
+        let mut curves: Vec<&str> = Vec::new();
+        for curve in asked.chain(cells.iter().map(|cell| cell.curve)) {
+            if !curves.contains(&curve) {
+                curves.push(curve);
+            }
+        }
+        let has = |world: &World| cells.iter().any(|cell| cell.world == *world);
+        let worlds = [World::Live, World::Sim].into_iter().filter(has).collect();
+        let judged = judge_all(scenario, &study.points);
+        let id = format!("study-{}", index + 1);
+        Self { id, study, scenario, points, cells, curves, worlds, judged }
+    }
+
+    /// The curve's place in the legend, which is its colour and marker too.
+    pub fn place(&self, curve: &str) -> usize {
+        self.curves.iter().position(|known| *known == curve).unwrap_or(0)
+    }
+
+    /// The cells of one curve in one world, by rising load.
+    pub fn series(&self, curve: &str, world: World) -> Vec<&Cell<'a>> {
+        self.cells.iter().filter(|cell| cell.curve == curve && cell.world == world).collect()
+    }
+
+    /// Every curve with points, in the legend's order, live before simulated.
+    pub fn drawn(&self) -> Vec<(&'a str, World)> {
+        let pairs = self.curves.iter().flat_map(|curve| {
+            [World::Live, World::Sim].into_iter().map(move |world| (*curve, world))
+        });
+        pairs.filter(|(curve, world)| !self.series(curve, *world).is_empty()).collect()
+    }
+
+    /// The curve's name, with its world where there are two.
+    pub fn name(&self, curve: &str, world: World) -> String {
+        match (self.worlds.len(), world) {
+            (2, World::Sim) => format!("{curve} (simulated)"),
+            _ => curve.to_owned(),
+        }
+    }
+
+    /// Every offered load, rising.
+    pub fn loads(&self) -> Vec<f64> {
+        let mut loads: Vec<f64> = Vec::new();
+        for cell in &self.cells {
+            if !loads.iter().any(|load| same_load(*load, cell.offered)) {
+                loads.push(cell.offered);
+            }
+        }
+        loads.sort_by(f64::total_cmp);
+        loads
+    }
+
+    /// The capacity, if all points of a world agree on it to 2 %; the live world's first.
+    pub fn capacity(&self) -> Option<f64> {
+        let first = self.worlds.first()?;
+        let of_first = self.points.iter().filter(|point| point.world == *first);
+        let capacities: Vec<f64> = of_first.map(|point| point.capacity_per_s).collect();
+        let capacity = *capacities.first()?;
+        let agrees = |other: &f64| (other - capacity).abs() <= 0.02 * capacity;
+        (capacity.is_finite() && capacity > 0.0 && capacities.iter().all(agrees))
+            .then_some(capacity)
+    }
+}
+
+/// The section of one scenario.
+pub(super) fn study(view: &View) -> Markup {
+    let scenario = view.scenario;
+    html! {
+        section id=(view.id) aria-labelledby={ (view.id) "-title" } {
+            header {
+                h2 id={ (view.id) "-title" } { (scenario.title) }
+                p.source { (scenario.source) }
+                @if !scenario.about.is_empty() { p.about { (scenario.about) } }
+            }
+            @if view.cells.is_empty() {
+                p.note { "There are no points of " code { (scenario.name) } " yet." }
+            } @else {
+                (conditions::warnings(view))
+                (legend::legend(view))
+                div.plots {
+                    div.panels {
+                        @for (index, one) in scenario.panels.iter().enumerate() {
+                            (panel::panel(view, index, one))
+                        }
+                    }
+                    @for (index, one) in scenario.bars.iter().enumerate() {
+                        (bars::bars(view, index, one))
+                    }
+                }
+                @for one in &scenario.tables { (table::table(view, one)) }
+            }
+            (claims::claims(view))
+            (conditions::conditions(view))
+            @if !view.cells.is_empty() { (table::numbers(view)) }
+            details {
+                summary { "The scenario, as a file" }
+                pre { code { (scenario.text) } }
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a measure is called where people read it.
+
+use crate::number::Unit;
+
+/// A measure's name for a heading or an axis, with its unit.
+pub(super) fn title(measure: &str) -> String {
+    let name = name(measure);
+    match unit_words(measure) {
+        "" => name,
+        unit => format!("{name} ({unit})"),
+    }
+}
+
+/// A measure's name without its unit.
+pub(super) fn name(measure: &str) -> String {
+    let (field, part) = match measure.split_once('.') {
+        Some((field, part)) => (field, Some(part)),
+        None => (measure, None),
+    };
+    let field = match field {
+        "replies_per_s" => "Throughput",
+        "response_ms" => "Response time",
+        "refusal_ms" => "Time to a refusal",
+        "errors_per_s" => "Errors",
+        "queue_drops_per_s" => "Queue drops",
+        "verdicts_per_s" => "Verdicts",
+        "syns_per_attempt" => "Attempts by SYNs",
+        "segments" => "Segments",
+        "cpu" => "Processor",
+        "cpu_components" => "Processor by component",
+        "kernel" => "Kernel counter",
+        "late_p99_ms" => "Generator behind schedule, p99",
+        "offered_per_s" => "Offered",
+        "offered_over_capacity" => "Offered load",
+        "capacity_per_s" => "Capacity",
+        "attempts" => "Attempts",
+        other => other,
+    };
+    match part {
+        None => field.to_owned(),
+        Some(part) => format!("{field}, {}", part.replace('.', " ")),
+    }
+}
+
+fn unit_words(measure: &str) -> &'static str {
+    match measure.split('.').next().unwrap_or_default() {
+        "replies_per_s" => "replies/s",
+        "errors_per_s" => "errors/s",
+        "queue_drops_per_s" => "drops/s",
+        "offered_per_s" | "capacity_per_s" => "requests/s",
+        _ => match Unit::of(measure) {
+            Unit::PerSecond => "per second",
+            Unit::Ms => "ms",
+            Unit::Seconds => "s",
+            Unit::Share => "%",
+            Unit::Load => "× capacity",
+            Unit::Count | Unit::Ratio => "",
+        },
+    }
+}
+
+/// The letter of a figure's part: (a), (b), … (aa).
+pub(super) fn letter(index: usize) -> String {
+    let last = char::from(b'a' + (index % 26) as u8);
+    if index < 26 { last.to_string() } else { format!("{}{last}", letter(index / 26 - 1)) }
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One data point of a result: a line of `result.jsonl`, from either world.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+pub use tidegate_client::{SynClass, Times};
+
+/// Where a point comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum World {
+    /// A kernel, with real packets.
+    Live,
+    /// The simulator.
+    Sim,
+}
+
+/// What one curve did at one offered load.
+///
+/// Groups are maps from a part's name to its number, so that a new cause or component needs no
+/// new schema; [`Point::measure`] finds any number by its path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The scenario's name.
+    pub scenario: String,
+    /// Where it was run.
+    pub world: World,
+    /// The curve's name in the scenario.
+    pub curve: String,
+    /// What was done to connections: a mechanism of Tidegate's, or a peer.
+    pub mechanism: String,
+    /// The server, in a few words.
+    pub server: String,
+    /// The clients, in a few words.
+    pub clients: String,
+    /// Requests per second that the server can do, measured before in the same run.
+    pub capacity_per_s: f64,
+    /// Requests offered per second.
+    pub offered_per_s: f64,
+    /// The same in multiples of the capacity.
+    pub offered_over_capacity: f64,
+    /// Attempts counted.
+    pub attempts: u64,
+    /// Requests answered per second.
+    pub replies_per_s: f64,
+    /// Half the width of its 95 % confidence interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replies_per_s_ci95: Option<f64>,
+    /// From intended start to whole reply, of those that got one, in ms.
+    pub response_ms: Times,
+    /// From intended start to being turned away, of those that were, in ms.
+    #[serde(default)]
+    pub refusal_ms: Times,
+    /// Attempts that failed, per second, by kind: `refused`, `reset`, `timeout`, …
+    pub errors_per_s: BTreeMap<String, f64>,
+    /// Segments dropped for want of room, per second, by cause: `SynQFull`, `ListenQFullAtSyn`, …
+    pub queue_drops_per_s: BTreeMap<String, f64>,
+    /// What Tidegate did, per second, by verdict and reason.
+    #[serde(default)]
+    pub verdicts_per_s: BTreeMap<String, f64>,
+    /// Attempts by how many SYNs they took, all and failed (Shukla Figure 4.9); empty where the
+    /// driver cannot know.
+    #[serde(default)]
+    pub syns_per_attempt: BTreeMap<u32, SynClass>,
+    /// Segments by kind, in the whole of the counted time.
+    #[serde(default)]
+    pub segments: BTreeMap<String, u64>,
+    /// Share of the server's processor by mode: `user`, `system`, `softirq`, `idle`; from 0 to 1.
+    #[serde(default)]
+    pub cpu: BTreeMap<String, f64>,
+    /// Share of the server's busy processor by component (Shukla Table 4.4); from 0 to 1.
+    #[serde(default)]
+    pub cpu_components: BTreeMap<String, f64>,
+    /// The kernel's own counters of the server's namespace that changed, such as
+    /// `TcpExtListenDrops`.
+    #[serde(default)]
+    pub kernel: BTreeMap<String, i64>,
+    /// 99th percentile of how far starts were behind their schedule, in ms.
+    #[serde(default)]
+    pub late_p99_ms: f64,
+    /// What a reader must know of this point: a late generator, a server that died.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// How long attempts were counted, in s.
+    pub duration_s: f64,
+    /// The schedule's seed.
+    pub seed: u64,
+}
+
+impl Point {
+    /// Any number of this point, by its path as the JSON shows it: `replies_per_s`,
+    /// `response_ms.mean`, `errors_per_s.timeout`, `syns_per_attempt.1.attempts`.
+    ///
+    /// A group as a whole is the sum of its numbers (of `syns_per_attempt`: of its attempts). A
+    /// part that its group lacks is 0: what never happened is not written down. `None` is what
+    /// was not measured: a path that the schema lacks, a group that may be left out and is empty,
+    /// and times of a run where there were none, which are not zero but unknown.
+    #[must_use]
+    pub fn measure(&self, path: &str) -> Option<f64> {
+        let (field, part) = match path.split_once('.') {
+            Some((field, part)) => (field, Some(part)),
+            None => (path, None),
+        };
+        match (field, part) {
+            ("capacity_per_s", None) => Some(self.capacity_per_s),
+            ("offered_per_s", None) => Some(self.offered_per_s),
+            ("offered_over_capacity", None) => Some(self.offered_over_capacity),
+            ("attempts", None) => Some(self.attempts as f64),
+            ("replies_per_s", None) => Some(self.replies_per_s),
+            ("replies_per_s_ci95", None) => self.replies_per_s_ci95,
+            ("late_p99_ms", None) => Some(self.late_p99_ms),
+            ("duration_s", None) => Some(self.duration_s),
+            ("seed", None) => Some(self.seed as f64),
+            ("response_ms", Some(part)) => time(&self.response_ms, part),
+            ("refusal_ms", Some(part)) => time(&self.refusal_ms, part),
+            ("errors_per_s", _) => Some(sum(&self.errors_per_s, part, |n| *n)),
+            ("queue_drops_per_s", _) => Some(sum(&self.queue_drops_per_s, part, |n| *n)),
+            ("verdicts_per_s", _) => measured(&self.verdicts_per_s, part, |n| *n),
+            ("segments", _) => measured(&self.segments, part, |n| *n as f64),
+            ("cpu", _) => measured(&self.cpu, part, |n| *n),
+            ("cpu_components", _) => measured(&self.cpu_components, part, |n| *n),
+            ("kernel", _) => measured(&self.kernel, part, |n| *n as f64),
+            ("syns_per_attempt", _) => self.syns(part),
+            _ => None,
+        }
+    }
+
+    /// Half the width of a number's 95 % confidence interval, where this one run knows it.
+    #[must_use]
+    pub fn interval(&self, path: &str) -> Option<f64> {
+        let half = match path {
+            "replies_per_s" => self.replies_per_s_ci95,
+            "response_ms.mean" => self.response_ms.ci95,
+            "refusal_ms.mean" => self.refusal_ms.ci95,
+            _ => return None,
+        };
+        half.filter(|half| half.is_finite() && *half > 0.0)
+    }
+
+    /// The names of a group's parts, in order; empty for what is not a group.
+    #[must_use]
+    pub fn parts(&self, group: &str) -> Vec<String> {
+        match group {
+            "errors_per_s" => self.errors_per_s.keys().cloned().collect(),
+            "queue_drops_per_s" => self.queue_drops_per_s.keys().cloned().collect(),
+            "verdicts_per_s" => self.verdicts_per_s.keys().cloned().collect(),
+            "segments" => self.segments.keys().cloned().collect(),
+            "cpu" => self.cpu.keys().cloned().collect(),
+            "cpu_components" => self.cpu_components.keys().cloned().collect(),
+            "kernel" => self.kernel.keys().cloned().collect(),
+            "syns_per_attempt" => self.syns_per_attempt.keys().map(u32::to_string).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn syns(&self, part: Option<&str>) -> Option<f64> {
+        let classes = &self.syns_per_attempt;
+        if classes.is_empty() {
+            return None;
+        }
+        let Some(part) = part else {
+            return Some(classes.values().map(|class| class.attempts as f64).sum());
+        };
+        let (syns, kind) = part.split_once('.').unwrap_or((part, "attempts"));
+        let class = classes.get(&syns.parse().ok()?).copied().unwrap_or_default();
+        match kind {
+            "attempts" => Some(class.attempts as f64),
+            "errors" => Some(class.errors as f64),
+            _ => None,
+        }
+    }
+}
+
+fn sum<V>(group: &BTreeMap<String, V>, part: Option<&str>, number: impl Fn(&V) -> f64) -> f64 {
+    match part {
+        Some(part) => group.get(part).map_or(0.0, number),
+        None => group.values().map(number).sum(),
+    }
+}
+
+fn measured<V>(
+    group: &BTreeMap<String, V>,
+    part: Option<&str>,
+    number: impl Fn(&V) -> f64,
+) -> Option<f64> {
+    (!group.is_empty()).then(|| sum(group, part, number))
+}
+
+/// One of a distribution's numbers by its name; `None` when there were no times, or no such number.
+fn time(times: &Times, name: &str) -> Option<f64> {
+    if *times == Times::default() {
+        return None;
+    }
+    match name {
+        "mean" => Some(times.mean),
+        "ci95" => times.ci95,
+        "p50" => Some(times.p50),
+        "p90" => Some(times.p90),
+        "p99" => Some(times.p99),
+        "max" => Some(times.max),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example::point;
+
+    #[test]
+    fn every_number_is_found_by_its_path() {
+        let mut point = point("abort", 2.0);
+        point.errors_per_s = [("refused".to_owned(), 3.0), ("timeout".to_owned(), 4.0)].into();
+        point.kernel = [("TcpExtListenDrops".to_owned(), 7)].into();
+        point.syns_per_attempt =
+            [(1, SynClass { attempts: 5, errors: 1 }), (3, SynClass { attempts: 2, errors: 2 })]
+                .into();
+        let found = |path: &str| point.measure(path);
+        assert_eq!(found("replies_per_s"), Some(point.replies_per_s));
+        assert_eq!(found("response_ms.mean"), Some(point.response_ms.mean));
+        assert_eq!(found("errors_per_s"), Some(7.0));
+        assert_eq!(found("errors_per_s.timeout"), Some(4.0));
+        assert_eq!(found("kernel.TcpExtListenDrops"), Some(7.0));
+        assert_eq!(found("syns_per_attempt"), Some(7.0));
+        assert_eq!(found("syns_per_attempt.1.attempts"), Some(5.0));
+        assert_eq!(found("syns_per_attempt.3.errors"), Some(2.0));
+    }
+
+    /// A scenario that asks for a number that no result has would say so only after its run.
+    #[test]
+    fn every_scenario_on_the_shelf_asks_for_numbers_that_there_are() {
+        let mut point = point("default", 2.0);
+        point.verdicts_per_s.insert("pass".to_owned(), 1.0);
+        point.syns_per_attempt.insert(1, SynClass { attempts: 1, errors: 0 });
+        point.segments.insert("syn_sent".to_owned(), 1);
+        point.cpu.insert("user".to_owned(), 1.0);
+        point.cpu_components.insert("driver".to_owned(), 1.0);
+        point.kernel.insert("TcpExtListenDrops".to_owned(), 1);
+        point.refusal_ms.mean = 1.0;
+        for (name, _) in tidegate_scenarios::shelf() {
+            let scenario = tidegate_scenarios::named(&name).expect("a scenario");
+            let claims = scenario.claims.iter();
+            let asked = claims.flat_map(|claim| [Some(&claim.measure), claim.over.as_ref()]);
+            let columns = scenario.tables.iter().flat_map(|table| &table.columns);
+            let asked = asked
+                .chain(columns.flat_map(|column| [Some(&column.measure), column.over.as_ref()]))
+                .chain(scenario.panels.iter().map(|panel| Some(&panel.measure)))
+                .chain(scenario.bars.iter().map(|bars| Some(&bars.measure)));
+            for path in asked.flatten() {
+                assert!(point.measure(path).is_some(), "{name} asks for {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_number_of_the_json_has_a_path() {
+        let mut point = point("abort", 2.0);
+        point.syns_per_attempt = [(1, SynClass { attempts: 5, errors: 1 })].into();
+        point.segments = [("syn".to_owned(), 9)].into();
+        let mut paths = Vec::new();
+        leaves(&serde_json::to_value(&point).unwrap(), "", &mut paths);
+        assert!(paths.len() > 20, "{paths:?}");
+        for (path, number) in paths {
+            let known = point.measure(&path);
+            // A distribution without times has zeros in the file and no numbers.
+            assert!(known == Some(number) || (known.is_none() && number == 0.0), "{path}");
+        }
+    }
+
+    fn leaves(value: &serde_json::Value, path: &str, into: &mut Vec<(String, f64)>) {
+        if let Some(object) = value.as_object() {
+            for (name, value) in object {
+                let dot = if path.is_empty() { "" } else { "." };
+                leaves(value, &format!("{path}{dot}{name}"), into);
+            }
+        } else if let Some(number) = value.as_f64() {
+            into.push((path.to_owned(), number));
+        }
+    }
+
+    #[test]
+    fn what_never_happened_is_zero_and_what_was_not_measured_is_none() {
+        let mut point = point("abort", 2.0);
+        point.errors_per_s.clear();
+        assert_eq!(point.measure("errors_per_s.reset"), Some(0.0));
+        assert_eq!(point.measure("errors_per_s"), Some(0.0));
+        point.kernel.clear();
+        assert_eq!(point.measure("kernel.TcpExtListenDrops"), None);
+        point.response_ms = Times::default();
+        assert_eq!(point.measure("response_ms.mean"), None);
+        for unknown in ["", "response_ms", "response_ms.p95", "colour", "attempts.x", "a.b.c"] {
+            assert_eq!(point.measure(unknown), None, "{unknown}");
+        }
+        point.syns_per_attempt = [(1, SynClass::default())].into();
+        assert_eq!(point.measure("syns_per_attempt.9.errors"), Some(0.0));
+        assert_eq!(point.measure("syns_per_attempt.one"), None);
+    }
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Several runs of the same point become one number with an interval.
+
+use crate::point::{Point, World};
+
+/// How far two offered loads may differ and still be the same, relatively.
+const SAME_LOAD: f64 = 0.01;
+
+/// Whether two offered loads are the same, to 1 %.
+pub(crate) fn same_load(a: f64, b: f64) -> bool {
+    (a - b).abs() <= SAME_LOAD * a.abs().max(b.abs())
+}
+
+/// A number over all runs of a point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The mean over runs.
+    pub mean: f64,
+    /// Half the width of the 95 % confidence interval: over runs by Student's t, or what the only
+    /// run knows of itself.
+    pub half_width: Option<f64>,
+    /// How many runs have the number.
+    pub runs: usize,
+}
+
+/// All runs of one curve at one offered load in one world.
+#[derive(Clone, Debug)]
+pub struct Cell<'a> {
+    /// Where they were run.
+    pub world: World,
+    /// The curve's name.
+    pub curve: &'a str,
+    /// Offered load of the first of them, in multiples of capacity.
+    pub offered: f64,
+    /// The runs.
+    pub runs: Vec<&'a Point>,
+}
+
+impl<'a> Cell<'a> {
+    /// Gathers the points of a scenario: by world, by curve as they first appear, by rising load.
+    #[must_use]
+    pub fn gather(scenario: &str, points: &'a [Point]) -> Vec<Self> {
+        let mut cells: Vec<Self> = Vec::new();
+        let usable =
+            |point: &&Point| point.scenario == scenario && point.offered_over_capacity.is_finite();
+        for point in points.iter().filter(usable) {
+            let offered = point.offered_over_capacity;
+            let same = |cell: &&mut Self| {
+                cell.world == point.world
+                    && cell.curve == point.curve
+                    && same_load(cell.offered, offered)
+            };
+            match cells.iter_mut().find(same) {
+                Some(cell) => cell.runs.push(point),
+                None => cells.push(Self {
+                    world: point.world,
+                    curve: &point.curve,
+                    offered,
+                    runs: vec![point],
+                }),
+            }
+        }
+        let mut curves: Vec<&str> = Vec::new();
+        for cell in &cells {
+            if !curves.contains(&cell.curve) {
+                curves.push(cell.curve);
+            }
+        }
+        let place = |curve: &str| curves.iter().position(|known| *known == curve);
+        cells.sort_by(|a, b| {
+            (a.world, place(a.curve))
+                .cmp(&(b.world, place(b.curve)))
+                .then(a.offered.total_cmp(&b.offered))
+        });
+        cells
+    }
+
+    /// A number over the runs that have it; `None` when none has.
+    #[must_use]
+    pub fn estimate(&self, measure: &str) -> Option<Estimate> {
+        let finite = |point: &&Point| point.measure(measure).filter(|number| number.is_finite());
+        let numbers: Vec<f64> = self.runs.iter().filter_map(finite).collect();
+        let own = match &self.runs[..] {
+            [only] => only.interval(measure),
+            _ => None,
+        };
+        over_runs(&numbers, own)
+    }
+
+    /// The quotient of two numbers, run by run; `None` where none has both, or the divisor is 0.
+    #[must_use]
+    pub fn quotient(&self, measure: &str, over: &str) -> Option<Estimate> {
+        let quotient = |point: &&Point| {
+            let quotient = point.measure(measure)? / point.measure(over)?;
+            quotient.is_finite().then_some(quotient)
+        };
+        over_runs(&self.runs.iter().filter_map(quotient).collect::<Vec<_>>(), None)
+    }
+}
+
+fn over_runs(numbers: &[f64], own: Option<f64>) -> Option<Estimate> {
+    if numbers.is_empty() {
+        return None;
+    }
+    let runs = numbers.len();
+    // Divided before they are added: the sum of huge numbers has no room.
+    let mean = numbers.iter().map(|number| number / runs as f64).sum::<f64>();
+    let half_width = if runs == 1 {
+        own
+    } else {
+        let squares = numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>();
+        let deviation = (squares / (runs - 1) as f64).sqrt();
+        let half = student_t(runs - 1) * deviation / (runs as f64).sqrt();
+        half.is_finite().then_some(half)
+    };
+    Some(Estimate { mean, half_width, runs })
+}
+
+/// The 97.5 % quantile of Student's t: a two-sided 95 % interval is that many standard errors.
+fn student_t(freedom: usize) -> f64 {
+    const TABLE: [f64; 30] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+        2.052, 2.048, 2.045, 2.042,
+    ];
+    if let Some(quantile) = freedom.checked_sub(1).and_then(|index| TABLE.get(index)) {
+        return *quantile;
+    }
+    // The first terms of the expansion about the normal quantile: exact to three digits from here.
+    let (normal, freedom) = (1.959_964_f64, freedom as f64);
+    normal
+        + (normal.powi(3) + normal) / (4.0 * freedom)
+        + (5.0 * normal.powi(5) + 16.0 * normal.powi(3) + 3.0 * normal) / (96.0 * freedom.powi(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example::point;
+
+    #[test]
+    fn runs_of_one_point_become_mean_and_interval() {
+        let mut runs = [point("default", 2.0), point("default", 2.001), point("default", 2.0)];
+        for (run, replies) in runs.iter_mut().zip([90.0, 100.0, 110.0]) {
+            run.replies_per_s = replies;
+        }
+        let cells = Cell::gather("s", &runs);
+        let [cell] = &cells[..] else { panic!("{cells:?}") };
+        let found = cell.estimate("replies_per_s").unwrap();
+        assert_eq!((found.mean, found.runs), (100.0, 3));
+        // 4.303 · 10 / √3.
+        assert!((found.half_width.unwrap() - 24.84).abs() < 0.01, "{found:?}");
+    }
+
+    #[test]
+    fn a_single_run_keeps_the_interval_that_it_measured() {
+        let mut runs = [point("default", 2.0)];
+        runs[0].replies_per_s_ci95 = Some(7.0);
+        let cells = Cell::gather("s", &runs);
+        assert_eq!(cells[0].estimate("replies_per_s").unwrap().half_width, Some(7.0));
+        assert_eq!(cells[0].estimate("attempts").unwrap().half_width, None);
+        assert_eq!(cells[0].estimate("nothing"), None);
+    }
+
+    #[test]
+    fn other_scenarios_worlds_curves_and_loads_stay_apart() {
+        let mut runs = vec![point("b", 2.0), point("a", 3.0), point("b", 1.0), point("b", 1.0)];
+        runs[3].world = World::Sim;
+        runs.push(Point { scenario: "other".to_owned(), ..point("b", 1.0) });
+        let cells = Cell::gather("s", &runs);
+        let found: Vec<_> = cells.iter().map(|c| (c.world, c.curve, c.offered)).collect();
+        assert_eq!(
+            found,
+            [
+                (World::Live, "b", 1.0),
+                (World::Live, "b", 2.0),
+                (World::Live, "a", 3.0),
+                (World::Sim, "b", 1.0)
+            ]
+        );
+    }
+
+    #[test]
+    fn the_quantile_falls_towards_the_normal_one() {
+        assert_eq!(student_t(1), 12.706);
+        assert_eq!(student_t(30), 2.042);
+        assert!((student_t(31) - 2.0395).abs() < 5e-4);
+        assert!((student_t(120) - 1.9799).abs() < 5e-4);
+    }
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a run found, for a terminal.
+
+use std::fmt;
+
+use tidegate_scenarios::{Claim, Scenario};
+
+use crate::claims::{bounds, found};
+use crate::judge::{Judgement, Verdict, judge_all};
+use crate::number::{Unit, load};
+use crate::point::{Point, World};
+use crate::statistics::Cell;
+
+/// One table of a scenario's points and a line for each claim; made for [`fmt::Display`].
+#[derive(Clone, Copy, Debug)]
+pub struct Summary<'a> {
+    /// The scenario.
+    pub scenario: &'a Scenario,
+    /// Its points, among others perhaps.
+    pub points: &'a [Point],
+}
+
+const HEADINGS: [&str; 7] =
+    ["curve", "offered", "replies", "mean response", "p99 response", "errors", "queue drops"];
+
+impl fmt::Display for Summary<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} ({})", one_line(&self.scenario.title), one_line(&self.scenario.source))?;
+        let cells = Cell::gather(&self.scenario.name, self.points);
+        if cells.is_empty() {
+            writeln!(f, "\n  no points yet")?;
+        } else {
+            table(f, &cells)?;
+        }
+        let judged = judge_all(self.scenario, self.points);
+        if !judged.is_empty() {
+            writeln!(f)?;
+        }
+        let worlds = judged.iter().any(|(_, judgement)| judgement.world != judged[0].1.world);
+        judged.iter().try_for_each(|(claim, judgement)| line(f, claim, judgement, worlds))
+    }
+}
+
+fn table(f: &mut fmt::Formatter<'_>, cells: &[Cell]) -> fmt::Result {
+    let worlds = cells.iter().any(|cell| cell.world != cells[0].world);
+    let rows: Vec<[String; 7]> = cells.iter().map(|cell| row(cell, worlds)).collect();
+    let width = |column: usize| {
+        let widest = rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        widest.max(HEADINGS[column].chars().count())
+    };
+    let widths: [usize; 7] = std::array::from_fn(width);
+    let print = |f: &mut fmt::Formatter<'_>, row: &[String; 7]| {
+        write!(f, "  {:<1$}", row[0], widths[0])?;
+        for (text, width) in row.iter().zip(widths).skip(1) {
+            write!(f, "   {text:>width$}")?;
+        }
+        writeln!(f)
+    };
+    writeln!(f)?;
+    print(f, &HEADINGS.map(str::to_owned))?;
+    writeln!(f, "  {}", "─".repeat(widths.iter().sum::<usize>() + 3 * 6))?;
+    let mut last: Option<&Cell> = None;
+    for (cell, row) in cells.iter().zip(&rows) {
+        let mut row = row.clone();
+        if last.is_some_and(|last| last.curve == cell.curve && last.world == cell.world) {
+            row[0].clear();
+        }
+        print(f, &row)?;
+        last = Some(cell);
+    }
+    Ok(())
+}
+
+fn row(cell: &Cell, worlds: bool) -> [String; 7] {
+    let number = |measure: &str| {
+        cell.estimate(measure)
+            .map_or_else(|| "–".to_owned(), |found| Unit::of(measure).show(found.mean))
+    };
+    let curve = one_line(cell.curve);
+    let curve = match cell.world {
+        World::Sim if worlds => format!("{curve} (sim)"),
+        _ => curve,
+    };
+    [
+        curve,
+        load(cell.offered),
+        number("replies_per_s"),
+        number("response_ms.mean"),
+        number("response_ms.p99"),
+        number("errors_per_s"),
+        number("queue_drops_per_s"),
+    ]
+}
+
+fn line(
+    f: &mut fmt::Formatter<'_>,
+    claim: &Claim,
+    judgement: &Judgement,
+    worlds: bool,
+) -> fmt::Result {
+    let sign = match judgement.verdict {
+        Verdict::Held => "✓",
+        Verdict::NotHeld => "✗",
+        Verdict::NotComparable => "○",
+        Verdict::Undecided => "?",
+    };
+    let world = match judgement.world {
+        _ if !worlds => "",
+        World::Live => "live: ",
+        World::Sim => "sim: ",
+    };
+    writeln!(f, "  {sign} {:<14}  {}", judgement.verdict.words(), one_line(&claim.says))?;
+    let mut parts = vec![format!("{world}found {}", found(claim, judgement))];
+    parts.extend(bounds(claim).map(|bounds| format!("holds {bounds}")));
+    parts.extend(claim.paper.map(|paper| format!("paper {}", crate::claims::number(claim, paper))));
+    writeln!(f, "    {:<14}  {}", "", parts.join(", "))?;
+    if !judgement.reason.is_empty() {
+        writeln!(f, "    {:<14}  {}", "", one_line(&judgement.reason))?;
+    }
+    Ok(())
+}
+
+/// Names come from files: no line breaks, nothing that a terminal would obey.
+fn one_line(text: &str) -> String {
+    text.chars().map(|sign| if sign.is_control() { ' ' } else { sign }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example::{point, scenario};
+
+    #[test]
+    fn a_run_reads_as_a_table_and_its_claims() {
+        let scenario = scenario(
+            "[[claim]]\nsays = \"abort answers more\"\nsource = \"us\"\ncurve = \"abort\"\nthan = \"default\"\nmeasure = \"replies_per_s\"\noffered = [1, 3]\nat_least = 1.1\npaper = 1.27",
+        );
+        let points = [
+            point("default", 1.0),
+            point("default", 3.0),
+            Point { replies_per_s: 12_345.0, ..point("abort", 1.0) },
+            Point { replies_per_s: 1080.0, ..point("abort", 3.0) },
+        ];
+        let text = Summary { scenario: &scenario, points: &points }.to_string();
+        let right = "\
+Overload (us)
+
+  curve     offered    replies   mean response   p99 response   errors   queue drops
+  ──────────────────────────────────────────────────────────────────────────────────
+  default        1×      900/s         30.0 ms        60.0 ms    100/s         250/s
+                 3×      900/s         30.0 ms        60.0 ms    100/s         250/s
+  abort          1×   12.3 k/s         30.0 ms        60.0 ms    100/s         250/s
+                 3×    1,080/s         30.0 ms        60.0 ms    100/s         250/s
+
+  ✓ held            abort answers more
+                    found 7.46, holds from 1.1 on, paper 1.27
+";
+        assert_eq!(text, right);
+    }
+
+    #[test]
+    fn names_cannot_write_to_the_terminal() {
+        let scenario = scenario("");
+        let text =
+            Summary { scenario: &scenario, points: &[point("a\u{1b}[2J\nb", 1.0)] }.to_string();
+        assert!(text.contains("a [2J b") && !text.contains('\u{1b}'), "{text}");
+    }
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Whatever the results hold, the page is HTML that says what they say.
+
+mod samples;
+
+use html5ever::tendril::TendrilSink;
+use html5ever::{ParseOpts, parse_document};
+use markup5ever_rcdom::{Handle, NodeData, RcDom};
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+use tidegate_report::{Point, Study, Summary, SynClass, Times, World, page};
+
+const SCENARIO: &str = r#"title = "A title"
+source = "A source"
+[load]
+offered = [0.5, 2]
+[[curve]]
+mechanism = "default"
+[[panel]]
+measure = "replies_per_s"
+[[panel]]
+measure = "response_ms.mean"
+log = true
+[[panel]]
+measure = "kernel.TcpExtListenDrops"
+[[bars]]
+measure = "syns_per_attempt"
+title = "by SYNs"
+[[bars]]
+measure = "errors_per_s"
+title = "errors"
+[[table]]
+title = "A table"
+[[table.columns]]
+name = "errors"
+measure = "errors_per_s"
+over = "attempts"
+[[claim]]
+says = "x"
+source = "y"
+curve = "default"
+measure = "replies_per_s"
+offered = [0.5, 2]
+at_least = 1
+"#;
+
+/// Attributes that say where something is drawn.
+const PLACES: [&str; 9] = ["x", "y", "x1", "x2", "y1", "y2", "width", "height", "d"];
+
+/// Every element's text and attributes, after a strict parse.
+fn parsed(html: &str) -> Vec<String> {
+    let options = ParseOpts::default();
+    let dom = parse_document(RcDom::default(), options).one(html);
+    let errors = dom.errors.borrow();
+    assert!(errors.is_empty(), "{errors:?}");
+    let mut found = Vec::new();
+    gather(&dom.document, &mut found);
+    found
+}
+
+fn gather(node: &Handle, into: &mut Vec<String>) {
+    match &node.data {
+        NodeData::Text { contents } => into.push(contents.borrow().to_string()),
+        NodeData::Element { attrs, name, .. } => {
+            into.push(format!("<{}>", name.local));
+            for attribute in attrs.borrow().iter() {
+                let value = attribute.value.to_string();
+                // A drawing with a place that is no number is not drawn at all.
+                let placed = PLACES.contains(&&*attribute.name.local);
+                assert!(!placed || !(value.contains("NaN") || value.contains("inf")), "{value}");
+                into.push(value);
+            }
+        }
+        _ => {}
+    }
+    for child in node.children.borrow().iter() {
+        gather(child, into);
+    }
+}
+
+fn number() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        4 => 0.0..1e6,
+        1 => prop::num::f64::ANY,
+        1 => prop::sample::select(vec![
+            0.0, -0.0, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX, f64::MIN,
+            f64::MIN_POSITIVE, 5e-324, 1e-12,
+        ]),
+    ]
+}
+
+prop_compose! {
+    fn times()(mean in number(), ci95 in number(), p99 in number()) -> Times {
+        Times { mean, ci95: Some(ci95), p50: mean, p90: p99, p99, max: p99 }
+    }
+}
+
+prop_compose! {
+    fn point()(
+        world in prop::sample::select(vec![World::Live, World::Sim]),
+        curve in prop_oneof![Just("default".to_owned()), "\\PC{0,24}", any::<String>()],
+        offered in prop_oneof![3 => prop::sample::select(vec![0.5, 2.0]), 1 => number()],
+        capacity in number(),
+        replies in (number(), number()),
+        response_ms in times(),
+        errors_per_s in btree_map(any::<String>(), number(), 0..12),
+        syns in btree_map(any::<u32>(), (any::<u64>(), any::<u64>()), 0..7),
+        kernel in btree_map("TcpExtListenDrops", any::<i64>(), 0..2),
+        warnings in vec(any::<String>(), 0..3),
+        words in any::<String>(),
+        late_p99_ms in number(),
+        attempts in any::<u64>(),
+    ) -> Point {
+        Point {
+            curve,
+            offered_over_capacity: offered,
+            capacity_per_s: capacity,
+            replies_per_s: replies.0,
+            replies_per_s_ci95: Some(replies.1),
+            response_ms,
+            errors_per_s,
+            syns_per_attempt: syns
+                .into_iter()
+                .map(|(syns, (attempts, errors))| (syns, SynClass { attempts, errors }))
+                .collect(),
+            kernel,
+            warnings,
+            server: words,
+            late_p99_ms,
+            attempts,
+            ..samples::point("s", "default", 2.0, world)
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn any_points_make_a_page(points in vec(point(), 0..12)) {
+        let scenario = samples::parsed("s", SCENARIO);
+        let summary = Summary { scenario: &scenario, points: &points }.to_string();
+        prop_assert!(!summary.contains('\x1b'));
+        let study = samples::study(scenario.clone(), points, "tidelab");
+        let found = parsed(&page(&[study]));
+        prop_assert_eq!(found.iter().filter(|text| *text == "<script>").count(), 1);
+    }
+}
+
+#[test]
+fn names_are_shown_and_never_obeyed() {
+    let hostile = "</script><script>alert(1)</script>\"'&<b>";
+    let mut points = vec![samples::point("s", hostile, 2.0, World::Live)];
+    points[0].warnings = vec![hostile.to_owned()];
+    points[0].errors_per_s.insert(hostile.to_owned(), 1.0);
+    let mut study = samples::study(samples::parsed("s", SCENARIO), points, hostile);
+    study.scenario.title = hostile.to_owned();
+    let found = parsed(&page(&[study]));
+    assert_eq!(found.iter().filter(|text| *text == "<script>").count(), 1);
+    let whole = found.iter().filter(|text| text.contains(hostile)).count();
+    assert!(whole >= 6, "title, heading, legend, figure, warning, command: {whole}");
+}
+
+#[test]
+fn no_study_and_no_points_make_a_page_too() {
+    let found = parsed(&page(&[])).join("");
+    assert!(found.contains("No results were given"));
+    let study = samples::study(samples::parsed("s", SCENARIO), Vec::new(), "tidelab");
+    let found = parsed(&page(&[study])).join("");
+    assert!(found.contains("There are no points") && found.contains("no point of default"));
+}
+
+#[test]
+fn a_page_says_what_the_points_say() {
+    let study = samples::overload();
+    let found = parsed(&page(&[study.clone(), samples::both_worlds()])).join(" ");
+    for text in [
+        "Of 7 claims",
+        "3 held",
+        "1 not held",
+        "the generator was late",
+        "(default at 5×, reserv at 5×)",
+        "abort rst-syn improves throughput by more than 27 %",
+        "tidelab figure shukla-4.7",
+        "6.12.48-amd64",
+        "since Linux 4.4",
+    ] {
+        assert!(found.contains(text), "{text}");
+    }
+    let Study { points, .. } = study;
+    let last = points.last().expect("fifty points");
+    let shown = format!("{} ± ", thousands(last.replies_per_s));
+    assert!(found.contains(&shown), "{shown}");
+}
+
+fn thousands(number: f64) -> String {
+    format!("{},{:03}/s", (number / 1e3) as u32, number.round() as u32 % 1000)
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a paper says that a figure shows, in a form that can be checked.
+
+use serde::{Deserialize, Serialize};
+
+/// How the points of a curve in a range become one number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Take {
+    /// Their mean. In a ratio of two curves, the mean of the ratios point by point.
+    #[default]
+    Mean,
+    /// The smallest: a bound on every point. In a ratio, the smallest ratio.
+    Min,
+    /// The largest: a bound on every point. In a ratio, the largest ratio.
+    Max,
+    /// The offered load, in multiples of capacity, at which the measure is largest: where a curve
+    /// turns.
+    PeakAt,
+}
+
+/// A sentence of a paper, and the number that decides whether it holds here.
+///
+/// The number is what [`Claim::take`] makes of [`Claim::measure`] on [`Claim::curve`] in the
+/// range [`Claim::offered`]; with `than` it is divided by the same of another curve, with
+/// `than_offered` by the same in another range, with `over` by another measure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// The sentence, in the paper's terms.
+    pub says: String,
+    /// Where the paper says it.
+    pub source: String,
+    /// The curve.
+    pub curve: String,
+    /// A number in a result, by its path.
+    pub measure: String,
+    /// Divided by another measure of the same points.
+    pub over: Option<String>,
+    /// Divided by another curve.
+    pub than: Option<String>,
+    /// From and to which offered load, in multiples of capacity, both included.
+    pub offered: (f64, f64),
+    /// Divided by another range (a rise or fall along a curve).
+    pub than_offered: Option<(f64, f64)>,
+    /// What becomes of several points.
+    #[serde(default)]
+    pub take: Take,
+    /// The claim holds from this number on.
+    pub at_least: Option<f64>,
+    /// The claim holds up to this number.
+    pub at_most: Option<f64>,
+    /// The paper's own number, for comparison.
+    pub paper: Option<f64>,
+    /// Why today's kernel cannot show the same: the number is reported, and not judged.
+    pub not_comparable: Option<String>,
+}
+
+impl Claim {
+    pub(crate) fn check(&self, curves: &[&str]) -> Result<(), String> {
+        for curve in [Some(&self.curve), self.than.as_ref()].into_iter().flatten() {
+            if !curves.contains(&curve.as_str()) {
+                return Err(format!(
+                    "a claim is about the curve \"{curve}\"; there are \"{}\"",
+                    curves.join("\", \"")
+                ));
+            }
+        }
+        let ranges = [Some(self.offered), self.than_offered];
+        if let Some((from, to)) = ranges.into_iter().flatten().find(|(from, to)| from > to) {
+            return Err(format!("the range [{from}, {to}] of a claim is empty"));
+        }
+        if self.at_least.is_none() && self.at_most.is_none() && self.not_comparable.is_none() {
+            return Err(format!(
+                "nothing decides \"{}\": give at_least, at_most or not_comparable",
+                self.says
+            ));
+        }
+        Ok(())
+    }
+}

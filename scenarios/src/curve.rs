@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One curve of a figure: what is done to connections, and to which server and clients.
+
+use serde::{Deserialize, Serialize};
+
+use crate::clients::{ClientKeys, Clients};
+use crate::server::{Server, ServerKeys};
+
+/// What else people put in front of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Peer {
+    /// Nothing: the kernel alone, not even counted.
+    Kernel,
+    /// net.ipv4.tcp_abort_on_overflow = 1, for the whole host.
+    AbortOnOverflow,
+    /// net.ipv4.tcp_syncookies = 0.
+    #[serde(rename = "syncookies-0")]
+    SynCookies0,
+    /// net.ipv4.tcp_syncookies = 1: the default, when the SYN queue is full.
+    #[serde(rename = "syncookies-1")]
+    SynCookies1,
+    /// net.ipv4.tcp_syncookies = 2: for every SYN.
+    #[serde(rename = "syncookies-2")]
+    SynCookies2,
+    /// A listen queue of 65,535.
+    LargeBacklog,
+    /// nftables: SYNs above the capacity are rejected with RST.
+    NftReject,
+    /// nftables: SYNs above the capacity are dropped.
+    NftLimit,
+    /// nftables: the handshake is done by synproxy.
+    NftSynproxy,
+}
+
+/// What is done to connections that there is no room for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Treatment {
+    /// A mechanism of Tidegate's, by its name.
+    Mechanism(String),
+    /// Something else.
+    Peer(Peer),
+}
+
+/// What a file says of a curve.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CurveKeys {
+    pub name: Option<String>,
+    mechanism: Option<String>,
+    peer: Option<Peer>,
+    hook: Option<String>,
+    #[serde(default)]
+    server: ServerKeys,
+    #[serde(default)]
+    clients: ClientKeys,
+}
+
+/// A curve with everything resolved.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Setting {
+    /// What the legend calls it; no two of a scenario are alike.
+    pub curve: String,
+    /// What is done to connections.
+    pub treatment: Treatment,
+    /// Where Tidegate looks at SYNs: `auto`, `driver`, `ip` or `tcp`.
+    pub hook: String,
+    /// The server.
+    pub server: Server,
+    /// The clients.
+    pub clients: Clients,
+}
+
+impl Treatment {
+    /// As results name it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Mechanism(name) => name.clone(),
+            Self::Peer(peer) => peer.name().to_owned(),
+        }
+    }
+}
+
+impl Peer {
+    /// As scenarios spell it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::AbortOnOverflow => "abort-on-overflow",
+            Self::SynCookies0 => "syncookies-0",
+            Self::SynCookies1 => "syncookies-1",
+            Self::SynCookies2 => "syncookies-2",
+            Self::LargeBacklog => "large-backlog",
+            Self::NftReject => "nft-reject",
+            Self::NftLimit => "nft-limit",
+            Self::NftSynproxy => "nft-synproxy",
+        }
+    }
+}
+
+impl CurveKeys {
+    pub(crate) fn resolve(&self, server: &Server, clients: &Clients) -> Result<Setting, String> {
+        let treatment = match (&self.mechanism, self.peer) {
+            (Some(name), None) => Treatment::Mechanism(name.clone()),
+            (None, Some(peer)) => Treatment::Peer(peer),
+            _ => return Err("a curve has either a mechanism or a peer".to_owned()),
+        };
+        if self.hook.is_some() && self.peer.is_some() {
+            return Err("hook is for a mechanism: a peer has its own place".to_owned());
+        }
+        let setting = Setting {
+            curve: self.name.clone().unwrap_or_else(|| treatment.name()),
+            treatment,
+            hook: self.hook.clone().unwrap_or_else(|| "auto".to_owned()),
+            server: self.server.over(server),
+            clients: self.clients.over(clients),
+        };
+        if !["auto", "driver", "ip", "tcp"].contains(&setting.hook.as_str()) {
+            return Err(format!("hook \"{}\" is not auto, driver, ip or tcp", setting.hook));
+        }
+        setting.server.check()?;
+        setting.clients.check()?;
+        Ok(setting)
+    }
+}

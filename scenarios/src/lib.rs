@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Experiments as data: one TOML file that every world runs, and the claims it puts to the test.
+//!
+//! A [`Scenario`] says which server, which clients, which load and which mechanisms; a
+//! [`Setting`] is one of its curves with everything resolved. Rates are multiples of a capacity
+//! that is measured first, so a scenario means the same on any machine.
+
+mod claim;
+mod clients;
+mod curve;
+mod error;
+mod load;
+mod scenario;
+mod server;
+mod shelf;
+mod view;
+
+pub use claim::{Claim, Take};
+pub use clients::{Arrivals, Clients, Close, Delay, Driver};
+pub use curve::{Peer, Setting, Treatment};
+pub use error::ScenarioError;
+pub use load::{Form, Load};
+pub use scenario::{Network, Scenario};
+pub use server::{AcceptLimit, Page, Server, ServerKind};
+pub use shelf::{named, shelf};
+pub use view::{Bars, Column, Panel, Table};

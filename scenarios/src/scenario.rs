@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A scenario: an experiment as one file.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use crate::claim::Claim;
+use crate::clients::{ClientKeys, Clients};
+use crate::curve::{CurveKeys, Setting};
+use crate::error::{Place, ScenarioError};
+use crate::load::{Form, Load, LoadKeys};
+use crate::server::{Server, ServerKeys};
+use crate::view::{Bars, Panel, Table, default_panels};
+
+/// An experiment: its curves, its load, how it is shown, and what it should show.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What results call it: `shukla-4.7`.
+    pub name: String,
+    /// The heading.
+    pub title: String,
+    /// Where it comes from: a paper and its section or figure.
+    pub source: String,
+    /// What it is about, in a few sentences.
+    pub about: String,
+    /// Its curves, in the legend's order.
+    pub settings: Vec<Setting>,
+    /// Plots against offered load.
+    pub panels: Vec<Panel>,
+    /// Stacked bars.
+    pub bars: Vec<Bars>,
+    /// Tables.
+    pub tables: Vec<Table>,
+    /// What it should show.
+    pub claims: Vec<Claim>,
+    /// What lies between clients and server.
+    pub network: Network,
+    /// Whether the server's processor is sampled by component (Shukla Table 4.4).
+    pub profile: bool,
+    /// The text it was read from, so that results can carry it.
+    pub text: String,
+    load: LoadKeys,
+}
+
+/// What lies between clients and server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Network {
+    /// A cable.
+    #[default]
+    Direct,
+    /// A router.
+    Routed,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    title: String,
+    source: String,
+    #[serde(default)]
+    about: String,
+    #[serde(default)]
+    profile: bool,
+    #[serde(default)]
+    network: Network,
+    server: Option<Spanned<ServerKeys>>,
+    clients: Option<Spanned<ClientKeys>>,
+    load: Spanned<LoadKeys>,
+    curve: Vec<Spanned<CurveKeys>>,
+    panel: Option<Vec<Panel>>,
+    #[serde(default)]
+    bars: Vec<Bars>,
+    #[serde(default)]
+    table: Vec<Table>,
+    #[serde(default)]
+    claim: Vec<Spanned<Claim>>,
+}
+
+impl Scenario {
+    /// Reads a file; its stem is the scenario's name.
+    ///
+    /// # Errors
+    /// [`ScenarioError::Unreadable`], or what [`Scenario::parse`] finds.
+    pub fn read(path: &Path) -> Result<Self, ScenarioError> {
+        let file = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| ScenarioError::Unreadable {
+            file: file.clone(),
+            reason: error.to_string(),
+        })?;
+        let name =
+            path.file_stem().map_or_else(|| file.clone(), |stem| stem.to_string_lossy().into());
+        Self::parse(&name, &file, &text)
+    }
+
+    /// Reads a text; `file` is what complaints call it.
+    ///
+    /// # Errors
+    /// [`ScenarioError::Text`], with the line.
+    pub fn parse(name: &str, file: &str, text: &str) -> Result<Self, ScenarioError> {
+        let at = |offset: Option<usize>, what: String| ScenarioError::Text {
+            place: Place { file: file.to_owned(), line: offset.map(|offset| line(text, offset)) },
+            what,
+        };
+        let read: File = toml::from_str(text).map_err(|error| {
+            let what = error.message().lines().collect::<Vec<_>>().join("; ");
+            at(error.span().map(|span| span.start), what)
+        })?;
+        let server = match &read.server {
+            Some(keys) => {
+                let server = keys.get_ref().over(&Server::default());
+                server.check().map_err(|what| at(Some(keys.span().start), what))?;
+                server
+            }
+            None => Server::default(),
+        };
+        let clients = match &read.clients {
+            Some(keys) => {
+                let clients = keys.get_ref().over(&Clients::default());
+                clients.check().map_err(|what| at(Some(keys.span().start), what))?;
+                clients
+            }
+            None => Clients::default(),
+        };
+        for form in [Form::Full, Form::Short] {
+            let load = read.load.get_ref().resolve(form);
+            load.check().map_err(|what| at(Some(read.load.span().start), what))?;
+        }
+        let mut settings: Vec<Setting> = Vec::new();
+        for curve in &read.curve {
+            let wrong = |what: String| at(Some(curve.span().start), what);
+            let setting = curve.get_ref().resolve(&server, &clients).map_err(wrong)?;
+            if settings.iter().any(|other| other.curve == setting.curve) {
+                return Err(wrong(format!(
+                    "two curves are called \"{}\": give one a name of its own",
+                    setting.curve
+                )));
+            }
+            settings.push(setting);
+        }
+        if settings.is_empty() {
+            return Err(at(None, "a scenario has at least one [[curve]]".to_owned()));
+        }
+        let curves: Vec<&str> = settings.iter().map(|setting| setting.curve.as_str()).collect();
+        for claim in &read.claim {
+            let checked = claim.get_ref().check(&curves);
+            checked.map_err(|what| at(Some(claim.span().start), what))?;
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            title: read.title,
+            source: read.source,
+            about: read.about.trim().to_owned(),
+            panels: read.panel.unwrap_or_else(default_panels),
+            bars: read.bars,
+            tables: read.table,
+            claims: read.claim.into_iter().map(Spanned::into_inner).collect(),
+            network: read.network,
+            profile: read.profile,
+            text: text.to_owned(),
+            load: read.load.into_inner(),
+            settings,
+        })
+    }
+
+    /// The load, as the paper had it or in minutes.
+    #[must_use]
+    pub fn load(&self, form: Form) -> Load {
+        self.load.resolve(form)
+    }
+}
+
+/// The line that holds the byte at `offset`, counted from 1.
+fn line(text: &str, offset: usize) -> usize {
+    text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AcceptLimit, Arrivals, Treatment};
+
+    const GOOD: &str = r#"title = "Overload"
+source = "today"
+[server]
+backlog = 64
+[load]
+offered = [0.5, 2]
+short = { duration_s = 3 }
+[[curve]]
+mechanism = "default"
+[[curve]]
+name = "impatient"
+mechanism = "abort rst-syn"
+clients = { timeout_s = 1, arrivals = { bursts = { burst_s = 10, silence_s = 5 } } }
+[[claim]]
+says = "more"
+source = "us"
+curve = "impatient"
+than = "default"
+measure = "replies_per_s"
+offered = [1, 5]
+at_least = 1.1
+"#;
+
+    fn refused(change: impl Fn(&str) -> String) -> String {
+        Scenario::parse("s", "s.toml", &change(GOOD)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_curve_is_the_scenario_with_its_own_changes() {
+        let scenario = Scenario::parse("s", "s.toml", GOOD).unwrap();
+        let [first, second] = &scenario.settings[..] else { panic!("two curves") };
+        assert_eq!(first.curve, "default");
+        assert_eq!(first.clients.timeout_s, 10.0);
+        assert_eq!(second.clients.timeout_s, 1.0);
+        assert_eq!(second.treatment, Treatment::Mechanism("abort rst-syn".to_owned()));
+        assert_eq!((second.server.backlog, second.server.accept_limit), (64, AcceptLimit::Inf));
+        let load = scenario.load(Form::Short);
+        assert_eq!((load.duration_s, load.warm_up_s), (3.0, None));
+        assert_eq!(second.clients.arrivals, Arrivals::Bursts { burst_s: 10.0, silence_s: 5.0 });
+        assert_eq!(scenario.load(Form::Full).duration_s, 120.0);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_file_line_and_fix() {
+        let unknown = refused(|text| text.replace("backlog", "backlogg"));
+        assert!(unknown.starts_with("s.toml:4: ") && unknown.contains("backlogg"), "{unknown}");
+        let rate = refused(|text| text.replace("[0.5, 2]", "[0.5, -2]"));
+        assert!(rate.starts_with("s.toml:5: ") && rate.contains("-2"), "{rate}");
+        let server = refused(|text| text.replace("backlog = 64", "kind = \"iis\""));
+        assert!(server.starts_with("s.toml:4: ") && server.contains("nginx"), "{server}");
+        let twice = refused(|text| text.replace("impatient", "default"));
+        assert!(twice.starts_with("s.toml:10: ") && twice.contains("name"), "{twice}");
+        let claim = refused(|text| text.replace("than = \"default\"", "than = \"defualt\""));
+        assert!(claim.starts_with("s.toml:14: ") && claim.contains("defualt"), "{claim}");
+        assert_eq!(unknown.lines().count(), 1);
+    }
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Experiments, run as anyone runs them: from a scenario to results, claims and a page; and from
+//! Ctrl-C to nothing left.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
+use tidegate_lab::skip_without_root;
+use tidegate_tests::bpf::programs;
+use tidegate_tests::tidegate_program;
+
+/// A server that takes 2 ms a request is overloaded by a crowd that any machine can make.
+const SCENARIO: &str = r#"title = "A small overload"
+source = "a test"
+[server]
+cost_us = 2000
+backlog = 16
+[clients]
+os = "linux"
+timeout_s = 1.5
+[load]
+offered = [0.5, 3]
+duration_s = 2
+[[curve]]
+peer = "kernel"
+[[curve]]
+mechanism = "default"
+[[curve]]
+mechanism = "abort rst-syn"
+[[curve]]
+mechanism = "no-syn-drop"
+[[bars]]
+measure = "syns_per_attempt"
+title = "SYNs"
+[[claim]]
+says = "the kernel lets clients wait"
+source = "a test"
+curve = "default"
+measure = "response_ms.mean"
+offered = [3, 3]
+than_offered = [0.5, 0.5]
+at_least = 10
+[[claim]]
+says = "a refused client does not"
+source = "a test"
+curve = "abort rst-syn"
+than = "default"
+measure = "response_ms.mean"
+offered = [3, 3]
+at_most = 0.5
+[[claim]]
+says = "nor with cookies"
+source = "a test"
+curve = "no-syn-drop"
+than = "default"
+measure = "response_ms.mean"
+offered = [3, 3]
+at_most = 0.5
+"#;
+
+fn tidelab() -> Command {
+    Command::new(tidegate_program().with_file_name("tidelab"))
+}
+
+fn folder_with(name: &str, text: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join(name);
+    fs::write(&file, text).expect("a scenario");
+    (folder, file)
+}
+
+fn points(folder: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(folder.join("result.jsonl")).expect("results");
+    text.lines().map(|line| serde_json::from_str(line).expect("a point a line")).collect()
+}
+
+/// Overload is real: the thesis's rise of response times with default, and not with an explicit
+/// refusal (Shukla, 4.1.3 and 4.1.6); told by the clients, the guard and the kernel alike.
+#[test]
+fn a_scenario_becomes_results_claims_and_a_page() {
+    if skip_without_root("a_scenario_becomes_results_claims_and_a_page") {
+        return;
+    }
+    let (folder, file) = folder_with("small.toml", SCENARIO);
+    let out = folder.path().join("out");
+    let output = tidelab().arg("run").arg(&file).arg("--out").arg(&out).output().expect("tidelab");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+
+    let points = points(&out);
+    assert_eq!(points.len(), 8, "four curves at two loads");
+    let point = |curve: &str, offered: f64| {
+        let found = points
+            .iter()
+            .find(|point| point["curve"] == curve && point["offered_over_capacity"] == offered);
+        found.unwrap_or_else(|| panic!("{curve} at {offered}"))
+    };
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value} is a number"));
+    for curve in ["kernel", "default", "abort rst-syn", "no-syn-drop"] {
+        let calm = point(curve, 0.5);
+        let errors: f64 = calm["errors_per_s"].as_object().unwrap().values().map(number).sum();
+        assert_eq!(errors, 0.0, "{calm}");
+        let all: u64 = calm["syns_per_attempt"]
+            .as_object()
+            .unwrap()
+            .values()
+            .map(|class| class["attempts"].as_u64().unwrap())
+            .sum();
+        assert_eq!(Some(all), calm["attempts"].as_u64(), "every attempt has its SYNs counted");
+    }
+    // What is offered is what was asked for, whatever the server does.
+    let overload = point("default", 3.0);
+    let offered = number(&overload["offered_per_s"]) / number(&overload["capacity_per_s"]);
+    assert!((2.7..3.3).contains(&offered), "{overload}");
+    assert!(number(&overload["errors_per_s"]["timeout"]) > 0.0, "{overload}");
+    let refusing = point("abort rst-syn", 3.0);
+    assert_eq!(number(&refusing["errors_per_s"]["timeout"]), 0.0, "{refusing}");
+    assert!(number(&refusing["errors_per_s"]["refused"]) > 0.0, "{refusing}");
+    assert!(number(&refusing["queue_drops_per_s"]["ListenQFullAtSyn"]) > 0.0, "{refusing}");
+    assert!(number(&point("kernel", 3.0)["kernel"]["TcpExtListenDrops"]) > 0.0);
+
+    assert!(said.contains("3 held") || said.matches("held").count() >= 3, "{said}");
+    assert!(!said.contains("not held"), "{said}");
+    let page = fs::read_to_string(out.join("report.html")).expect("a page");
+    assert!(page.contains("A small overload") && page.contains("<svg"));
+
+    // A page from the folder alone, elsewhere.
+    let again = folder.path().join("again.html");
+    let drawn = tidelab().arg("report").arg(&out).arg("--out").arg(&again).output().unwrap();
+    assert!(drawn.status.success(), "{}", String::from_utf8_lossy(&drawn.stderr));
+    assert!(again.is_file());
+}
+
+/// Bad input is one line with file, line and fix, before anything is run.
+#[test]
+fn a_mistake_in_a_scenario_is_one_line_with_its_place() {
+    for (right, wrong, place, named) in [
+        ("backlog = 16", "backlogg = 16", "small.toml:5:", "backlogg"),
+        ("[0.5, 3]", "[0.5, -3]", "small.toml:9", "-3"),
+        ("[0.5, 3]", "[0.5, 3000]", "small.toml:9", "impossible rate"),
+        ("cost_us = 2000", "kind = \"iis\"", "small.toml:4", "nginx"),
+        ("os = \"linux\"", "os = \"plan9\"", "", "windows-2000"),
+        ("\"abort rst-syn\"\n[[curve]]", "\"abort rst-sin\"\n[[curve]]", "", "rst-syn"),
+        ("peer = \"kernel\"", "", "small.toml:12", "mechanism"),
+    ] {
+        if place.is_empty() && skip_without_root("a_mistake_that_only_a_run_can_find") {
+            continue;
+        }
+        let (folder, file) = folder_with("small.toml", &SCENARIO.replacen(right, wrong, 1));
+        let out = folder.path().join("out");
+        let Output { status, stderr, .. } =
+            tidelab().arg("run").arg(&file).arg("--out").arg(&out).output().expect("tidelab");
+        let said = String::from_utf8(stderr).expect("text");
+        assert!(!status.success(), "{wrong}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains(place) && said.contains(named), "{said}");
+    }
+    let absent = tidelab().args(["figure", "shukla-9.9"]).output().expect("tidelab");
+    let said = String::from_utf8(absent.stderr).expect("text");
+    assert!(said.contains("shukla-9.9") && said.contains("shukla-4.7"), "{said}");
+}
+
+/// Everything that a run starts hangs on its process.
+fn family(root: u32) -> Vec<u32> {
+    let mut found = vec![root];
+    let mut next = 0;
+    while next < found.len() {
+        let tasks = fs::read_dir(format!("/proc/{}/task", found[next]));
+        for task in tasks.into_iter().flatten().flatten() {
+            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            found.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+        }
+        next += 1;
+    }
+    found.split_off(1)
+}
+
+fn wait_for_children(run: &Child) -> Vec<u32> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < deadline {
+        let family = family(run.id());
+        // The server, and Tidegate before it.
+        if family.len() >= 2 {
+            return family;
+        }
+        sleep(Duration::from_millis(20));
+    }
+    panic!("the run started nothing");
+}
+
+/// Ctrl-C and worse, in the middle of a point: no process, program or namespace is left.
+#[test]
+fn an_interrupted_run_leaves_nothing_behind() {
+    if skip_without_root("an_interrupted_run_leaves_nothing_behind") {
+        return;
+    }
+    let text = SCENARIO.replace("peer = \"kernel\"", "mechanism = \"abort\"");
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {
+        let before = programs();
+        let (folder, file) = folder_with("small.toml", &text);
+        let out = folder.path().join("out");
+        let mut run = tidelab()
+            .arg("run")
+            .arg(&file)
+            .arg("--out")
+            .arg(&out)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("tidelab");
+        let children = wait_for_children(&run);
+        kill(Pid::from_raw(run.id().cast_signed()), signal).expect("a running tidelab");
+        let status = run.wait().expect("an ended run");
+        assert!(!status.success(), "{signal}");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let gone = |pid: &u32| !Path::new(&format!("/proc/{pid}")).exists();
+        while !(children.iter().all(gone) && programs().is_subset(&before)) {
+            assert!(Instant::now() < deadline, "{signal} leaves {children:?} or programs");
+            sleep(Duration::from_millis(50));
+        }
+    }
+}

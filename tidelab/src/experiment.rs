@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `tidelab run` and `tidelab figure`: from a scenario to results and their page.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tidegate_crowd::Progress;
+use tidegate_live::{LiveError, Programs, Watcher};
+use tidegate_report::{Host, Point, Results, Summary, Writer};
+use tidegate_scenarios::{Form, Scenario, shelf};
+
+use crate::failure::Failure;
+use crate::progress::{self, Bar};
+use crate::report;
+
+/// Below the results, a copy of each scenario that they are from.
+pub(crate) const SCENARIOS: &str = "scenarios";
+/// The results.
+pub(crate) const RESULTS: &str = "result.jsonl";
+/// The machine that they are from.
+pub(crate) const HOST: &str = "host.json";
+/// How the files end that tell, for each scenario, what could not be run of it.
+pub(crate) const LEFT_OUT: &str = "left-out.txt";
+
+/// Run scenarios and report what came of them.
+///
+/// Measures what the server can do, offers it multiples of that under each mechanism, writes a line
+/// for each point to DIR/result.jsonl as soon as it is there, judges the scenario's claims, and
+/// draws DIR/report.html. A further run into the same folder adds to it: intervals are then over
+/// runs. Needs root; leaves nothing behind but the folder.
+#[derive(clap::Args)]
+pub(crate) struct RunArguments {
+    /// Scenarios: TOML files.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    how: How,
+}
+
+/// Run a figure or table of a paper, by its name.
+///
+/// As `tidelab run`, with a scenario that comes with this program.
+#[derive(clap::Args)]
+pub(crate) struct FigureArguments {
+    /// Such as shukla-4.7; again for more.
+    #[arg(value_name = "NAME", required_unless_present = "list")]
+    names: Vec<String>,
+    /// Print the names and titles of all, and end.
+    #[arg(long)]
+    list: bool,
+    #[command(flatten)]
+    how: How,
+}
+
+#[derive(clap::Args)]
+struct How {
+    /// Where to run: on this kernel.
+    #[arg(long, value_enum, default_value_t = World::Live)]
+    world: World,
+    /// Folder for the results; by default results/NAME.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// As long as in the paper, two minutes a point, instead of a figure in minutes.
+    #[arg(long)]
+    full: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum World {
+    /// Real servers and real packets.
+    Live,
+}
+
+/// Runs scenarios from files.
+pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
+    // All are read before anything is run: no one should wait to be told of a typing mistake.
+    let scenarios: Result<Vec<_>, _> =
+        arguments.files.iter().map(|file| Scenario::read(file)).collect();
+    carry_out(&scenarios?, &arguments.how)
+}
+
+/// Runs scenarios that come with the program.
+pub(crate) fn figure(arguments: &FigureArguments) -> Result<ExitCode, Failure> {
+    if arguments.list {
+        return list();
+    }
+    let scenarios: Result<Vec<_>, _> =
+        arguments.names.iter().map(|name| tidegate_scenarios::named(name)).collect();
+    carry_out(&scenarios?, &arguments.how)
+}
+
+fn list() -> Result<ExitCode, Failure> {
+    for (name, _) in shelf() {
+        let scenario = tidegate_scenarios::named(&name)?;
+        crate::say(&format!("{name:<18} {}", scenario.title))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
+    let World::Live = how.world;
+    let form = if how.full { Form::Full } else { Form::Short };
+    tidegate_lab::require_root()?;
+    let programs = Programs::find()?;
+    let folder = how.out.clone().unwrap_or_else(|| Path::new("results").join(&scenarios[0].name));
+    let mut keeper = Keeper::open(&folder, scenarios)?;
+    for scenario in scenarios {
+        keeper.begin(scenario);
+        tidegate_live::run(scenario, form, &programs, &mut keeper)?;
+        keeper.end();
+    }
+    keeper.bar.finish();
+    let results = Results::read([folder.join(RESULTS)])?;
+    for scenario in scenarios {
+        let summary = Summary { scenario, points: &results.points };
+        crate::say(&summary.to_string())?;
+    }
+    let page = report::draw(std::slice::from_ref(&folder), &folder.join("report.html"))?;
+    crate::say(&format!("The report is {}", page.display()))?;
+    Ok(if keeper.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Keeps what a run finds.
+struct Keeper {
+    bar: Bar,
+    results: Writer,
+    folder: PathBuf,
+    scenario: String,
+    left_out: Vec<String>,
+    /// Whether every curve of every scenario was run.
+    complete: bool,
+}
+
+impl Keeper {
+    fn open(folder: &Path, scenarios: &[Scenario]) -> Result<Self, Failure> {
+        let copies = folder.join(SCENARIOS);
+        let unwritable = |source| Failure::Folder { path: folder.to_owned(), source };
+        fs::create_dir_all(&copies).map_err(unwritable)?;
+        for scenario in scenarios {
+            let copy = copies.join(format!("{}.toml", scenario.name));
+            fs::write(copy, &scenario.text).map_err(unwritable)?;
+        }
+        let host = serde_json::to_vec_pretty(&Host::here()).unwrap_or_default();
+        fs::write(folder.join(HOST), host).map_err(unwritable)?;
+        Ok(Self {
+            bar: progress::bar(),
+            results: Writer::open(&folder.join(RESULTS))?,
+            folder: folder.to_owned(),
+            scenario: String::new(),
+            left_out: Vec::new(),
+            complete: true,
+        })
+    }
+
+    fn begin(&mut self, scenario: &Scenario) {
+        self.scenario.clone_from(&scenario.name);
+        self.left_out.clear();
+    }
+
+    /// The lines have been said; a folder that takes results but no notes is not worth an end.
+    fn end(&mut self) {
+        self.complete &= self.left_out.is_empty();
+        let file = self.folder.join(format!("{}.{LEFT_OUT}", self.scenario));
+        let _ = if self.left_out.is_empty() {
+            fs::remove_file(file)
+        } else {
+            fs::write(file, self.left_out.join("\n"))
+        };
+    }
+}
+
+impl Watcher for Keeper {
+    fn step(&mut self, index: usize, steps: usize, name: &str, lasts: Duration) {
+        self.bar.step(index, steps, name, lasts);
+    }
+
+    fn progress(&mut self, progress: &Progress) {
+        self.bar.show(progress);
+    }
+
+    fn point(&mut self, point: &Point) -> Result<(), LiveError> {
+        self.results.append(point).map_err(|error| LiveError::Watcher(error.to_string()))
+    }
+
+    fn left_out(&mut self, curve: &str, reason: &LiveError) {
+        let line = format!("\"{curve}\" is left out: {reason}");
+        self.bar.say(&line);
+        self.left_out.push(line);
+    }
+}

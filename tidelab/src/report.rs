@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `tidelab report`: from results to a page.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use tidegate_report::{Host, Point, Results, Study, page};
+use tidegate_scenarios::Scenario;
+
+use crate::experiment::{HOST, LEFT_OUT, RESULTS, SCENARIOS};
+use crate::failure::Failure;
+
+/// Draw the results in folders as one page that needs nothing else.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Folders that `tidelab run` or `tidelab figure` wrote.
+    #[arg(value_name = "DIR", required = true)]
+    folders: Vec<PathBuf>,
+    /// The page; by default report.html in the first folder.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Draws the page and says where it is.
+pub(crate) fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let out = arguments.out.clone().unwrap_or_else(|| arguments.folders[0].join("report.html"));
+    let page = draw(&arguments.folders, &out)?;
+    crate::say(&format!("The report is {}", page.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Draws the results in folders.
+pub(crate) fn draw(folders: &[PathBuf], out: &Path) -> Result<PathBuf, Failure> {
+    let results = Results::read(folders.iter().map(|folder| folder.join(RESULTS)))?;
+    for torn in &results.torn {
+        eprintln!("tidelab: {torn}");
+    }
+    let mut names: Vec<&str> = Vec::new();
+    for point in &results.points {
+        if !names.contains(&point.scenario.as_str()) {
+            names.push(&point.scenario);
+        }
+    }
+    let mut studies = Vec::new();
+    for name in names {
+        let scenario = scenario(folders, name)?;
+        let points: Vec<Point> =
+            results.points.iter().filter(|point| point.scenario == name).cloned().collect();
+        let host = folders.iter().find_map(|folder| host(folder));
+        let command =
+            tidegate_scenarios::named(name).ok().map(|_| format!("tidelab figure {name}"));
+        let left_out = left_out(folders, name);
+        studies.push(Study { scenario, points, host, command, left_out });
+    }
+    let unwritable = |source| Failure::Folder { path: out.to_owned(), source };
+    fs::write(out, page(&studies)).map_err(unwritable)?;
+    Ok(out.to_owned())
+}
+
+/// The copy that lies with the results, or the one that comes with this program.
+fn scenario(folders: &[PathBuf], name: &str) -> Result<Scenario, Failure> {
+    let copies = folders.iter().map(|folder| folder.join(SCENARIOS).join(format!("{name}.toml")));
+    match copies.into_iter().find(|copy| copy.is_file()) {
+        Some(copy) => Ok(Scenario::read(&copy)?),
+        None => Ok(tidegate_scenarios::named(name)?),
+    }
+}
+
+/// The machine that the results are from.
+fn host(folder: &Path) -> Option<Host> {
+    serde_json::from_slice(&fs::read(folder.join(HOST)).ok()?).ok()
+}
+
+/// What could not be run of a scenario, a line each.
+fn left_out(folders: &[PathBuf], name: &str) -> Vec<String> {
+    let texts = folders
+        .iter()
+        .filter_map(|folder| fs::read_to_string(folder.join(format!("{name}.{LEFT_OUT}"))).ok());
+    texts.flat_map(|text| text.lines().map(ToOwned::to_owned).collect::<Vec<_>>()).collect()
+}
