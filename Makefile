@@ -10,6 +10,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 BUILD_PACKAGES := clang libclang-dev gcc make pkg-config libelf-dev zlib1g-dev libc6-dev iproute2
 TEST_PACKAGES := chromium clang-format curl ethtool nftables nginx-light procps util-linux
+BENCH_PACKAGES := httperf
 CARGO_DENY_VERSION := 0.20.2
 
 .PHONY: all build demo test test-long bench lint setup setup-test setup-lint clean
@@ -54,7 +55,8 @@ test-long: test
 	$(CARGO) test --workspace --locked -- --ignored --test-threads=1
 
 bench: setup-test
-	$(CARGO) build --release --locked -p tidegate-benches
+	$(call install,$(BENCH_PACKAGES))
+	$(CARGO) build --release --locked -p tidegate -p tidelab -p tidegate-benches
 	@$(SUDO) target/release/bench
 
 lint: setup-lint

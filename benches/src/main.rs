@@ -2,6 +2,7 @@
 //! What a decision costs, and how many a processor makes in a second, beside what else there is.
 
 mod cost;
+mod crowd;
 mod kernel;
 mod numbers;
 mod throughput;
@@ -23,6 +24,9 @@ fn main() -> ExitCode {
     }
     if asked("throughput") {
         met &= throughput::measure();
+    }
+    if asked("crowd") {
+        met &= crowd::measure();
     }
     println!("{}", if met { "Every target is met." } else { "A target is missed." });
     // A missed target is a result, not a failure of the measurement: noisy machines are many.

@@ -42,6 +42,6 @@ pub use error::LabError;
 pub use link::{End, Link};
 pub use namespace::Namespace;
 pub use placement::{allowed_cpus, pin_command, pin_thread};
-pub use processor::ProcessorTime;
+pub use processor::{ForeignTime, ProcessorTime};
 pub use profile::Profile;
 pub use root::{require_root, skip_without_root};

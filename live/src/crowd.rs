@@ -19,6 +19,9 @@ use crate::ground::Ground;
 const CAPACITY_CLIENTS: usize = 64;
 const CAPACITY_WARM_UP: Duration = Duration::from_secs(1);
 const CAPACITY_DURATION: Duration = Duration::from_secs(4);
+/// Below so many times capacity no one waits long enough to be waited for.
+const CALM_BELOW: f64 = 0.9;
+const CALM_WARM_UP_S: f64 = 3.0;
 /// So many draws of a file stand for its share within a per mille.
 const FILE_DRAWS: usize = 10_000;
 
@@ -46,8 +49,12 @@ impl Crowd {
     }
 
     /// An open loop of so many connections a second.
-    pub(crate) fn for_load(setting: &Setting, load: &Load, per_s: f64) -> Result<Self, LiveError> {
-        let times = Times::of(setting, load);
+    pub(crate) fn for_load(
+        setting: &Setting,
+        load: &Load,
+        times: &Times,
+        per_s: f64,
+    ) -> Result<Self, LiveError> {
         let plan = Plan {
             load: match setting.clients.arrivals {
                 Arrivals::Poisson => crowd::Load::Poisson { per_s },
@@ -119,9 +126,14 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    pub(crate) fn of(setting: &Setting, load: &Load) -> Self {
+    /// Of a point at this offered load, in multiples of capacity.
+    pub(crate) fn of(setting: &Setting, load: &Load, offered: f64) -> Self {
         let clients = &setting.clients;
-        let warm_up_s = load.warm_up_s.unwrap_or(clients.timeout_s);
+        let warm_up_s = load.warm_up_s.unwrap_or(if offered < CALM_BELOW {
+            CALM_WARM_UP_S.min(clients.timeout_s)
+        } else {
+            clients.timeout_s
+        });
         let duration_s = match clients.arrivals {
             // A mean rate is one of whole periods.
             Arrivals::Bursts { burst_s, silence_s } => {

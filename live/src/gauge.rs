@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_lab::{Counters, ProcessorTime, Profile};
+use tidegate_lab::{Counters, ForeignTime, ProcessorTime, Profile};
 
 use crate::error::LiveError;
 use crate::ground::Ground;
@@ -13,6 +13,7 @@ use crate::guard::{Counted, Guard};
 pub(crate) struct Gauge {
     counters: Counters,
     processor: ProcessorTime,
+    foreign: ForeignTime,
     guard: Option<Counted>,
     profile: Option<Profile>,
 }
@@ -26,6 +27,8 @@ pub(crate) struct Reading {
     pub cpu: BTreeMap<String, f64>,
     /// Shares of its busy time by component.
     pub cpu_components: BTreeMap<String, f64>,
+    /// Share of the machine that programs other than the experiment's had.
+    pub foreign: f64,
     /// What the guard counted, where there is one.
     pub guard: Option<Counted>,
 }
@@ -40,6 +43,7 @@ impl Gauge {
             guard: guard.map(Guard::counted).transpose()?,
             profile: profile.then(|| Profile::start(ground.server_cpu)).transpose()?,
             processor: ProcessorTime::of(ground.server_cpu)?,
+            foreign: ForeignTime::now(),
             counters: Counters::of(&ground.server)?,
         })
     }
@@ -51,6 +55,7 @@ impl Gauge {
         Ok(Reading {
             kernel: counters.nonzero().map(|(name, value)| (name.to_owned(), value)).collect(),
             cpu,
+            foreign: ForeignTime::now().share_since(&self.foreign),
             cpu_components: self.profile.map(Profile::finish).unwrap_or_default(),
             guard: now.zip(self.guard).map(|(now, before)| now.since(&before)),
         })

@@ -49,20 +49,19 @@ fn limit(capacity_per_s: f64, refusal: &str) -> String {
     let rate = capacity_per_s.max(1.0) as u64;
     let burst = (rate / 10).max(5);
     format!(
-        "table inet tidelab {{ chain input {{ type filter hook input priority filter;\n\
+        "table inet tidelab {{\n chain input {{\n  type filter hook input priority filter;\n  \
          tcp dport {PORT} tcp flags & (fin | syn | rst | ack) == syn \
-         limit rate over {rate}/second burst {burst} packets {refusal}\n}} }}\n"
+         limit rate over {rate}/second burst {burst} packets {refusal}\n }}\n}}\n"
     )
 }
 
 fn synproxy() -> String {
     format!(
-        "table inet tidelab {{\n\
-         chain pre {{ type filter hook prerouting priority raw; \
-         tcp dport {PORT} tcp flags & (fin | syn | rst | ack) == syn notrack; }}\n\
-         chain input {{ type filter hook input priority filter;\n\
-         tcp dport {PORT} ct state invalid,untracked synproxy mss 1460 wscale 7 timestamp sack-perm\n\
-         ct state invalid drop\n}} }}\n"
+        "table inet tidelab {{\n chain pre {{\n  type filter hook prerouting priority raw;\n  \
+         tcp dport {PORT} tcp flags & (fin | syn | rst | ack) == syn notrack\n }}\n \
+         chain input {{\n  type filter hook input priority filter;\n  \
+         tcp dport {PORT} ct state invalid,untracked \
+         synproxy mss 1460 wscale 7 timestamp sack-perm\n  ct state invalid drop\n }}\n}}\n"
     )
 }
 

@@ -12,6 +12,8 @@ use crate::server;
 
 /// Later than this at the 99th percentile, a crowd has not kept its schedule.
 const LATE_MS: f64 = 1.0;
+/// Programs that have more of the machine than this disturb what is measured.
+const FOREIGN_SHARE: f64 = 0.03;
 
 /// One curve at one offered load, and what came of it.
 pub(crate) struct Measured<'a> {
@@ -85,6 +87,9 @@ impl Measured<'_> {
             warnings.push(format!(
                 "one in a hundred of the crowd's starts was more than {LATE_MS} ms late"
             ));
+        }
+        if self.reading.foreign > FOREIGN_SHARE {
+            warnings.push("other programs used the processors too".to_owned());
         }
         if self.outcome.errors.not_started > 0 {
             warnings.push("the crowd never came to start some of its attempts".to_owned());

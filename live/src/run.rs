@@ -122,9 +122,9 @@ impl Run<'_> {
         capacity_per_s: f64,
         offered: f64,
     ) -> Result<Point, LiveError> {
-        let times = Times::of(setting, &self.load);
+        let times = Times::of(setting, &self.load, offered);
         let connections_per_s = capacity_per_s * offered / setting.clients.requests;
-        let crowd = Crowd::for_load(setting, &self.load, connections_per_s)?;
+        let crowd = Crowd::for_load(setting, &self.load, &times, connections_per_s)?;
         self.next_step(&format!("{} at {offered} × capacity", setting.curve), crowd.lasts());
         let ground = Ground::lay(self.scenario.network)?;
         let mut server = start_server(&ground, self.programs, setting)?;

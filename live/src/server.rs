@@ -108,11 +108,12 @@ fn start_userver(
         &format!("--backlog={}", server.backlog),
         &format!("--cost-us={}", server.cost_us),
         &format!("--accept-limit={limit}"),
-        &format!("--body-bytes={ONE_PACKET_BYTES}"),
+        &match server.page {
+            // From memory, as both theses have it.
+            Page::OnePacket => format!("--body-bytes={ONE_PACKET_BYTES}"),
+            Page::Specweb99 => format!("--root={FOLDER}/www"),
+        },
     ]);
-    if server.page == Page::Specweb99 {
-        command.arg(format!("--root={FOLDER}/www"));
-    }
     pin_command(&mut command, ground.server_cpu)?;
     program::start(&ground.server, "userver", command, "listening on ", START_PATIENCE)
 }

@@ -22,8 +22,10 @@ pub enum Take {
 /// A sentence of a paper, and the number that decides whether it holds here.
 ///
 /// The number is what [`Claim::take`] makes of [`Claim::measure`] on [`Claim::curve`] in the
-/// range [`Claim::offered`]; with `than` it is divided by the same of another curve, with
-/// `than_offered` by the same in another range, with `over` by another measure.
+/// range [`Claim::offered`]; with `over` the measure is divided by another of the same point, with
+/// `than` by that of another curve at the same load, both before it is taken; with `than_offered`
+/// what was taken is divided by what is taken in another range. With `peak-at`, `than` divides the
+/// places of the two peaks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {

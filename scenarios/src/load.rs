@@ -18,8 +18,8 @@ pub enum Form {
 pub struct Load {
     /// Requests offered, in multiples of the measured capacity, rising.
     pub offered: Vec<f64>,
-    /// Load before attempts count, in s; by default as long as a client waits: by then clients give
-    /// up as fast as they come.
+    /// Load before attempts count, in s; by default as long as a client waits, since by then clients
+    /// give up as fast as they come, and 3 s where the server can serve all.
     pub warm_up_s: Option<f64>,
     /// How long attempts are counted, in s.
     pub duration_s: f64,

@@ -56,7 +56,7 @@ fn lighttpd(backlog: u32) -> String {
 fn haproxy(backlog: u32) -> String {
     let body = "~".repeat(ONE_PACKET_BYTES);
     format!(
-        "global\n nbthread 1\n maxconn 16384\ndefaults\n mode http\n timeout client 10s\n\
+        "global\n nbthread 1\n maxconn 8192\ndefaults\n mode http\n timeout client 10s\n\
          \ttimeout http-request 10s\n timeout http-keep-alive 10s\nfrontend page\n\
          \tbind :{PORT} backlog {backlog}\n\
          \thttp-request return status 200 content-type text/plain string \"{body}\"\n"

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How strong a crowd one processor makes, beside httperf on the same processor.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use tidegate_crowd::{Class, Close, Driver, Load, Outcome, Plan, run};
+use tidegate_lab::{Child, Link, Namespace, allowed_cpus, pin_command, pin_thread};
+
+use crate::numbers::{Rounds, verdict};
+
+const ROUNDS: usize = 3;
+const MEASURED: Duration = Duration::from_secs(3);
+const SERVER: &str = "10.9.0.1";
+/// Nobody listens there: the kernel refuses.
+const CLOSED: u16 = 81;
+const SERVED: u16 = 80;
+/// A driver's guard before a server that never accepts: it refuses without the kernel.
+const GUARDED: u16 = 82;
+/// What is sent there is dropped: no one has that address.
+const NOBODY: &str = "10.9.0.9";
+const REFUSED_PER_S: f64 = 400_000.0;
+const EXCHANGES_PER_S: f64 = 100_000.0;
+const TIMES_HTTPERF: f64 = 10.0;
+const MILLION_MIB: u64 = 1024;
+
+const HOW: &str = "\
+Attempts that a crowd on one processor makes in a second, the server on the other
+  Closed loops of 200 clients, the best of which is the crowd's limit or the server's; httperf's
+  rate is raised until its own figure stops growing. Rounds alternate between the rows.
+";
+
+struct Bench {
+    server: Namespace,
+    clients: Namespace,
+    _cable: Link,
+    server_cpu: usize,
+    crowd_cpu: usize,
+}
+
+/// Measures and prints; whether every target is met.
+pub fn measure() -> bool {
+    print!("{HOW}");
+    let bench = Bench::new();
+    let _serves = bench.serve(SERVED, "128");
+    let _stuck = bench.guarded();
+    let ways = [
+        ("crowd, raw: refused by the kernel", Driver::Raw, CLOSED, Close::Fin),
+        ("crowd, raw: refused by tidegate's driver", Driver::Raw, GUARDED, Close::Fin),
+        ("crowd, sockets: refused by the kernel", Driver::Sockets, CLOSED, Close::Fin),
+        ("crowd, raw: exchanges, closed with FIN", Driver::Raw, SERVED, Close::Fin),
+        ("crowd, raw: exchanges, closed with RST", Driver::Raw, SERVED, Close::Reset),
+        ("crowd, sockets: exchanges", Driver::Sockets, SERVED, Close::Fin),
+    ];
+    let mut rounds = vec![Rounds::default(); ways.len()];
+    let mut httperf = Rounds::default();
+    let mut busy = vec![0.0_f64; ways.len()];
+    for _ in 0..ROUNDS {
+        for (at, (_, driver, port, close)) in ways.into_iter().enumerate() {
+            let before = busy_s(bench.server_cpu);
+            let outcome = bench.send(closed_loop(driver, port, close));
+            busy[at] = (busy_s(bench.server_cpu) - before) / MEASURED.as_secs_f64();
+            let done = outcome.replies + outcome.errors.turned_away();
+            rounds[at].0.push(done as f64 / outcome.duration_s);
+        }
+        httperf.0.push(bench.httperf());
+    }
+    println!("  {:<44} {:>10} {:>21} {:>13}", "", "per second", "range", "server busy");
+    for (at, (name, ..)) in ways.iter().enumerate() {
+        show(name, &rounds[at], &format!("{:.0} %", 100.0 * busy[at].min(1.0)));
+    }
+    show("httperf: exchanges", &httperf, "");
+
+    let refused = rounds[0].median().max(rounds[1].median());
+    let exchanges = rounds[3].median().max(rounds[4].median());
+    let times = exchanges / httperf.median().max(1.0);
+    let refusals = rounds[0].median() / httperf.median().max(1.0);
+    // A server that is busy all the time is the limit, not the crowd.
+    let server_is_full = busy[3].max(busy[4]) > 0.9;
+    let mut met = true;
+    let mut target = |text: String, holds: bool| {
+        println!("  {text:<78} {}", verdict(holds));
+        met &= holds;
+    };
+    target(
+        format!("refused attempts: {refused:.0}/s (target {REFUSED_PER_S:.0})"),
+        refused >= REFUSED_PER_S,
+    );
+    target(
+        format!(
+            "exchanges: {exchanges:.0}/s (target {EXCHANGES_PER_S:.0}, or a server that can no more)"
+        ),
+        exchanges >= EXCHANGES_PER_S || server_is_full,
+    );
+    target(
+        format!(
+            "attempts a second to httperf's: {refusals:.1} refused, {times:.1} served (target {TIMES_HTTPERF})"
+        ),
+        refusals >= TIMES_HTTPERF,
+    );
+    met & bench.million() & bench.schedule()
+}
+
+fn show(name: &str, rounds: &Rounds, busy: &str) {
+    let (least, most) = rounds.range();
+    println!("  {name:<44} {:>10.0} {least:>10.0}–{most:<10.0} {busy:>13}", rounds.median());
+}
+
+fn closed_loop(driver: Driver, port: u16, close: Close) -> Plan {
+    let raw = driver == Driver::Raw;
+    let sources = if raw { "10.128.0.0/24" } else { "10.9.1.0/27" };
+    Plan {
+        driver,
+        targets: vec![format!("{SERVER}:{port}").parse().expect("an address")],
+        sources: vec![sources.parse().expect("a prefix")],
+        load: Load::Closed { clients: 200 },
+        warm_up: Duration::from_millis(500),
+        duration: MEASURED,
+        classes: vec![Class { timeout: Duration::from_secs(2), close, ..Class::default() }],
+        ..Plan::default()
+    }
+}
+
+impl Bench {
+    fn new() -> Self {
+        let cpus = allowed_cpus().expect("processors");
+        let (server_cpu, crowd_cpu) = (cpus[0], cpus[cpus.len() - 1]);
+        let server = Namespace::new("bench-server").expect("a namespace");
+        let clients = Namespace::new("bench-clients").expect("a namespace");
+        let cable = Link::between(&server, "bsrv0", &clients, "bcli0").expect("a cable");
+        cable.a().add_address(&format!("{SERVER}/16")).expect("an address");
+        cable.b().add_address("10.9.0.2/16").expect("an address");
+        for host in 1..31 {
+            cable.b().add_address(&format!("10.9.1.{host}/16")).expect("an address");
+        }
+        cable.up().expect("both ends up");
+        cable.a().receive_on(server_cpu).expect("receive packet steering");
+        cable.b().receive_on(crowd_cpu).expect("receive packet steering");
+        cable.a().add_route("10.128.0.0/16", Some("10.9.0.2")).expect("a route");
+        let near = server.read_file("/sys/class/net/bsrv0/address").expect("it has one");
+        let nobody =
+            format!("neighbor replace {NOBODY} lladdr {} dev bcli0 nud permanent", near.trim());
+        clients.ip(&nobody).expect("a neighbour");
+        clients.sysctl("net.ipv4.ip_local_port_range", "1024 65535").expect("ports");
+        clients.sysctl("net.ipv4.tcp_tw_reuse", 1).expect("ports");
+        Self { server, clients, _cable: cable, server_cpu, crowd_cpu }
+    }
+
+    fn serve(&self, port: u16, backlog: &str) -> Child {
+        let port = format!("--port={port}");
+        self.start("tidelab", &["serve", &port, "--backlog", backlog], "listening on ")
+    }
+
+    /// A full listen queue and a guard at the driver; both end with what is returned.
+    fn guarded(&self) -> (Child, Child, Vec<std::net::TcpStream>) {
+        let server = self.serve(GUARDED, "1");
+        server.signal(nix::sys::signal::Signal::SIGSTOP).expect("a running server");
+        let target = format!("{SERVER}:{GUARDED}").parse().expect("an address");
+        let fill = move || {
+            let patience = Duration::from_millis(200);
+            std::iter::from_fn(|| std::net::TcpStream::connect_timeout(&target, patience).ok())
+                .take(8)
+                .collect()
+        };
+        let held: Vec<std::net::TcpStream> = self.clients.run(fill);
+        let port = GUARDED.to_string();
+        let words = ["run", "--port", &port, "--mechanism", "rst-syn", "--hook", "driver"];
+        (self.start("tidegate", &words, "guarding "), server, held)
+    }
+
+    fn start(&self, program: &str, words: &[&str], ready: &str) -> Child {
+        let path = beside(program);
+        let mut command = Command::new(path);
+        command.args(words).stdout(Stdio::piped());
+        pin_command(&mut command, self.server_cpu).expect("a processor");
+        let mut child = self.server.spawn(command).expect("a program");
+        let mut output = BufReader::new(child.take_stdout().expect("a pipe"));
+        let mut line = String::new();
+        output.read_line(&mut line).expect("a line");
+        assert!(line.starts_with(ready), "{program} says {line:?}");
+        child
+    }
+
+    fn send(&self, plan: Plan) -> Outcome {
+        let cpu = self.crowd_cpu;
+        let crowd = self.clients.thread(move || {
+            pin_thread(cpu).expect("a processor");
+            run(&plan).expect("a crowd")
+        });
+        crowd.expect("a thread").join().expect("an outcome")
+    }
+
+    /// Replies a second that httperf gets, at the rate that suits it best.
+    fn httperf(&self) -> f64 {
+        let mut best = 0.0_f64;
+        for per_s in [10_000_u32, 20_000, 40_000] {
+            let line = format!(
+                "httperf --hog --server {SERVER} --port {SERVED} --uri / --rate {per_s} \
+                 --num-conns {} --timeout 1",
+                per_s * 2
+            );
+            let mut command = self.clients.command(&line);
+            pin_command(&mut command, self.crowd_cpu).expect("a processor");
+            let text = self.clients.output(command).expect("httperf: install the package httperf");
+            let replies = text.lines().find_map(|line| {
+                let rest = line.strip_prefix("Total: ")?;
+                let count = rest.split("replies ").nth(1)?.split(' ').next()?;
+                let lasted = rest.split("test-duration ").nth(1)?.split(' ').next()?;
+                Some(count.parse::<f64>().ok()? / lasted.parse::<f64>().ok()?)
+            });
+            best = best.max(replies.unwrap_or_default());
+            sleep(Duration::from_millis(500));
+        }
+        best
+    }
+
+    /// A silent server leaves every attempt under way until it gives up.
+    fn million(&self) -> bool {
+        let per_s = 115_000.0;
+        let plan = Plan {
+            targets: vec![format!("{NOBODY}:80").parse().expect("an address")],
+            load: Load::Constant { per_s },
+            warm_up: Duration::ZERO,
+            duration: Duration::from_secs(12),
+            classes: vec![Class { timeout: Duration::from_secs(10), ..Class::default() }],
+            ..closed_loop(Driver::Raw, 80, Close::Fin)
+        };
+        let outcome = self.send(plan);
+        let mib = peak_mib();
+        let holds = outcome.in_flight_max >= 1_000_000 && mib <= MILLION_MIB;
+        let text = format!(
+            "{} attempts under way in {mib} MiB (target 1,000,000 in {MILLION_MIB})",
+            outcome.in_flight_max
+        );
+        println!("  {text:<78} {}", verdict(holds));
+        holds
+    }
+
+    fn schedule(&self) -> bool {
+        let mut all = true;
+        for per_s in [1_000.0, 10_000.0, 100_000.0] {
+            let load = Load::Poisson { per_s };
+            let plan = Plan { load, ..closed_loop(Driver::Raw, CLOSED, Close::Fin) };
+            let late_ms = self.send(plan).late_starts.p99_ms;
+            let holds = late_ms <= 1.0;
+            let text = format!(
+                "{per_s} starts/s are {late_ms:.2} ms late at the 99th percentile (target 1)"
+            );
+            println!("  {text:<78} {}", verdict(holds));
+            all &= holds;
+        }
+        all
+    }
+}
+
+/// A program that was built with this one.
+fn beside(program: &str) -> PathBuf {
+    let path = std::env::current_exe().expect("a path").with_file_name(program);
+    assert!(path.is_file(), "{} is missing: `make bench` builds it", path.display());
+    path
+}
+
+/// Seconds that a processor has not been idle.
+fn busy_s(cpu: usize) -> f64 {
+    let told = fs::read_to_string("/proc/stat").expect("it is there");
+    let name = format!("cpu{cpu} ");
+    let line = told.lines().find(|line| line.starts_with(&name)).expect("a processor");
+    let ticks: Vec<f64> =
+        line.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
+    // All but idle and waiting for a disk, in hundredths.
+    (ticks.iter().take(8).sum::<f64>() - ticks[3] - ticks[4]) / 100.0
+}
+
+/// The most memory that this process ever had, in MiB.
+fn peak_mib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("it is there");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0_u64) / 1024
+}
