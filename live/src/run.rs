@@ -43,6 +43,10 @@ pub fn run(
     programs: &Programs,
     watcher: &mut dyn Watcher,
 ) -> Result<(), LiveError> {
+    // Before anything is run: no one should wait to be told of a name that is no name.
+    for setting in &scenario.settings {
+        Crowd::for_capacity(setting)?;
+    }
     tidegate_lab::require_root()?;
     let load = scenario.load(form);
     let capacities = distinct_servers(scenario);
