@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use crate::error::LabError;
+use crate::family::family;
 
 const FILE: &str = "/proc/stat";
 /// The columns of a processor's line, summed under the name that reports use.
@@ -49,21 +50,6 @@ fn user_ticks_beside(own: &[i32]) -> u64 {
         .filter(|pid| !own.contains(pid))
         .map(user_ticks)
         .sum()
-}
-
-/// A process and its descendants.
-fn family(root: i32) -> Vec<i32> {
-    let mut found = vec![root];
-    let mut next = 0;
-    while next < found.len() {
-        let tasks = fs::read_dir(format!("/proc/{}/task", found[next]));
-        for task in tasks.into_iter().flatten().flatten() {
-            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-            found.extend(children.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
-        }
-        next += 1;
-    }
-    found
 }
 
 /// User time of a process and of its children that have ended: fields 14 and 16 of its `stat`.

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which part of the system a processor spends its busy time in (Shukla, thesis, Table 4.4).
+//!
+//! The processor's clock interrupts it, and so sees code that holds interrupts off only at its end:
+//! such time is counted for whatever lets them in again, the entry of softirqs above all, which is
+//! with the driver here. Where hardware counters are to be had, perf sees more.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -167,7 +167,7 @@ fn plan(setting: &Setting, seed: u64) -> Result<Plan, LiveError> {
         },
         requests: clients.requests,
         paths: paths(setting.server.page, seed),
-        network: Network { delay, loss: clients.loss, ..Network::default() },
+        network: Network { delay, loss: clients.loss, reorder: clients.reorder },
         ..Class::default()
     };
     let driver = match clients.driver {

@@ -73,6 +73,8 @@ pub struct Clients {
     pub delay: Delay,
     /// Chance of a packet to be lost, each way.
     pub loss: f64,
+    /// Chance of a packet to come late, each way, so that those behind it overtake.
+    pub reorder: f64,
     /// How they arrive.
     pub arrivals: Arrivals,
 }
@@ -87,6 +89,7 @@ impl Default for Clients {
             requests: 1.0,
             delay: Delay::default(),
             loss: 0.0,
+            reorder: 0.0,
             arrivals: Arrivals::Poisson,
         }
     }
@@ -103,6 +106,7 @@ pub(crate) struct ClientKeys {
     requests: Option<f64>,
     delay: Option<Delay>,
     loss: Option<f64>,
+    reorder: Option<f64>,
     arrivals: Option<Arrivals>,
 }
 
@@ -116,6 +120,7 @@ impl ClientKeys {
             requests: self.requests.unwrap_or(base.requests),
             delay: self.delay.unwrap_or(base.delay),
             loss: self.loss.unwrap_or(base.loss),
+            reorder: self.reorder.unwrap_or(base.reorder),
             arrivals: self.arrivals.unwrap_or(base.arrivals),
         }
     }
@@ -143,6 +148,9 @@ impl Clients {
         if self.loss > 0.0 {
             words.push_str(&format!(", loss {} %", self.loss * 100.0));
         }
+        if self.reorder > 0.0 {
+            words.push_str(&format!(", {} % late", self.reorder * 100.0));
+        }
         words
     }
 
@@ -154,15 +162,18 @@ impl Clients {
         if !(self.requests >= 1.0 && self.requests <= 1000.0) {
             return Err(format!("requests {} is not between 1 and 1000", self.requests));
         }
-        if !(self.loss >= 0.0 && self.loss < 1.0) {
-            return Err(format!("loss {} is a chance: from 0 to below 1", self.loss));
+        for (key, chance) in [("loss", self.loss), ("reorder", self.reorder)] {
+            if !(0.0..1.0).contains(&chance) {
+                return Err(format!("{key} {chance} is a chance: from 0 to below 1"));
+            }
         }
         let delay = self.delay;
         if !(delay.mean_ms >= 0.0 && delay.mean_ms <= 10_000.0 && delay.spread_ms >= 0.0) {
             return Err(format!("a delay of {} ms is not between 0 and 10000", delay.mean_ms));
         }
-        if self.driver == Driver::Sockets && (self.loss > 0.0 || delay.mean_ms > 0.0) {
-            return Err("delay and loss need driver = \"raw\"".to_owned());
+        let weather = self.loss > 0.0 || self.reorder > 0.0 || delay.mean_ms > 0.0;
+        if self.driver == Driver::Sockets && weather {
+            return Err("delay, loss and reorder need driver = \"raw\"".to_owned());
         }
         if let Arrivals::Bursts { burst_s, silence_s } = self.arrivals
             && !(burst_s > 0.0 && silence_s >= 0.0 && burst_s + silence_s <= 86_400.0)

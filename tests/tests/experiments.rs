@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
-use tidegate_lab::skip_without_root;
+use tidegate_lab::{family, skip_without_root};
 use tidegate_tests::bpf::programs;
 use tidegate_tests::tidegate_program;
 
@@ -168,27 +168,13 @@ fn a_mistake_in_a_scenario_is_one_line_with_its_place() {
 }
 
 /// Everything that a run starts hangs on its process.
-fn family(root: u32) -> Vec<u32> {
-    let mut found = vec![root];
-    let mut next = 0;
-    while next < found.len() {
-        let tasks = fs::read_dir(format!("/proc/{}/task", found[next]));
-        for task in tasks.into_iter().flatten().flatten() {
-            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-            found.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
-        }
-        next += 1;
-    }
-    found.split_off(1)
-}
-
-fn wait_for_children(run: &Child) -> Vec<u32> {
+fn wait_for_children(run: &Child) -> Vec<i32> {
     let deadline = Instant::now() + Duration::from_secs(20);
     while Instant::now() < deadline {
-        let family = family(run.id());
-        // The server, and Tidegate before it.
-        if family.len() >= 2 {
-            return family;
+        let mut family = family(run.id().cast_signed());
+        // Itself, the server, and Tidegate before it.
+        if family.len() >= 3 {
+            return family.split_off(1);
         }
         sleep(Duration::from_millis(20));
     }
@@ -220,7 +206,7 @@ fn an_interrupted_run_leaves_nothing_behind() {
         let status = run.wait().expect("an ended run");
         assert!(!status.success(), "{signal}");
         let deadline = Instant::now() + Duration::from_secs(10);
-        let gone = |pid: &u32| !Path::new(&format!("/proc/{pid}")).exists();
+        let gone = |pid: &i32| !Path::new(&format!("/proc/{pid}")).exists();
         while !(children.iter().all(gone) && programs().is_subset(&before)) {
             assert!(Instant::now() < deadline, "{signal} leaves {children:?} or programs");
             sleep(Duration::from_millis(50));
