@@ -77,7 +77,6 @@ pub fn measure() -> bool {
     let refused = rounds[0].median().max(rounds[1].median());
     let exchanges = rounds[3].median().max(rounds[4].median());
     let times = exchanges / httperf.median().max(1.0);
-    let refusals = rounds[0].median() / httperf.median().max(1.0);
     // A server that is busy all the time is the limit, not the crowd.
     let server_is_full = busy[3].max(busy[4]) > 0.9;
     let mut met = true;
@@ -96,10 +95,8 @@ pub fn measure() -> bool {
         exchanges >= EXCHANGES_PER_S || server_is_full,
     );
     target(
-        format!(
-            "attempts a second to httperf's: {refusals:.1} refused, {times:.1} served (target {TIMES_HTTPERF})"
-        ),
-        refusals >= TIMES_HTTPERF,
+        format!("exchanges to httperf's: {times:.1} times (target {TIMES_HTTPERF})"),
+        times >= TIMES_HTTPERF,
     );
     met & bench.million() & bench.schedule()
 }
