@@ -39,12 +39,16 @@ pub(crate) struct Sent {
 impl Crowd {
     /// A closed loop, which measures what the server can do.
     pub(crate) fn for_capacity(setting: &Setting) -> Result<Self, LiveError> {
-        let plan = Plan {
+        let mut plan = Plan {
             load: crowd::Load::Closed { clients: CAPACITY_CLIENTS },
             warm_up: CAPACITY_WARM_UP,
             duration: CAPACITY_DURATION,
             ..plan(setting, 1)?
         };
+        // So few clients far away would spend their time waiting for the network.
+        for class in &mut plan.classes {
+            class.network = Network::default();
+        }
         Ok(Self { plan })
     }
 
