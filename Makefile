@@ -6,7 +6,7 @@
 # say what they lack; under CI=true they fail instead.
 
 CARGO ?= cargo
-SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
 BUILD_PACKAGES := clang libclang-dev gcc make pkg-config libelf-dev zlib1g-dev libc6-dev iproute2
 TEST_PACKAGES := chromium clang-format curl ethtool nftables nginx-light procps util-linux
@@ -62,7 +62,7 @@ bench: setup-test
 lint: setup-lint
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	clang-format --dry-run --Werror policy/native.c policy/include/*.h datapath/bpf/*.h datapath/bpf/*.c
+	clang-format --dry-run --Werror policy/native.c policy/include/*.h datapath/bpf/*.h datapath/bpf/*.c servers/bpf/*.c
 	$(CARGO) deny --locked --offline check licenses bans sources
 
 clean:

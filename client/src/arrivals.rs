@@ -5,7 +5,10 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 use rand_distr::{Distribution, Exp1};
 
-/// A schedule of starts, in ns since the beginning, never falling. Only a trace ever ends.
+use crate::trace::Trace;
+
+/// A schedule of starts, in ns since the beginning, never falling. Only a trace as it was recorded
+/// ever ends.
 ///
 /// The same seed gives the same schedule on every machine.
 #[derive(Clone, Debug)]
@@ -22,32 +25,26 @@ enum Starts {
         now_ns: f64,
         chance: Option<Box<ChaCha8Rng>>,
     },
-    Recorded(std::vec::IntoIter<u64>),
+    Recorded {
+        trace: Trace,
+        next: usize,
+        scale: Option<Scale>,
+    },
+}
+
+/// What makes a trace's times those of another rate.
+#[derive(Clone, Copy, Debug)]
+struct Scale {
+    factor: f64,
+    /// How long the trace lasts, in ns of its own: a mean gap after its last start, it begins
+    /// again.
+    lasts_ns: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Bursts {
     burst_ns: f64,
     silence_ns: f64,
-}
-
-/// A trace that is no list of times.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum TraceError {
-    /// A line that is no time.
-    #[error("line {line} of the trace, `{given}`, is no time: give seconds, such as 12.25")]
-    NoTime {
-        /// Counted from 1.
-        line: usize,
-        /// What stood there.
-        given: String,
-    },
-    /// Times that go backwards.
-    #[error("line {line} of the trace is earlier than the line before it: sort the trace")]
-    Unsorted {
-        /// Counted from 1.
-        line: usize,
-    },
 }
 
 impl Arrivals {
@@ -67,27 +64,24 @@ impl Arrivals {
         Self { starts: Starts::Drawn { gap_ns: 1e9 / per_s, now_ns: 0.0, chance }, bursts: None }
     }
 
-    /// A recorded trace: seconds since its beginning, one a line, sorted; empty lines and lines
-    /// that begin with `#` are skipped.
-    ///
-    /// # Errors
-    /// [`TraceError`], which names the line.
-    pub fn trace(text: &str) -> Result<Self, TraceError> {
-        let mut times = Vec::new();
-        for (index, given) in text.lines().map(str::trim).enumerate() {
-            if given.is_empty() || given.starts_with('#') {
-                continue;
-            }
-            let line = index + 1;
-            let at_s = given.parse::<f64>().ok().filter(|at_s| (0.0..1e9).contains(at_s));
-            let at_s = at_s.ok_or_else(|| TraceError::NoTime { line, given: given.to_owned() })?;
-            let at_ns = (at_s * 1e9).round() as u64;
-            if times.last().is_some_and(|before| *before > at_ns) {
-                return Err(TraceError::Unsorted { line });
-            }
-            times.push(at_ns);
-        }
-        Ok(Self { starts: Starts::Recorded(times.into_iter()), bursts: None })
+    /// A trace as it was recorded: at its own times, once.
+    #[must_use]
+    pub fn trace(trace: &Trace) -> Self {
+        Self::recorded(trace, None)
+    }
+
+    /// A trace at another rate: its times, from its first start on, are pressed or stretched to a
+    /// mean of `per_s`, and it begins again a mean gap after its last start. `None` when all its
+    /// starts are at one time.
+    #[must_use]
+    pub fn trace_at(trace: &Trace, per_s: f64) -> Option<Self> {
+        let recorded_per_s = trace.per_s()?;
+        let lasts_ns = trace.times_ns().len() as f64 / recorded_per_s * 1e9;
+        Some(Self::recorded(trace, Some(Scale { factor: recorded_per_s / per_s, lasts_ns })))
+    }
+
+    fn recorded(trace: &Trace, scale: Option<Scale>) -> Self {
+        Self { starts: Starts::Recorded { trace: trace.clone(), next: 0, scale }, bursts: None }
     }
 
     /// The same starts, pressed into bursts with nothing between them, beginning with a burst.
@@ -124,7 +118,18 @@ impl Iterator for Arrivals {
 impl Starts {
     fn next_ns(&mut self) -> Option<f64> {
         match self {
-            Self::Recorded(times_ns) => times_ns.next().map(|at_ns| at_ns as f64),
+            Self::Recorded { trace, next, scale: None } => {
+                let at_ns = *trace.times_ns().get(*next)?;
+                *next += 1;
+                Some(at_ns as f64)
+            }
+            Self::Recorded { trace, next, scale: Some(scale) } => {
+                let times_ns = trace.times_ns();
+                let (round, place) = (*next / times_ns.len(), *next % times_ns.len());
+                *next += 1;
+                let since_ns = (times_ns[place] - times_ns[0]) as f64;
+                Some((since_ns + round as f64 * scale.lasts_ns) * scale.factor)
+            }
             // A metronome has its first beat at once.
             Self::Drawn { gap_ns, now_ns, chance: None } => {
                 let start_ns = *now_ns;
@@ -199,12 +204,21 @@ mod tests {
 
     #[test]
     fn a_trace_is_played_as_written_and_ends() {
-        let starts: Vec<u64> = Arrivals::trace("# t\n0\n0.5\n\n 0.5\n2.25\n").unwrap().collect();
-        assert_eq!(starts, [0, 500_000_000, 500_000_000, 2_250_000_000]);
-        let refused = |text| Arrivals::trace(text).unwrap_err().to_string();
-        assert!(refused("0\nsoon").contains("line 2 of the trace, `soon`"));
-        assert!(refused("-1").contains("line 1"));
-        assert!(refused("NaN").contains("line 1"));
-        assert!(refused("2\n1").contains("line 2 of the trace is earlier"));
+        let trace = Trace::parse("# t\n0.25\n0.5\n\n 0.5\n2.25\n").unwrap();
+        let starts: Vec<u64> = Arrivals::trace(&trace).collect();
+        assert_eq!(starts, [250_000_000, 500_000_000, 500_000_000, 2_250_000_000]);
+    }
+
+    #[test]
+    fn a_trace_at_another_rate_keeps_its_shape_and_goes_round() {
+        // Four starts in 6 s, one every 2 s: at 5 a second, one every 0.2 s.
+        let trace = Trace::parse("1\n1.5\n4\n7\n").unwrap();
+        let starts: Vec<u64> = Arrivals::trace_at(&trace, 5.0).unwrap().take(9).collect();
+        let ms: Vec<u64> = starts.iter().map(|start_ns| start_ns / 1_000_000).collect();
+        assert_eq!(ms, [0, 50, 300, 600, 800, 850, 1100, 1400, 1600]);
+        let within = Arrivals::trace_at(&trace, 5.0).unwrap();
+        assert_eq!(within.take_while(|start_ns| *start_ns < 80 * SECOND_NS).count(), 400);
+        let moment = Trace::parse("3\n3\n").unwrap();
+        assert!(Arrivals::trace_at(&moment, 5.0).is_none());
     }
 }

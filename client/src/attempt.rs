@@ -27,6 +27,9 @@ pub enum End {
     ClosedEarly,
     /// What came was not HTTP.
     Nonsense,
+    /// The client itself had no more use for it: it belonged to a page that was abandoned, or
+    /// another connection for the same was first.
+    Withdrawn,
     /// Anything else, by errno; the generator's own troubles (EMFILE, EADDRNOTAVAIL) among them.
     Other(i32),
 }
@@ -141,6 +144,16 @@ impl Attempt {
             return None;
         }
         self.end = Some(self.given_up());
+        self.leave(now_ns, person, false, out);
+        self.end
+    }
+
+    /// The client has no more use for it, and leaves now.
+    pub fn withdraw(&mut self, now_ns: u64, person: &Person, out: &mut impl Out) -> Option<End> {
+        if self.end.is_some() {
+            return None;
+        }
+        self.end = Some(End::Withdrawn);
         self.leave(now_ns, person, false, out);
         self.end
     }

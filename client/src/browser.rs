@@ -94,6 +94,24 @@ impl Browser {
         (drawn_ms.max(self.gap_least_ms) * MS_NS) as u64
     }
 
+    /// How many connections a page with so many objects takes, in the mean: one for the page
+    /// itself and those for its objects, spares left out.
+    #[must_use]
+    pub fn connections_a_page(&self, objects: u16) -> f64 {
+        let Some(mean) = self.requests_per_connection else {
+            let each = objects.div_ceil(self.parallel_max).max(1);
+            return 1.0 + f64::from(objects.div_ceil(each));
+        };
+        // By what the first of them takes, from no objects up.
+        let (few, more_often) = ((mean.floor() as usize).max(1), mean.fract());
+        let mut connections = vec![0.0; usize::from(objects) + 1];
+        for left in 1..connections.len() {
+            let after = |taken: usize| connections[left.saturating_sub(taken)];
+            connections[left] = 1.0 + (1.0 - more_often) * after(few) + more_often * after(few + 1);
+        }
+        1.0 + connections[usize::from(objects)]
+    }
+
     /// How many requests the next connection makes when a page has so many objects.
     pub fn requests(&self, objects: u16, rng: &mut impl Rng) -> u16 {
         let Some(mean) = self.requests_per_connection else {
@@ -208,6 +226,26 @@ mod tests {
                 |spread: Spread| (mean(50_000, || spread.draw(&mut rng)) - table_ms).abs();
             assert!(off(spread) < off(swapped), "{}", browser.name);
         }
+    }
+
+    #[test]
+    fn a_page_takes_as_many_connections_as_its_draws_make() {
+        let mut rng = ChaCha8Rng::seed_from_u64(6);
+        for browser in Browser::all() {
+            for objects in [0, 1, 6, 7, 21] {
+                let drawn = mean(20_000, || {
+                    let (mut left, mut connections) = (objects, 1.0);
+                    while left > 0 {
+                        left -= browser.requests(objects, &mut rng).min(left);
+                        connections += 1.0;
+                    }
+                    connections
+                });
+                let expected = browser.connections_a_page(objects);
+                assert!((drawn / expected - 1.0).abs() < 0.01, "{}: {drawn}", browser.name);
+            }
+        }
+        assert_eq!(Browser::all()[0].connections_a_page(21), 7.0);
     }
 
     #[test]

@@ -44,20 +44,23 @@ pub mod connection;
 #[cfg(test)]
 mod exchange;
 pub mod http;
+pub mod model;
 pub mod os;
 pub mod outcome;
 pub mod segment;
 pub mod specweb99;
 pub mod tally;
+pub mod trace;
 pub mod visit;
 
-pub use arrivals::{Arrivals, TraceError};
+pub use arrivals::Arrivals;
 pub use attempt::{Attempt, Close, End, Person};
 pub use browser::{Browser, UnknownBrowser};
 pub use connection::Ended;
 pub use http::{Request, Requests};
 pub use os::{OnRefusal, Os, UnknownOs};
-pub use outcome::{Errors, LateStarts, Outcome, Segments, SynClass, Times};
+pub use outcome::{Errors, LateStarts, Outcome, Segments, SynClass, Times, Visits};
 pub use segment::{Flags, Options, Out, Segment};
 pub use tally::Tally;
-pub use visit::Visit;
+pub use trace::{Trace, TraceError};
+pub use visit::{Visit, VisitEnd};

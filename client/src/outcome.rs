@@ -49,6 +49,28 @@ pub struct Outcome {
     /// Segments of all attempts, counted or not; zero where the driver cannot know.
     #[serde(default)]
     pub segments: Segments,
+    /// Visits to pages; none where attempts stood alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub visits: Option<Visits>,
+}
+
+/// What became of visits to pages, each of several attempts (Jamjoom, section 2.3): of those whose
+/// intended start was in the time that counts.
+///
+/// `started` is `completed` plus `abandoned`. Their attempts are counted by their own intended
+/// starts, so those of a visit's end may be beyond the time that counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Visits {
+    /// Visits begun.
+    pub started: u64,
+    /// Those whose page came with all its objects.
+    pub completed: u64,
+    /// Those given up since one of their attempts failed.
+    pub abandoned: u64,
+    /// From intended start to the last object, in ms, of those completed.
+    pub page_ms: Times,
+    /// From intended start to giving up, in ms, of those abandoned.
+    pub abandoned_ms: Times,
 }
 
 /// Attempts that sent the same number of SYNs.
@@ -141,6 +163,10 @@ pub struct Errors {
     pub http_error: u64,
     /// What came was not HTTP.
     pub nonsense: u64,
+    /// Given up by a browser: their page was abandoned, or of two connections for the same the
+    /// other was first.
+    #[serde(default)]
+    pub withdrawn: u64,
     /// Intended, but the generator was so far behind that it never got to them.
     pub not_started: u64,
     /// Everything else, by errno.
@@ -157,6 +183,7 @@ impl Errors {
             + self.closed_early
             + self.http_error
             + self.nonsense
+            + self.withdrawn
             + self.not_started
             + self.other.values().sum::<u64>()
     }
@@ -204,6 +231,7 @@ mod tests {
         let outcome: Outcome = serde_json::from_str(&text).unwrap();
         assert_eq!(outcome.response_ms.ci95, None);
         assert_eq!(outcome.segments, Segments::default());
+        assert_eq!(outcome.visits, None);
         let again = serde_json::to_string(&outcome).unwrap();
         assert_eq!(serde_json::from_str::<Outcome>(&again).unwrap(), outcome);
     }

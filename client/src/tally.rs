@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! An outcome in the making.
 
+mod spread;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -8,13 +10,9 @@ use hdrhistogram::Histogram;
 use nix::errno::Errno;
 
 use crate::attempt::End;
-use crate::outcome::{Errors, LateStarts, Outcome, Segments, SynClass, Times};
-
-/// Two of the longest patience a plan may have.
-const LONGEST_US: u64 = 2 * 86_400 * 1_000_000;
-const SLICES: usize = 10;
-/// Student's t for an interval of 95 % with 9 degrees of freedom.
-const STUDENT_T: f64 = 2.262;
+use crate::outcome::{Errors, LateStarts, Outcome, Segments, SynClass, Visits};
+use crate::visit::VisitEnd;
+use spread::{SLICES, Spread, half_width, histogram};
 
 /// Counts attempts as they start and end. Times are in ns since the run began.
 #[derive(Debug)]
@@ -26,26 +24,32 @@ pub struct Tally {
     attempts: u64,
     replies: u64,
     in_flight_max: u64,
-    response_us: Histogram<u64>,
-    refusal_us: Histogram<u64>,
+    responses: Spread,
+    refusals: Spread,
     late_us: Histogram<u64>,
     syns: BTreeMap<u32, SynClass>,
-    responses_ms: [Mean; SLICES],
-    refusals_ms: [Mean; SLICES],
     /// Replies by when they came.
     replies_in_time: [u64; SLICES],
+    /// Once there was one.
+    visits: Option<Box<VisitTally>>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Mean {
-    sum: f64,
-    count: u64,
+#[derive(Debug)]
+struct VisitTally {
+    started: u64,
+    completed: Spread,
+    abandoned: Spread,
 }
 
-impl Mean {
-    fn add(&mut self, value: f64) {
-        self.sum += value;
-        self.count += 1;
+impl VisitTally {
+    fn outcome(&self) -> Visits {
+        Visits {
+            started: self.started,
+            completed: self.completed.count(),
+            abandoned: self.abandoned.count(),
+            page_ms: self.completed.times(),
+            abandoned_ms: self.abandoned.times(),
+        }
     }
 }
 
@@ -57,10 +61,6 @@ impl Tally {
     #[must_use]
     pub fn new(counted_ns: Range<u64>) -> Self {
         assert!(!counted_ns.is_empty(), "a run counts for more than 0 ns");
-        // Three significant digits: 1 ‰ of error, far below the noise of a network.
-        let histogram = || {
-            Histogram::new_with_bounds(1, LONGEST_US, 3).expect("bounds and precision are valid")
-        };
         Self {
             segments: Segments::default(),
             counted_ns,
@@ -68,13 +68,12 @@ impl Tally {
             attempts: 0,
             replies: 0,
             in_flight_max: 0,
-            response_us: histogram(),
-            refusal_us: histogram(),
+            responses: Spread::new(),
+            refusals: Spread::new(),
             late_us: histogram(),
             syns: BTreeMap::new(),
-            responses_ms: Default::default(),
-            refusals_ms: Default::default(),
             replies_in_time: Default::default(),
+            visits: None,
         }
     }
 
@@ -119,13 +118,9 @@ impl Tally {
         match end {
             End::Replied => {
                 self.replies += 1;
-                self.response_us.saturating_record(after_us);
-                self.responses_ms[slice].add(after_us as f64 / 1000.0);
+                self.responses.add(after_us, slice);
             }
-            End::Refused | End::Reset => {
-                self.refusal_us.saturating_record(after_us);
-                self.refusals_ms[slice].add(after_us as f64 / 1000.0);
-            }
+            End::Refused | End::Reset => self.refusals.add(after_us, slice),
             _ => {}
         }
         self.count_error(end);
@@ -142,6 +137,7 @@ impl Tally {
             End::ClosedEarly => &mut errors.closed_early,
             End::HttpError => &mut errors.http_error,
             End::Nonsense => &mut errors.nonsense,
+            End::Withdrawn => &mut errors.withdrawn,
             End::Other(number) => {
                 let name = format!("{:?}", Errno::from_raw(number));
                 errors.other.entry(name).or_default()
@@ -156,6 +152,34 @@ impl Tally {
             self.attempts += 1;
             self.errors.not_started += 1;
         }
+    }
+
+    /// A visit of this intended start has begun.
+    pub fn visit_started(&mut self, intended_ns: u64) {
+        if self.counts(intended_ns) {
+            self.visits_mut().started += 1;
+        }
+    }
+
+    /// A visit ended now. Its attempts are counted on their own.
+    pub fn visit_ended(&mut self, end: VisitEnd, intended_ns: u64, now_ns: u64) {
+        if !self.counts(intended_ns) {
+            return;
+        }
+        let after_us = now_ns.saturating_sub(intended_ns) / 1000;
+        let slice = self.slice(intended_ns);
+        let visits = self.visits_mut();
+        match end {
+            VisitEnd::Complete => visits.completed.add(after_us, slice),
+            VisitEnd::Abandoned => visits.abandoned.add(after_us, slice),
+        }
+    }
+
+    fn visits_mut(&mut self) -> &mut VisitTally {
+        self.visits.get_or_insert_with(|| {
+            let (completed, abandoned) = (Spread::new(), Spread::new());
+            Box::new(VisitTally { started: 0, completed, abandoned })
+        })
     }
 
     fn slice(&self, at_ns: u64) -> usize {
@@ -176,8 +200,8 @@ impl Tally {
             offered_per_s: self.attempts as f64 / duration_s,
             replies_per_s: self.replies_in_time.iter().sum::<u64>() as f64 / duration_s,
             replies_per_s_ci95: Some(half_width(&rates)),
-            response_ms: times(&self.response_us, &self.responses_ms),
-            refusal_ms: times(&self.refusal_us, &self.refusals_ms),
+            response_ms: self.responses.times(),
+            refusal_ms: self.refusals.times(),
             errors: self.errors,
             late_starts: LateStarts {
                 p50_ms: ms(self.late_us.value_at_quantile(0.5)),
@@ -191,33 +215,9 @@ impl Tally {
             driver: String::new(),
             syns_per_attempt: self.syns,
             segments: self.segments,
+            visits: self.visits.map(|visits| visits.outcome()),
         }
     }
-}
-
-fn times(us: &Histogram<u64>, slices: &[Mean; SLICES]) -> Times {
-    if us.is_empty() {
-        return Times::default();
-    }
-    let at = |quantile| us.value_at_quantile(quantile) as f64 / 1000.0;
-    let covered = slices.iter().all(|slice| slice.count > 0);
-    let means = slices.map(|slice| slice.sum / slice.count as f64);
-    Times {
-        mean: us.mean() / 1000.0,
-        p50: at(0.5),
-        p90: at(0.9),
-        p99: at(0.99),
-        max: us.max() as f64 / 1000.0,
-        ci95: covered.then(|| half_width(&means)),
-    }
-}
-
-/// Half the width of the 95 % interval of the slices' mean.
-fn half_width(slices: &[f64; SLICES]) -> f64 {
-    let count = SLICES as f64;
-    let mean = slices.iter().sum::<f64>() / count;
-    let squares: f64 = slices.iter().map(|value| (value - mean).powi(2)).sum();
-    STUDENT_T * (squares / (count - 1.0) / count).sqrt()
 }
 
 #[cfg(test)]
@@ -237,6 +237,7 @@ mod tests {
             End::TimedOutWaiting,
             End::ClosedEarly,
             End::Nonsense,
+            End::Withdrawn,
             End::Other(Errno::EMFILE as i32),
         ];
         let mut tally = Tally::new(0..2 * SECOND_NS);
@@ -292,6 +293,26 @@ mod tests {
         let outcome = tally.outcome(1);
         assert_eq!(outcome.syns_per_attempt[&1], SynClass { attempts: 1, errors: 0 });
         assert_eq!(outcome.syns_per_attempt[&3], SynClass { attempts: 2, errors: 1 });
+    }
+
+    #[test]
+    fn visits_are_counted_apart_from_their_attempts() {
+        let mut tally = Tally::new(SECOND_NS..2 * SECOND_NS);
+        for intended_ns in [SECOND_NS, SECOND_NS, SECOND_NS + 1, 2 * SECOND_NS] {
+            tally.visit_started(intended_ns);
+        }
+        tally.visit_ended(VisitEnd::Complete, SECOND_NS, 3 * SECOND_NS);
+        tally.visit_ended(VisitEnd::Complete, SECOND_NS, 5 * SECOND_NS);
+        tally.visit_ended(VisitEnd::Abandoned, SECOND_NS + 1, 2 * SECOND_NS + 1);
+        // The cool-down's do not count.
+        tally.visit_ended(VisitEnd::Complete, 2 * SECOND_NS, 3 * SECOND_NS);
+        let outcome = tally.outcome(1);
+        assert_eq!(outcome.attempts, 0);
+        let visits = outcome.visits.unwrap();
+        assert_eq!((visits.started, visits.completed, visits.abandoned), (3, 2, 1));
+        assert!((visits.page_ms.mean / 3000.0 - 1.0).abs() < 0.002, "{visits:?}");
+        assert!((visits.page_ms.max / 4000.0 - 1.0).abs() < 0.002, "{visits:?}");
+        assert!((visits.abandoned_ms.mean / 1000.0 - 1.0).abs() < 0.002, "{visits:?}");
     }
 
     #[test]

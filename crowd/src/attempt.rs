@@ -17,6 +17,8 @@ use tidegate_client::{Close, End, Requests};
 pub(crate) struct Errand {
     pub requests: Requests,
     pub close: Close,
+    /// Where it is for pages: the place of the errand for their objects.
+    pub objects: Option<usize>,
 }
 
 /// What a new attempt begins with.
@@ -31,6 +33,8 @@ pub(crate) struct New {
     pub intended_ns: u64,
     /// Whether it started in the part of the run that counts.
     pub counts: bool,
+    /// The place of the visit that it belongs to, or [`ALONE`](crate::visits::ALONE).
+    pub visit: u32,
 }
 
 #[derive(Debug)]
@@ -170,12 +174,14 @@ impl Attempt {
         self.new.errand
     }
 
+    /// Whether it has got as far as asking.
+    pub(crate) fn is_connected(&self) -> bool {
+        !matches!(self.state, State::Connecting)
+    }
+
     /// What it is called when the client gives up now.
     pub(crate) fn given_up(&self) -> End {
-        match self.state {
-            State::Connecting => End::TimedOutConnecting,
-            _ => End::TimedOutWaiting,
-        }
+        if self.is_connected() { End::TimedOutWaiting } else { End::TimedOutConnecting }
     }
 }
 

@@ -25,6 +25,19 @@ pub enum CrowdError {
         /// What was given.
         per_s: f64,
     },
+    /// A trace that cannot be scaled.
+    #[error("all starts of the trace are at one time, so it has no rate: play it as recorded")]
+    NoRate,
+    /// Visits that cannot be.
+    #[error("{what} {given} is out of range: give {fix}")]
+    Browsing {
+        /// What of a browser's visits.
+        what: &'static str,
+        /// What was given.
+        given: f64,
+        /// What may be given.
+        fix: &'static str,
+    },
     /// A closed loop of nobody.
     #[error("a closed loop needs at least one client")]
     NoClients,

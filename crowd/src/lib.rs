@@ -7,7 +7,8 @@
 //!
 //! Attempts are carried by the kernel's sockets or by packets of our own ([`Driver`]). The latter
 //! can be clients of any system ([`Os`]), from addresses that nobody configured, behind a network
-//! of any length ([`Network`]), half a million a second on one processor.
+//! of any length ([`Network`]), half a million a second on one processor. Clients may come one
+//! attempt each, or with a browser, to visit pages ([`Browsing`]).
 //!
 //! ```no_run
 //! # fn main() -> Result<(), tidegate_crowd::CrowdError> {
@@ -37,22 +38,25 @@ mod raw;
 mod schedule;
 mod sockets;
 mod sources;
+mod visits;
 pub mod wheel;
 
-pub use class::Class;
+pub use class::{Browsing, Class};
 pub use error::CrowdError;
 pub use ipnet::IpNet;
 pub use network::{Delay, Network};
 pub use plan::{Driver, Load, Plan};
 pub use progress::Progress;
 pub use tidegate_client::{
-    Arrivals, Close, Errors, LateStarts, Os, Outcome, Segments, SynClass, Times,
+    Arrivals, Browser, Close, Errors, LateStarts, Os, Outcome, Segments, SynClass, Times, Trace,
+    Visits,
 };
 
 /// Sends a crowd from the calling thread's network namespace and says what became of it.
 ///
-/// It returns when the load and every attempt that counts have ended, at most the longest
-/// [`Class::timeout`] after the load. Attempts of the cool-down may be cut short then.
+/// It returns when the load and every attempt and visit that counts have ended: at most the longest
+/// [`Class::timeout`] after the load, where clients visit pages the longest visit. What began
+/// in the cool-down may be cut short then.
 ///
 /// # Errors
 /// What [`Plan::check`] finds, and whatever keeps the driver from its work.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use tidegate_client::Trace;
 
 use crate::class::Class;
 use crate::error::CrowdError;
@@ -13,8 +14,9 @@ use crate::sources::Range;
 const RATE_MAX_PER_S: f64 = 1e7;
 const DURATION_MAX: Duration = Duration::from_secs(86_400);
 
-/// How starts come about.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// How starts come about. A start is an attempt's, or, of a class that browses, a client's, who
+/// then makes many.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Load {
     /// Open loop, evenly spaced.
     Constant {
@@ -35,6 +37,15 @@ pub enum Load {
         burst: Duration,
         /// How long the silence after it.
         silence: Duration,
+    },
+    /// Open loop, as in a recorded trace.
+    Trace {
+        /// When clients came.
+        trace: Trace,
+        /// Starts per second, on average: the trace's times, from its first start on, are pressed
+        /// or stretched to it, and it is played again from its beginning when it ends. `None`
+        /// plays it once, at its own times since its beginning.
+        per_s: Option<f64>,
     },
     /// Closed loop: so many clients, each starting again when its attempt has ended. For measuring
     /// a capacity, not for overload: these clients wait for each other.
@@ -77,12 +88,36 @@ pub struct Plan {
     /// How long attempts are counted by their intended start.
     pub duration: Duration,
     /// How long load goes on afterwards, so that the last attempts counted see the same server as
-    /// the first. The longest [`Class::timeout`] is enough.
+    /// the first. The longest [`Class::timeout`] is enough; where clients visit pages, twice that.
     pub cool_down: Duration,
     /// Chooses the schedule of random loads, and everything else that is drawn.
     pub seed: u64,
     /// The kinds of people in it. Each attempt is of a class drawn by the classes' shares.
     pub classes: Vec<Class>,
+}
+
+impl Load {
+    fn check(&self) -> Result<(), CrowdError> {
+        match self {
+            // Written so that NaN is refused too.
+            Self::Constant { per_s }
+            | Self::Poisson { per_s }
+            | Self::Bursts { per_s, .. }
+            | Self::Trace { per_s: Some(per_s), .. }
+                if !(*per_s > 0.0 && *per_s <= RATE_MAX_PER_S) =>
+            {
+                Err(CrowdError::Rate { per_s: *per_s })
+            }
+            Self::Trace { trace, per_s: Some(_) } if trace.per_s().is_none() => {
+                Err(CrowdError::NoRate)
+            }
+            Self::Bursts { burst, .. } if burst.is_zero() || *burst > DURATION_MAX => {
+                Err(CrowdError::Duration { what: "a burst", given_s: burst.as_secs_f64() })
+            }
+            Self::Closed { clients: 0 } => Err(CrowdError::NoClients),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Default for Plan {
@@ -116,20 +151,7 @@ impl Plan {
                 return Err(CrowdError::NoSource { target });
             }
         }
-        match self.load {
-            // Written so that NaN is refused too.
-            Load::Constant { per_s } | Load::Poisson { per_s } | Load::Bursts { per_s, .. }
-                if !(per_s > 0.0 && per_s <= RATE_MAX_PER_S) =>
-            {
-                return Err(CrowdError::Rate { per_s });
-            }
-            Load::Bursts { burst, .. } if burst.is_zero() || burst > DURATION_MAX => {
-                let given_s = burst.as_secs_f64();
-                return Err(CrowdError::Duration { what: "a burst", given_s });
-            }
-            Load::Closed { clients: 0 } => return Err(CrowdError::NoClients),
-            _ => {}
-        }
+        self.load.check()?;
         if self.classes.is_empty() {
             return Err(CrowdError::NoClasses);
         }
@@ -161,18 +183,23 @@ impl Plan {
 
     /// Descriptors needed when every attempt waits out its timeout.
     pub(crate) fn descriptors_needed(&self) -> u64 {
-        let in_flight = match self.load {
-            Load::Constant { per_s } | Load::Poisson { per_s } => {
-                // A Poisson crowd is now and then larger than its mean.
-                per_s * self.longest_timeout().min(self.whole()).as_secs_f64() * 1.1
-            }
+        let waits = self.longest_timeout().min(self.whole());
+        // A Poisson crowd is now and then larger than its mean.
+        let at_rate = |per_s: f64| per_s * waits.as_secs_f64() * 1.1;
+        let at_work = match &self.load {
+            Load::Constant { per_s } | Load::Poisson { per_s } => at_rate(*per_s),
             Load::Bursts { per_s, burst, silence } => {
-                let pressed = (burst + silence).as_secs_f64() / burst.as_secs_f64();
-                per_s * pressed * self.longest_timeout().min(self.whole()).as_secs_f64() * 1.1
+                at_rate(per_s * (*burst + *silence).as_secs_f64() / burst.as_secs_f64())
             }
-            Load::Closed { clients } => clients as f64,
+            Load::Trace { trace, per_s: None } => trace.most_within(ns(waits)) as f64,
+            Load::Trace { trace, per_s: Some(per_s) } => {
+                let factor = per_s / trace.per_s().unwrap_or(*per_s);
+                trace.most_within((ns(waits) as f64 * factor) as u64) as f64 + at_rate(*per_s)
+            }
+            Load::Closed { clients } => *clients as f64,
         };
-        in_flight as u64 + 1000
+        let connections = self.classes.iter().map(Class::connections_max).max().unwrap_or(1);
+        (at_work * f64::from(connections)) as u64 + 1000
     }
 
     /// How long load is applied in all.
@@ -192,6 +219,10 @@ mod tests {
 
     fn good() -> Plan {
         Plan { targets: vec!["10.0.0.1:80".parse().unwrap()], ..Plan::default() }
+    }
+
+    fn scaled(times: &str, per_s: f64) -> Load {
+        Load::Trace { trace: Trace::parse(times).unwrap(), per_s: Some(per_s) }
     }
 
     #[test]
@@ -215,6 +246,8 @@ mod tests {
             })
             .contains("burst of 0 s")
         );
+        assert!(refused(|p| p.load = scaled("3\n3", 10.0)).contains("no rate"));
+        assert!(refused(|p| p.load = scaled("3\n4", -10.0)).contains("-10"));
         assert!(refused(|p| p.classes.clear()).contains("class"));
         assert!(refused(|p| p.classes[0].share = 0.0).contains("class of 0"));
         assert!(refused(|p| p.duration = Duration::ZERO).contains("duration of 0 s"));

@@ -22,6 +22,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use tidegate_client::{Outcome, Person, Requests, Segments};
 
+use crate::class::{Class, each_at_each};
 use crate::error::CrowdError;
 use crate::limits::wake_punctually;
 use crate::plan::{Plan, ns};
@@ -55,7 +56,10 @@ pub(crate) fn run(plan: &Plan, watch: &mut dyn FnMut(Progress)) -> Result<Outcom
     let weather = ChaCha8Rng::seed_from_u64(plan.seed ^ WEATHER);
     let held = Held::new();
     let office = Office { transmitter, held, weather, segments: Segments::default() };
-    let personas = personas(plan, ground.interface.mtu);
+    let mtu = ground.interface.mtu;
+    let personas = each_at_each(plan, |class, target, paths, objects| {
+        persona(class, target, mtu, paths, objects)
+    });
     let parts = Parts { personas, ways: ground.ways, tuples: ground.tuples, office };
     let (outcome, lost) = Crowd::gather(plan, parts, watch)?.drive(&mut arrivals)?;
     let driver = match lost {
@@ -113,28 +117,29 @@ fn survey(plan: &Plan) -> Result<Ground, CrowdError> {
         tuples.push((target, Sources::new(ranges)));
     }
     // Not where the last run began: the server may still hold connections of it.
-    let tuples = Tuples::new(tuples, crowd::clock_ns());
+    let several = plan.classes.iter().any(|class| class.browsing.is_some());
+    let tuples = Tuples::new(tuples, crowd::clock_ns(), several);
     Ok(Ground { interface, ways, tuples, kernel })
 }
 
-/// Each class at each target, the targets of a class together.
-fn personas(plan: &Plan, mtu: u16) -> Vec<Persona> {
-    let each = plan.classes.iter().flat_map(|class| {
-        plan.targets.iter().map(move |target| {
-            let paths = class.paths.iter().map(String::as_str);
-            let headers = if target.is_ipv6() { IPV6_HEADERS_BYTES } else { IPV4_HEADERS_BYTES };
-            Persona {
-                person: Person {
-                    os: class.os,
-                    mss: mtu.min(MTU_MAX).saturating_sub(headers),
-                    timeout_ns: ns(class.timeout),
-                    close: class.close,
-                    requests: Requests::get(&target.to_string(), paths),
-                },
-                network: class.network,
-                requests: class.requests,
-            }
-        })
-    });
-    each.collect()
+fn persona(
+    class: &Class,
+    target: SocketAddr,
+    mtu: u16,
+    paths: &[String],
+    objects: Option<usize>,
+) -> Persona {
+    let headers = if target.is_ipv6() { IPV6_HEADERS_BYTES } else { IPV4_HEADERS_BYTES };
+    Persona {
+        person: Person {
+            os: class.os,
+            mss: mtu.min(MTU_MAX).saturating_sub(headers),
+            timeout_ns: ns(class.timeout),
+            close: class.close,
+            requests: Requests::get(&target.to_string(), paths.iter().map(String::as_str)),
+        },
+        network: class.network,
+        requests: class.requests,
+        objects,
+    }
 }

@@ -16,14 +16,18 @@ pub(crate) enum Schedule {
 impl Schedule {
     pub(crate) fn of(plan: &Plan) -> Self {
         let end_ns = ns(plan.whole());
-        let arrivals = match plan.load {
-            Load::Constant { per_s } => Arrivals::constant(per_s),
-            Load::Poisson { per_s } => Arrivals::poisson(per_s, plan.seed),
+        let arrivals = match &plan.load {
+            Load::Constant { per_s } => Arrivals::constant(*per_s),
+            Load::Poisson { per_s } => Arrivals::poisson(*per_s, plan.seed),
             Load::Bursts { per_s, burst, silence } => {
-                Arrivals::poisson(per_s, plan.seed).in_bursts(ns(burst), ns(silence))
+                Arrivals::poisson(*per_s, plan.seed).in_bursts(ns(*burst), ns(*silence))
             }
+            // A trace without a rate of its own is refused before it comes here.
+            Load::Trace { trace, per_s } => per_s
+                .and_then(|per_s| Arrivals::trace_at(trace, per_s))
+                .unwrap_or_else(|| Arrivals::trace(trace)),
             Load::Closed { clients } => {
-                return Self::Closed { clients, end_ns, over: false };
+                return Self::Closed { clients: *clients, end_ns, over: false };
             }
         };
         let starts: Box<dyn Iterator<Item = u64>> =
@@ -74,6 +78,7 @@ impl Schedule {
 mod tests {
     use super::*;
     use std::time::Duration;
+    use tidegate_client::Trace;
 
     const SECOND_NS: u64 = 1_000_000_000;
 
@@ -95,6 +100,15 @@ mod tests {
         // Two of the three seconds, at twice the rate.
         assert!((bursts.len() as f64 / 40_000.0 - 1.0).abs() < 0.03);
         assert!(bursts.iter().all(|start_ns| start_ns / SECOND_NS != 1));
+    }
+
+    #[test]
+    fn a_trace_is_played_at_its_own_rate_or_at_another() {
+        let trace = Trace::parse("0.5\n1.5\n2\n9").unwrap();
+        let recorded = starts(Load::Trace { trace: trace.clone(), per_s: None });
+        assert_eq!(recorded, [500_000_000, 1_500_000_000, 2_000_000_000]);
+        let scaled = starts(Load::Trace { trace, per_s: Some(100.0) });
+        assert_eq!((scaled.len(), scaled[0]), (300, 0));
     }
 
     #[test]

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Drives a crowd over non-blocking kernel sockets, in one thread.
 
+mod attempts;
+mod visits;
+
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -16,7 +19,7 @@ use rand_chacha::rand_core::SeedableRng;
 use tidegate_client::{End, Os, Outcome, Requests, Tally};
 
 use crate::attempt::{Attempt, Errand, New};
-use crate::class::Classes;
+use crate::class::{Class, Classes, each_at_each};
 use crate::error::CrowdError;
 use crate::limits::{allow_descriptors, wake_punctually};
 use crate::network::draw_requests;
@@ -24,6 +27,8 @@ use crate::plan::{Plan, ns};
 use crate::progress::{Meter, Progress};
 use crate::schedule::Schedule;
 use crate::sources::Sources;
+use crate::visits::{ALONE, Home, Visits};
+use attempts::Attempts;
 
 const EVENTS_MAX: usize = 512;
 const SCRATCH_BYTES: usize = 64 * 1024;
@@ -54,6 +59,7 @@ struct Crowd<'a> {
     deadlines: Vec<VecDeque<(u64, u64)>>,
     begun: Instant,
     started: u32,
+    visits: Visits,
     tally: Tally,
     meter: Meter<'a>,
 }
@@ -61,12 +67,13 @@ struct Crowd<'a> {
 impl<'a> Crowd<'a> {
     fn gather(plan: &'a Plan, watch: &'a mut dyn FnMut(Progress)) -> Result<Self, CrowdError> {
         let counted_from_ns = ns(plan.warm_up);
+        let counted_ns = counted_from_ns..counted_from_ns + ns(plan.duration);
         Ok(Self {
             plan,
             schedule: Schedule::of(plan),
             ways: Ways::of(plan),
             classes: Classes::of(plan),
-            errands: errands(plan),
+            errands: each_at_each(plan, errand),
             chance: ChaCha8Rng::seed_from_u64(plan.seed),
             epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
                 .map_err(CrowdError::events("create an epoll instance"))?,
@@ -74,8 +81,9 @@ impl<'a> Crowd<'a> {
             deadlines: vec![VecDeque::new(); plan.classes.len()],
             begun: Instant::now(),
             started: 0,
+            visits: Visits::new(counted_ns.clone(), ns(plan.whole()), 0),
             meter: Meter::new(watch),
-            tally: Tally::new(counted_from_ns..counted_from_ns + ns(plan.duration)),
+            tally: Tally::new(counted_ns),
         })
     }
 
@@ -86,8 +94,9 @@ impl<'a> Crowd<'a> {
         loop {
             self.start_due();
             self.give_up_overdue();
+            self.wake_visits();
             self.meter.look(self.now_ns(), self.attempts.under_way as u64);
-            if self.schedule.is_over() && self.attempts.counting == 0 {
+            if self.schedule.is_over() && self.attempts.counting + self.visits.counting == 0 {
                 return Ok(());
             }
             self.wait()?;
@@ -108,8 +117,8 @@ impl<'a> Crowd<'a> {
             if self.gives_up_starting(now_ns) {
                 return;
             }
-            let under_way = self.attempts.under_way;
-            let Some(intended_ns) = self.schedule.take_due(now_ns, under_way) else {
+            let at_work = self.at_work();
+            let Some(intended_ns) = self.schedule.take_due(now_ns, at_work) else {
                 return;
             };
             self.start(intended_ns, now_ns);
@@ -127,37 +136,62 @@ impl<'a> Crowd<'a> {
         hopeless
     }
 
-    fn start(&mut self, intended_ns: u64, now_ns: u64) {
-        self.tally.started(intended_ns, now_ns);
-        self.meter.started();
-        let (target, source) = self.ways.next();
-        let place = self.classes.draw(&mut self.chance);
-        let class = &self.plan.classes[place];
-        let new = New {
-            errand: place * self.ways.each.len() + target,
-            first: self.started,
-            count: draw_requests(class.requests, &mut self.chance),
-            intended_ns,
-            counts: self.tally.counts(intended_ns),
-        };
-        self.started = self.started.wrapping_add(1);
-        match Attempt::start(source, self.plan.targets[target], class.close, new) {
-            Err(end) => self.count(end, intended_ns),
-            Ok(attempt) => self.watch(attempt, place, now_ns + ns(class.timeout)),
-        }
+    /// Clients at work: those with one attempt, and those who visit pages.
+    fn at_work(&self) -> usize {
+        self.attempts.under_way - self.visits.connections + self.visits.clients()
     }
 
-    fn watch(&mut self, attempt: Attempt, class: usize, deadline_ns: u64) {
+    /// Someone comes: with one attempt to make, or to visit pages.
+    fn start(&mut self, intended_ns: u64, now_ns: u64) {
+        let (target, address) = self.ways.next();
+        let class = self.classes.draw(&mut self.chance);
+        let home = Home { class, target, address, delay_ns: 0 };
+        let errand = class * self.ways.each.len() + target;
+        if self.errands[errand].objects.is_some() {
+            return self.come(home, intended_ns, now_ns);
+        }
+        let new = New {
+            errand,
+            first: self.next_place(),
+            count: draw_requests(self.plan.classes[class].requests, &mut self.chance),
+            intended_ns,
+            counts: self.tally.counts(intended_ns),
+            visit: ALONE,
+        };
+        // What kept it from starting is counted.
+        let _ = self.open(&home, new, now_ns);
+    }
+
+    /// The place of the next request among those that are made in turn.
+    fn next_place(&mut self) -> u32 {
+        let place = self.started;
+        self.started = place.wrapping_add(1);
+        place
+    }
+
+    /// Starts an attempt and returns its token, or its end already.
+    fn open(&mut self, home: &Home, new: New, now_ns: u64) -> Result<u64, End> {
+        self.tally.started(new.intended_ns, now_ns);
+        self.meter.started();
+        let class = &self.plan.classes[home.class];
+        let target = self.plan.targets[home.target];
+        let started = Attempt::start(home.address, target, class.close, new);
+        let attempt = started.inspect_err(|end| self.count(*end, new.intended_ns))?;
         let token = self.attempts.insert(attempt);
-        self.deadlines[class].push_back((deadline_ns, token));
+        self.deadlines[home.class].push_back((now_ns + ns(class.timeout), token));
         self.tally.in_flight(self.attempts.under_way as u64);
+        self.watch(token).inspect_err(|end| {
+            self.finish(token, *end);
+        })?;
+        Ok(token)
+    }
+
+    fn watch(&mut self, token: u64) -> Result<(), End> {
         // By edges, one call lasts for the attempt's whole life.
         let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLET;
-        let attempt = self.attempts.get(token).expect("inserted just above");
+        let Some(attempt) = self.attempts.get(token) else { return Ok(()) };
         let added = self.epoll.add(&attempt.socket, EpollEvent::new(flags, token));
-        if let Err(errno) = added {
-            self.end(token, End::Other(errno as i32));
-        }
+        added.map_err(|errno| End::Other(errno as i32))
     }
 
     fn proceed(&mut self, event: EpollEvent, scratch: &mut [u8]) {
@@ -166,8 +200,12 @@ impl<'a> Crowd<'a> {
             return;
         };
         let readable = event.events() != EpollFlags::EPOLLOUT;
-        if let Some(end) = attempt.proceed(&self.errands[attempt.errand()], readable, scratch) {
-            self.end(token, end);
+        let end = attempt.proceed(&self.errands[attempt.errand()], readable, scratch);
+        let (visit, is_connected) = (attempt.new.visit, attempt.is_connected());
+        match end {
+            Some(end) => self.end(token, end),
+            None if visit != ALONE && is_connected => self.tell(visit, token, true, None),
+            None => {}
         }
     }
 
@@ -187,10 +225,19 @@ impl<'a> Crowd<'a> {
     }
 
     fn end(&mut self, token: u64, end: End) {
-        if let Some(attempt) = self.attempts.remove(token) {
-            self.tally.answered(attempt.answered, self.now_ns());
-            self.count(end, attempt.new.intended_ns);
+        if let Some(attempt) = self.finish(token, end)
+            && attempt.new.visit != ALONE
+        {
+            self.tell(attempt.new.visit, token, attempt.is_connected(), Some(end));
         }
+    }
+
+    /// Counts an attempt and forgets it.
+    fn finish(&mut self, token: u64, end: End) -> Option<Attempt> {
+        let attempt = self.attempts.remove(token)?;
+        self.tally.answered(attempt.answered, self.now_ns());
+        self.count(end, attempt.new.intended_ns);
+        Some(attempt)
     }
 
     fn count(&mut self, end: End, intended_ns: u64) {
@@ -202,10 +249,10 @@ impl<'a> Crowd<'a> {
     /// Waits for the next start, the next deadline or an event. `epoll_wait` counts in whole
     /// milliseconds, too coarse for a schedule, so the descriptor itself is polled.
     fn wait(&mut self) -> Result<(), CrowdError> {
-        let start_ns = self.schedule.next_ns(self.attempts.under_way);
+        let start_ns = self.schedule.next_ns(self.at_work());
         let deadlines = self.deadlines.iter().filter_map(|class| class.front());
         let deadline_ns = deadlines.map(|(deadline_ns, _)| *deadline_ns).min();
-        let due = start_ns.into_iter().chain(deadline_ns).min();
+        let due = start_ns.into_iter().chain(deadline_ns).chain(self.visits.next_ns()).min();
         let until_ns = due.unwrap_or(u64::MAX).min(self.meter.next_ns());
         let left = Duration::from_nanos(until_ns.saturating_sub(self.now_ns()));
         if left.is_zero() {
@@ -248,57 +295,10 @@ impl Ways {
     }
 }
 
-/// Attempts by token. A token is never used twice, so a late event finds nobody.
-#[derive(Default)]
-struct Attempts {
-    places: Vec<(u32, Option<Attempt>)>,
-    free: Vec<u32>,
-    under_way: usize,
-    /// Those under way that count.
-    counting: usize,
-}
-
-impl Attempts {
-    fn insert(&mut self, attempt: Attempt) -> u64 {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.places.push((0, None));
-            u32::try_from(self.places.len() - 1).expect("fewer descriptors than 2^32")
-        });
-        self.under_way += 1;
-        self.counting += usize::from(attempt.new.counts);
-        let place = &mut self.places[index as usize];
-        place.0 = place.0.wrapping_add(1);
-        place.1 = Some(attempt);
-        u64::from(place.0) << 32 | u64::from(index)
-    }
-
-    fn get(&mut self, token: u64) -> Option<&mut Attempt> {
-        let (generation, index) = ((token >> 32) as u32, token as u32 as usize);
-        match self.places.get_mut(index) {
-            Some((current, attempt)) if *current == generation => attempt.as_mut(),
-            _ => None,
-        }
-    }
-
-    fn remove(&mut self, token: u64) -> Option<Attempt> {
-        let counts = self.get(token)?.new.counts;
-        let index = token as u32;
-        self.free.push(index);
-        self.under_way -= 1;
-        self.counting -= usize::from(counts);
-        self.places[index as usize].1.take()
-    }
-}
-
-/// What each class wants of each target, the targets of a class together.
-fn errands(plan: &Plan) -> Vec<Errand> {
-    let each = plan.classes.iter().flat_map(|class| {
-        plan.targets.iter().map(move |target| Errand {
-            requests: Requests::get(&target.to_string(), class.paths.iter().map(String::as_str)),
-            close: class.close,
-        })
-    });
-    each.collect()
+/// What a class wants of a target.
+fn errand(class: &Class, target: SocketAddr, paths: &[String], objects: Option<usize>) -> Errand {
+    let requests = Requests::get(&target.to_string(), paths.iter().map(String::as_str));
+    Errand { requests, close: class.close, objects }
 }
 
 /// Kernel sockets have the kernel's TCP and the network that there is.

@@ -4,11 +4,9 @@
 mod common;
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::wire::{Captured, SYN, Wire};
+use common::wire::{Capture, Captured, SYN, Wire};
 use common::{NOBODY, Stage, raw};
 use tidegate_client::segment::{OPTIONS_MAX_BYTES, Options, Timestamps};
 use tidegate_crowd::{Class, Load, Os, Plan};
@@ -32,24 +30,7 @@ fn each_profile_repeats_its_syns_on_time() {
         return;
     }
     let stage = Stage::new();
-    let wire = stage.server.run(|| Wire::on("srv0"));
-    let over = Arc::new(AtomicBool::new(false));
-    let is_over = over.clone();
-    let capture = std::thread::spawn(move || {
-        let mut syns = Vec::new();
-        loop {
-            // Asked before, so that nothing of the run is left behind.
-            let was_over = is_over.load(Ordering::Acquire);
-            match wire.next(Duration::from_millis(100)) {
-                Some(captured) => {
-                    assert_eq!(captured.flags, SYN, "{captured:?}");
-                    syns.push(captured);
-                }
-                None if was_over => return syns,
-                None => {}
-            }
-        }
-    });
+    let capture = Capture::on(stage.server.run(|| Wire::on("srv0")));
     let class = |os: &&'static Os| Class { os, timeout: PATIENCE, ..Class::default() };
     let plan = raw(&format!("{NOBODY}:80"), f64::from(ATTEMPTS), Class::default());
     let outcome = stage.send(Plan {
@@ -58,8 +39,8 @@ fn each_profile_repeats_its_syns_on_time() {
         ..plan
     });
     assert_eq!(outcome.errors.timed_out_connecting, u64::from(ATTEMPTS), "{outcome:?}");
-    over.store(true, Ordering::Release);
-    let syns = capture.join().unwrap();
+    let syns = capture.end();
+    assert!(syns.iter().all(|captured| captured.flags == SYN), "only SYNs meet silence");
     assert_eq!(outcome.segments.syn_sent, syns.len() as u64, "on the wire as counted");
 
     let mut by_attempt: HashMap<_, Vec<Captured>> = HashMap::new();

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A scenario's clients as a crowd, on a processor of their own.
 
+use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use tidegate_client::{Os, specweb99};
-use tidegate_crowd::{self as crowd, Class, Network, Outcome, Plan, Progress};
+use tidegate_client::{Browser, Os, Trace, specweb99};
+use tidegate_crowd::{self as crowd, Browsing, Class, Network, Outcome, Plan, Progress};
 use tidegate_lab::pin_thread;
-use tidegate_scenarios::{Arrivals, Close, Driver, Load, Page, Setting};
+use tidegate_scenarios::{Arrivals, Close, Driver, Load, Page, Setting, read_trace};
 
 use crate::error::LiveError;
 use crate::ground::Ground;
@@ -37,8 +38,14 @@ pub(crate) struct Sent {
 }
 
 impl Crowd {
-    /// A closed loop, which measures what the server can do.
+    /// A closed loop, which measures what the server can do. Single connections do it, with as many
+    /// requests as a browser's have: its bursts would overflow the listen queue.
     pub(crate) fn for_capacity(setting: &Setting) -> Result<Self, LiveError> {
+        // What is wrong with them is told before anything is run.
+        browsing(setting)?;
+        if let Arrivals::Trace(file) = &setting.clients.arrivals {
+            trace(file)?;
+        }
         let mut plan = Plan {
             load: crowd::Load::Closed { clients: CAPACITY_CLIENTS },
             warm_up: CAPACITY_WARM_UP,
@@ -52,28 +59,46 @@ impl Crowd {
         Ok(Self { plan })
     }
 
-    /// An open loop of so many connections a second.
+    /// An open loop of so many connections a second; of browsers, so many clients that they make
+    /// as many, when everything is answered.
     pub(crate) fn for_load(
         setting: &Setting,
         load: &Load,
         times: &Times,
         per_s: f64,
     ) -> Result<Self, LiveError> {
-        let plan = Plan {
-            load: match setting.clients.arrivals {
+        let clients = &setting.clients;
+        let per_s = match &clients.browsing {
+            Some(browsing) => per_s * clients.requests / browsing.requests_a_client(),
+            None => per_s,
+        };
+        let patience = Duration::from_secs_f64(clients.timeout_s);
+        let mut plan = Plan {
+            load: match &clients.arrivals {
                 Arrivals::Poisson => crowd::Load::Poisson { per_s },
                 Arrivals::Constant => crowd::Load::Constant { per_s },
                 Arrivals::Bursts { burst_s, silence_s } => {
-                    let [burst, silence] = [burst_s, silence_s].map(Duration::from_secs_f64);
+                    let [burst, silence] = [*burst_s, *silence_s].map(Duration::from_secs_f64);
                     crowd::Load::Bursts { per_s, burst, silence }
+                }
+                Arrivals::Trace(file) => {
+                    crowd::Load::Trace { trace: trace(file)?, per_s: Some(per_s) }
                 }
             },
             warm_up: times.warm_up,
             duration: times.duration,
             // Attempts counted last must see the same server as the first.
-            cool_down: Duration::from_secs_f64(setting.clients.timeout_s),
+            cool_down: patience,
             ..plan(setting, load.seed)?
         };
+        if let Some(browsing) = browsing(setting)? {
+            // So must the objects of a page.
+            plan.cool_down = 2 * patience;
+            for class in &mut plan.classes {
+                class.requests = 1.0;
+                class.browsing = Some(browsing.clone());
+            }
+        }
         Ok(Self { plan })
     }
 
@@ -138,7 +163,7 @@ impl Times {
         } else {
             clients.timeout_s
         });
-        let duration_s = match clients.arrivals {
+        let duration_s = match &clients.arrivals {
             // A mean rate is one of whole periods.
             Arrivals::Bursts { burst_s, silence_s } => {
                 let period_s = burst_s + silence_s;
@@ -179,6 +204,29 @@ fn plan(setting: &Setting, seed: u64) -> Result<Plan, LiveError> {
         Driver::Sockets => crowd::Driver::Sockets,
     };
     Ok(Plan { driver, seed, classes: vec![class], ..Plan::default() })
+}
+
+/// How clients visit pages, if they do. Pages are asked for like all else, in turn.
+fn browsing(setting: &Setting) -> Result<Option<Browsing>, LiveError> {
+    let Some(browsing) = &setting.clients.browsing else { return Ok(None) };
+    let browser = Browser::named(&browsing.browser)
+        .map_err(|unknown| LiveError::Clients(unknown.to_string()))?;
+    Ok(Some(Browsing {
+        objects: browsing.objects,
+        pages: browsing.pages,
+        think: Duration::from_secs_f64(browsing.think_s),
+        ..Browsing::with(browser)
+    }))
+}
+
+/// A trace that can be scaled.
+fn trace(file: &Path) -> Result<Trace, LiveError> {
+    let trace = read_trace(file).map_err(|error| LiveError::Clients(error.to_string()))?;
+    if trace.per_s().is_none() {
+        let what = "its starts are all at one time, so it has no rate to be scaled: give more";
+        return Err(LiveError::Clients(format!("{}: {what}", file.display())));
+    }
+    Ok(trace)
 }
 
 /// What is asked for, in turn: each file as often as its share has it, in random order.

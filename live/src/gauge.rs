@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 
 use tidegate_lab::{Counters, ForeignTime, ProcessorTime, Profile};
+use tidegate_servers::Statistics;
 
 use crate::error::LiveError;
 use crate::ground::Ground;
 use crate::guard::{Counted, Guard};
+use crate::server::{self, Running};
 
 /// Readings taken at the beginning.
 pub(crate) struct Gauge {
@@ -15,6 +17,7 @@ pub(crate) struct Gauge {
     processor: ProcessorTime,
     foreign: ForeignTime,
     guard: Option<Counted>,
+    server: Option<Statistics>,
     profile: Option<Profile>,
 }
 
@@ -29,6 +32,8 @@ pub(crate) struct Reading {
     pub cpu_components: BTreeMap<String, f64>,
     /// Share of the machine that programs other than the experiment's had.
     pub foreign: f64,
+    /// What the server counted of itself, where it is one of ours.
+    pub serving: BTreeMap<String, f64>,
     /// What the guard counted, where there is one.
     pub guard: Option<Counted>,
 }
@@ -36,10 +41,12 @@ pub(crate) struct Reading {
 impl Gauge {
     pub(crate) fn begin(
         ground: &Ground,
+        server: &Running,
         guard: Option<&Guard>,
         profile: bool,
     ) -> Result<Self, LiveError> {
         Ok(Self {
+            server: server.statistics(None)?,
             guard: guard.map(Guard::counted).transpose()?,
             profile: profile.then(|| Profile::start(ground.server_cpu)).transpose()?,
             processor: ProcessorTime::of(ground.server_cpu)?,
@@ -48,7 +55,13 @@ impl Gauge {
         })
     }
 
-    pub(crate) fn end(self, ground: &Ground, guard: Option<&Guard>) -> Result<Reading, LiveError> {
+    pub(crate) fn end(
+        self,
+        ground: &Ground,
+        server: &Running,
+        guard: Option<&Guard>,
+    ) -> Result<Reading, LiveError> {
+        let served = server.statistics(self.server.as_ref())?.zip(self.server);
         let counters = Counters::of(&ground.server)?.since(&self.counters)?;
         let cpu = ProcessorTime::of(ground.server_cpu)?.shares_since(&self.processor);
         let now = guard.map(Guard::counted).transpose()?;
@@ -57,6 +70,7 @@ impl Gauge {
             cpu,
             foreign: ForeignTime::now().share_since(&self.foreign),
             cpu_components: self.profile.map(Profile::finish).unwrap_or_default(),
+            serving: served.map(|(now, before)| server::between(&before, &now)).unwrap_or_default(),
             guard: now.zip(self.guard).map(|(now, before)| now.since(&before)),
         })
     }

@@ -55,6 +55,8 @@ impl Measured<'_> {
             segments: segments(outcome),
             cpu: self.reading.cpu.clone(),
             cpu_components: self.reading.cpu_components.clone(),
+            visits: visits(outcome),
+            serving: self.reading.serving.clone(),
             kernel: self.reading.kernel.clone(),
             late_p99_ms: outcome.late_starts.p99_ms,
             warnings: self.warnings(),
@@ -115,6 +117,7 @@ fn errors_per_s(outcome: &Outcome) -> BTreeMap<String, f64> {
         ("closed early", errors.closed_early),
         ("HTTP error", errors.http_error),
         ("nonsense", errors.nonsense),
+        ("withdrawn", errors.withdrawn),
         ("not started", errors.not_started),
     ] {
         if count > 0 {
@@ -125,6 +128,20 @@ fn errors_per_s(outcome: &Outcome) -> BTreeMap<String, f64> {
         counts.insert(name.clone(), *count);
     }
     counts.into_iter().map(|(name, count)| (name, count as f64 / outcome.duration_s)).collect()
+}
+
+fn visits(outcome: &Outcome) -> BTreeMap<String, f64> {
+    let Some(visits) = &outcome.visits else { return BTreeMap::new() };
+    let per_s = |count: u64| count as f64 / outcome.duration_s;
+    [
+        ("started_per_s", per_s(visits.started)),
+        ("completed_per_s", per_s(visits.completed)),
+        ("abandoned_per_s", per_s(visits.abandoned)),
+        ("page_mean_ms", visits.page_ms.mean),
+        ("page_p99_ms", visits.page_ms.p99),
+    ]
+    .map(|(name, number)| (name.to_owned(), number))
+    .into()
 }
 
 fn segments(outcome: &Outcome) -> BTreeMap<String, u64> {

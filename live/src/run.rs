@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_crowd::Progress;
 use tidegate_report::Point;
-use tidegate_scenarios::{Form, Load, Peer, Scenario, Server, Setting, Treatment};
+use tidegate_scenarios::{Form, Load, Peer, Scenario, ServerUse, Setting, Treatment};
 
 use crate::crowd::{Crowd, Times};
 use crate::error::LiveError;
@@ -63,18 +63,12 @@ pub fn run(
     Ok(())
 }
 
-/// Servers and uses of them whose capacities differ.
-type Use = (Server, u64);
-
-fn use_of(setting: &Setting) -> Use {
-    (setting.server.clone(), setting.clients.requests.to_bits())
-}
-
-fn distinct_servers(scenario: &Scenario) -> Vec<Use> {
-    let mut uses: Vec<Use> = Vec::new();
+fn distinct_servers(scenario: &Scenario) -> Vec<ServerUse> {
+    let mut uses: Vec<ServerUse> = Vec::new();
     for setting in &scenario.settings {
-        if !uses.contains(&use_of(setting)) {
-            uses.push(use_of(setting));
+        let this = scenario.measured_by(setting).server_use();
+        if !uses.contains(&this) {
+            uses.push(this);
         }
     }
     uses
@@ -87,7 +81,7 @@ struct Run<'a> {
     watcher: &'a mut dyn Watcher,
     steps: usize,
     step: usize,
-    capacities: Vec<(Use, f64)>,
+    capacities: Vec<(ServerUse, f64)>,
 }
 
 impl Run<'_> {
@@ -102,7 +96,8 @@ impl Run<'_> {
 
     /// What the server can do: a closed loop keeps it busy and can never overload it.
     fn capacity_per_s(&mut self, setting: &Setting) -> Result<f64, LiveError> {
-        let this = use_of(setting);
+        let setting = self.scenario.measured_by(setting);
+        let this = setting.server_use();
         if let Some((_, known)) = self.capacities.iter().find(|(other, _)| *other == this) {
             return Ok(*known);
         }
@@ -138,11 +133,11 @@ impl Run<'_> {
             self.watcher.progress(progress);
         });
         let begun = Instant::now();
-        let gauge = Gauge::begin(&ground, guard.as_ref(), self.scenario.profile)?;
+        let gauge = Gauge::begin(&ground, &server, guard.as_ref(), self.scenario.profile)?;
         sent.watch_for(times.duration, |progress| {
             self.watcher.progress(progress);
         });
-        let reading: Reading = gauge.end(&ground, guard.as_ref())?;
+        let reading: Reading = gauge.end(&ground, &server, guard.as_ref())?;
         let reading_s = begun.elapsed().as_secs_f64();
         let outcome = sent.wait(|progress| self.watcher.progress(progress))?;
         server.check()?;

@@ -2,13 +2,16 @@
 //! The server under load, ours or another's, on its own processor.
 
 mod settings;
+mod statistics;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tidegate_lab::{Child, Namespace, pin_command};
 use tidegate_scenarios::{AcceptLimit, Page, Server, ServerKind};
+use tidegate_servers::Statistics;
 
 use crate::error::LiveError;
 use crate::ground::{Ground, PORT};
@@ -18,12 +21,14 @@ use crate::programs::Programs;
 const START_PATIENCE: Duration = Duration::from_secs(10);
 /// In the server's own `/run`: it ends with the namespace.
 const FOLDER: &str = "/run/tidelab-server";
+const STATISTICS: &str = "/run/tidelab-server/statistics";
 /// With its header a reply of this many bytes fits one packet (Shukla 3.2.1).
 const ONE_PACKET_BYTES: usize = 1024;
 
 /// A server at work. Dropping it ends it.
 pub(crate) struct Running {
-    name: &'static str,
+    kind: ServerKind,
+    namespace: Namespace,
     child: Child,
 }
 
@@ -35,18 +40,28 @@ impl Running {
         server: &Server,
     ) -> Result<Self, LiveError> {
         place_pages(&ground.server, server.page)?;
-        let child = match server.kind {
-            ServerKind::Userver => start_userver(ground, programs, server)?,
-            other => start_other(ground, other, server.backlog)?,
+        let child = if server.kind.is_ours() {
+            start_ours(ground, programs, server)?
+        } else {
+            start_other(ground, server)?
         };
-        Ok(Self { name: name(server.kind), child })
+        Ok(Self { kind: server.kind, namespace: ground.server.clone(), child })
+    }
+
+    /// What it has counted of itself so far; others than ours do not tell.
+    pub(crate) fn statistics(
+        &self,
+        earlier: Option<&Statistics>,
+    ) -> Result<Option<Statistics>, LiveError> {
+        let ask = || statistics::ask(&self.namespace, &self.child, STATISTICS, earlier);
+        self.kind.is_ours().then(ask).transpose()
     }
 
     /// Says whether it still stands: a server that died has measured nothing.
     pub(crate) fn check(&mut self) -> Result<(), LiveError> {
         match self.child.try_wait() {
             Ok(Some(status)) => Err(LiveError::Ended {
-                program: self.name.to_owned(),
+                program: self.kind.name().to_owned(),
                 reason: format!("it ended during the run ({status})"),
             }),
             _ => Ok(()),
@@ -54,11 +69,22 @@ impl Running {
     }
 }
 
+/// What happened between two readings of its statistics, as results name it.
+pub(crate) fn between(earlier: &Statistics, later: &Statistics) -> BTreeMap<String, f64> {
+    statistics::between(earlier, later)
+}
+
 /// In a few words, as results name it.
 pub(crate) fn summary(server: &Server) -> String {
-    let mut words = format!("{}, backlog {}", name(server.kind), server.backlog);
-    if let AcceptLimit::At(limit) = server.accept_limit {
-        words.push_str(&format!(", accept-limit {limit}"));
+    let mut words = format!("{}, backlog {}", server.kind.name(), server.backlog);
+    match server.kind {
+        ServerKind::Userver => words.push_str(&format!(", {}", server.events.name())),
+        ServerKind::KnotC => words.push_str(&format!(", {} threads", server.threads)),
+        ServerKind::Nginx if server.multi_accept => words.push_str(", multi_accept"),
+        _ => {}
+    }
+    if server.accept_limit != AcceptLimit::Inf {
+        words.push_str(&format!(", accept-limit {}", limit(server.accept_limit)));
     }
     if server.cost_us > 0 {
         words.push_str(&format!(", {} µs a request", server.cost_us));
@@ -70,13 +96,12 @@ pub(crate) fn summary(server: &Server) -> String {
     words
 }
 
-fn name(kind: ServerKind) -> &'static str {
-    match kind {
-        ServerKind::Userver => "userver",
-        ServerKind::Nginx => "nginx",
-        ServerKind::Apache2 => "apache2",
-        ServerKind::Lighttpd => "lighttpd",
-        ServerKind::Haproxy => "haproxy",
+/// As `tidelab serve` takes it.
+fn limit(limit: AcceptLimit) -> String {
+    match limit {
+        AcceptLimit::At(limit) => limit.to_string(),
+        AcceptLimit::Inf => "inf".to_owned(),
+        AcceptLimit::Dynamic => "dynamic".to_owned(),
     }
 }
 
@@ -92,35 +117,35 @@ fn place_pages(namespace: &Namespace, page: Page) -> Result<(), LiveError> {
     Ok(())
 }
 
-fn start_userver(
-    ground: &Ground,
-    programs: &Programs,
-    server: &Server,
-) -> Result<Child, LiveError> {
+fn start_ours(ground: &Ground, programs: &Programs, server: &Server) -> Result<Child, LiveError> {
     let mut command = Command::new(&programs.tidelab);
-    let limit = match server.accept_limit {
-        AcceptLimit::At(limit) => limit.to_string(),
-        AcceptLimit::Inf => "inf".to_owned(),
-    };
     command.args([
         "serve",
+        &format!("--server={}", server.kind.name()),
         &format!("--port={PORT}"),
         &format!("--backlog={}", server.backlog),
         &format!("--cost-us={}", server.cost_us),
-        &format!("--accept-limit={limit}"),
+        &format!("--accept-limit={}", limit(server.accept_limit)),
         &match server.page {
             // From memory, as both theses have it.
             Page::OnePacket => format!("--body-bytes={ONE_PACKET_BYTES}"),
             Page::Specweb99 => format!("--root={FOLDER}/www"),
         },
+        &format!("--statistics={STATISTICS}"),
     ]);
+    match server.kind {
+        ServerKind::Userver => command.arg(format!("--events={}", server.events.name())),
+        ServerKind::KnotC => command.arg(format!("--threads={}", server.threads)),
+        _ => &mut command,
+    };
     pin_command(&mut command, ground.server_cpu)?;
-    program::start(&ground.server, "userver", command, "listening on ", START_PATIENCE)
+    program::start(&ground.server, server.kind.name(), command, "listening on ", START_PATIENCE)
 }
 
-fn start_other(ground: &Ground, kind: ServerKind, backlog: u32) -> Result<Child, LiveError> {
+fn start_other(ground: &Ground, server: &Server) -> Result<Child, LiveError> {
+    let kind = server.kind;
     let configuration = Path::new(FOLDER).join("server.conf");
-    ground.server.place_file(&configuration, settings::of(kind, backlog))?;
+    ground.server.place_file(&configuration, settings::of(server))?;
     let line = match kind {
         ServerKind::Nginx => {
             format!("nginx -p {FOLDER} -c {FOLDER}/server.conf -e {FOLDER}/errors")
@@ -128,16 +153,14 @@ fn start_other(ground: &Ground, kind: ServerKind, backlog: u32) -> Result<Child,
         // One process, many threads: a process of its own would outlive a killed run.
         ServerKind::Apache2 => format!("apache2 -X -f {FOLDER}/server.conf"),
         ServerKind::Lighttpd => format!("lighttpd -D -f {FOLDER}/server.conf"),
-        ServerKind::Haproxy | ServerKind::Userver => {
-            format!("haproxy -db -f {FOLDER}/server.conf")
-        }
+        _ => format!("haproxy -db -f {FOLDER}/server.conf"),
     };
     let mut command = ground.server.command(&line);
     require(kind, &command)?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     pin_command(&mut command, ground.server_cpu)?;
     let mut child = ground.server.spawn(command)?;
-    wait_until_it_listens(&ground.server, name(kind), &mut child)?;
+    wait_until_it_listens(&ground.server, kind.name(), &mut child)?;
     Ok(child)
 }
 
@@ -150,9 +173,9 @@ fn require(kind: ServerKind, command: &Command) -> Result<(), LiveError> {
     }
     let package = match kind {
         ServerKind::Nginx => "nginx-light",
-        other => name(other),
+        other => other.name(),
     };
-    Err(LiveError::NoServer { program: name(kind), package })
+    Err(LiveError::NoServer { program: kind.name(), package })
 }
 
 /// Looks at the kernel's table, since a connection would count as one.

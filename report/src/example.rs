@@ -36,6 +36,8 @@ pub(crate) fn point(curve: &str, offered: f64) -> Point {
         segments: [].into(),
         cpu: [].into(),
         cpu_components: [].into(),
+        visits: [].into(),
+        serving: [].into(),
         kernel: [].into(),
         late_p99_ms: 0.2,
         warnings: Vec::new(),

@@ -29,6 +29,9 @@ impl Unit {
         match field {
             "cpu" | "cpu_components" => Self::Share,
             "offered_over_capacity" => Self::Load,
+            "visits" | "serving" if path.ends_with("_per_s") => Self::PerSecond,
+            "visits" if path.ends_with("_ms") => Self::Ms,
+            "visits" | "serving" => Self::Count,
             _ if field.contains("_per_s") => Self::PerSecond,
             _ if field.ends_with("_ms") => Self::Ms,
             _ if field.ends_with("_s") => Self::Seconds,

@@ -72,6 +72,16 @@ pub struct Point {
     /// Share of the server's busy processor by component (Shukla Table 4.4); from 0 to 1.
     #[serde(default)]
     pub cpu_components: BTreeMap<String, f64>,
+    /// Where clients browse, their visits to pages (Jamjoom, section 2.3): `started_per_s`,
+    /// `completed_per_s`, `abandoned_per_s`, and the time of those completed, `page_mean_ms` and
+    /// `page_p99_ms`.
+    #[serde(default)]
+    pub visits: BTreeMap<String, f64>,
+    /// What our own servers count of themselves (Pariag Tables 4.1 to 4.10): `select_rate_per_s`,
+    /// `fds_per_call`, `fd_rate_per_s`, `accept_phases_per_s`, `accepts_per_phase`,
+    /// `accepts_per_s`, `work_items_per_phase`, `found_dead_per_s`.
+    #[serde(default)]
+    pub serving: BTreeMap<String, f64>,
     /// The kernel's own counters of the server's namespace that changed, such as
     /// `TcpExtListenDrops`.
     #[serde(default)]
@@ -120,6 +130,8 @@ impl Point {
             ("segments", _) => measured(&self.segments, part, |n| *n as f64),
             ("cpu", _) => measured(&self.cpu, part, |n| *n),
             ("cpu_components", _) => measured(&self.cpu_components, part, |n| *n),
+            ("visits", _) => measured(&self.visits, part, |n| *n),
+            ("serving", _) => measured(&self.serving, part, |n| *n),
             ("kernel", _) => measured(&self.kernel, part, |n| *n as f64),
             ("syns_per_attempt", _) => self.syns(part),
             _ => None,
@@ -148,6 +160,8 @@ impl Point {
             "segments" => self.segments.keys().cloned().collect(),
             "cpu" => self.cpu.keys().cloned().collect(),
             "cpu_components" => self.cpu_components.keys().cloned().collect(),
+            "visits" => self.visits.keys().cloned().collect(),
+            "serving" => self.serving.keys().cloned().collect(),
             "kernel" => self.kernel.keys().cloned().collect(),
             "syns_per_attempt" => self.syns_per_attempt.keys().map(u32::to_string).collect(),
             _ => Vec::new(),
@@ -236,6 +250,7 @@ mod tests {
         point.segments.insert("syn_sent".to_owned(), 1);
         point.cpu.insert("user".to_owned(), 1.0);
         point.cpu_components.insert("driver".to_owned(), 1.0);
+        point.serving.insert("accepts_per_s".to_owned(), 1.0);
         point.kernel.insert("TcpExtListenDrops".to_owned(), 1);
         point.refusal_ms.mean = 1.0;
         for (name, _) in tidegate_scenarios::shelf() {

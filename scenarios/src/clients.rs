@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The clients that a scenario sends.
 
+use std::path::{Path, PathBuf};
+
 use serde::{Deserialize, Serialize};
+use tidegate_client::Os;
+
+use crate::browsing::Browsing;
 
 /// How packets are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +33,7 @@ pub enum Close {
 }
 
 /// How starts are spaced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrivals {
     /// At random.
@@ -43,6 +48,9 @@ pub enum Arrivals {
         /// Length of the silence after it, in s.
         silence_s: f64,
     },
+    /// As in a recorded trace, a text file of seconds, one a line; pressed or stretched to the
+    /// offered rate, and played again from its beginning when it ends.
+    Trace(PathBuf),
 }
 
 /// One-way delay between client and server, drawn once a packet.
@@ -67,8 +75,11 @@ pub struct Clients {
     pub timeout_s: f64,
     /// How it ends its side.
     pub close: Close,
-    /// Requests on one connection, in the mean.
+    /// Requests on one connection, in the mean; where clients browse, what their browser makes of
+    /// a page.
     pub requests: f64,
+    /// Whether they visit pages with a browser.
+    pub browsing: Option<Browsing>,
     /// Between client and server, each way.
     pub delay: Delay,
     /// Chance of a packet to be lost, each way.
@@ -87,6 +98,7 @@ impl Default for Clients {
             timeout_s: 10.0,
             close: Close::Fin,
             requests: 1.0,
+            browsing: None,
             delay: Delay::default(),
             loss: 0.0,
             reorder: 0.0,
@@ -104,6 +116,10 @@ pub(crate) struct ClientKeys {
     timeout_s: Option<f64>,
     close: Option<Close>,
     requests: Option<f64>,
+    browser: Option<String>,
+    objects: Option<u16>,
+    pages: Option<f64>,
+    think_s: Option<f64>,
     delay: Option<Delay>,
     loss: Option<f64>,
     reorder: Option<f64>,
@@ -112,17 +128,37 @@ pub(crate) struct ClientKeys {
 
 impl ClientKeys {
     pub(crate) fn over(&self, base: &Clients) -> Clients {
+        let browsing = self.browsing_over(base.browsing.as_ref());
+        let requests = match (&browsing, self.requests) {
+            (Some(browsing), None) => browsing.requests_a_connection(),
+            (_, given) => given.unwrap_or(base.requests),
+        };
         Clients {
             os: self.os.clone().unwrap_or_else(|| base.os.clone()),
             driver: self.driver.unwrap_or(base.driver),
             timeout_s: self.timeout_s.unwrap_or(base.timeout_s),
             close: self.close.unwrap_or(base.close),
-            requests: self.requests.unwrap_or(base.requests),
+            requests,
+            browsing,
             delay: self.delay.unwrap_or(base.delay),
             loss: self.loss.unwrap_or(base.loss),
             reorder: self.reorder.unwrap_or(base.reorder),
-            arrivals: self.arrivals.unwrap_or(base.arrivals),
+            arrivals: self.arrivals.clone().unwrap_or_else(|| base.arrivals.clone()),
         }
+    }
+
+    fn browsing_over(&self, base: Option<&Browsing>) -> Option<Browsing> {
+        let says_more = self.objects.is_some() || self.pages.is_some() || self.think_s.is_some();
+        if self.browser.is_none() && base.is_none() && !says_more {
+            return None;
+        }
+        let base = base.cloned().unwrap_or_default();
+        Some(Browsing {
+            browser: self.browser.clone().unwrap_or(base.browser),
+            objects: self.objects.unwrap_or(base.objects),
+            pages: self.pages.unwrap_or(base.pages),
+            think_s: self.think_s.unwrap_or(base.think_s),
+        })
     }
 }
 
@@ -136,14 +172,27 @@ impl Clients {
             Close::Reset => words.push_str(", close with RST"),
             Close::HalfClose => words.push_str(", half-close"),
         }
-        if self.requests > 1.0 {
+        if let Some(browsing) = &self.browsing {
+            let Browsing { browser, objects, pages, think_s } = browsing;
+            words.push_str(&format!(", visits by {browser} to pages of {objects} objects"));
+            if *pages > 1.0 {
+                words.push_str(&format!(", {pages} pages a client, {think_s} s apart"));
+            }
+        } else if self.requests > 1.0 {
             words.push_str(&format!(", {} requests a connection", self.requests));
         }
         if self.delay.mean_ms > 0.0 {
             words.push_str(&format!(", {} ms away", self.delay.mean_ms));
         }
-        if let Arrivals::Bursts { burst_s, silence_s } = self.arrivals {
-            words.push_str(&format!(", bursts of {burst_s} s, {silence_s} s apart"));
+        match &self.arrivals {
+            Arrivals::Poisson | Arrivals::Constant => {}
+            Arrivals::Bursts { burst_s, silence_s } => {
+                words.push_str(&format!(", bursts of {burst_s} s, {silence_s} s apart"));
+            }
+            Arrivals::Trace(file) => {
+                let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
+                words.push_str(&format!(", arrivals as in {name}"));
+            }
         }
         if self.loss > 0.0 {
             words.push_str(&format!(", loss {} %", self.loss * 100.0));
@@ -154,13 +203,28 @@ impl Clients {
         words
     }
 
+    /// A trace's file is named as seen from the scenario's folder.
+    pub(crate) fn seen_from(mut self, folder: &Path) -> Self {
+        if let Arrivals::Trace(file) = &mut self.arrivals {
+            *file = folder.join(&*file);
+        }
+        self
+    }
+
     // Ranges are written so that NaN is refused too.
     pub(crate) fn check(&self) -> Result<(), String> {
+        Os::named(&self.os).map_err(|unknown| unknown.to_string())?;
         if !(self.timeout_s > 0.0 && self.timeout_s <= 3600.0) {
             return Err(format!("timeout_s {} is not above 0 and up to 3600", self.timeout_s));
         }
         if !(self.requests >= 1.0 && self.requests <= 1000.0) {
             return Err(format!("requests {} is not between 1 and 1000", self.requests));
+        }
+        if let Some(browsing) = &self.browsing {
+            browsing.check()?;
+            if self.requests.to_bits() != browsing.requests_a_connection().to_bits() {
+                return Err("requests is for single connections: a browser decides itself".into());
+            }
         }
         for (key, chance) in [("loss", self.loss), ("reorder", self.reorder)] {
             if !(0.0..1.0).contains(&chance) {
@@ -182,6 +246,65 @@ impl Clients {
                 "bursts of {burst_s} s with {silence_s} s of silence are impossible"
             ));
         }
+        if self.arrivals == Arrivals::Trace(PathBuf::new()) {
+            return Err("trace names no file: give a text file of seconds, one a line".to_owned());
+        }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn over(base: &Clients, text: &str) -> Clients {
+        toml::from_str::<ClientKeys>(text).unwrap().over(base)
+    }
+
+    fn refused(base: &Clients, text: &str) -> String {
+        over(base, text).check().unwrap_err()
+    }
+
+    #[test]
+    fn a_browser_decides_how_many_requests_a_connection_makes() {
+        let plain = Clients { requests: 7.2, ..Clients::default() };
+        let chrome = over(&plain, "browser = \"chrome\"\nobjects = 12");
+        assert_eq!(chrome.check(), Ok(()));
+        // The page on one connection, twelve objects on six.
+        assert_eq!(chrome.requests, 13.0 / 7.0);
+        let browsing = chrome.browsing.as_ref().unwrap();
+        assert_eq!((browsing.objects, browsing.requests_a_client()), (12, 13.0));
+        let opera = over(&chrome, "browser = \"opera-6\"\npages = 2\nthink_s = 3");
+        assert_eq!(opera.check(), Ok(()));
+        let browsing = opera.browsing.as_ref().unwrap();
+        assert_eq!((browsing.objects, browsing.requests_a_client()), (12, 26.0));
+        assert!(opera.summary().contains("opera-6 to pages of 12 objects, 2 pages"), "{opera:?}");
+        assert_eq!(over(&plain, "timeout_s = 1").browsing, None);
+    }
+
+    #[test]
+    fn impossible_visits_are_refused_with_the_value() {
+        let plain = Clients::default();
+        assert!(refused(&plain, "objects = 3").contains("browser = \"chrome\""));
+        let lynx = refused(&plain, "browser = \"lynx\"");
+        assert!(lynx.contains("`lynx`") && lynx.contains("chrome"), "{lynx}");
+        let chrome = over(&plain, "browser = \"chrome\"");
+        assert!(refused(&chrome, "objects = 1001").contains("1001"));
+        assert!(refused(&chrome, "pages = 0.5").contains("0.5"));
+        assert!(refused(&chrome, "think_s = -1").contains("-1"));
+        assert!(refused(&chrome, "requests = 2").contains("a browser decides"));
+        assert!(refused(&plain, "os = \"plan-9\"").contains("`plan-9`"));
+    }
+
+    #[test]
+    fn a_trace_lies_beside_its_scenario() {
+        let clients = over(&Clients::default(), "arrivals = { trace = \"days/monday.txt\" }");
+        assert_eq!(clients.check(), Ok(()));
+        assert!(clients.summary().ends_with("arrivals as in monday.txt"), "{clients:?}");
+        let seen = |folder| clients.clone().seen_from(Path::new(folder)).arrivals;
+        assert_eq!(seen("mine"), Arrivals::Trace("mine/days/monday.txt".into()));
+        assert_eq!(seen(""), Arrivals::Trace("days/monday.txt".into()));
+        let nowhere = refused(&Clients::default(), "arrivals = { trace = \"\" }");
+        assert!(nowhere.contains("names no file"), "{nowhere}");
     }
 }

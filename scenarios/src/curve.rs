@@ -57,6 +57,10 @@ pub(crate) struct CurveKeys {
     clients: ClientKeys,
 }
 
+/// A server and what is asked of it, as far as its capacity depends on it: the server, and the
+/// bits of the mean number of requests on a connection.
+pub type ServerUse = (Server, u64);
+
 /// A curve with everything resolved.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Setting {
@@ -70,6 +74,14 @@ pub struct Setting {
     pub server: Server,
     /// The clients.
     pub clients: Clients,
+}
+
+impl Setting {
+    /// What its server's capacity depends on: curves that agree in it are measured once.
+    #[must_use]
+    pub fn server_use(&self) -> ServerUse {
+        (self.server.clone(), self.clients.requests.to_bits())
+    }
 }
 
 impl Treatment {

@@ -5,6 +5,7 @@
 //! [`Setting`] is one of its curves with everything resolved. Rates are multiples of a capacity
 //! that is measured first, so a scenario means the same on any machine.
 
+mod browsing;
 mod claim;
 mod clients;
 mod curve;
@@ -13,14 +14,17 @@ mod load;
 mod scenario;
 mod server;
 mod shelf;
+mod trace;
 mod view;
 
+pub use browsing::Browsing;
 pub use claim::{Claim, Take};
 pub use clients::{Arrivals, Clients, Close, Delay, Driver};
-pub use curve::{Peer, Setting, Treatment};
+pub use curve::{Peer, ServerUse, Setting, Treatment};
 pub use error::ScenarioError;
 pub use load::{Form, Load};
 pub use scenario::{Network, Scenario};
 pub use server::{AcceptLimit, Page, Server, ServerKind};
 pub use shelf::{named, shelf};
+pub use trace::read_trace;
 pub use view::{Bars, Column, Panel, Table};

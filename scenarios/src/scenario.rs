@@ -19,6 +19,8 @@ use crate::view::{Bars, Panel, Table, default_panels};
 pub struct Scenario {
     /// What results call it: `shukla-4.7`.
     pub name: String,
+    /// What else it may be called: other figures of its paper that the same runs fill.
+    pub also: Vec<String>,
     /// The heading.
     pub title: String,
     /// Where it comes from: a paper and its section or figure.
@@ -39,6 +41,8 @@ pub struct Scenario {
     pub network: Network,
     /// Whether the server's processor is sampled by component (Shukla Table 4.4).
     pub profile: bool,
+    /// The curve whose server's capacity every rate is a multiple of; else each its own server's.
+    pub capacity_of: Option<String>,
     /// The text it was read from, so that results can carry it.
     pub text: String,
     load: LoadKeys,
@@ -58,8 +62,11 @@ pub enum Network {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    #[serde(default)]
+    also: Vec<String>,
     title: String,
     source: String,
+    capacity_of: Option<Spanned<String>>,
     #[serde(default)]
     about: String,
     #[serde(default)]
@@ -128,10 +135,12 @@ impl Scenario {
             let load = read.load.get_ref().resolve(form);
             load.check().map_err(|what| at(Some(read.load.span().start), what))?;
         }
+        let folder = Path::new(file).parent().unwrap_or(Path::new(""));
         let mut settings: Vec<Setting> = Vec::new();
         for curve in &read.curve {
             let wrong = |what: String| at(Some(curve.span().start), what);
-            let setting = curve.get_ref().resolve(&server, &clients).map_err(wrong)?;
+            let mut setting = curve.get_ref().resolve(&server, &clients).map_err(wrong)?;
+            setting.clients = setting.clients.seen_from(folder);
             if settings.iter().any(|other| other.curve == setting.curve) {
                 return Err(wrong(format!(
                     "two curves are called \"{}\": give one a name of its own",
@@ -144,12 +153,25 @@ impl Scenario {
             return Err(at(None, "a scenario has at least one [[curve]]".to_owned()));
         }
         let curves: Vec<&str> = settings.iter().map(|setting| setting.curve.as_str()).collect();
+        if let Some(wanted) = &read.capacity_of
+            && !curves.contains(&wanted.get_ref().as_str())
+        {
+            return Err(at(
+                Some(wanted.span().start),
+                format!(
+                    "capacity_of names the curve \"{}\"; there are \"{}\"",
+                    wanted.get_ref(),
+                    curves.join("\", \"")
+                ),
+            ));
+        }
         for claim in &read.claim {
             let checked = claim.get_ref().check(&curves);
             checked.map_err(|what| at(Some(claim.span().start), what))?;
         }
         Ok(Self {
             name: name.to_owned(),
+            also: read.also,
             title: read.title,
             source: read.source,
             about: read.about.trim().to_owned(),
@@ -159,10 +181,21 @@ impl Scenario {
             claims: read.claim.into_iter().map(Spanned::into_inner).collect(),
             network: read.network,
             profile: read.profile,
+            capacity_of: read.capacity_of.map(Spanned::into_inner),
             text: text.to_owned(),
             load: read.load.into_inner(),
             settings,
         })
+    }
+
+    /// The curve whose server's capacity a curve's rates are multiples of: its own, or the one that
+    /// all share.
+    #[must_use]
+    pub fn measured_by<'a>(&'a self, setting: &'a Setting) -> &'a Setting {
+        let shared = self.capacity_of.as_ref();
+        shared
+            .and_then(|curve| self.settings.iter().find(|other| other.curve == *curve))
+            .unwrap_or(setting)
     }
 
     /// The load, as the paper had it or in minutes.
@@ -236,6 +269,8 @@ at_least = 1.1
         assert!(twice.starts_with("s.toml:10: ") && twice.contains("name"), "{twice}");
         let claim = refused(|text| text.replace("than = \"default\"", "than = \"defualt\""));
         assert!(claim.starts_with("s.toml:14: ") && claim.contains("defualt"), "{claim}");
+        let capacity = refused(|text| format!("capacity_of = \"nobody\"\n{text}"));
+        assert!(capacity.starts_with("s.toml:1: ") && capacity.contains("impatient"), "{capacity}");
         assert_eq!(unknown.lines().count(), 1);
     }
 }

@@ -5,11 +5,17 @@ use serde::{Deserialize, Serialize};
 
 /// Which server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum ServerKind {
-    /// Ours, event-driven (Shukla 3.1.1).
+    /// Ours, event-driven (Shukla 3.1.1, Pariag 3.1.1).
     #[default]
     Userver,
+    /// Ours, a connection a thread, a fixed pool of them (Pariag 3.1.2).
+    KnotC,
+    /// Ours, one acceptor and a new thread for each connection (Pariag 3.1.2).
+    KnotA,
+    /// Ours, accepting and working in turn with no event call between (Pariag 3.1.3).
+    Tux,
     /// nginx, one worker.
     Nginx,
     /// Apache httpd, event workers.
@@ -20,13 +26,67 @@ pub enum ServerKind {
     Haproxy,
 }
 
-/// How many connections are accepted before others are worked on (Pariag 3.2).
+impl ServerKind {
+    /// Whether it is one of our own, whose ways can be set.
+    #[must_use]
+    pub fn is_ours(self) -> bool {
+        matches!(self, Self::Userver | Self::KnotC | Self::KnotA | Self::Tux)
+    }
+
+    /// As scenarios spell it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Userver => "userver",
+            Self::KnotC => "knot-c",
+            Self::KnotA => "knot-a",
+            Self::Tux => "tux",
+            Self::Nginx => "nginx",
+            Self::Apache2 => "apache2",
+            Self::Lighttpd => "lighttpd",
+            Self::Haproxy => "haproxy",
+        }
+    }
+}
+
+/// How many connections are accepted before others are worked on (Pariag 3.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptLimit {
     /// At most so many.
     At(u32),
-    /// Until the listen queue is empty (Accept-INF).
+    /// Until the listen queue is empty (Accept-Inf).
     Inf,
+    /// As the lengths of both queues and the last work phase suggest (Pariag 6).
+    Dynamic,
+}
+
+/// How `userver` learns what there is to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Events {
+    /// select(2), as both theses have it.
+    Select,
+    /// poll(2).
+    Poll,
+    /// epoll(7).
+    #[default]
+    Epoll,
+    /// io_uring(7).
+    #[serde(rename = "io_uring")]
+    IoUring,
+}
+
+impl Events {
+    /// As scenarios spell it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Select => "select",
+            Self::Poll => "poll",
+            Self::Epoll => "epoll",
+            Self::IoUring => "io_uring",
+        }
+    }
 }
 
 /// What clients ask for.
@@ -49,6 +109,12 @@ pub struct Server {
     pub backlog: u32,
     /// Of our own servers.
     pub accept_limit: AcceptLimit,
+    /// Of `userver`.
+    pub events: Events,
+    /// Threads of `knot-c`: as many as this it works on at once.
+    pub threads: u32,
+    /// nginx's `multi_accept`: whether it empties the listen queue at every wake-up.
+    pub multi_accept: bool,
     /// Processor time per request beside the serving itself, in µs; of our own servers.
     pub cost_us: u64,
     /// What it serves.
@@ -61,6 +127,9 @@ impl Default for Server {
             kind: ServerKind::Userver,
             backlog: 128,
             accept_limit: AcceptLimit::Inf,
+            events: Events::default(),
+            threads: 1000,
+            multi_accept: false,
             cost_us: 0,
             page: Page::OnePacket,
         }
@@ -74,6 +143,9 @@ pub(crate) struct ServerKeys {
     kind: Option<ServerKind>,
     backlog: Option<u32>,
     accept_limit: Option<AcceptLimit>,
+    events: Option<Events>,
+    threads: Option<u32>,
+    multi_accept: Option<bool>,
     cost_us: Option<u64>,
     page: Option<Page>,
 }
@@ -84,6 +156,9 @@ impl ServerKeys {
             kind: self.kind.unwrap_or(base.kind),
             backlog: self.backlog.unwrap_or(base.backlog),
             accept_limit: self.accept_limit.unwrap_or(base.accept_limit),
+            events: self.events.unwrap_or(base.events),
+            threads: self.threads.unwrap_or(base.threads),
+            multi_accept: self.multi_accept.unwrap_or(base.multi_accept),
             cost_us: self.cost_us.unwrap_or(base.cost_us),
             page: self.page.unwrap_or(base.page),
         }
@@ -98,11 +173,21 @@ impl Server {
         if self.cost_us > 10_000_000 {
             return Err(format!("cost_us {} is more than ten seconds a request", self.cost_us));
         }
-        let tuned = self.cost_us != 0 || self.accept_limit != AcceptLimit::Inf;
-        if tuned && self.kind != ServerKind::Userver {
-            return Err("cost_us and accept_limit are for kind = \"userver\" only".to_owned());
+        if self.threads == 0 || self.threads > 10_000 {
+            return Err(format!("threads {} is not between 1 and 10000", self.threads));
         }
-        Ok(())
+        let usual = Self::default();
+        let kept = |key, kept, who: &str| match kept {
+            true => Ok(()),
+            false => Err(format!("{key} is for {who}; this server is {}", self.kind.name())),
+        };
+        let ours = "our own servers: userver, knot-c, knot-a, tux";
+        kept("cost_us", self.kind.is_ours() || self.cost_us == usual.cost_us, ours)?;
+        kept("accept_limit", self.kind.is_ours() || self.accept_limit == usual.accept_limit, ours)?;
+        let is = |kind| self.kind == kind;
+        kept("events", is(ServerKind::Userver) || self.events == usual.events, "userver")?;
+        kept("threads", is(ServerKind::KnotC) || self.threads == usual.threads, "knot-c")?;
+        kept("multi_accept", is(ServerKind::Nginx) || !self.multi_accept, "nginx")
     }
 }
 
@@ -111,6 +196,7 @@ impl Serialize for AcceptLimit {
         match self {
             Self::At(limit) => serializer.serialize_u32(*limit),
             Self::Inf => serializer.serialize_str("inf"),
+            Self::Dynamic => serializer.serialize_str("dynamic"),
         }
     }
 }
@@ -126,7 +212,10 @@ impl<'de> Deserialize<'de> for AcceptLimit {
         match Given::deserialize(deserializer) {
             Ok(Given::Number(limit)) if limit > 0 => Ok(Self::At(limit)),
             Ok(Given::Word(word)) if word == "inf" => Ok(Self::Inf),
-            _ => Err(serde::de::Error::custom("accept_limit is a number from 1, or \"inf\"")),
+            Ok(Given::Word(word)) if word == "dynamic" => Ok(Self::Dynamic),
+            _ => Err(serde::de::Error::custom(
+                "accept_limit is a number from 1, \"inf\" or \"dynamic\"",
+            )),
         }
     }
 }

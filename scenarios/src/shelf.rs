@@ -6,13 +6,14 @@ use include_dir::{Dir, include_dir};
 use crate::error::ScenarioError;
 use crate::scenario::Scenario;
 
+static PARIAG: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/pariag");
 static SHUKLA: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/shukla");
 static TODAY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/today");
 
 /// Names and texts of all, by name.
 #[must_use]
 pub fn shelf() -> Vec<(String, &'static str)> {
-    let mut all: Vec<_> = [("shukla", &SHUKLA), ("today", &TODAY)]
+    let mut all: Vec<_> = [("pariag", &PARIAG), ("shukla", &SHUKLA), ("today", &TODAY)]
         .into_iter()
         .flat_map(|(folder, dir)| {
             dir.files().filter_map(move |file| {
@@ -25,17 +26,25 @@ pub fn shelf() -> Vec<(String, &'static str)> {
     all
 }
 
-/// The scenario of that name: `shukla-4.7`.
+/// The scenario of that name, `shukla-4.7`, or the one that shows what is called so besides: one
+/// experiment fills several figures of a paper.
 ///
 /// # Errors
 /// [`ScenarioError::Unknown`], with the names that there are.
 pub fn named(name: &str) -> Result<Scenario, ScenarioError> {
     let shelf = shelf();
-    let Some((_, text)) = shelf.iter().find(|(known, _)| known == name) else {
-        let names: Vec<&str> = shelf.iter().map(|(known, _)| known.as_str()).collect();
-        return Err(ScenarioError::Unknown { name: name.to_owned(), there_are: names.join(", ") });
-    };
-    Scenario::parse(name, name, text)
+    if let Some((_, text)) = shelf.iter().find(|(known, _)| known == name) {
+        return Scenario::parse(name, name, text);
+    }
+    let mut names = Vec::new();
+    for (known, text) in &shelf {
+        let scenario = Scenario::parse(known, known, text)?;
+        if scenario.also.iter().any(|other| other == name) {
+            return Ok(scenario);
+        }
+        names.extend(std::iter::once(known.clone()).chain(scenario.also));
+    }
+    Err(ScenarioError::Unknown { name: name.to_owned(), there_are: names.join(", ") })
 }
 
 #[cfg(test)]
@@ -49,6 +58,7 @@ mod tests {
                 panic!("{error}");
             }
         }
+        assert_eq!(named("pariag-table-4.1").expect("a scenario").name, "pariag-4.1");
         let error = named("shukla-9.9").unwrap_err().to_string();
         assert!(error.contains("shukla-9.9"), "{error}");
     }

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::net::{Shutdown, TcpStream};
 use std::time::Instant;
 
+use crate::events::Interest;
 use crate::reply::Reply;
 use crate::request::{self, HEAD_MAX_BYTES, Refusal, Request};
 
@@ -39,10 +40,14 @@ pub(crate) struct Connection {
     pub stream: TcpStream,
     /// When it is closed if it has not progressed by then.
     pub deadline: Instant,
-    /// What epoll was last told to watch for.
-    pub watched: Next,
-    /// Whether the server will come back to it without an event.
-    pub turn_due: bool,
+    /// What the kernel watches for, if it does.
+    pub watched: Option<Interest>,
+    /// Whether it waits for its turn of work.
+    pub is_queued: bool,
+    /// Whether the kernel has told that the client closed its side.
+    pub client_left: bool,
+    /// How often the kernel was asked to answer on it by itself.
+    pub handed_over: u8,
     /// Whether any request was answered.
     pub answered: bool,
     input: Vec<u8>,
@@ -61,8 +66,10 @@ impl Connection {
         Self {
             stream,
             deadline,
-            watched: Next::Read,
-            turn_due: false,
+            watched: None,
+            is_queued: false,
+            client_left: false,
+            handed_over: 0,
             answered: false,
             input: Vec::new(),
             skip_bytes: 0,
@@ -127,6 +134,15 @@ impl Connection {
     /// Whether a request has begun to arrive.
     pub(crate) fn is_mid_request(&self) -> bool {
         !self.input.is_empty() || self.skip_bytes > 0
+    }
+
+    /// Whether every request that has arrived was answered, and another may come.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.answered
+            && self.reply.is_none()
+            && !self.is_mid_request()
+            && !self.draining
+            && !self.input_ended
     }
 
     /// Closes our side and waits for the client to close its own.

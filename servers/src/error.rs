@@ -5,6 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::settings::ServerKind;
+
 /// Why a server could not start or go on. What clients do wrong is never an error; it is counted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -32,16 +34,77 @@ pub enum ServerError {
         source: io::Error,
     },
     /// An accept limit of zero would never accept anything.
-    #[error("`{given}` is no accept limit: give a number from 1, or `inf`")]
+    #[error("`{given}` is no accept limit: give a number from 1, `inf` or `dynamic`")]
     AcceptLimit {
         /// What was given.
         given: String,
+    },
+    /// There is no such server.
+    #[error("`{given}` is no server: choose userver, knot-c, knot-a or tux")]
+    ServerKind {
+        /// What was given.
+        given: String,
+    },
+    /// There is no such way to get events.
+    #[error("`{given}` is no way to get events: choose select, poll, epoll or io_uring")]
+    EventsKind {
+        /// What was given.
+        given: String,
+    },
+    /// Only one server gets its events by a call that can be chosen.
+    #[error("{server} has no choice of events: leave it out, or choose the userver")]
+    EventsNotChosen {
+        /// The server asked for.
+        server: ServerKind,
+    },
+    /// Only Knot has threads.
+    #[error("{server} has no threads: leave their number out, or choose knot-c or knot-a")]
+    ThreadsNotChosen {
+        /// The server asked for.
+        server: ServerKind,
+    },
+    /// The kernel offers no `io_uring`.
+    #[error(
+        "the kernel refuses io_uring: {source}; choose the userver with epoll, or set \
+         kernel.io_uring_disabled to 0"
+    )]
+    NoIoUring {
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Only one server, and only its one page, is for the kernel to answer.
+    #[error(
+        "only tux answers inside the kernel, and only its own page: leave that out, or choose tux \
+         without a root and without a cost"
+    )]
+    InKernelNotFit,
+    /// The kernel takes no programs that answer.
+    #[error("cannot answer inside the kernel: {source}; be root, or leave it out")]
+    InKernel {
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A thread could not be started.
+    #[error("cannot start thread {number}: {source}; ask for fewer threads or raise `ulimit -u`")]
+    Thread {
+        /// How many there would have been.
+        number: u32,
+        /// What the kernel said.
+        source: io::Error,
     },
     /// The event loop itself failed.
     #[error("the server's event loop cannot {step}: {source}")]
     Events {
         /// The step, as a verb phrase.
         step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Statistics could not be written.
+    #[error("cannot write statistics to {}: {source}; name a file in a writable folder", path.display())]
+    Statistics {
+        /// The file asked for.
+        path: PathBuf,
         /// What the kernel said.
         source: io::Error,
     },

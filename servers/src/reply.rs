@@ -105,6 +105,13 @@ impl Reply {
         Self::new(head, Body::Pattern { left_bytes: length_bytes }, Outcome::Answer, request)
     }
 
+    /// A few words.
+    pub(crate) fn of_text(text: &str, request: &Request) -> Self {
+        let head = Head::new("200 OK").media_type("text/plain").length(text.len() as u64);
+        let body = Body::InMemory { bytes: text.as_bytes().into(), sent: 0 };
+        Self::new(head, body, Outcome::Answer, request)
+    }
+
     /// A file.
     pub(crate) fn of_resource(resource: &Resource, request: &Request) -> Self {
         let head = Head::new("200 OK")
@@ -149,6 +156,11 @@ impl Reply {
             closes: !request.keep_alive,
             outcome,
         }
+    }
+
+    /// Its head, and as much of its body as is in memory.
+    pub(crate) fn at_hand(&self) -> Vec<u8> {
+        [&self.head, self.body.at_hand()].concat()
     }
 
     pub(crate) fn is_sent(&self) -> bool {
@@ -204,7 +216,7 @@ impl Head {
         Self(Vec::with_capacity(HEAD_BYTES))
             .lines("HTTP/1.1 ")
             .lines(status)
-            .lines("\r\nServer: userver\r\n")
+            .lines("\r\nServer: tidelab\r\n")
     }
 
     fn lines(mut self, lines: &str) -> Self {

@@ -61,6 +61,9 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Request>, Refusal> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut parsed = httparse::Request::new(&mut fields);
     let head_bytes = match parsed.parse(bytes) {
+        Ok(httparse::Status::Complete(length)) if length > HEAD_MAX_BYTES => {
+            return Err(Refusal::HeadTooLarge);
+        }
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) if bytes.len() >= HEAD_MAX_BYTES => {
             return Err(Refusal::HeadTooLarge);
@@ -175,5 +178,7 @@ mod tests {
         );
         let endless = format!("GET / HTTP/1.1\r\nA: {}", "a".repeat(HEAD_MAX_BYTES));
         assert_eq!(refusal(&endless), Refusal::HeadTooLarge);
+        // It came in one piece, and is no shorter for that.
+        assert_eq!(refusal(&format!("{endless}\r\n\r\n")), Refusal::HeadTooLarge);
     }
 }

@@ -44,4 +44,13 @@ impl Slab {
         self.held -= 1;
         Some(connection)
     }
+
+    /// Shows every connection with its token.
+    pub(crate) fn for_each(&mut self, mut look: impl FnMut(u64, &mut Connection)) {
+        for (index, (generation, connection)) in self.places.iter_mut().enumerate() {
+            if let Some(connection) = connection {
+                look(u64::from(*generation) << 32 | index as u64, connection);
+            }
+        }
+    }
 }

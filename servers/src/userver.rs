@@ -1,301 +1,254 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The event-driven server of the papers: one process, one thread, three phases.
+//! The event-driven server of the papers: one thread, three phases (Pariag 3.1.1).
 //!
-//! Each turn gets events, then accepts at most [`AcceptLimit`] connections, then works on every
-//! connection that can go on (Pariag, *Understanding and Improving Web Server Performance*, 2004).
+//! - *It learns of work* by a call for events: `select`, `poll`, `epoll` or `io_uring`.
+//! - *It accepts* after each such call, if a listening socket was told of; then it works on the
+//!   connections that were told of, and on none that it has just accepted.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::net::TcpStream;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::socket::{SockFlag, accept4};
-
-use crate::connection::{Connection, Next};
-use crate::content::Content;
+use crate::accept::{Phase, Queues, Strategy};
+use crate::connection::Next;
 use crate::error::ServerError;
-use crate::listen::listen;
-use crate::reply::Reply;
-use crate::request::Refusal;
-use crate::settings::Settings;
-use crate::slab::Slab;
-use crate::statistics::Statistics;
-use crate::work::{Work, thread_cpu_ns};
-use crate::worker::Worker;
+use crate::events::{Events, Interest, STOP, Told, events_of, is_listener, listener_token};
+use crate::held::Held;
+use crate::listen::{Accepted, Listeners};
+use crate::server::{ACCEPT_REST, Clock, LOOK_EVERY, Parts};
+use crate::settings::EventsKind;
 
-/// Tokens above every connection's.
-const STOP: u64 = u64::MAX;
-const LISTENER: u64 = u64::MAX - 1;
-const EVENTS_MAX: usize = 1024;
-const SCRATCH_BYTES: usize = 64 * 1024;
-/// How long a client may take to close after its last reply.
-const DRAIN_MAX: Duration = Duration::from_secs(1);
-/// How long accepting rests when there are no descriptors.
-const ACCEPT_REST: Duration = Duration::from_millis(10);
-
-/// Ends a running [`Userver`] from any thread.
-#[derive(Clone, Debug)]
-pub struct Stopper(Arc<EventFd>);
-
-impl Stopper {
-    /// Has the server return from [`Userver::run`] after the turn it is in.
-    pub fn stop(&self) {
-        // It can only fail when it has been called 2^64 − 2 times.
-        let _ = self.0.write(1);
-    }
-}
-
-/// The server: what holds the connections, and says whose turn it is.
+/// The event-driven server.
 #[derive(Debug)]
-pub struct Userver {
-    settings: Settings,
-    epoll: Epoll,
-    listeners: Vec<TcpListener>,
-    stop: Arc<EventFd>,
-    connections: Slab,
-    /// Connections by the deadline they had when entered. They are looked at again then, not
-    /// moved whenever they progress.
-    deadlines: BinaryHeap<Reverse<(Instant, u64)>>,
-    /// Connections with another request already read.
-    turns: Vec<u64>,
-    /// Until when accepting rests; listeners are then not watched.
+pub(crate) struct Userver {
+    events: Box<dyn Events>,
+    listeners: Listeners,
+    held: Held,
+    strategy: Strategy,
+    clock: Clock,
+    told: Vec<Told>,
+    /// Listening sockets told of.
+    listeners_told: Vec<u64>,
+    /// Whether somebody may wait at them.
+    is_listener_ready: bool,
+    /// Connections that can be worked on.
+    ready: VecDeque<u64>,
+    /// Those of them that the last call told of, or that had more to do before it. What becomes
+    /// ready in a work phase is for the next.
+    batch: usize,
+    /// Until when accepting rests, for want of descriptors; listeners are not watched then.
     resting_until: Option<Instant>,
-    worker: Worker,
 }
 
 impl Userver {
-    /// Listens. Connections queue up in the kernel until [`Userver::run`].
-    ///
     /// # Errors
-    /// [`ServerError::NoAddress`], [`ServerError::Listen`] naming the address,
-    /// [`ServerError::Root`] naming the root.
-    pub fn bind(settings: Settings) -> Result<Self, ServerError> {
-        let worker = Worker {
-            content: Content::of(&settings)?,
-            work: Work::costing(settings.cost_us),
-            patience: settings.patience,
-            scratch: vec![0; SCRATCH_BYTES],
-            statistics: Statistics::default(),
-        };
-        let listeners = listen(&settings.addresses, settings.backlog, settings.reuse_port)?;
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
-            .map_err(ServerError::events("create an epoll instance"))?;
-        let stop = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
-            .map_err(ServerError::events("create an eventfd"))?;
-        epoll
-            .add(&stop, EpollEvent::new(EpollFlags::EPOLLIN, STOP))
+    /// [`ServerError::Events`], [`ServerError::NoIoUring`].
+    pub(crate) fn new(parts: Parts, kind: EventsKind) -> Result<Self, ServerError> {
+        let mut events = events_of(kind)?;
+        events
+            .add(parts.stop.as_fd(), STOP, Interest::Read)
             .map_err(ServerError::events("watch its stop signal"))?;
-        let server = Self {
-            settings,
-            epoll,
-            listeners,
-            stop: Arc::new(stop),
-            connections: Slab::default(),
-            deadlines: BinaryHeap::new(),
-            turns: Vec::new(),
+        let mut server = Self {
+            events,
+            listeners: parts.listeners,
+            held: Held::new(parts.worker),
+            clock: Clock::of(&parts.strategy),
+            strategy: parts.strategy,
+            told: Vec::new(),
+            listeners_told: Vec::new(),
+            is_listener_ready: false,
+            ready: VecDeque::new(),
+            batch: 0,
             resting_until: None,
-            worker,
         };
         server.watch_listeners()?;
         Ok(server)
     }
 
-    /// The addresses listened on, ports filled in.
-    #[must_use]
-    pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
-    }
-
-    /// What ends it.
-    #[must_use]
-    pub fn stopper(&self) -> Stopper {
-        Stopper(Arc::clone(&self.stop))
-    }
-
-    /// Serves until stopped, and says what happened.
+    /// Serves until it is stopped.
     ///
     /// # Errors
-    /// [`ServerError::Events`] when the kernel refuses to wait for events.
-    pub fn run(mut self) -> Result<Statistics, ServerError> {
-        let cpu_before_ns = thread_cpu_ns();
-        let mut events = vec![EpollEvent::empty(); EVENTS_MAX];
-        loop {
-            let count = match self.epoll.wait(&mut events, self.wait_at_most()) {
-                Ok(count) => count,
-                Err(Errno::EINTR) => 0,
-                Err(errno) => return Err(ServerError::events("wait for events")(errno)),
-            };
-            let events = &events[..count];
-            if events.iter().any(|event| event.data() == STOP) {
-                break;
-            }
-            if events.iter().any(|event| event.data() == LISTENER) {
-                self.accept_phase()?;
-            }
-            self.work_phase(events);
-            self.end_overdue();
+    /// [`ServerError::Events`].
+    pub(crate) fn serve(mut self) -> Result<(), ServerError> {
+        self.events.start().map_err(ServerError::events("start"))?;
+        while self.get_events()? {
+            self.accept_phase()?;
+            self.work_phase();
+            self.close_overdue();
             self.end_rest()?;
+            self.held.worker.post();
         }
-        self.worker.statistics.cpu_ns = thread_cpu_ns().saturating_sub(cpu_before_ns);
-        Ok(self.worker.statistics)
+        self.held.worker.post();
+        Ok(())
+    }
+
+    /// Asks for events, unless the last work phase left some. Says whether to go on.
+    fn get_events(&mut self) -> Result<bool, ServerError> {
+        if self.batch > 0 {
+            return Ok(true);
+        }
+        let mut goes_on = true;
+        if self.strategy.looks_at_queues() && self.ready.is_empty() {
+            goes_on = self.ask(Some(Duration::ZERO))?;
+            if goes_on && self.ready.is_empty() && !self.is_listener_ready {
+                self.strategy.idle();
+                goes_on = self.ask(self.wait_at_most())?;
+            }
+        } else {
+            goes_on &= self.ask(self.wait_at_most())?;
+        }
+        self.batch = self.ready.len();
+        Ok(goes_on)
+    }
+
+    /// One call for events.
+    fn ask(&mut self, at_most: Option<Duration>) -> Result<bool, ServerError> {
+        self.told.clear();
+        self.events
+            .wait(at_most, &mut self.told)
+            .map_err(ServerError::events("wait for events"))?;
+        self.held.worker.look_at_clock();
+        self.held.worker.statistics.event_calls += 1;
+        self.held.worker.statistics.fds_told += self.told.len() as u64;
+        let mut goes_on = true;
+        self.listeners_told.clear();
+        for told in &self.told {
+            if told.token == STOP {
+                goes_on = false;
+            } else if is_listener(told.token) {
+                self.listeners_told.push(told.token);
+            } else if let Some(connection) = self.held.get(told.token) {
+                connection.client_left |= told.client_left;
+                if self.events.tells_once() {
+                    connection.watched = None;
+                }
+                // It may have had more to do already: one turn is enough.
+                if !connection.is_queued {
+                    connection.is_queued = true;
+                    self.ready.push_back(told.token);
+                }
+            }
+        }
+        self.is_listener_ready = !self.listeners_told.is_empty();
+        Ok(goes_on)
     }
 
     fn accept_phase(&mut self) -> Result<(), ServerError> {
-        let mut accepted = 0;
-        for index in 0..self.listeners.len() {
-            while self.settings.accept_limit.wants_another(accepted) {
-                match accept(&self.listeners[index]) {
-                    Ok(stream) => {
-                        accepted += 1;
-                        self.admit(stream);
-                    }
-                    Err(Errno::EAGAIN) => break,
-                    // The client took it back while it was queued.
-                    Err(Errno::ECONNABORTED) => {
-                        accepted += 1;
-                        self.worker.statistics.accepted += 1;
-                        self.worker.statistics.dead_connections += 1;
-                    }
-                    Err(Errno::EINTR) => {}
-                    Err(_) => return self.start_rest(),
+        self.held.worker.statistics.accept_phases += 1;
+        let accepts = self.is_listener_ready && self.resting_until.is_none();
+        let listen = match accepts {
+            false => Some(0),
+            true if self.strategy.looks_at_queues() => self.listeners.waiting(),
+            true => None,
+        };
+        let queues = Queues { listen, work: self.batch as u32 };
+        self.strategy.began(Phase::Accept, queues, self.clock.now_ns());
+        while accepts && self.strategy.accept_now(queues, self.clock.now_ns()) > 0 {
+            match self.listeners.accept() {
+                Accepted::Connection(stream) => {
+                    self.admit(stream);
+                    self.strategy.accepted(self.clock.now_ns());
                 }
+                Accepted::Dead => {
+                    self.held.worker.found_dead();
+                    self.strategy.accepted(self.clock.now_ns());
+                }
+                Accepted::Nobody => {
+                    self.strategy.ran_dry();
+                    self.is_listener_ready = false;
+                }
+                Accepted::NoRoom => return self.start_rest(),
             }
+        }
+        if self.events.tells_once() {
+            self.watch_listeners_told()?;
         }
         Ok(())
     }
 
     fn admit(&mut self, stream: TcpStream) {
-        self.worker.statistics.accepted += 1;
-        let deadline = Instant::now() + self.settings.patience;
-        let token = self.connections.insert(Connection::new(stream, deadline));
-        self.deadlines.push(Reverse((deadline, token)));
-        let held = self.connections.held as u64;
-        self.worker.statistics.connections_max = self.worker.statistics.connections_max.max(held);
-        let Some(connection) = self.connections.get(token) else {
-            return;
-        };
-        let interest = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP, token);
-        if self.epoll.add(&connection.stream, interest).is_err() {
-            self.worker.statistics.accept_failures += 1;
-            self.end(token);
-        }
+        let token = self.held.admit(stream);
+        self.watch(token, Interest::Read);
     }
 
-    fn work_phase(&mut self, events: &[EpollEvent]) {
-        for token in std::mem::take(&mut self.turns) {
-            if let Some(connection) = self.connections.get(token) {
-                connection.turn_due = false;
-                self.work(token, false);
-            }
-        }
-        for event in events {
-            if event.data() != LISTENER {
-                let left = event.events().contains(EpollFlags::EPOLLRDHUP);
-                self.work(event.data(), left);
-            }
-        }
-    }
-
-    fn work(&mut self, token: u64, client_left: bool) {
-        let Some(connection) = self.connections.get(token) else {
-            return;
-        };
-        let next = self.worker.turn(connection, client_left);
-        match next {
-            Next::Close => self.end(token),
-            // It may have had both a turn due and an event: one more turn is enough.
-            Next::Turn if connection.turn_due => {}
-            Next::Turn => {
-                connection.turn_due = true;
-                self.turns.push(token);
-            }
-            Next::Read | Next::Write => self.watch(token, next),
-            Next::Drain => self.drain(token),
-        }
-    }
-
-    fn watch(&mut self, token: u64, next: Next) {
-        let Some(connection) = self.connections.get(token) else {
-            return;
-        };
-        if connection.watched == next {
-            return;
-        }
-        connection.watched = next;
-        let flags = if next == Next::Write {
-            EpollFlags::EPOLLOUT
-        } else {
-            EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP
-        };
-        let modified = self.epoll.modify(&connection.stream, &mut EpollEvent::new(flags, token));
-        if modified.is_err() {
-            self.end(token);
-        }
-    }
-
-    fn drain(&mut self, token: u64) {
-        let Some(connection) = self.connections.get(token) else {
-            return;
-        };
-        connection.start_draining();
-        connection.deadline = Instant::now() + DRAIN_MAX.min(self.settings.patience);
-        self.deadlines.push(Reverse((connection.deadline, token)));
-        self.watch(token, Next::Read);
-    }
-
-    fn end(&mut self, token: u64) {
-        if let Some(connection) = self.connections.remove(token)
-            && !connection.answered
-            && !connection.draining
-        {
-            self.worker.statistics.dead_connections += 1;
-        }
-    }
-
-    fn end_overdue(&mut self) {
-        let now = Instant::now();
-        while let Some(&Reverse((entered, token))) = self.deadlines.peek() {
-            if entered > now {
+    fn work_phase(&mut self) {
+        self.held.worker.statistics.work_phases += 1;
+        let queues = Queues { listen: None, work: self.batch as u32 };
+        self.strategy.began(Phase::Work, queues, self.clock.now_ns());
+        let mut worked: u32 = 0;
+        while self.batch > 0 {
+            let Some(token) = self.ready.pop_front() else { break };
+            self.batch -= 1;
+            self.work(token);
+            self.strategy.worked();
+            worked += 1;
+            let looks = self.strategy.looks_at_queues() && worked.is_multiple_of(LOOK_EVERY);
+            let listen = if looks { self.listeners.waiting() } else { None };
+            let queues = Queues { listen, work: self.batch as u32 };
+            if self.strategy.next_phase(queues, self.clock.now_ns()) == Phase::Accept {
+                self.is_listener_ready |= listen.is_some_and(|listen| listen > 0);
                 break;
             }
-            self.deadlines.pop();
-            let Some(connection) = self.connections.get(token) else {
-                continue;
-            };
-            if connection.deadline > now {
-                self.deadlines.push(Reverse((connection.deadline, token)));
-            } else {
-                self.time_out(token);
+        }
+    }
+
+    fn work(&mut self, token: u64) {
+        match self.held.turn(token) {
+            None => {}
+            Some(Next::Close) => self.close(token),
+            Some(Next::Turn) => {
+                if let Some(connection) = self.held.get(token) {
+                    connection.is_queued = true;
+                    self.ready.push_back(token);
+                }
+            }
+            Some(Next::Read | Next::Drain) => self.watch(token, Interest::Read),
+            Some(Next::Write) => self.watch(token, Interest::Write),
+        }
+    }
+
+    fn watch(&mut self, token: u64, interest: Interest) {
+        let Some(connection) = self.held.get(token) else { return };
+        let fd = connection.stream.as_fd();
+        let done = match connection.watched {
+            Some(watched) if watched == interest => Ok(()),
+            Some(_) => self.events.change(fd, token, interest),
+            None => self.events.add(fd, token, interest),
+        };
+        match done {
+            Ok(()) => connection.watched = Some(interest),
+            Err(_) => {
+                self.held.worker.statistics.accept_failures += 1;
+                self.close(token);
             }
         }
     }
 
-    fn time_out(&mut self, token: u64) {
-        let Some(connection) = self.connections.get(token) else {
-            return;
-        };
-        let idle = !connection.is_mid_request() && connection.reply.is_none();
-        if !idle && !connection.draining {
-            self.worker.statistics.timed_out += 1;
-            if connection.reply.is_none() {
-                // The connection is closed at once: whoever sends half a request gets half a word.
-                let _ = Reply::refusing(Refusal::Halted).send(&connection.stream);
-            }
+    fn close(&mut self, token: u64) {
+        let Some(connection) = self.held.get(token) else { return };
+        if connection.watched.is_some() {
+            self.events.closes(connection.stream.as_fd(), token);
         }
-        self.end(token);
+        self.held.end(token);
+        self.strategy.closed();
+    }
+
+    fn close_overdue(&mut self) {
+        for token in self.held.overdue() {
+            self.close(token);
+        }
     }
 
     /// Without descriptors, a listener that stays readable would make the loop spin.
     fn start_rest(&mut self) -> Result<(), ServerError> {
-        self.worker.statistics.accept_failures += 1;
+        self.held.worker.statistics.accept_failures += 1;
         self.resting_until = Some(Instant::now() + ACCEPT_REST);
-        for listener in &self.listeners {
-            self.epoll.delete(listener).map_err(ServerError::events("rest from accepting"))?;
+        self.listeners_told.clear();
+        for (index, socket) in self.listeners.sockets().enumerate() {
+            self.events
+                .remove(socket, listener_token(index))
+                .map_err(ServerError::events("rest from accepting"))?;
         }
         Ok(())
     }
@@ -308,32 +261,29 @@ impl Userver {
         Ok(())
     }
 
-    fn watch_listeners(&self) -> Result<(), ServerError> {
-        for listener in &self.listeners {
-            self.epoll
-                .add(listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))
-                .map_err(ServerError::events("watch a listening socket"))?;
+    fn watch_listeners(&mut self) -> Result<(), ServerError> {
+        self.listeners_told = (0..self.listeners.sockets().count()).map(listener_token).collect();
+        self.watch_listeners_told()
+    }
+
+    fn watch_listeners_told(&mut self) -> Result<(), ServerError> {
+        for (index, socket) in self.listeners.sockets().enumerate() {
+            let token = listener_token(index);
+            if self.listeners_told.contains(&token) {
+                self.events
+                    .add(socket, token, Interest::Read)
+                    .map_err(ServerError::events("watch a listening socket"))?;
+            }
         }
+        self.listeners_told.clear();
         Ok(())
     }
 
-    fn wait_at_most(&self) -> EpollTimeout {
-        if !self.turns.is_empty() {
-            return EpollTimeout::ZERO;
+    fn wait_at_most(&self) -> Option<Duration> {
+        if !self.ready.is_empty() {
+            return Some(Duration::ZERO);
         }
-        let deadline = self.deadlines.peek().map(|entry| entry.0.0);
-        let Some(until) = deadline.into_iter().chain(self.resting_until).min() else {
-            return EpollTimeout::NONE;
-        };
-        let left = until.saturating_duration_since(Instant::now());
-        // Rounded up, lest the loop spin through the last fraction of a millisecond.
-        EpollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(EpollTimeout::MAX)
+        let until = self.held.next_look().into_iter().chain(self.resting_until).min()?;
+        Some(until.saturating_duration_since(Instant::now()))
     }
-}
-
-fn accept(listener: &TcpListener) -> Result<TcpStream, Errno> {
-    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-    let fd = accept4(listener.as_fd().as_raw_fd(), flags)?;
-    // SAFETY: the kernel has just returned this descriptor, and nobody else knows it.
-    Ok(TcpStream::from(unsafe { OwnedFd::from_raw_fd(fd) }))
 }

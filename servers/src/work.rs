@@ -8,6 +8,8 @@
 //! clock charges them to the thread: a kernel without `CONFIG_IRQ_TIME_ACCOUNTING` charges softirqs
 //! to the thread that they interrupt, and an overloaded server would seem to lose nothing to them.
 //!
+//! Pages that are computed take such steps too, as many as they are asked for.
+//!
 //! The steps are arithmetic in registers. They touch no memory, so they do not feel caches that
 //! packet processing has emptied, and they make no system calls. A processor that turns slower
 //! later (heat, a busy sibling thread, a slower core) takes longer for the same cost.
@@ -15,8 +17,6 @@
 use std::hint::black_box;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-
-use nix::time::{ClockId, clock_gettime};
 
 /// Long enough for a frequency governor to notice.
 const WARM_UP: Duration = Duration::from_millis(30);
@@ -27,7 +27,7 @@ const RUNS: u32 = 500;
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The work done for each reply.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Work {
     steps_per_reply: u64,
     state: u64,
@@ -46,6 +46,13 @@ impl Work {
         self.state = walk(self.state, self.steps_per_reply);
         self.steps_per_reply
     }
+
+    /// Does work of so many µs, and says how many steps that were and where they led.
+    pub(crate) fn burn(&mut self, cost_us: u64) -> (u64, u64) {
+        let steps = cost_us.saturating_mul(steps_per_us());
+        self.state = walk(self.state, steps);
+        (steps, self.state)
+    }
 }
 
 /// Takes so many steps of xorshift64 (Marsaglia, *Xorshift RNGs*, 2003): each needs the one before,
@@ -63,7 +70,7 @@ fn walk(from: u64, steps: u64) -> u64 {
 }
 
 /// The processor's speed, the same for all servers of a process so that their costs compare.
-fn steps_per_us() -> u64 {
+pub(crate) fn steps_per_us() -> u64 {
     static SPEED: OnceLock<u64> = OnceLock::new();
     *SPEED.get_or_init(measure_steps_per_us)
 }
@@ -87,13 +94,6 @@ fn measure_steps_per_us() -> u64 {
     ((STEPS_PER_RUN * 1000 + fastest_ns / 2) / fastest_ns).max(1)
 }
 
-/// The processor time that the calling thread has had.
-pub(crate) fn thread_cpu_ns() -> u64 {
-    // The clock exists on every Linux; with no clock there is nothing to report.
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
-        .map_or(0, |now| now.tv_sec().unsigned_abs() * 1_000_000_000 + now.tv_nsec().unsigned_abs())
-}
-
 #[cfg(test)]
 mod tests {
     use super::{STEPS_PER_RUN, Work, steps_per_us, walk};
@@ -106,6 +106,15 @@ mod tests {
         // Where the walks have come to shows that the steps were taken, not only counted.
         assert_eq!(dear.state, cheap.state);
         assert_ne!(dear.state, Work::costing(0).state);
+    }
+
+    #[test]
+    fn a_page_takes_the_steps_that_it_is_asked_for() {
+        let (mut page, mut cost) = (Work::costing(0), Work::costing(3));
+        let (steps, end) = page.burn(30);
+        let steps_of_ten: u64 = (0..10).map(|_| cost.once()).sum();
+        assert_eq!((steps, end), (steps_of_ten, cost.state));
+        assert_eq!(page.burn(0), (0, end));
     }
 
     #[test]

@@ -3,10 +3,14 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tidegate_crowd::{Class, Close, Delay, Driver, Load, Network, Os, Plan, run_watched};
+use tidegate_crowd::{
+    Browser, Browsing, Class, Close, Delay, Driver, Load, Network, Os, Plan, run_watched,
+};
+use tidegate_scenarios::read_trace;
 
 use crate::failure::Failure;
 use crate::progress;
@@ -14,7 +18,8 @@ use crate::quantity::{self, Addresses};
 
 /// Send a crowd of clients from this network namespace and print what became of them, as JSON.
 #[derive(clap::Args)]
-#[command(group = clap::ArgGroup::new("load").required(true).args(["rate", "clients"]))]
+#[command(group = clap::ArgGroup::new("load").required(true).multiple(true)
+    .args(["rate", "trace", "clients"]))]
 pub(crate) struct Arguments {
     /// Address and port to go to (again for more).
     #[arg(long = "to", value_name = "ADDRESS:PORT", required = true)]
@@ -23,18 +28,22 @@ pub(crate) struct Arguments {
     /// addresses raw packets may have without being configured (again for more).
     #[arg(long = "from", value_name = "IP[-IP]", value_parser = quantity::addresses)]
     sources: Vec<Addresses>,
-    /// Attempts started per second, whatever the server does (open loop).
+    /// Attempts started per second, whatever the server does (open loop); with a browser, clients.
     #[arg(long, value_name = "PER_S", allow_negative_numbers = true)]
     rate: Option<f64>,
+    /// Starts as in a recorded trace, a text file of seconds since its beginning, one a line: once,
+    /// as recorded; or with --rate at that mean rate, round and round.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Clients that each try again when their attempt has ended (closed loop).
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with_all = ["rate", "trace"])]
     clients: Option<usize>,
     /// How starts are spaced in an open loop.
-    #[arg(long, value_enum, default_value_t = Arrivals::Poisson)]
+    #[arg(long, value_enum, default_value_t = Arrivals::Poisson, conflicts_with = "trace")]
     arrivals: Arrivals,
-    /// How long attempts are counted.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = quantity::duration)]
-    duration: Duration,
+    /// How long attempts are counted; by default 10s, or until a recorded trace ends.
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    duration: Option<Duration>,
     /// Load before that.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = quantity::duration)]
     warm_up: Duration,
@@ -53,6 +62,20 @@ pub(crate) struct Arguments {
     /// Requests on one connection, in the mean.
     #[arg(long, value_name = "N", default_value_t = 1.0)]
     requests: f64,
+    /// Clients visit pages with a browser, over its parallel connections: chrome,
+    /// internet-explorer-6, mozilla-1.2, …
+    #[arg(long, value_parser = browser)]
+    browser: Option<&'static Browser>,
+    /// Objects embedded in a page.
+    #[arg(long, value_name = "N", default_value_t = 21, requires = "browser")]
+    objects: u16,
+    /// Pages that a client visits, in the mean.
+    #[arg(long, value_name = "N", default_value_t = 1.0, requires = "browser")]
+    pages: f64,
+    /// Time between two pages, in the mean.
+    #[arg(long, value_name = "TIME", default_value = "0s", requires = "browser",
+        value_parser = quantity::duration)]
+    think: Duration,
     /// How clients end their side of a connection.
     #[arg(long, value_enum, default_value_t = Ending::Fin)]
     close: Ending,
@@ -104,7 +127,7 @@ enum Maker {
 
 /// Sends the crowd and prints the outcome.
 pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let plan = plan(arguments);
+    let plan = plan(arguments)?;
     let mut bar = progress::bar();
     bar.step(1, 1, "crowd", plan.warm_up + plan.duration + plan.cool_down);
     let outcome = run_watched(&plan, &mut |progress| bar.show(&progress))?;
@@ -119,12 +142,36 @@ pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn plan(arguments: &Arguments) -> Plan {
-    let load = match (arguments.clients, arguments.arrivals) {
-        (Some(clients), _) => Load::Closed { clients },
-        (None, Arrivals::Constant) => Load::Constant { per_s: arguments.rate.unwrap_or_default() },
-        (None, Arrivals::Poisson) => Load::Poisson { per_s: arguments.rate.unwrap_or_default() },
-    };
+/// How starts come about.
+fn load(arguments: &Arguments) -> Result<Load, Failure> {
+    if let Some(clients) = arguments.clients {
+        return Ok(Load::Closed { clients });
+    }
+    if let Some(file) = &arguments.trace {
+        return Ok(Load::Trace { trace: read_trace(file)?, per_s: arguments.rate });
+    }
+    let per_s = arguments.rate.unwrap_or_default();
+    Ok(match arguments.arrivals {
+        Arrivals::Constant => Load::Constant { per_s },
+        Arrivals::Poisson => Load::Poisson { per_s },
+    })
+}
+
+/// How long attempts are counted when nobody says.
+fn duration(load: &Load, warm_up: Duration) -> Duration {
+    match load {
+        // As long as it lasts, its last start included.
+        Load::Trace { trace, per_s: None } => {
+            let lasts = Duration::from_nanos(trace.last_ns()) + Duration::from_millis(1);
+            lasts.saturating_sub(warm_up)
+        }
+        _ => Duration::from_secs(10),
+    }
+}
+
+fn plan(arguments: &Arguments) -> Result<Plan, Failure> {
+    let load = load(arguments)?;
+    let duration = arguments.duration.unwrap_or_else(|| duration(&load, arguments.warm_up));
     let delay = match arguments.delay_ms {
         0.0 => Delay::None,
         ms => Delay::Constant { ms },
@@ -140,9 +187,15 @@ fn plan(arguments: &Arguments) -> Plan {
         requests: arguments.requests,
         paths: arguments.paths.clone(),
         network: Network { delay, loss: arguments.loss, reorder: arguments.reorder },
+        browsing: arguments.browser.map(|browser| Browsing {
+            objects: arguments.objects,
+            pages: arguments.pages,
+            think: arguments.think,
+            ..Browsing::with(browser)
+        }),
         ..Class::default()
     };
-    Plan {
+    Ok(Plan {
         driver: match arguments.driver {
             Maker::Sockets => Driver::Sockets,
             Maker::Raw => Driver::Raw,
@@ -152,11 +205,15 @@ fn plan(arguments: &Arguments) -> Plan {
         sources: arguments.sources.iter().flat_map(|range| range.0.iter().copied()).collect(),
         load,
         warm_up: arguments.warm_up,
-        duration: arguments.duration,
+        duration,
         cool_down: arguments.cool_down,
         seed: arguments.seed,
         classes: vec![class],
-    }
+    })
+}
+
+fn browser(name: &str) -> Result<&'static Browser, String> {
+    Browser::named(name).map_err(|unknown| unknown.to_string())
 }
 
 fn os(name: &str) -> Result<&'static Os, String> {

@@ -1,25 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `tidelab serve`.
 
-use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
-use tidegate_servers::{AcceptLimit, Settings, Userver};
+use tidegate_servers::{
+    AcceptLimit, EventsKind, Server, ServerError, ServerKind, Settings, Statistics,
+};
 
 use crate::failure::Failure;
-use crate::quantity;
+use crate::{quantity, say};
 
 /// Serve HTTP at a known processor cost per request, in this network namespace.
 ///
 /// Prints `listening on …` when ready; SIGTERM or SIGINT end it, and it then prints its statistics
-/// as JSON. `/bytes/N` answers with N bytes, and every other path with the ordinary reply; with
-/// --root, files are served instead.
+/// as JSON, and as text to the standard error; SIGUSR1 has it print the text while it serves.
+/// `/bytes/N` answers with N bytes, `/work/N` with what N µs of work came to, and every other path
+/// with the ordinary reply; with --root, files are served instead of bytes.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
+    /// The server: userver, knot-c, knot-a or tux.
+    #[arg(long, value_name = "NAME", default_value_t)]
+    server: ServerKind,
+    /// How the userver gets its events: select, poll, epoll (the default) or io_uring.
+    #[arg(long, value_name = "NAME")]
+    events: Option<EventsKind>,
+    /// Threads of a Knot, 1000 by default.
+    #[arg(long, value_name = "N", value_parser = count)]
+    threads: Option<NonZeroU32>,
+    /// Servers that share the port (SO_REUSEPORT), each in a thread.
+    #[arg(long, value_name = "N", default_value_t = NonZeroU32::MIN, value_parser = count)]
+    workers: NonZeroU32,
     /// Address to listen on (again for more).
     #[arg(long = "address", value_name = "IP", default_value = "0.0.0.0")]
     addresses: Vec<IpAddr>,
@@ -32,7 +47,7 @@ pub(crate) struct Arguments {
     /// Work per request: what takes an undisturbed processor so many µs.
     #[arg(long, value_name = "US", default_value_t = 0)]
     cost_us: u64,
-    /// Most connections accepted before working on those at hand: a number, or inf.
+    /// Most connections accepted before working on those at hand: a number, inf or dynamic.
     #[arg(long, value_name = "N", default_value = "inf")]
     accept_limit: AcceptLimit,
     /// Length of the ordinary reply's body, in bytes.
@@ -47,6 +62,12 @@ pub(crate) struct Arguments {
     /// Share the port with other servers (SO_REUSEPORT).
     #[arg(long)]
     reuse_port: bool,
+    /// Let the kernel itself answer for the ordinary page, on connections that stay open; tux only.
+    #[arg(long)]
+    in_kernel: bool,
+    /// Write the statistics as JSON to this file, at the end and at every SIGUSR1.
+    #[arg(long, value_name = "FILE")]
+    statistics: Option<PathBuf>,
 }
 
 /// Serves until told to stop.
@@ -55,9 +76,14 @@ pub(crate) fn serve(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGTERM);
     signals.add(Signal::SIGINT);
+    signals.add(Signal::SIGUSR1);
     signals.thread_block().map_err(|errno| Failure::Signals(errno.into()))?;
 
-    let server = Userver::bind(Settings {
+    let server = Server::bind(&Settings {
+        server: arguments.server,
+        events: arguments.events,
+        threads: arguments.threads,
+        workers: arguments.workers,
         addresses: arguments
             .addresses
             .iter()
@@ -69,12 +95,18 @@ pub(crate) fn serve(arguments: &Arguments) -> Result<ExitCode, Failure> {
         body_bytes: arguments.body_bytes,
         root: arguments.root.clone(),
         patience: arguments.patience,
+        in_kernel: arguments.in_kernel,
         reuse_port: arguments.reuse_port,
     })?;
-    let stopper = server.stopper();
+    let (stopper, observer) = (server.stopper(), server.observer());
+    let file = arguments.statistics.clone();
     std::thread::spawn(move || {
-        // An error would mean an invalid signal set, which it is not.
-        let _ = signals.wait();
+        while signals.wait() == Ok(Signal::SIGUSR1) {
+            if let Err(error) = report(&observer.statistics(), file.as_deref()) {
+                eprintln!("tidelab: {error}");
+            }
+        }
+        // Another signal; an error would mean an invalid signal set, which it is not.
         stopper.stop();
     });
 
@@ -82,11 +114,16 @@ pub(crate) fn serve(arguments: &Arguments) -> Result<ExitCode, Failure> {
     say(&format!("listening on {}", addresses.join(", ")))?;
     let statistics = server.run()?;
     say(&serde_json::to_string(&statistics).map_err(|error| Failure::Output(error.into()))?)?;
+    report(&statistics, arguments.statistics.as_deref())?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a line for whoever waits for it at the other end of a pipe.
-fn say(line: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(Failure::Output)
+fn count(given: &str) -> Result<NonZeroU32, String> {
+    given.parse().map_err(|_| "give a number from 1".to_owned())
+}
+
+/// Statistics for people, and for the file where one is wanted.
+fn report(statistics: &Statistics, file: Option<&Path>) -> Result<(), ServerError> {
+    eprint!("{statistics}");
+    file.map_or(Ok(()), |path| statistics.write(path))
 }

@@ -68,6 +68,23 @@ fn several_requests_take_several_replies() {
 }
 
 #[test]
+fn what_is_withdrawn_is_closed_as_the_person_closes() {
+    let answered = format!("{ASKED}\n20 server > ACK seq 1 ack 101");
+    for (before, sent) in
+        [("0 client > SYN seq 0", ""), (&answered, "50 client > FIN ACK seq 101 ack 1")]
+    {
+        let mut exchange = Exchange::begin(person("linux"), 1);
+        exchange.play(before).pass_until(50_000_000);
+        let Exchange { attempt, person, wire, .. } = &mut exchange;
+        assert_eq!(attempt.withdraw(wire.now_ns, person, wire), Some(End::Withdrawn));
+        assert_eq!(attempt.withdraw(wire.now_ns, person, wire), None, "once");
+        assert_eq!(attempt.give_up(wire.now_ns, person, wire), None);
+        exchange.play(sent);
+        assert_eq!(exchange.attempt.end(), Some(End::Withdrawn));
+    }
+}
+
+#[test]
 fn each_request_is_for_its_own_thing() {
     let requests = ["/a", "/b", "/c"].map(|path| Request::get("h", path));
     let mut person = person("linux");

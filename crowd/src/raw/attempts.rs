@@ -18,6 +18,8 @@ pub(crate) struct Slot {
     pub delay_ns: u64,
     /// Whose: the person's place.
     pub person: u32,
+    /// The place of the visit that it belongs to, or [`ALONE`](crate::visits::ALONE).
+    pub visit: u32,
     /// The next of the same bucket.
     next: u32,
     /// How many packets it has sent, for IPv4's identification.
@@ -33,6 +35,7 @@ pub(crate) struct Slot {
 pub(crate) struct New {
     pub tuple: Tuple,
     pub person: u32,
+    pub visit: u32,
     pub delay_ns: u64,
     pub intended_ns: u64,
     pub counts: bool,
@@ -79,6 +82,7 @@ impl Attempts {
             tuple: new.tuple,
             delay_ns: new.delay_ns,
             person: new.person,
+            visit: new.visit,
             next: self.buckets[bucket],
             packets: new.packets,
             ended: false,
@@ -181,6 +185,7 @@ impl Attempts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::visits::ALONE;
     use rand_chacha::ChaCha8Rng;
     use rand_chacha::rand_core::{Rng, SeedableRng};
     use std::collections::HashMap;
@@ -219,6 +224,7 @@ mod tests {
                     let new = New {
                         tuple,
                         person: 0,
+                        visit: ALONE,
                         delay_ns: 0,
                         intended_ns: 0,
                         counts: true,

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Drives the clients with packets: starts them, hands them what arrives, wakes them.
 
+mod mail;
+mod people;
+mod visits;
+
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -9,20 +13,20 @@ use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use tidegate_client::{Attempt, Close, End, Flags, Outcome, Person, Segment, Tally};
+use tidegate_client::{Outcome, Person, Tally};
 
 use crate::class::Classes;
 use crate::error::CrowdError;
-use crate::network::{Network, draw_requests};
+use crate::network::Network;
 use crate::plan::{Plan, ns};
 use crate::progress::{Meter, Progress};
-use crate::raw::attempts::{Attempts, New};
+use crate::raw::attempts::Attempts;
 use crate::raw::device::Arrivals;
-use crate::raw::frame::{self, Way};
-use crate::raw::held::Direction;
-use crate::raw::post::{Office, Post};
+use crate::raw::frame::Way;
+use crate::raw::post::Office;
 use crate::raw::tuples::Tuples;
 use crate::schedule::Schedule;
+use crate::visits::Visits;
 use crate::wheel::Wheel;
 
 /// 65 µs: far below any timer of TCP.
@@ -42,6 +46,9 @@ pub(crate) struct Persona {
     pub network: Network,
     /// Requests over one connection, on average.
     pub requests: f64,
+    /// Where they browse: the place of those who ask for the objects of the pages that these ask
+    /// for.
+    pub objects: Option<usize>,
 }
 
 /// Everyone, without the interface at which they are spoken to.
@@ -49,12 +56,13 @@ pub(crate) struct Crowd<'a> {
     plan: &'a Plan,
     schedule: Schedule,
     classes: Classes,
-    /// Each class at each target.
+    /// Each class at each target, and behind them those who ask for objects.
     personas: Vec<Persona>,
     ways: Vec<Way>,
     tuples: Tuples,
     attempts: Attempts,
     timers: Wheel,
+    visits: Visits,
     office: Office,
     /// Decides who comes, and how they count.
     chance: ChaCha8Rng,
@@ -79,7 +87,9 @@ impl<'a> Crowd<'a> {
         watch: &'a mut dyn FnMut(Progress),
     ) -> Result<Self, CrowdError> {
         let counted_from_ns = ns(plan.warm_up);
+        let counted_ns = counted_from_ns..counted_from_ns + ns(plan.duration);
         let begun_ns = clock_ns();
+        let visits_count_ns = begun_ns + counted_ns.start..begun_ns + counted_ns.end;
         Ok(Self {
             plan,
             schedule: Schedule::of(plan),
@@ -89,9 +99,10 @@ impl<'a> Crowd<'a> {
             tuples: parts.tuples,
             attempts: Attempts::new(),
             timers: Wheel::new(TICK_BITS, begun_ns),
+            visits: Visits::new(visits_count_ns, begun_ns + ns(plan.whole()), begun_ns),
             office: parts.office,
             chance: ChaCha8Rng::seed_from_u64(plan.seed),
-            tally: Tally::new(counted_from_ns..counted_from_ns + ns(plan.duration)),
+            tally: Tally::new(counted_ns),
             meter: Meter::new(watch),
             started: 0,
             begun_ns,
@@ -102,11 +113,11 @@ impl<'a> Crowd<'a> {
     pub(crate) fn drive(mut self, arrivals: &mut Arrivals) -> Result<(Outcome, u64), CrowdError> {
         loop {
             let busy = self.turn(arrivals);
-            if self.schedule.is_over() && self.attempts.counting == 0 {
+            if self.schedule.is_over() && self.attempts.counting + self.visits.counting == 0 {
                 break;
             }
             if !busy {
-                let start_ns = self.schedule.next_ns(self.attempts.under_way);
+                let start_ns = self.schedule.next_ns(self.at_work());
                 self.wait(arrivals, start_ns.map(|start_ns| self.begun_ns + start_ns))?;
             }
         }
@@ -120,7 +131,7 @@ impl<'a> Crowd<'a> {
     fn turn(&mut self, arrivals: &mut Arrivals) -> bool {
         let now_ns = clock_ns();
         let started = self.start_due(now_ns);
-        let woken = self.wake_due(now_ns);
+        let woken = self.wake_due(now_ns) + self.wake_visits(now_ns);
         let released = self.release_due(now_ns);
         self.office.transmitter.flush();
         // Time has passed, and what comes now came after it.
@@ -134,6 +145,7 @@ impl<'a> Crowd<'a> {
     /// Everyone goes home: those of the cool-down who still wait give up, and connections close.
     fn leave(&mut self, arrivals: &mut Arrivals) -> Result<(), CrowdError> {
         let now_ns = clock_ns();
+        self.visits.leave(now_ns);
         for number in self.attempts.numbers() {
             self.attend(number, now_ns, |attempt, person, post| {
                 if attempt.end().is_some() { None } else { attempt.give_up(now_ns, person, post) }
@@ -157,8 +169,7 @@ impl<'a> Crowd<'a> {
             }
         }
         for count in 0..STARTS_PER_TURN {
-            let Some(intended_ns) = self.schedule.take_due(since_ns, self.attempts.under_way)
-            else {
+            let Some(intended_ns) = self.schedule.take_due(since_ns, self.at_work()) else {
                 return count;
             };
             self.start(intended_ns, now_ns);
@@ -166,190 +177,17 @@ impl<'a> Crowd<'a> {
         STARTS_PER_TURN
     }
 
-    fn start(&mut self, intended_ns: u64, now_ns: u64) {
-        let since_ns = now_ns - self.begun_ns;
-        self.tally.started(intended_ns, since_ns);
-        self.meter.started();
-        let (target, tuple) = self.tuples.take(|tuple| self.attempts.find(tuple).is_some());
-        let Some(tuple) = tuple else {
-            // As connect() says when the ports are used up.
-            return self.count(End::Other(Errno::EADDRNOTAVAIL as i32), intended_ns, now_ns, 0);
-        };
-        let class = self.classes.draw(&mut self.chance);
-        let place = class * self.ways.len() + target;
-        let persona = &self.personas[place];
-        let delay_ns = ns(persona.network.delay.draw(&mut self.chance));
-        let requests = draw_requests(persona.requests, &mut self.chance);
-        let (_, address, port) = self.tuples.parts(tuple);
-        let mut post = Post {
-            office: &mut self.office,
-            way: &self.ways[target],
-            from: (address, port),
-            os: persona.person.os,
-            network: persona.network,
-            delay_ns,
-            now_ns,
-            packets: 0,
-        };
-        self.started = self.started.wrapping_add(1);
-        let (person, first) = (&persona.person, self.started);
-        let attempt = Attempt::start(now_ns, person, first, requests, &mut self.chance, &mut post);
-        let new = New {
-            tuple,
-            person: place as u32,
-            delay_ns,
-            intended_ns,
-            counts: self.tally.counts(intended_ns),
-            packets: post.packets,
-        };
-        let number = self.attempts.insert(attempt, new);
-        self.tally.in_flight(self.attempts.under_way as u64);
-        self.settle(number, None, now_ns);
-    }
-
-    fn wake_due(&mut self, now_ns: u64) -> usize {
-        for count in 0..TIMERS_PER_TURN {
-            let Some(number) = self.timers.fire(now_ns) else { return count };
-            // Those who left, or moved their timer away, do not tell the wheel.
-            let Some(slot) = self.attempts.get(number) else { continue };
-            match slot.attempt.next_timer_ns() {
-                Some(at_ns) if at_ns > now_ns => self.timers.set_no_later(number, at_ns),
-                Some(_) => {
-                    self.attend(number, now_ns, |attempt, person, post| {
-                        attempt.timer(now_ns, person, post)
-                    });
-                }
-                None => {}
-            }
-        }
-        TIMERS_PER_TURN
-    }
-
-    fn release_due(&mut self, now_ns: u64) -> usize {
-        let mut count = 0;
-        while count < TIMERS_PER_TURN
-            && let Some(due) = self.office.held.take_due(now_ns)
-        {
-            count += 1;
-            match due.direction {
-                Direction::ToServer => self.office.transmitter.send(|frame| {
-                    frame[..due.frame.len()].copy_from_slice(&due.frame);
-                    due.frame.len()
-                }),
-                Direction::ToClient => self.receive(&due.frame, now_ns, true),
-            }
-            self.office.held.give_back(due);
-        }
-        count
-    }
-
-    /// A frame arrived at the interface, or `was_held` and arrives at its client.
-    fn receive(&mut self, frame: &[u8], now_ns: u64, was_held: bool) {
-        let Some(arrived) = frame::read(frame) else { return };
-        let Some(tuple) = self.tuples.of(arrived.from, arrived.to) else { return };
-        let Some(number) = self.attempts.find(tuple) else {
-            self.answer_stray(tuple, &arrived.segment, now_ns);
-            return;
-        };
-        let slot = self.attempts.get(number).expect("it was just found");
-        let network = self.personas[slot.person as usize].network;
-        if !was_held && !network.is_plain() {
-            match network.holds_ns(slot.delay_ns, &mut self.office.weather) {
-                None => return,
-                Some(0) => {}
-                Some(hold_ns) => {
-                    return self.office.held.keep(Direction::ToClient, frame, now_ns + hold_ns);
-                }
-            }
-        }
-        self.office.segments.receives(&arrived.segment);
-        self.attend(number, now_ns, |attempt, person, post| {
-            attempt.receive(now_ns, person, &arrived.segment, post)
-        });
-    }
-
-    /// Answers what belongs to no attempt as the client's host would: a FIN as in TIME-WAIT,
-    /// since our last ACK must have been lost, and all else with a RST.
-    fn answer_stray(&mut self, tuple: u64, segment: &Segment<'_>, now_ns: u64) {
-        self.office.segments.receives(segment);
-        let (target, address, port) = self.tuples.parts(tuple);
-        let persona = &self.personas[target];
-        let is_fin = segment.flags.has(Flags::FIN | Flags::ACK)
-            && !segment.flags.has(Flags::RST)
-            && !segment.flags.has(Flags::SYN)
-            && persona.person.close != Close::Reset;
-        let answer = if is_fin {
-            let ack = segment.seq.wrapping_add(segment.sequence_length());
-            Some(Segment { flags: Flags::ACK, seq: segment.ack, ack, ..Segment::default() })
-        } else {
-            segment.refusal()
-        };
-        let Some(answer) = answer else { return };
-        let mut post = Post {
-            office: &mut self.office,
-            way: &self.ways[target],
-            from: (address, port),
-            os: persona.person.os,
-            network: Network::default(),
-            delay_ns: 0,
-            now_ns,
-            packets: 0,
-        };
-        tidegate_client::Out::send(&mut post, answer);
-    }
-
-    /// Has an attempt act, and sees to what comes of it.
-    fn attend(
-        &mut self,
-        number: u32,
-        now_ns: u64,
-        act: impl FnOnce(&mut Attempt, &Person, &mut Post<'_>) -> Option<End>,
-    ) {
-        let Some(slot) = self.attempts.get(number) else { return };
-        let persona = &self.personas[slot.person as usize];
-        let (target, address, port) = self.tuples.parts(slot.tuple);
-        let mut post = Post {
-            office: &mut self.office,
-            way: &self.ways[target],
-            from: (address, port),
-            os: persona.person.os,
-            network: persona.network,
-            delay_ns: slot.delay_ns,
-            now_ns,
-            packets: slot.packets,
-        };
-        let end = act(&mut slot.attempt, &persona.person, &mut post);
-        slot.packets = post.packets;
-        self.settle(number, end, now_ns);
-    }
-
-    fn settle(&mut self, number: u32, end: Option<End>, now_ns: u64) {
-        let slot = self.attempts.get(number).expect("it has just acted");
-        let (intended_ns, syns) = (slot.intended_ns, slot.attempt.syns());
-        let answered = slot.attempt.answered();
-        let (finished, timer_ns) = (slot.attempt.is_finished(), slot.attempt.next_timer_ns());
-        if let Some(end) = end {
-            self.tally.answered(answered, now_ns - self.begun_ns);
-            self.count(end, intended_ns, now_ns, syns);
-            self.attempts.end(number);
-        }
-        if finished {
-            self.attempts.remove(number);
-        } else if let Some(at_ns) = timer_ns {
-            self.timers.set_no_later(number, at_ns);
-        }
-    }
-
-    fn count(&mut self, end: End, intended_ns: u64, now_ns: u64, syns: u32) {
-        self.tally.ended(end, intended_ns, now_ns - self.begun_ns, Some(syns));
-        self.meter.ended(end);
+    /// Clients at work: those with one attempt, and those who visit pages.
+    fn at_work(&self) -> usize {
+        self.attempts.under_way - self.visits.connections + self.visits.clients()
     }
 
     /// Waits for frames, at most until something is due.
     fn wait(&self, arrivals: &Arrivals, start_ns: Option<u64>) -> Result<(), CrowdError> {
         let tell_ns = self.begun_ns + self.meter.next_ns();
-        let due = [self.timers.next_ns(), self.office.held.next_ns(), start_ns];
-        let until_ns = due.into_iter().flatten().min().unwrap_or(tell_ns).min(tell_ns);
+        let timers = [self.timers.next_ns(), self.visits.next_ns(), self.office.held.next_ns()];
+        let due = timers.into_iter().chain([start_ns]);
+        let until_ns = due.flatten().min().unwrap_or(tell_ns).min(tell_ns);
         let left_ns = until_ns.saturating_sub(clock_ns());
         if left_ns < AWAKE_NS {
             return Ok(());

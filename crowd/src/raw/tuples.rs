@@ -15,6 +15,9 @@ const PORTS: u64 = u16::MAX as u64 - FIRST_PORT as u64 + 1;
 pub(crate) type Tuple = u64;
 
 /// All tuples there are, taken in turn: targets alternate fastest, then addresses, then ports.
+///
+/// Where clients have several connections each, the upper half of the ports is for these, so that
+/// the two ways of taking turns never meet.
 #[derive(Debug)]
 pub(crate) struct Tuples {
     ways: Vec<(SocketAddr, Sources)>,
@@ -22,12 +25,19 @@ pub(crate) struct Tuples {
     next: Vec<u64>,
     /// The target that is next.
     target: usize,
+    /// Ports that are taken in rounds; the rest is for [`Tuples::take_at`].
+    turns: u64,
+    /// The port of each target that is next in the rest.
+    next_port: Vec<u64>,
 }
 
 impl Tuples {
-    /// For targets, each with the sources that go there (at least one), beginning anywhere.
-    pub(crate) fn new(ways: Vec<(SocketAddr, Sources)>, begin: u64) -> Self {
-        let mut tuples = Self { ways, next: Vec::new(), target: 0 };
+    /// For targets, each with the sources that go there (at least one), beginning anywhere; with
+    /// ports for [`Tuples::take_at`] if clients have several connections each.
+    pub(crate) fn new(ways: Vec<(SocketAddr, Sources)>, begin: u64, several: bool) -> Self {
+        let turns = if several { PORTS / 2 } else { PORTS };
+        let next_port = vec![begin % (PORTS - turns).max(1); ways.len()];
+        let mut tuples = Self { ways, next: Vec::new(), target: 0, turns, next_port };
         let rounds = (0..tuples.ways.len()).map(|target| tuples.rounds(target));
         tuples.next = rounds.map(|rounds| begin % rounds).collect();
         tuples
@@ -49,6 +59,29 @@ impl Tuples {
             }
         }
         (target, None)
+    }
+
+    /// Another tuple between a target and an address of ours that is not taken; `None` when all
+    /// are taken.
+    pub(crate) fn take_at(
+        &mut self,
+        target: usize,
+        address: IpAddr,
+        is_taken: impl Fn(Tuple) -> bool,
+    ) -> Option<Tuple> {
+        let sources = &self.ways[target].1;
+        let place = sources.number(address)?;
+        let ports = PORTS - self.turns;
+        for _ in 0..ports {
+            let port = self.turns + self.next_port[target];
+            self.next_port[target] = (self.next_port[target] + 1) % ports;
+            let round = port * sources.len() + place;
+            let tuple = round * self.ways.len() as u64 + target as u64;
+            if !is_taken(tuple) {
+                return Some(tuple);
+            }
+        }
+        None
     }
 
     /// Whose tuple it is: the target's place, our address, our port.
@@ -77,7 +110,7 @@ impl Tuples {
     }
 
     fn rounds(&self, target: usize) -> u64 {
-        self.ways[target].1.len() * PORTS
+        self.ways[target].1.len() * self.turns
     }
 }
 
@@ -87,18 +120,18 @@ mod tests {
     use crate::sources::Range;
     use std::collections::HashSet;
 
-    fn tuples() -> Tuples {
+    fn tuples(several: bool) -> Tuples {
         let sources = |net: &str| Sources::new(vec![Range::of(net.parse().unwrap())]);
         let ways = vec![
             ("10.0.0.1:80".parse().unwrap(), sources("10.128.0.0/30")),
             ("[fd00::1]:80".parse().unwrap(), sources("fd00::10/127")),
         ];
-        Tuples::new(ways, 2 * 2 * PORTS)
+        Tuples::new(ways, 2 * 2 * PORTS, several)
     }
 
     #[test]
     fn a_tuple_is_found_by_its_parts() {
-        let mut tuples = tuples();
+        let mut tuples = tuples(false);
         let mut seen = HashSet::new();
         for _ in 0..PORTS * 2 * 2 {
             let (target, tuple) = tuples.take(|_| false);
@@ -115,7 +148,7 @@ mod tests {
 
     #[test]
     fn taken_ones_are_passed_over_and_strangers_have_none() {
-        let mut tuples = tuples();
+        let mut tuples = tuples(false);
         assert_eq!(tuples.take(|tuple| tuple < 7), (0, Some(8)));
         assert_eq!(tuples.take(|_| true), (1, None));
         let of = |from: &str, to: &str| tuples.of(from.parse().unwrap(), to.parse().unwrap());
@@ -123,5 +156,25 @@ mod tests {
         assert!(of("10.0.0.1:81", "10.128.0.1:1024").is_none());
         assert!(of("10.0.0.1:80", "10.128.0.3:1024").is_none());
         assert!(of("10.0.0.1:80", "10.128.0.1:1023").is_none());
+    }
+
+    #[test]
+    fn a_clients_connections_have_ports_of_their_own() {
+        let mut tuples = tuples(true);
+        let mut seen = HashSet::new();
+        for _ in 0..PORTS / 2 * 2 * 2 {
+            let tuple = tuples.take(|_| false).1.unwrap();
+            assert!(seen.insert(tuple), "used twice: {tuple}");
+        }
+        let (target, address) = (0, "10.128.0.1".parse().unwrap());
+        for _ in 0..PORTS / 2 {
+            let tuple = tuples.take_at(target, address, |_| false).unwrap();
+            assert_eq!((tuples.parts(tuple).0, tuples.parts(tuple).1), (target, address));
+            assert!(seen.insert(tuple), "used twice: {tuple}");
+        }
+        let again = tuples.take_at(target, address, |_| false).unwrap();
+        assert!(seen.contains(&again), "only when all had their turn");
+        assert_eq!(tuples.take_at(target, address, |_| true), None);
+        assert_eq!(tuples.take_at(target, "10.9.9.9".parse().unwrap(), |_| false), None);
     }
 }

@@ -4,6 +4,9 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TcpOptionElement, TransportSlice};
@@ -49,6 +52,39 @@ impl Captured {
         let at = self.options.windows(2).position(|two| two == [8, 10])?;
         let number = |at: usize| u32::from_be_bytes(self.options[at..at + 4].try_into().unwrap());
         Some((number(at + 2), number(at + 6)))
+    }
+}
+
+/// Takes down what arrives, as it arrives: a segment from before the kernel began to stamp them
+/// has the time at which it is read.
+pub struct Capture {
+    over: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<Captured>>,
+}
+
+impl Capture {
+    pub fn on(wire: Wire) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let is_over = over.clone();
+        let thread = std::thread::spawn(move || {
+            let mut captured = Vec::new();
+            loop {
+                // Asked before, so that nothing of the run is left behind.
+                let was_over = is_over.load(Ordering::Acquire);
+                match wire.next(Duration::from_millis(100)) {
+                    Some(segment) => captured.push(segment),
+                    None if was_over => return captured,
+                    None => {}
+                }
+            }
+        });
+        Self { over, thread }
+    }
+
+    /// All that has arrived, in order.
+    pub fn end(self) -> Vec<Captured> {
+        self.over.store(true, Ordering::Release);
+        self.thread.join().unwrap()
     }
 }
 

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Configuration files of other people's servers: one worker, no log, and else as they come.
 
-use tidegate_scenarios::ServerKind;
+use tidegate_scenarios::{Server, ServerKind};
 
 use super::{FOLDER, ONE_PACKET_BYTES};
 use crate::ground::PORT;
 
-pub(super) fn of(kind: ServerKind, backlog: u32) -> String {
-    match kind {
-        ServerKind::Nginx => nginx(backlog),
+/// Of a server that is not ours; ours take theirs from the command line.
+pub(super) fn of(server: &Server) -> String {
+    let backlog = server.backlog;
+    match server.kind {
+        ServerKind::Nginx => nginx(backlog, server.multi_accept),
         ServerKind::Apache2 => apache2(backlog),
         ServerKind::Lighttpd => lighttpd(backlog),
-        ServerKind::Haproxy => haproxy(backlog),
-        // It takes its settings from the command line.
-        ServerKind::Userver => String::new(),
+        _ => haproxy(backlog),
     }
 }
 
-fn nginx(backlog: u32) -> String {
+fn nginx(backlog: u32, multi_accept: bool) -> String {
+    let multi_accept = if multi_accept { "on" } else { "off" };
     format!(
         "daemon off; master_process off; user root; pid {FOLDER}/pid; error_log {FOLDER}/errors;\n\
          worker_rlimit_nofile 65536;\n\
-         events {{ worker_connections 20000; }}\n\
+         events {{ worker_connections 20000; multi_accept {multi_accept}; }}\n\
          http {{ access_log off; keepalive_requests 100000;\n\
          client_body_temp_path {FOLDER}/body; proxy_temp_path {FOLDER}/proxy;\n\
          fastcgi_temp_path {FOLDER}/fastcgi; uwsgi_temp_path {FOLDER}/uwsgi;\n\

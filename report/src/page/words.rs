@@ -29,6 +29,8 @@ pub(super) fn name(measure: &str) -> String {
         "segments" => "Segments",
         "cpu" => "Processor",
         "cpu_components" => "Processor by component",
+        "visits" => "Visits",
+        "serving" => return serving(part),
         "kernel" => "Kernel counter",
         "late_p99_ms" => "Generator behind schedule, p99",
         "offered_per_s" => "Offered",
@@ -41,6 +43,23 @@ pub(super) fn name(measure: &str) -> String {
         None => field.to_owned(),
         Some(part) => format!("{field}, {}", part.replace('.', " ")),
     }
+}
+
+/// What our servers count of themselves, in the thesis's words (Pariag 4.1).
+fn serving(part: Option<&str>) -> String {
+    match part {
+        Some("select_rate_per_s") => "Event calls",
+        Some("fds_per_call") => "Descriptors an event call",
+        Some("fd_rate_per_s") => "Descriptors",
+        Some("accept_phases_per_s") => "Accept phases",
+        Some("accepts_per_phase") => "Connections an accept phase",
+        Some("accepts_per_s") => "Accept rate",
+        Some("work_items_per_phase") => "Items a work phase",
+        Some("found_dead_per_s") => "Accepted and found dead",
+        Some(other) => return format!("Server, {other}"),
+        None => "Server",
+    }
+    .to_owned()
 }
 
 fn unit_words(measure: &str) -> &'static str {

@@ -125,6 +125,8 @@ pub fn point(scenario: &str, curve: &str, load: f64, world: World) -> Point {
             ("mm", 0.0686),
             ("other-kernel", 0.1858 - 0.01 * over),
         ]),
+        visits: [].into(),
+        serving: [].into(),
         kernel: [("TcpExtListenDrops".to_owned(), (failed * 12.0) as i64)].into(),
         late_p99_ms: 0.3 + load * 0.2,
         warnings: Vec::new(),

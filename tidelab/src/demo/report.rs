@@ -290,6 +290,8 @@ mod tests {
             segments: Default::default(),
             cpu: Default::default(),
             cpu_components: Default::default(),
+            visits: Default::default(),
+            serving: Default::default(),
             kernel: Default::default(),
             late_p99_ms: 0.0,
             warnings: Vec::new(),

@@ -3,35 +3,59 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::num::NonZeroU32;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tidegate_servers::{Settings, Statistics, Stopper, Userver};
+use tidegate_servers::{EventsKind, Observer, Server, ServerKind, Settings, Statistics, Stopper};
+
+/// Enough for stories of a few clients; those of many say so.
+const KNOT_THREADS: u32 = 16;
+
+/// A server, and how it gets its events.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Way {
+    pub server: ServerKind,
+    pub events: Option<EventsKind>,
+}
+
+impl Way {
+    pub fn start(self, change: impl FnOnce(&mut Settings)) -> Running {
+        let mut settings = Settings {
+            server: self.server,
+            events: self.events,
+            threads: self.threads(KNOT_THREADS),
+            addresses: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+            ..Settings::default()
+        };
+        change(&mut settings);
+        let server = Server::bind(&settings).unwrap();
+        Running {
+            address: server.addresses()[0],
+            stopper: server.stopper(),
+            observer: server.observer(),
+            thread: std::thread::spawn(|| server.run().unwrap()),
+        }
+    }
+
+    /// So many, where there are any.
+    pub fn threads(self, count: u32) -> Option<NonZeroU32> {
+        let has_threads = matches!(self.server, ServerKind::KnotC | ServerKind::KnotA);
+        NonZeroU32::new(count).filter(|_| has_threads)
+    }
+}
 
 pub struct Running {
     pub address: SocketAddr,
+    pub observer: Observer,
     stopper: Stopper,
     thread: JoinHandle<Statistics>,
 }
 
 impl Running {
-    pub fn start(change: impl FnOnce(&mut Settings)) -> Self {
-        let mut settings = Settings {
-            addresses: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
-            ..Settings::default()
-        };
-        change(&mut settings);
-        let server = Userver::bind(settings).unwrap();
-        Self {
-            address: server.addresses()[0],
-            stopper: server.stopper(),
-            thread: std::thread::spawn(|| server.run().unwrap()),
-        }
-    }
-
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         stream
     }
 
@@ -43,10 +67,27 @@ impl Running {
         reply
     }
 
+    /// Stops it. Whatever it did, its figures add up.
     pub fn stop(self) -> Statistics {
         self.stopper.stop();
-        self.thread.join().unwrap()
+        let statistics = self.thread.join().unwrap();
+        adds_up(&statistics);
+        statistics
     }
+}
+
+/// `N_phases` × `C_avg` is what was accepted, and the select-rate times the descriptors per call is
+/// the fd-rate (Pariag, Equation 4.1 and Table 4.1): to the connection, and to the descriptor.
+pub fn adds_up(statistics: &Statistics) {
+    let accepted = statistics.accept_phases as f64 * statistics.accepted_per_phase();
+    assert_eq!(accepted.round() as u64, statistics.accepted, "{statistics}");
+    let seconds = statistics.elapsed_ns as f64 / 1e9;
+    let fds = statistics.event_calls_per_s() * statistics.fds_per_call() * seconds;
+    assert_eq!(fds.round() as u64, statistics.fds_told, "{statistics}");
+    let accepted = statistics.accepted_per_s() * seconds;
+    assert_eq!(accepted.round() as u64, statistics.accepted, "{statistics}");
+    let items = statistics.work_phases as f64 * statistics.items_per_work_phase();
+    assert_eq!(items.round() as u64, statistics.work_items, "{statistics}");
 }
 
 /// A reply, taken apart.
@@ -72,7 +113,8 @@ impl Reply {
 
 /// Asks for a path, and leaves the connection open.
 pub fn get(stream: &mut TcpStream, path: &str) -> Reply {
-    write!(stream, "GET {path} HTTP/1.1\r\n\r\n").unwrap();
+    // In one piece: formatted writes are sent as they come.
+    stream.write_all(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
     read_reply(stream, false)
 }
 

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What arrives: for whom it is, and what is said to those who are not there.
+
+use tidegate_client::{Close, Flags, Out, Segment};
+
+use super::{Crowd, TIMERS_PER_TURN};
+use crate::network::Network;
+use crate::raw::frame;
+use crate::raw::held::Direction;
+use crate::raw::post::Post;
+
+impl Crowd<'_> {
+    /// Sends on what was held back for so long, either way.
+    pub(super) fn release_due(&mut self, now_ns: u64) -> usize {
+        let mut count = 0;
+        while count < TIMERS_PER_TURN
+            && let Some(due) = self.office.held.take_due(now_ns)
+        {
+            count += 1;
+            match due.direction {
+                Direction::ToServer => self.office.transmitter.send(|frame| {
+                    frame[..due.frame.len()].copy_from_slice(&due.frame);
+                    due.frame.len()
+                }),
+                Direction::ToClient => self.receive(&due.frame, now_ns, true),
+            }
+            self.office.held.give_back(due);
+        }
+        count
+    }
+
+    /// A frame arrived at the interface, or `was_held` and arrives at its client.
+    pub(super) fn receive(&mut self, frame: &[u8], now_ns: u64, was_held: bool) {
+        let Some(arrived) = frame::read(frame) else { return };
+        let Some(tuple) = self.tuples.of(arrived.from, arrived.to) else { return };
+        let Some(number) = self.attempts.find(tuple) else {
+            self.answer_stray(tuple, &arrived.segment, now_ns);
+            return;
+        };
+        let slot = self.attempts.get(number).expect("it was just found");
+        let network = self.personas[slot.person as usize].network;
+        if !was_held && !network.is_plain() {
+            match network.holds_ns(slot.delay_ns, &mut self.office.weather) {
+                None => return,
+                Some(0) => {}
+                Some(hold_ns) => {
+                    return self.office.held.keep(Direction::ToClient, frame, now_ns + hold_ns);
+                }
+            }
+        }
+        self.office.segments.receives(&arrived.segment);
+        self.attend(number, now_ns, |attempt, person, post| {
+            attempt.receive(now_ns, person, &arrived.segment, post)
+        });
+    }
+
+    /// Answers what belongs to no attempt as the client's host would: a FIN as in TIME-WAIT,
+    /// since our last ACK must have been lost, and all else with a RST.
+    fn answer_stray(&mut self, tuple: u64, segment: &Segment<'_>, now_ns: u64) {
+        self.office.segments.receives(segment);
+        let (target, address, port) = self.tuples.parts(tuple);
+        let persona = &self.personas[target];
+        let is_fin = segment.flags.has(Flags::FIN | Flags::ACK)
+            && !segment.flags.has(Flags::RST)
+            && !segment.flags.has(Flags::SYN)
+            && persona.person.close != Close::Reset;
+        let answer = if is_fin {
+            let ack = segment.seq.wrapping_add(segment.sequence_length());
+            Some(Segment { flags: Flags::ACK, seq: segment.ack, ack, ..Segment::default() })
+        } else {
+            segment.refusal()
+        };
+        let Some(answer) = answer else { return };
+        let mut post = Post {
+            office: &mut self.office,
+            way: &self.ways[target],
+            from: (address, port),
+            os: persona.person.os,
+            network: Network::default(),
+            delay_ns: 0,
+            now_ns,
+            packets: 0,
+        };
+        post.send(answer);
+    }
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What clients do: come, act, and end.
+
+use nix::errno::Errno;
+use tidegate_client::{Attempt, End, Person};
+
+use super::{Crowd, TIMERS_PER_TURN};
+use crate::network::draw_requests;
+use crate::plan::ns;
+use crate::raw::attempts::New;
+use crate::raw::post::Post;
+use crate::raw::tuples::Tuple;
+use crate::visits::{ALONE, Home};
+
+/// An attempt to be made.
+pub(super) struct Coming {
+    /// The place of its persona.
+    pub place: usize,
+    pub tuple: Tuple,
+    /// The visit that it belongs to, or [`ALONE`].
+    pub visit: u32,
+    /// Its first request.
+    pub first: u32,
+    pub requests: u16,
+    pub delay_ns: u64,
+    /// Since the run began.
+    pub intended_ns: u64,
+}
+
+impl Crowd<'_> {
+    /// Someone comes: with one attempt to make, or to visit pages.
+    pub(super) fn start(&mut self, intended_ns: u64, now_ns: u64) {
+        let (target, tuple) = self.tuples.take(|tuple| self.attempts.find(tuple).is_some());
+        let Some(tuple) = tuple else { return self.no_port(intended_ns, now_ns) };
+        let class = self.classes.draw(&mut self.chance);
+        let place = class * self.ways.len() + target;
+        let persona = &self.personas[place];
+        let delay_ns = ns(persona.network.delay.draw(&mut self.chance));
+        if persona.objects.is_some() {
+            let address = Some(self.tuples.parts(tuple).1);
+            let home = Home { class, target, address, delay_ns };
+            return self.come(home, intended_ns, now_ns);
+        }
+        let requests = draw_requests(persona.requests, &mut self.chance);
+        let first = self.next_place();
+        let visit = ALONE;
+        self.open(Coming { place, tuple, visit, first, requests, delay_ns, intended_ns }, now_ns);
+    }
+
+    /// As connect() says when the ports are used up.
+    pub(super) fn no_port(&mut self, intended_ns: u64, now_ns: u64) {
+        self.tally.started(intended_ns, now_ns - self.begun_ns);
+        self.meter.started();
+        self.count(End::Other(Errno::EADDRNOTAVAIL as i32), intended_ns, now_ns, 0);
+    }
+
+    /// The place of the next request among those that are made in turn.
+    pub(super) fn next_place(&mut self) -> u32 {
+        self.started = self.started.wrapping_add(1);
+        self.started
+    }
+
+    /// Starts an attempt and returns its number.
+    pub(super) fn open(&mut self, coming: Coming, now_ns: u64) -> u32 {
+        let Coming { place, tuple, visit, first, requests, delay_ns, intended_ns } = coming;
+        self.tally.started(intended_ns, now_ns - self.begun_ns);
+        self.meter.started();
+        let persona = &self.personas[place];
+        let (target, address, port) = self.tuples.parts(tuple);
+        let mut post = Post {
+            office: &mut self.office,
+            way: &self.ways[target],
+            from: (address, port),
+            os: persona.person.os,
+            network: persona.network,
+            delay_ns,
+            now_ns,
+            packets: 0,
+        };
+        let person = &persona.person;
+        let attempt = Attempt::start(now_ns, person, first, requests, &mut self.chance, &mut post);
+        let new = New {
+            tuple,
+            person: place as u32,
+            visit,
+            delay_ns,
+            intended_ns,
+            counts: self.tally.counts(intended_ns),
+            packets: post.packets,
+        };
+        let number = self.attempts.insert(attempt, new);
+        self.tally.in_flight(self.attempts.under_way as u64);
+        self.settle(number, None, now_ns);
+        number
+    }
+
+    pub(super) fn wake_due(&mut self, now_ns: u64) -> usize {
+        for count in 0..TIMERS_PER_TURN {
+            let Some(number) = self.timers.fire(now_ns) else { return count };
+            // Those who left, or moved their timer away, do not tell the wheel.
+            let Some(slot) = self.attempts.get(number) else { continue };
+            match slot.attempt.next_timer_ns() {
+                Some(at_ns) if at_ns > now_ns => self.timers.set_no_later(number, at_ns),
+                Some(_) => {
+                    self.attend(number, now_ns, |attempt, person, post| {
+                        attempt.timer(now_ns, person, post)
+                    });
+                }
+                None => {}
+            }
+        }
+        TIMERS_PER_TURN
+    }
+
+    /// Has an attempt act, and sees to what comes of it.
+    pub(super) fn attend(
+        &mut self,
+        number: u32,
+        now_ns: u64,
+        act: impl FnOnce(&mut Attempt, &Person, &mut Post<'_>) -> Option<End>,
+    ) {
+        let Some(slot) = self.attempts.get(number) else { return };
+        let persona = &self.personas[slot.person as usize];
+        let (target, address, port) = self.tuples.parts(slot.tuple);
+        let mut post = Post {
+            office: &mut self.office,
+            way: &self.ways[target],
+            from: (address, port),
+            os: persona.person.os,
+            network: persona.network,
+            delay_ns: slot.delay_ns,
+            now_ns,
+            packets: slot.packets,
+        };
+        let end = act(&mut slot.attempt, &persona.person, &mut post);
+        slot.packets = post.packets;
+        self.settle(number, end, now_ns);
+    }
+
+    fn settle(&mut self, number: u32, end: Option<End>, now_ns: u64) {
+        let slot = self.attempts.get(number).expect("it has just acted");
+        let (intended_ns, syns) = (slot.intended_ns, slot.attempt.syns());
+        let answered = slot.attempt.answered();
+        let (finished, timer_ns) = (slot.attempt.is_finished(), slot.attempt.next_timer_ns());
+        let (visit, is_connected) = (slot.visit, slot.attempt.is_connected());
+        if let Some(end) = end {
+            // The visit hears of this, and then of nothing more.
+            slot.visit = ALONE;
+            self.tally.answered(answered, now_ns - self.begun_ns);
+            self.count(end, intended_ns, now_ns, syns);
+            self.attempts.end(number);
+        }
+        if finished {
+            self.attempts.remove(number);
+        } else if let Some(at_ns) = timer_ns {
+            self.timers.set_no_later(number, at_ns);
+        }
+        if visit != ALONE && (is_connected || end.is_some()) {
+            self.visits.heard(visit, number.into(), is_connected, end, now_ns);
+            self.browse(visit, now_ns);
+        }
+    }
+
+    fn count(&mut self, end: End, intended_ns: u64, now_ns: u64, syns: u32) {
+        self.tally.ended(end, intended_ns, now_ns - self.begun_ns, Some(syns));
+        self.meter.ended(end);
+    }
+}

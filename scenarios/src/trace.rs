@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Recorded traces, which lie beside scenarios.
+
+use std::path::Path;
+
+use tidegate_client::Trace;
+
+use crate::error::{Place, ScenarioError};
+
+/// Reads a recorded trace: a text file of seconds since its beginning, one a line, sorted; empty
+/// lines and lines that begin with `#` are skipped.
+///
+/// # Errors
+/// [`ScenarioError::Text`], with the file and, where it is one, the line.
+pub fn read_trace(file: &Path) -> Result<Trace, ScenarioError> {
+    let wrong = |what: String| {
+        let place = Place { file: file.display().to_string(), line: None };
+        ScenarioError::Text { place, what }
+    };
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| wrong(format!("{error}; name a text file of seconds, one a line")))?;
+    Trace::parse(&text).map_err(|error| wrong(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_told_with_file_line_and_fix() {
+        let told = |text: Option<&str>| {
+            let name = format!("tidegate-trace-{}.txt", std::process::id());
+            let file = std::env::temp_dir().join(name);
+            if let Some(text) = text {
+                std::fs::write(&file, text).unwrap();
+            }
+            let told = read_trace(&file).map_err(|error| error.to_string());
+            let _ = std::fs::remove_file(&file);
+            (told, format!("{}: ", file.display()))
+        };
+        let (told_of, place) = told(Some("0\n1.5\nsoon\n"));
+        let error = told_of.unwrap_err();
+        assert!(error.starts_with(&format!("{place}line 3 of the trace, `soon`")), "{error}");
+        assert!(error.contains("give seconds") && error.lines().count() == 1, "{error}");
+        let (told_of, place) = told(None);
+        let error = told_of.unwrap_err();
+        assert!(error.starts_with(&place) && error.contains("one a line"), "{error}");
+        assert_eq!(told(Some("0\n1.5\n")).0.unwrap().last_ns(), 1_500_000_000);
+    }
+}

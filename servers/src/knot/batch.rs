@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The connections that a thread of Knot finishes before it takes others.
+
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+use nix::libc;
+
+use crate::connection::{Connection, Next};
+use crate::error::ServerError;
+use crate::events::Interest;
+use crate::listen::Listeners;
+use crate::stop::Stop;
+use crate::worker::Worker;
+
+/// The connections of one thread.
+///
+/// They have turns in the order in which they came. One that would block lets the others go on, and
+/// the thread sleeps only when none can: Capriccio, under the Knot of the thesis, does so too when a
+/// call would block (Pariag 3.1.2).
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub worker: Worker,
+    connections: Vec<Connection>,
+    /// What is polled: the stop signal, then a connection an entry.
+    entries: Vec<libc::pollfd>,
+}
+
+/// What came of waiting.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waited {
+    /// Descriptors told of.
+    pub told: u64,
+}
+
+impl Batch {
+    pub(super) fn new(worker: Worker) -> Self {
+        Self { worker, connections: Vec::new(), entries: Vec::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.connections.is_empty()
+    }
+
+    pub(super) fn admit(&mut self, stream: TcpStream) {
+        self.worker.begins();
+        self.worker.look_at_clock();
+        let mut connection = Connection::new(stream, self.worker.deadline());
+        connection.is_queued = true;
+        self.connections.push(connection);
+    }
+
+    /// The work phase: works until every connection is closed, or the server stops. Says how many
+    /// were closed.
+    ///
+    /// # Errors
+    /// [`ServerError::Events`].
+    pub(super) fn finish(&mut self, stop: &Stop) -> Result<u32, ServerError> {
+        self.worker.statistics.work_phases += 1;
+        let mut closed = 0;
+        while !stop.is_over() {
+            closed += self.round();
+            if self.connections.is_empty() {
+                break;
+            }
+            if !self.connections.iter().any(|connection| connection.is_queued) {
+                self.wait(stop)?;
+            }
+            closed += self.end_overdue();
+        }
+        self.connections.clear();
+        Ok(closed)
+    }
+
+    /// Gives a turn to everyone who can go on.
+    fn round(&mut self) -> u32 {
+        let before = self.connections.len();
+        let worker = &mut self.worker;
+        self.connections.retain_mut(|connection| {
+            if !connection.is_queued {
+                return true;
+            }
+            match worker.turn(connection) {
+                Next::Close => {
+                    worker.ends(connection);
+                    return false;
+                }
+                Next::Turn => connection.is_queued = true,
+                Next::Read | Next::Drain => connection.watched = Some(Interest::Read),
+                Next::Write => connection.watched = Some(Interest::Write),
+            }
+            true
+        });
+        (before - self.connections.len()) as u32
+    }
+
+    /// Sleeps until one can go on, or one has stood still for too long, or the server stops.
+    fn wait(&mut self, stop: &Stop) -> Result<(), ServerError> {
+        self.entries.clear();
+        self.entries.push(entry(stop));
+        self.entries.extend(self.connections.iter().map(|connection| {
+            let write = connection.watched == Some(Interest::Write);
+            let events = if write { libc::POLLOUT } else { libc::POLLIN | libc::POLLRDHUP };
+            libc::pollfd { events, ..entry(&connection.stream) }
+        }));
+        let deadline = self.connections.iter().map(|connection| connection.deadline).min();
+        let at_most = deadline.map(|time| time.saturating_duration_since(Instant::now()));
+        self.worker.post();
+        let waited = wait_for(&mut self.entries, at_most)?;
+        self.worker.look_at_clock();
+        self.worker.statistics.event_calls += 1;
+        self.worker.statistics.fds_told += waited.told;
+        for (connection, entry) in self.connections.iter_mut().zip(&self.entries[1..]) {
+            connection.is_queued = entry.revents != 0;
+            connection.client_left |= entry.revents & libc::POLLRDHUP != 0;
+        }
+        Ok(())
+    }
+
+    fn end_overdue(&mut self) -> u32 {
+        let (now, before) = (Instant::now(), self.connections.len());
+        let worker = &mut self.worker;
+        self.connections.retain_mut(|connection| {
+            let stays = connection.is_queued || connection.deadline > now;
+            if !stays {
+                worker.gives_up(connection);
+                worker.ends(connection);
+            }
+            stays
+        });
+        (before - self.connections.len()) as u32
+    }
+}
+
+/// What to poll to read from a descriptor.
+pub(super) fn entry(fd: &impl AsFd) -> libc::pollfd {
+    libc::pollfd { fd: fd.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 }
+}
+
+/// Waits until somebody is there to accept, or the server stops.
+pub(super) fn wait_for_listeners(
+    listeners: &Listeners,
+    stop: &Stop,
+    at_most: Option<Duration>,
+) -> Result<Waited, ServerError> {
+    let mut entries: Vec<_> = listeners.sockets().map(|socket| entry(&socket)).collect();
+    entries.push(entry(stop));
+    wait_for(&mut entries, at_most)
+}
+
+/// Waits until one of them is ready, at most so long.
+pub(super) fn wait_for(
+    entries: &mut [libc::pollfd],
+    at_most: Option<Duration>,
+) -> Result<Waited, ServerError> {
+    let timeout_ms = crate::events::timeout_ms(at_most);
+    // SAFETY: the pointer is to as many entries as are named, which the kernel may write to.
+    let ready =
+        unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, timeout_ms) };
+    match u64::try_from(ready) {
+        Ok(told) => Ok(Waited { told }),
+        Err(_) => {
+            let error = io::Error::last_os_error();
+            if error.kind() == io::ErrorKind::Interrupted {
+                entries.iter_mut().for_each(|entry| entry.revents = 0);
+                return Ok(Waited { told: 0 });
+            }
+            Err(ServerError::events("wait for its connections")(error))
+        }
+    }
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A server, whichever: what all of them have, and how they are started.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use crate::accept::Strategy;
+use crate::board::Board;
+use crate::content::Content;
+use crate::error::ServerError;
+use crate::knot::{KnotA, KnotC};
+use crate::listen::Listeners;
+use crate::settings::{ServerKind, Settings};
+use crate::statistics::Statistics;
+use crate::stop::{Stop, Stopper};
+use crate::tux::Tux;
+use crate::userver::Userver;
+use crate::work::{Work, steps_per_us};
+use crate::worker::Worker;
+
+const SCRATCH_BYTES: usize = 64 * 1024;
+/// How long accepting rests when there are no descriptors.
+pub(crate) const ACCEPT_REST: Duration = Duration::from_millis(10);
+/// After so many connections worked on, a strategy that goes by it sees the listen queue again.
+pub(crate) const LOOK_EVERY: u32 = 16;
+
+/// With bounds of a second, a look at the clock need not be paid for every connection.
+const LOOSE_CLOCK_EVERY: u32 = 64;
+
+/// The clock of a strategy.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    started: Instant,
+    now_ns: u64,
+    reads: u32,
+    looks_every: u32,
+}
+
+impl Clock {
+    pub(crate) fn of(strategy: &Strategy) -> Self {
+        let looks_every = if strategy.looks_at_queues() { 1 } else { LOOSE_CLOCK_EVERY };
+        Self { started: Instant::now(), now_ns: 0, reads: 0, looks_every }
+    }
+
+    /// Since it was made, in ns.
+    pub(crate) fn now_ns(&mut self) -> u64 {
+        if self.reads.is_multiple_of(self.looks_every) {
+            self.now_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        }
+        self.reads = self.reads.wrapping_add(1);
+        self.now_ns
+    }
+}
+
+/// What every server is made of. They differ in what they do with it.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub listeners: Listeners,
+    pub stop: Arc<Stop>,
+    pub worker: Worker,
+    pub strategy: Strategy,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Userver(Box<Userver>),
+    KnotC(KnotC),
+    KnotA(KnotA),
+    Tux(Box<Tux>),
+}
+
+impl Kind {
+    fn new(settings: &Settings, parts: Parts) -> Result<Self, ServerError> {
+        let threads = settings.knot_threads();
+        Ok(match settings.server {
+            ServerKind::Userver => {
+                Self::Userver(Box::new(Userver::new(parts, settings.events.unwrap_or_default())?))
+            }
+            ServerKind::KnotC => Self::KnotC(KnotC::new(parts, threads)),
+            ServerKind::KnotA => Self::KnotA(KnotA::new(parts, threads)),
+            ServerKind::Tux => Self::Tux(Box::new(Tux::new(parts, settings.in_kernel)?)),
+        })
+    }
+
+    fn serve(self) -> Result<(), ServerError> {
+        match self {
+            Self::Userver(server) => server.serve(),
+            Self::KnotC(server) => server.serve(),
+            Self::KnotA(server) => server.serve(),
+            Self::Tux(server) => server.serve(),
+        }
+    }
+}
+
+/// A server that listens. Connections queue up in the kernel until [`Server::run`].
+#[derive(Debug)]
+pub struct Server {
+    workers: Vec<Kind>,
+    addresses: Vec<SocketAddr>,
+    stop: Arc<Stop>,
+    board: Arc<Board>,
+}
+
+impl Server {
+    /// Listens. The limit of this process's descriptors is raised as far as it may be.
+    ///
+    /// # Errors
+    /// [`ServerError::EventsNotChosen`], [`ServerError::ThreadsNotChosen`],
+    /// [`ServerError::NoAddress`], [`ServerError::Listen`] naming the address,
+    /// [`ServerError::Root`] naming the root, [`ServerError::NoIoUring`],
+    /// [`ServerError::InKernelNotFit`], [`ServerError::InKernel`].
+    pub fn bind(settings: &Settings) -> Result<Self, ServerError> {
+        settings.check()?;
+        raise_descriptor_limit();
+        // Measured now, lest the first computed page wait for it.
+        steps_per_us();
+        let (stop, board) = (Arc::new(Stop::new()?), Arc::new(Board::default()));
+        let content = Content::of(settings)?;
+        let work = Work::costing(settings.cost_us);
+        let prototype = Worker::new(content, work, settings.patience, Arc::clone(&board));
+        let reuse_port = settings.reuse_port || settings.workers.get() > 1;
+        let mut addresses = settings.addresses.clone();
+        let mut workers = Vec::new();
+        for _ in 0..settings.workers.get() {
+            let listeners = Listeners::on(&addresses, settings.backlog, reuse_port)?;
+            // Where the kernel chose the port, the others are to have the same.
+            addresses = listeners.addresses();
+            let parts = Parts {
+                listeners,
+                stop: Arc::clone(&stop),
+                worker: prototype.another(SCRATCH_BYTES),
+                strategy: Strategy::new(settings.accept_limit),
+            };
+            workers.push(Kind::new(settings, parts)?);
+        }
+        Ok(Self { workers, addresses, stop, board })
+    }
+
+    /// The addresses listened on, ports filled in.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// What ends it.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        Stopper(Arc::clone(&self.stop))
+    }
+
+    /// What tells how it does while it runs.
+    #[must_use]
+    pub fn observer(&self) -> Observer {
+        Observer(Arc::clone(&self.board))
+    }
+
+    /// Serves until stopped, and says what happened.
+    ///
+    /// # Errors
+    /// [`ServerError::Events`] when the kernel refuses to wait for events,
+    /// [`ServerError::Thread`].
+    pub fn run(self) -> Result<Statistics, ServerError> {
+        let Self { workers, stop, board, .. } = self;
+        board.start();
+        let (board, stop) = (&board, &stop);
+        std::thread::scope(|scope| {
+            let running: Vec<_> = workers
+                .into_iter()
+                .map(|worker| {
+                    scope.spawn(move || {
+                        let _clock = board.clock_thread();
+                        let done = worker.serve();
+                        // One that fails must not leave the others as if nothing had happened.
+                        stop.stop();
+                        done
+                    })
+                })
+                .collect();
+            running.into_iter().try_for_each(|thread| match thread.join() {
+                Ok(done) => done,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+        })?;
+        Ok(board.look())
+    }
+}
+
+/// Tells how a server does, from any thread.
+#[derive(Clone, Debug)]
+pub struct Observer(Arc<Board>);
+
+impl Observer {
+    /// What happened until now.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.0.look()
+    }
+}
+
+/// A connection is a descriptor, and most systems allow 1,024 until they are asked for more.
+fn raise_descriptor_limit() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        // Without it the server serves fewer at a time, and says how often accepting failed.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}

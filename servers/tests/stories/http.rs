@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who asks properly is answered, and who does not is survived.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+
+use socket2::SockRef;
+
+use crate::running::{Way, get, read_reply};
+
+pub const CLOSING: &[u8] = b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n";
+
+pub fn pipelined_requests_are_all_answered(way: Way) {
+    let server = way.start(|settings| settings.body_bytes = 10);
+    let mut both = b"GET /a HTTP/1.1\r\n\r\n".repeat(9);
+    both.extend_from_slice(CLOSING);
+    let reply = server.ask(&both);
+    assert_eq!(reply.matches("200 OK").count(), 10);
+    let statistics = server.stop();
+    assert_eq!((statistics.accepted, statistics.replies), (1, 10));
+}
+
+pub fn a_large_download_is_whole(way: Way) {
+    let server = way.start(|_| ());
+    let reply = server.ask(b"GET /bytes/5000000 HTTP/1.1\r\nConnection: close\r\n\r\n");
+    let (_, body) = reply.split_once("\r\n\r\n").unwrap();
+    assert_eq!(body.len(), 5_000_000);
+}
+
+pub fn a_long_reply_and_a_short_one_share_a_connection(way: Way) {
+    let server = way.start(|settings| settings.body_bytes = 10);
+    let mut stream = server.connect();
+    assert_eq!(get(&mut stream, "/bytes/3000000").body.len(), 3_000_000);
+    let reply = get(&mut stream, "/");
+    assert_eq!((reply.status, reply.text()), (200, "~".repeat(10)));
+    assert_eq!(reply.field("content-type"), Some("text/plain"));
+    server.stop();
+}
+
+pub fn a_request_body_is_not_taken_for_a_request(way: Way) {
+    let server = way.start(|_| ());
+    let mut request = b"POST / HTTP/1.1\r\nContent-Length: 300000\r\n\r\n".to_vec();
+    request.resize(request.len() + 300_000, b'x');
+    request.extend_from_slice(CLOSING);
+    assert_eq!(server.ask(&request).matches("200 OK").count(), 2);
+    assert_eq!(server.stop().bad_requests, 0);
+}
+
+pub fn malformed_requests_get_400_and_the_server_goes_on(way: Way) {
+    let server = way.start(|_| ());
+    // More than is read before the refusal: the reply must survive the closing.
+    let mut nonsense = b"\x16\x03\x01 nonsense\r\n\r\n".to_vec();
+    nonsense.resize(200_000, 0);
+    assert!(server.ask(&nonsense).starts_with("HTTP/1.1 400"));
+    assert!(server.ask(CLOSING).starts_with("HTTP/1.1 200"));
+    assert_eq!(server.stop().bad_requests, 1);
+}
+
+pub fn half_a_request_is_given_up_even_when_it_trickles(way: Way) {
+    let server = way.start(|settings| settings.patience = Duration::from_millis(150));
+    let mut stream = server.connect();
+    let started = Instant::now();
+    let mut reply = Vec::new();
+    for byte in b"GET / HTTP/1.1\r\nEndless: aaaaaaaaaaaaaaaaaaaaaaaaaaaa" {
+        if stream.write_all(&[*byte]).is_err() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let _ = stream.read_to_end(&mut reply);
+    assert!(started.elapsed() < Duration::from_secs(2));
+    assert_eq!(server.stop().timed_out, 1);
+}
+
+pub fn resets_are_counted_as_dead_and_harm_nobody(way: Way) {
+    let server = way.start(|settings| settings.cost_us = 2_000);
+    for request in [&b""[..], b"GET /", CLOSING] {
+        let mut stream = server.connect();
+        stream.write_all(request).unwrap();
+        SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+        // Accepted first: a reset in the listen queue would be a different story.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(server.ask(CLOSING).starts_with("HTTP/1.1 200"));
+    let statistics = server.stop();
+    assert_eq!(statistics.accepted, 4);
+    assert!(statistics.dead_connections >= 2, "{statistics:?}");
+}
+
+pub fn the_cost_is_paid_for_every_reply(way: Way) {
+    let steps = |cost_us: u64, requests: u32| {
+        let server = way.start(|settings| settings.cost_us = cost_us);
+        for _ in 0..requests {
+            server.ask(CLOSING);
+        }
+        server.stop().work_steps
+    };
+    let (seven_cheap, two_dear) = (steps(10, 7), steps(100, 2));
+    assert!(seven_cheap > 0);
+    assert_eq!(two_dear * 7 * 10, seven_cheap * 2 * 100);
+    assert_eq!(steps(0, 3), 0);
+}
+
+pub fn http_1_0_closes_unless_asked_to_stay(way: Way) {
+    let server = way.start(|settings| settings.body_bytes = 10);
+    let reply = server.ask(b"GET / HTTP/1.0\r\n\r\n");
+    assert!(reply.contains("Connection: close\r\n") && reply.ends_with("~~~~~~~~~~"), "{reply}");
+    let mut stream = server.connect();
+    for _ in 0..3 {
+        stream.write_all(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").unwrap();
+        let reply = read_reply(&mut stream, false);
+        assert_eq!((reply.status, reply.field("connection")), (200, Some("keep-alive")));
+    }
+    assert_eq!(server.stop().replies, 4);
+}
+
+pub fn a_client_that_only_listens_gets_all(way: Way) {
+    let server = way.start(|_| ());
+    let mut stream = server.connect();
+    stream.write_all(b"GET /bytes/3000000 HTTP/1.1\r\n\r\nGET /bytes/5 HTTP/1.1\r\n\r\n").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(read_reply(&mut stream, false).body.len(), 3_000_000);
+    assert_eq!(read_reply(&mut stream, false).body.len(), 5);
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    assert_eq!(server.stop().replies, 2);
+}
+
+pub fn half_a_request_gets_408(way: Way) {
+    let server = way.start(|settings| settings.patience = Duration::from_millis(100));
+    for half in [&b"GET / HT"[..], b"POST / HTTP/1.1\r\nContent-Length: 9"] {
+        assert!(server.ask(half).starts_with("HTTP/1.1 408 "));
+    }
+    let statistics = server.stop();
+    assert_eq!((statistics.timed_out, statistics.accepted), (2, 2));
+}
+
+pub fn who_says_nothing_is_closed_without_a_word(way: Way) {
+    let server = way.start(|settings| settings.patience = Duration::from_millis(100));
+    assert_eq!(server.ask(b""), "");
+    let statistics = server.stop();
+    assert_eq!((statistics.timed_out, statistics.dead_connections), (0, 1));
+}
+
+pub fn a_request_may_come_in_pieces(way: Way) {
+    let server = way.start(|settings| settings.body_bytes = 7);
+    let mut stream = server.connect();
+    for byte in b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" {
+        stream.write_all(&[*byte]).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(read_reply(&mut stream, false).body.len(), 7);
+    server.stop();
+}
+
+pub fn what_is_not_served_is_refused_by_name(way: Way) {
+    let server = way.start(|_| ());
+    let endless = format!("GET / HTTP/1.1\r\nA: {}\r\n\r\n", "a".repeat(20_000));
+    let fields = format!("GET / HTTP/1.1\r\n{}\r\n", "A: a\r\n".repeat(100));
+    for (request, status) in [
+        ("GET /\r\n\r\n", "400"),
+        ("GET /bytes/x HTTP/1.1\r\n\r\n", "400"),
+        ("GET /work/9999999 HTTP/1.1\r\n\r\n", "400"),
+        ("BREW / HTTP/1.1\r\n\r\n", "405"),
+        (&endless, "431"),
+        (&fields, "431"),
+        ("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", "501"),
+    ] {
+        let reply = server.ask(request.as_bytes());
+        assert!(reply.starts_with(&format!("HTTP/1.1 {status} ")), "{request:.40}: {reply:.40}");
+    }
+    assert_eq!(server.stop().bad_requests, 7);
+}
+
+pub fn a_page_is_computed_for_each_request(way: Way) {
+    let server = way.start(|_| ());
+    let mut stream = server.connect();
+    let (first, second) = (get(&mut stream, "/work/50"), get(&mut stream, "/work/50"));
+    assert_eq!((first.status, first.body.len()), (200, 17));
+    assert_ne!(first.body, second.body);
+    drop(stream);
+    assert!(server.stop().work_steps > 0);
+}
