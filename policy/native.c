@@ -30,6 +30,35 @@ int tg_native_reservation_stale(const struct tg_rules *rules, const struct tg_qu
 	return tg_reservation_stale(rules, queues, age_ms);
 }
 
+void tg_native_agree_shed(const struct tg_shed_case *c, struct tg_shed_answers *a)
+{
+	tg_agree_shed(c, a);
+}
+
+struct tg_decision tg_native_shed(const struct tg_shed_rules *rules, const struct tg_key *key,
+                                  const struct tg_tuple *tuple, const struct tg_shed_syn *syn,
+                                  struct tg_shed_block *table, struct tg_shed_state *state,
+                                  struct tg_shed_monitor *monitor, struct tg_bucket *refusals,
+                                  __u32 refusal_cost_ns)
+{
+	struct tg_shed_work work = {0};
+	struct tg_shed_block *block = (void *)0;
+
+	tg_shed_begin(&work, rules, state, key, tuple, syn);
+	if (work.wants_block && table && rules->blocks)
+		block = &table[tg_shed_block_index(&work, rules)];
+	return tg_shed_decide(&work, rules, syn, block, state, monitor, refusals, refusal_cost_ns);
+}
+
+__u64 tg_native_shed_hash(const struct tg_key *key, const struct tg_tuple *tuple, __u32 kind,
+                          __u32 question, __u32 number)
+{
+	struct tg_shed_work work = {0};
+
+	tg_shed_absorb(&work, key, tuple, kind);
+	return tg_shed_hash(&work, question, number);
+}
+
 __u64 tg_native_siphash(const struct tg_key *key, const __u64 *words, __u32 count)
 {
 	struct tg_siphash s;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BPF_PROG_TEST_RUN, the measurements' own programs, and a guard over both.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use etherparse::{PacketBuilder, TcpOptionElement};
@@ -13,10 +13,12 @@ use nix::sys::socket::{
     sockopt,
 };
 use nix::unistd::Pid;
+use tidegate_datapath::array::write_one;
+use tidegate_datapath::clock;
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::programs::{Objects, Programs};
 use tidegate_datapath::raw::TG_HOOK_AUTO;
-use tidegate_policy::raw::{tg_cookie_keys, tg_key, tg_rules};
+use tidegate_policy::raw::{tg_cookie_keys, tg_key, tg_rules, tg_shed_rules};
 
 /// The port that is guarded.
 pub const PORT: u16 = 8080;
@@ -171,12 +173,38 @@ pub fn guard(syn: u32) -> Programs {
 /// Puts another refusal in force.
 pub fn refuse(programs: &Programs, syn: u32) {
     let rules = tg_rules { syn, refusal_cost_ns: 0, ..Default::default() };
-    let guards = vec![Guarded { address: None, port: PORT, rules, hook: TG_HOOK_AUTO }];
+    put(programs, Guarded { port: PORT, rules, hook: TG_HOOK_AUTO, ..Default::default() });
+}
+
+fn put(programs: &Programs, guarded: Guarded) {
     let keys =
         tg_cookie_keys { current: tg_key { k0: 1, k1: 2 }, previous: tg_key { k0: 3, k1: 4 } };
-    configuration::write(programs, &Configuration { guards, keys, ..Default::default() })
+    let shed_key = tg_key { k0: 5, k1: 6 };
+    let guards = vec![guarded];
+    configuration::write(programs, &Configuration { guards, keys, shed_key, ..Default::default() })
         .expect("one guard fits");
     configuration::write_clock(programs, true).expect("the clock is written");
+}
+
+/// Programs that shed on the port, as a listener of this host or on the path to `address`.
+pub fn shedder(shed: tg_shed_rules, path: Option<IpAddr>) -> Programs {
+    let programs = Programs::load_with_table(Objects::Guard, Default::default(), shed.blocks)
+        .expect("they load");
+    let hook = TG_HOOK_AUTO;
+    let is_path = path.is_some();
+    put(
+        &programs,
+        Guarded { address: path, port: PORT, hook, shed, is_path, ..Default::default() },
+    );
+    programs
+}
+
+/// Sets the wall clock that the programs know, so that a turn of persistent dropping is where it
+/// should be.
+pub fn set_clock(programs: &Programs, wall_ns: u64) {
+    let mut control = configuration::read_control(programs).expect("a control record");
+    control.clock_offset_ns = wall_ns.wrapping_sub(clock::monotonic_ns());
+    write_one(programs, "control", 0, &control).expect("the control record is written");
 }
 
 /// Sets until when ACKs are watched; 0 is calm.

@@ -5,6 +5,7 @@ mod cost;
 mod crowd;
 mod kernel;
 mod numbers;
+mod shed;
 mod throughput;
 
 use std::process::ExitCode;

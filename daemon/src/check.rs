@@ -11,7 +11,7 @@ use tidegate_datapath::{interfaces, sockets};
 
 use crate::config::Config;
 use crate::failure::Result;
-use crate::{config, host, mechanism, plan};
+use crate::{config, host, plan, shed};
 
 fn answer(name: &str, good: bool, what: &str) {
     println!("  {} {name:<22} {what}", if good { "yes" } else { "no " });
@@ -59,10 +59,14 @@ fn would_be(config: &Config, rows: &[tg_listener_row]) -> Result<()> {
     for g in &config.guards {
         let address = g.address.map_or("*".to_owned(), |a| a.to_string());
         let listening = rows.iter().filter(|row| g.covers(row)).count();
+        let there = match g.is_path {
+            true => "forwarded".to_owned(),
+            false => format!("{listening} listening now"),
+        };
         println!(
-            "  {address} port {}: {} at {}; {listening} listening now",
+            "  {address} port {}: {} at {}; {there}",
             g.port,
-            mechanism::name(&g.rules),
+            shed::described(g),
             config::hook_name(g.hook),
         );
     }

@@ -13,7 +13,8 @@ use tidegate_policy::raw::*;
 use toml::Spanned;
 
 use crate::failure::{Failure, Result};
-use crate::mechanism;
+use crate::shed::Shed;
+use crate::{mechanism, shed};
 
 /// What an operator asked for.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +25,15 @@ pub struct Config {
     pub interfaces: Vec<String>,
     /// The file that holds the cookie keys; none: random ones, changed as time passes.
     pub cookie_keys: Option<PathBuf>,
+    /// The file that holds the key of persistent dropping; none: a random one.
+    pub shed_key: Option<PathBuf>,
+}
+
+impl Config {
+    /// The blocks that the table of persistent dropping must have.
+    pub fn shed_blocks(&self) -> u32 {
+        self.guards.iter().fold(0, |sum: u32, g| sum.saturating_add(g.shed.blocks))
+    }
 }
 
 #[derive(Deserialize)]
@@ -32,8 +42,11 @@ struct File {
     #[serde(default)]
     interfaces: Vec<String>,
     cookie_keys: Option<PathBuf>,
+    shed_key: Option<PathBuf>,
     #[serde(default)]
     listener: Vec<Spanned<Listener>>,
+    #[serde(default)]
+    path: Vec<Spanned<PathSection>>,
 }
 
 #[derive(Deserialize)]
@@ -45,6 +58,18 @@ struct Listener {
     hook: Option<Spanned<String>>,
     refusals_per_s: Option<Spanned<i64>>,
     reserv: Option<Spanned<Reserv>>,
+    shed: Option<Spanned<Shed>>,
+}
+
+/// `[[path]]`: a listener of another host, to which this one forwards.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PathSection {
+    port: Spanned<i64>,
+    address: Option<Spanned<String>>,
+    hook: Option<Spanned<String>>,
+    refusals_per_s: Option<Spanned<i64>>,
+    shed: Option<Spanned<Shed>>,
 }
 
 /// The options of reserv (Shukla, thesis, 4.1.2 and 4.1.7).
@@ -62,7 +87,7 @@ struct Reserv {
 pub const DEFAULT_MECHANISM: &str = "abort rst-syn";
 
 /// Tells what is wrong at a place of the text.
-struct Reader<'a> {
+pub struct Reader<'a> {
     path: &'a Path,
     text: &'a str,
 }
@@ -72,7 +97,8 @@ impl Reader<'_> {
         1 + self.text[..span.start.min(self.text.len())].matches('\n').count()
     }
 
-    fn wrong(
+    /// A failure at a place of the text.
+    pub fn wrong(
         &self,
         span: Range<usize>,
         what: impl Into<String>,
@@ -87,7 +113,7 @@ impl Reader<'_> {
     }
 
     /// A number within its bounds.
-    fn number(&self, name: &str, value: &Spanned<i64>, from: i64, to: i64) -> Result<i64> {
+    pub fn number(&self, name: &str, value: &Spanned<i64>, from: i64, to: i64) -> Result<i64> {
         let number = *value.get_ref();
         if (from..=to).contains(&number) {
             return Ok(number);
@@ -152,38 +178,101 @@ impl Reader<'_> {
     fn listener(&self, spanned: &Spanned<Listener>) -> Result<Guarded> {
         let listener = spanned.get_ref();
         let port = self.number("port", &listener.port, 1, 65535)? as u16;
-        let address = match &listener.address {
-            None => None,
-            Some(text) => Some(text.get_ref().parse::<IpAddr>().map_err(|_| {
-                self.wrong(
-                    text.span(),
-                    format!("address = \"{}\" is no IP address", text.get_ref()),
-                    "write one like \"192.0.2.1\" or \"2001:db8::1\", or leave it out",
-                )
-            })?),
-        };
+        let address = self.address(&listener.address)?;
         let (text, span) = match &listener.mechanism {
             Some(m) => (m.get_ref().as_str(), m.span()),
             None => (DEFAULT_MECHANISM, spanned.span()),
         };
         let mut rules =
             mechanism::parse(text).map_err(|(what, fix)| self.wrong(span.clone(), what, fix))?;
-        if let Some(rate) = &listener.refusals_per_s {
-            rules.refusal_cost_ns = match self.number("refusals_per_s", rate, 0, 1_000_000_000)? {
-                0 => 0,
-                per_s => (1_000_000_000 / per_s) as u32,
-            };
-        }
+        self.refusals(&listener.refusals_per_s, &mut rules)?;
         if let Some(reserv) = &listener.reserv {
             self.reserv(reserv, &mut rules)?;
         }
-        let (hook, hook_span) = match &listener.hook {
-            Some(h) => (h.get_ref().as_str(), h.span()),
-            None => ("auto", span),
+        let hook = self.hook(&listener.hook, span, &rules)?;
+        let mut guarded = Guarded { address, port, rules, hook, ..Default::default() };
+        self.shed(&listener.shed, &listener.hook, &mut guarded)?;
+        Ok(guarded)
+    }
+
+    fn path(&self, spanned: &Spanned<PathSection>) -> Result<Guarded> {
+        let path = spanned.get_ref();
+        let port = self.number("port", &path.port, 1, 65535)? as u16;
+        let Some(address) = self.address(&path.address)? else {
+            return Err(self.wrong(
+                spanned.span(),
+                "a path leads to no address",
+                "add the listener's, such as address = \"192.0.2.1\"",
+            ));
         };
-        let hook =
-            parse_hook(hook, &rules).map_err(|(what, fix)| self.wrong(hook_span, what, fix))?;
-        Ok(Guarded { address, port, rules, hook })
+        if path.shed.is_none() {
+            return Err(self.wrong(
+                spanned.span(),
+                "nothing is to be done on this path",
+                "add shed = { p = 0.1 }",
+            ));
+        }
+        let mut rules = mechanism::parse("default").expect("a name of ours");
+        self.refusals(&path.refusals_per_s, &mut rules)?;
+        let hook = self.hook(&path.hook, spanned.span(), &rules)?;
+        let address = Some(address);
+        let mut guarded =
+            Guarded { address, port, rules, hook, is_path: true, ..Default::default() };
+        self.shed(&path.shed, &path.hook, &mut guarded)?;
+        Ok(guarded)
+    }
+
+    fn address(&self, address: &Option<Spanned<String>>) -> Result<Option<IpAddr>> {
+        let Some(text) = address else { return Ok(None) };
+        let address = text.get_ref().parse().map_err(|_| {
+            self.wrong(
+                text.span(),
+                format!("address = \"{}\" is no IP address", text.get_ref()),
+                "write one like \"192.0.2.1\" or \"2001:db8::1\", or leave it out",
+            )
+        })?;
+        Ok(Some(address))
+    }
+
+    fn refusals(&self, rate: &Option<Spanned<i64>>, rules: &mut tg_rules) -> Result<()> {
+        let Some(rate) = rate else { return Ok(()) };
+        rules.refusal_cost_ns = match self.number("refusals_per_s", rate, 0, 1_000_000_000)? {
+            0 => 0,
+            per_s => (1_000_000_000 / per_s) as u32,
+        };
+        Ok(())
+    }
+
+    fn hook(
+        &self,
+        hook: &Option<Spanned<String>>,
+        otherwise: Range<usize>,
+        rules: &tg_rules,
+    ) -> Result<u32> {
+        let (name, span) = match hook {
+            Some(h) => (h.get_ref().as_str(), h.span()),
+            None => ("auto", otherwise),
+        };
+        parse_hook(name, rules).map_err(|(what, fix)| self.wrong(span, what, fix))
+    }
+
+    fn shed(
+        &self,
+        options: &Option<Spanned<Shed>>,
+        hook: &Option<Spanned<String>>,
+        guarded: &mut Guarded,
+    ) -> Result<()> {
+        let Some(options) = options else { return Ok(()) };
+        if guarded.hook == TG_HOOK_TCP {
+            let span = hook.as_ref().map_or(options.span(), Spanned::span);
+            return Err(self.wrong(
+                span,
+                "persistent dropping is decided at the driver or the IP entry",
+                "use hook = \"auto\", \"driver\" or \"ip\"",
+            ));
+        }
+        (guarded.shed, guarded.preferred) = shed::rules(self, options)?;
+        Ok(())
     }
 }
 
@@ -241,16 +330,31 @@ pub fn parse(path: &Path, text: &str) -> Result<Config> {
         let (what, fix) = explain(e.message());
         reader.wrong(e.span().unwrap_or(0..0), what, fix)
     })?;
-    let mut config =
-        Config { guards: Vec::new(), interfaces: file.interfaces, cookie_keys: file.cookie_keys };
-    for spanned in &file.listener {
-        let guarded = reader.listener(spanned)?;
-        if config.guards.iter().any(|g| g.port == guarded.port && g.address == guarded.address) {
+    let mut config = Config {
+        guards: Vec::new(),
+        interfaces: file.interfaces,
+        cookie_keys: file.cookie_keys,
+        shed_key: file.shed_key,
+    };
+    let listeners = file.listener.iter().map(|l| (reader.listener(l), l.span()));
+    let paths = file.path.iter().map(|p| (reader.path(p), p.span()));
+    for (guarded, span) in listeners.chain(paths) {
+        let guarded = guarded?;
+        if let Some(other) =
+            config.guards.iter().find(|g| g.port == guarded.port && g.address == guarded.address)
+        {
             let place = guarded.address.map_or("every address".to_owned(), |a| a.to_string());
+            let kind = if other.is_path == guarded.is_path && guarded.is_path {
+                "[[path]] sections"
+            } else if other.is_path == guarded.is_path {
+                "[[listener]] sections"
+            } else {
+                "sections"
+            };
             return Err(reader.wrong(
-                spanned.span(),
+                span,
                 format!("port {} on {place} is guarded twice", guarded.port),
-                "remove one of the two [[listener]] sections",
+                format!("remove one of the two {kind}"),
             ));
         }
         config.guards.push(guarded);
@@ -275,72 +379,4 @@ fn explain(message: &str) -> (String, String) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn fails(text: &str) -> String {
-        parse(Path::new("t.toml"), text).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn a_whole_configuration() {
-        let config = parse(
-            Path::new("t.toml"),
-            r#"
-            interfaces = ["eth0"]
-            [[listener]]
-            port = 443
-            mechanism = "reserv rst-syn"
-            refusals_per_s = 1000
-            reserv = { overbook = 1.5, when_exhausted = "cookie", early_drop_from = 0.75, clean_after_ms = 3000 }
-            [[listener]]
-            port = 443
-            address = "192.0.2.1"
-            mechanism = "abort early-syn-drop"
-            hook = "tcp"
-            "#,
-        )
-        .unwrap();
-        let first = &config.guards[0].rules;
-        assert_eq!((first.room, first.syn), (TG_ROOM_RESERVE, TG_SYN_RESET));
-        assert_eq!((first.overbook_x256, first.cookie_when_reserved), (384, 1));
-        assert_eq!((first.early_from_x256, first.early_probability_x256), (192, 256));
-        assert_eq!((first.refusal_cost_ns, first.clean_after_ms), (1_000_000, 3000));
-        assert_eq!(config.guards[1].hook, TG_HOOK_TCP);
-    }
-
-    /// Each bad file gets one line: the file, the line, what, and the fix.
-    #[test]
-    fn bad_files_are_answered_in_one_line() {
-        for (text, expected) in [
-            (
-                "[[listener]]\nport = 70000",
-                "t.toml:2: port = 70000 is out of range; give a number from 1 to 65535",
-            ),
-            (
-                "[[listener]]\nport = 80\n\n[[listener]]\nport = 80",
-                "t.toml:4: port 80 on every address is guarded twice; remove one of the two [[listener]] sections",
-            ),
-            (
-                "[[listener]]\nport = 80\nmechanism = \"abrot\"",
-                "t.toml:3: unknown mechanism \"abrot\"; did you mean \"abort\"? known: default, abort, reserv, rst-syn, no-syn-drop, early-syn-drop",
-            ),
-            (
-                "[[listener]]\nprot = 80",
-                "t.toml:2: unknown field `prot`; expected one of `port`, `address`, `mechanism`, `hook`, `refusals_per_s`, `reserv`",
-            ),
-            ("", "t.toml:1: no listener is named; add a [[listener]] section with a port"),
-            (
-                "[[listener]]\nport = 80\nmechanism = \"rst-syn\"\nhook = \"tcp\"",
-                "t.toml:4: \"rst-syn\" cannot be carried out at the tcp hook, which can only drop; use hook = \"auto\", or a mechanism such as \"abort early-syn-drop\"",
-            ),
-            (
-                "[[listener]]\nport = 80\nreserv = { overbook = 2.0 }",
-                "t.toml:3: reserv has options, but the mechanism does not name it; add \"reserv\" to the mechanism, or take the options out",
-            ),
-        ] {
-            assert_eq!(fails(text), expected);
-        }
-        assert!(fails("[[listener]]\nport = ").starts_with("t.toml:2: "));
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The keys of our SYN cookies: from a file that several hosts share, or random ones that
-//! change as time passes.
+//! Keys from files that several hosts share, or random ones: those of our SYN cookies, which
+//! change as time passes, and that of persistent dropping, which stays.
 
 use std::fs;
 use std::path::Path;
@@ -49,14 +49,12 @@ fn parse_line(line: &str) -> Option<tg_key> {
     Some(key(bytes))
 }
 
-/// Keys from a file: a line of 32 hexadecimal digits each, the first makes cookies, a
-/// second is only taken. To rotate on many hosts: first add the new key as the second
-/// line everywhere, then swap the lines.
-pub fn read(path: &Path) -> Result<tg_cookie_keys> {
+/// Every line of a file that is neither empty nor a comment, as a key.
+fn lines(path: &Path, setting: &str) -> Result<Vec<tg_key>> {
     let text = fs::read_to_string(path).map_err(|source| Failure::File {
         path: path.to_owned(),
         source,
-        fix: "make it with `openssl rand -hex 16`, or leave cookie_keys out".to_owned(),
+        fix: format!("make it with `openssl rand -hex 16`, or leave {setting} out"),
     })?;
     let mut keys = Vec::new();
     for (at, line) in text.lines().enumerate() {
@@ -67,10 +65,18 @@ pub fn read(path: &Path) -> Result<tg_cookie_keys> {
         keys.push(parse_line(line).ok_or_else(|| Failure::Configuration {
             file: path.to_owned(),
             line: at + 1,
-            what: "this is no cookie key".to_owned(),
+            what: format!("this is no {}", setting.trim_end_matches('s').replace('_', " ")),
             fix: "write 32 hexadecimal digits, as `openssl rand -hex 16` prints".to_owned(),
         })?);
     }
+    Ok(keys)
+}
+
+/// Keys from a file: a line of 32 hexadecimal digits each, the first makes cookies, a
+/// second is only taken. To rotate on many hosts: first add the new key as the second
+/// line everywhere, then swap the lines.
+pub fn read(path: &Path) -> Result<tg_cookie_keys> {
+    let keys = lines(path, "cookie_keys")?;
     match keys[..] {
         [current] => Ok(tg_cookie_keys { current, previous: current }),
         [current, previous] => Ok(tg_cookie_keys { current, previous }),
@@ -79,6 +85,20 @@ pub fn read(path: &Path) -> Result<tg_cookie_keys> {
             line: 1,
             what: format!("{} cookie keys", keys.len()),
             fix: "write one line, or two while you rotate".to_owned(),
+        }),
+    }
+}
+
+/// The key of persistent dropping from a file: one such line.
+pub fn read_shed(path: &Path) -> Result<tg_key> {
+    let keys = lines(path, "shed_key")?;
+    match keys[..] {
+        [key] => Ok(key),
+        _ => Err(Failure::Configuration {
+            file: path.to_owned(),
+            line: 1,
+            what: format!("{} keys of persistent dropping", keys.len()),
+            fix: "write one line".to_owned(),
         }),
     }
 }

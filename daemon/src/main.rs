@@ -11,6 +11,7 @@ mod keys;
 mod mechanism;
 mod plan;
 mod run;
+mod shed;
 mod status;
 
 use std::net::IpAddr;
@@ -77,8 +78,9 @@ impl What {
         let wrong = |(what, fix)| Failure::Argument { what, fix };
         let rules = mechanism::parse(&self.mechanism).map_err(wrong)?;
         let hook = config::parse_hook(&self.hook, &rules).map_err(wrong)?;
-        let guards = vec![Guarded { address: self.address, port, rules, hook }];
-        Ok(Some(Config { guards, interfaces: self.interface.clone(), cookie_keys: None }))
+        let guards =
+            vec![Guarded { address: self.address, port, rules, hook, ..Default::default() }];
+        Ok(Some(Config { guards, interfaces: self.interface.clone(), ..Default::default() }))
     }
 
     fn config(&self) -> Result<Option<Config>> {

@@ -26,6 +26,12 @@ fn bound(guarded: &Guarded, listeners: &[tg_listener_row]) -> Vec<IpAddr> {
     }
 }
 
+/// A path's packets only pass this host: its address is another's, and any interface may be the
+/// one that they come in at.
+fn may_forward(interface: &Interface) -> bool {
+    !interface.loopback && !interface.addresses.is_empty()
+}
+
 fn carries(interface: &Interface, addresses: &[IpAddr]) -> bool {
     if interface.addresses.is_empty() {
         return false;
@@ -76,6 +82,10 @@ fn named<'a>(names: &[String], interfaces: &'a [Interface]) -> Result<Vec<&'a In
         .collect()
 }
 
+fn own_address(guarded: &Guarded, interfaces: &[Interface]) -> Option<IpAddr> {
+    guarded.address.filter(|own| interfaces.iter().any(|i| i.addresses.contains(own)))
+}
+
 /// What should be attached for these guards.
 pub fn plan(
     guards: &[Guarded],
@@ -88,12 +98,21 @@ pub fn plan(
     } else {
         named(names, interfaces)?
     };
+    if let Some(own) = guards.iter().filter(|g| g.is_path).find_map(|g| own_address(g, interfaces))
+    {
+        return Err(Failure::argument(
+            format!("[[path]] names {own}, which is this host's own address"),
+            "make it a [[listener]]",
+        ));
+    }
     let mut plan = Plan::default();
     for interface in chosen {
-        let here: Vec<&Guarded> = guards
-            .iter()
-            .filter(|g| !names.is_empty() || carries(interface, &bound(g, listeners)))
-            .collect();
+        let concerns = |g: &Guarded| match g.is_path {
+            true => may_forward(interface),
+            false => carries(interface, &bound(g, listeners)),
+        };
+        let here: Vec<&Guarded> =
+            guards.iter().filter(|g| !names.is_empty() || concerns(g)).collect();
         if !here.is_empty() {
             plan.interfaces.insert(interface.index, (interface.into(), hooks(interface, &here)));
         }
@@ -105,7 +124,6 @@ pub fn plan(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_policy::raw::tg_rules;
 
     fn interface(name: &str, index: u32, driver: &str, addresses: &[&str]) -> Interface {
         Interface {
@@ -129,7 +147,7 @@ mod tests {
 
     fn guarded(address: Option<&str>, hook: u32) -> Guarded {
         let address = address.map(|a| a.parse().unwrap());
-        Guarded { address, port: 80, rules: tg_rules::default(), hook }
+        Guarded { address, port: 80, hook, ..Default::default() }
     }
 
     #[test]
@@ -145,6 +163,19 @@ mod tests {
             plan(&[guarded(Some("198.51.100.1"), TG_HOOK_DRIVER)], &[], &host(), &[]).unwrap();
         let hooks: Vec<_> = plan.interfaces.iter().map(|(i, (_, h))| (*i, *h)).collect();
         assert_eq!(hooks, [(3, Hooks::DriverAndIp)]);
+    }
+
+    #[test]
+    fn a_path_stands_wherever_its_packets_may_come_in() {
+        let path = |address| Guarded { is_path: true, ..guarded(Some(address), TG_HOOK_AUTO) };
+        let found = plan(&[path("203.0.113.5")], &[], &host(), &[]).unwrap();
+        let hooks: Vec<_> = found.interfaces.iter().map(|(i, (_, h))| (*i, *h)).collect();
+        assert_eq!(hooks, [(2, Hooks::DriverIfPossible), (3, Hooks::Ip)]);
+        let error = plan(&[path("192.0.2.1")], &[], &host(), &[]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "[[path]] names 192.0.2.1, which is this host's own address; make it a [[listener]]"
+        );
     }
 
     #[test]

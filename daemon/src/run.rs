@@ -21,7 +21,7 @@ use crate::config::{self, Config};
 use crate::failure::{Failure, Result};
 use crate::host::Kernel;
 use crate::instance::Instance;
-use crate::{host, keys, mechanism, plan};
+use crate::{host, keys, plan, shed};
 
 /// Interfaces, listening sockets and the clock are looked at this often.
 const TICK: Duration = Duration::from_millis(250);
@@ -130,6 +130,7 @@ struct Daemon {
     plan: Plan,
     keys: tg_cookie_keys,
     keys_are_random: bool,
+    shed_key: tg_key,
     /// Read once, for a kernel's types fill megabytes.
     kernel: Kernel,
     rotated: Instant,
@@ -139,7 +140,7 @@ struct Daemon {
 
 impl Daemon {
     fn start(config: &Config, kernel: Kernel) -> Result<Self> {
-        let mut guard = Guard::load(Pins::here()?)?;
+        let mut guard = Guard::load(Pins::here()?, config.shed_blocks())?;
         let keys_are_random = config.cookie_keys.is_none();
         let keys = match &config.cookie_keys {
             Some(path) => keys::read(path)?,
@@ -147,15 +148,22 @@ impl Daemon {
             None if guard.adopted() => configuration::read_keys(guard.programs())?,
             None => keys::random_pair(),
         };
+        let shed_key = match &config.shed_key {
+            Some(path) => keys::read_shed(path)?,
+            // Whoever is being dropped goes on being dropped.
+            None if guard.adopted() => configuration::read_shed_key(guard.programs())?,
+            None => keys::random(),
+        };
         let rows = sockets::listeners(guard.programs())?;
         let plan = current_plan(config, &rows)?;
         configuration::write_clock(guard.programs(), kernel.cookies)?;
-        guard.stand(&configuration_of(config, keys), &plan)?;
+        guard.stand(&configuration_of(config, keys, shed_key), &plan)?;
         let mut daemon = Daemon {
             guard,
             plan,
             keys,
             keys_are_random,
+            shed_key,
             kernel,
             rotated: Instant::now(),
             complaint: String::new(),
@@ -171,13 +179,18 @@ impl Daemon {
             Some(path) => keys::read(path)?,
             None => self.keys,
         };
+        let shed_key = match &config.shed_key {
+            Some(path) => keys::read_shed(path)?,
+            None => self.shed_key,
+        };
         let rows = sockets::listeners(self.guard.programs())?;
         let plan = current_plan(config, &rows)?;
-        if let Err(error) = self.guard.stand(&configuration_of(config, keys), &plan) {
-            self.guard.stand(&configuration_of(before, self.keys), &self.plan)?;
+        if let Err(error) = self.guard.stand(&configuration_of(config, keys, shed_key), &plan) {
+            self.guard.stand(&configuration_of(before, self.keys, self.shed_key), &self.plan)?;
             return Err(error.into());
         }
         self.keys = keys;
+        self.shed_key = shed_key;
         self.keys_are_random = config.cookie_keys.is_none();
         self.plan = plan;
         Ok(())
@@ -195,7 +208,7 @@ impl Daemon {
                 stdout,
                 "guarding {address} port {} with {} at {} on {}",
                 g.port,
-                mechanism::name(&g.rules),
+                shed::described(g),
                 config::hook_name(g.hook),
                 if places.is_empty() { "no interface yet".to_owned() } else { places.join(", ") },
             );
@@ -282,9 +295,9 @@ impl Daemon {
     }
 }
 
-fn configuration_of(config: &Config, keys: tg_cookie_keys) -> Configuration {
+fn configuration_of(config: &Config, keys: tg_cookie_keys, shed_key: tg_key) -> Configuration {
     let keys_are_shared = config.cookie_keys.is_some();
-    Configuration { guards: config.guards.clone(), keys, keys_are_shared }
+    Configuration { guards: config.guards.clone(), keys, keys_are_shared, shed_key }
 }
 
 fn current_plan(config: &Config, rows: &[tg_listener_row]) -> Result<Plan> {

@@ -11,12 +11,14 @@ use tidegate_datapath::guard::Guard;
 use tidegate_datapath::pins::Pins;
 use tidegate_datapath::programs::Programs;
 use tidegate_datapath::raw::*;
-use tidegate_datapath::{counters, sockets};
-use tidegate_policy::names::{REASONS, VERDICTS};
+use tidegate_datapath::{counters, shed as datapath_shed, sockets};
+use tidegate_policy::names::{
+    REASONS, SHED_FALLBACKS, SHED_KEYS, SHED_POLICIES, SHED_REFUSALS, VERDICTS,
+};
 use tidegate_policy::raw::*;
 
 use crate::failure::{Failure, Result};
-use crate::{config, host, instance, mechanism};
+use crate::{config, host, instance, mechanism, shed};
 
 /// Packets by reason, then by verdict.
 pub type Verdicts = BTreeMap<&'static str, BTreeMap<&'static str, u64>>;
@@ -49,8 +51,55 @@ pub struct GuardStatus {
     pub verdicts: Verdicts,
     /// Reservations cleaned because they grew old.
     pub reservations_cleaned: u64,
+    /// Persistent dropping, where it is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shed: Option<ShedStatus>,
+    /// A `[[path]]`: this host forwards, and the listener is another's.
+    pub is_path: bool,
     /// The listening sockets.
     pub listeners: Vec<ListenerStatus>,
+}
+
+/// Persistent dropping of one guard.
+#[derive(Debug, Serialize)]
+pub struct ShedStatus {
+    /// `rbd`, `slpd` or `sbpd`.
+    pub policy: &'static str,
+    /// What is dropped as one: `client` (H1) or `connection` (H2).
+    pub key: &'static str,
+    /// The probability that is asked for.
+    pub p: f64,
+    /// The form of refusal.
+    pub refuse: &'static str,
+    /// `none`, or what it fell back to because the target was missed.
+    pub fallback: &'static str,
+    /// How often it fell back, or came back.
+    pub fallback_changes: u32,
+    /// Preferred proxies are not exempt at present: with them the target was missed.
+    pub preferred_judged: bool,
+    /// SYNs of preferred proxies that were let through and would have been dropped.
+    pub spared: u64,
+    /// Entries of its part of the table (M of Eq. 9).
+    pub cells: u64,
+    /// Of them, those with a time stamp that stands.
+    pub cells_in_use: u64,
+}
+
+fn shed_status(programs: &Programs, index: u32, rules: &tg_shed_rules) -> Result<ShedStatus> {
+    let condition = datapath_shed::condition(programs, index, rules)?;
+    let name = |names: &[&'static str], at: u32| names.get(at as usize).copied().unwrap_or("?");
+    Ok(ShedStatus {
+        policy: name(&SHED_POLICIES, rules.policy),
+        key: name(&SHED_KEYS, rules.key),
+        p: shed::rounded(rules.p()),
+        refuse: name(&SHED_REFUSALS, rules.refusal),
+        fallback: name(&SHED_FALLBACKS, condition.state.fallback),
+        fallback_changes: condition.state.changes,
+        preferred_judged: condition.state.preferred_judged != 0,
+        spared: condition.spared,
+        cells: condition.cells,
+        cells_in_use: condition.standing,
+    })
 }
 
 /// One listening socket.
@@ -172,7 +221,11 @@ fn guard(
         all.push(counters::read(programs, *slot)?);
     }
     let total = sum(&all);
+    let sheds = guarded.shed.policy != TG_SHED_OFF;
+    let shed = sheds.then(|| shed_status(programs, index, &guarded.shed)).transpose()?;
     Ok(GuardStatus {
+        shed,
+        is_path: guarded.is_path,
         port: guarded.port,
         address: guarded.address.map(|a| a.to_string()),
         mechanism: mechanism::name(&guarded.rules),
@@ -210,6 +263,25 @@ pub fn run(json: bool) -> Result<()> {
     Ok(())
 }
 
+fn shed_lines(shed: &ShedStatus) -> String {
+    let mut out = String::new();
+    let ShedStatus { policy, key, p, refuse, cells, cells_in_use, .. } = shed;
+    let _ = writeln!(
+        out,
+        "  sheds {p} by {key} with {policy}, {refuse}; table: {cells_in_use} of {cells} in use"
+    );
+    if shed.fallback != "none" {
+        let _ = writeln!(out, "  the target was missed: fallen back to {}", shed.fallback);
+    }
+    if shed.preferred_judged {
+        let _ = writeln!(out, "  the target was missed: preferred proxies are not exempt");
+    }
+    if shed.spared > 0 {
+        let _ = writeln!(out, "    {:<28} {:<7} {:>12}", "preferred proxies", "pass", shed.spared);
+    }
+    out
+}
+
 fn table(status: &Status) -> String {
     let mut out = String::new();
     let who = status
@@ -218,8 +290,12 @@ fn table(status: &Status) -> String {
     let _ = writeln!(out, "{who}; attached: {}", status.attached.join(", "));
     for g in &status.guards {
         let address = g.address.as_deref().unwrap_or("*");
-        let _ = writeln!(out, "\n{address} port {}: {} at {}", g.port, g.mechanism, g.hook);
-        if g.listeners.is_empty() {
+        let what = if g.is_path { "path" } else { g.mechanism.as_str() };
+        let _ = writeln!(out, "\n{address} port {}: {what} at {}", g.port, g.hook);
+        if let Some(shed) = &g.shed {
+            let _ = write!(out, "{}", shed_lines(shed));
+        }
+        if g.listeners.is_empty() && !g.is_path {
             let _ = writeln!(out, "  nothing listens there now");
         }
         for l in &g.listeners {

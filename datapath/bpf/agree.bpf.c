@@ -6,6 +6,7 @@
 #include "vmlinux.h"
 
 #include "../../policy/include/agree.h"
+#include "../../policy/include/agree_shed.h"
 
 #include <bpf/bpf_helpers.h>
 
@@ -45,4 +46,37 @@ SEC("syscall")
 int agree(void *ctx)
 {
 	return bpf_loop(TG_AGREE_CASES, tg_agree_one, NULL, 0) != TG_AGREE_CASES;
+}
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, TG_AGREE_CASES);
+	__type(key, __u32);
+	__type(value, struct tg_shed_case);
+} shed_cases SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, TG_AGREE_CASES);
+	__type(key, __u32);
+	__type(value, struct tg_shed_answers);
+} shed_answers SEC(".maps");
+
+static long tg_agree_shed_one(__u32 index, void *unused)
+{
+	struct tg_shed_case *c = bpf_map_lookup_elem(&shed_cases, &index);
+	struct tg_shed_answers *a = bpf_map_lookup_elem(&shed_answers, &index);
+
+	if (!c || !a)
+		return 1;
+	tg_agree_shed(c, a);
+	return 0;
+}
+
+SEC("syscall")
+int agree_shed(void *ctx)
+{
+	return bpf_loop(TG_AGREE_CASES, tg_agree_shed_one, NULL, 0) != TG_AGREE_CASES;
 }

@@ -58,7 +58,7 @@ TG_INLINE void tg_cookie_write_options(const struct tg_syn_stage *s,
 
 TG_INLINE __u32 tg_cookie_clock_epoch(const struct tg_syn_stage *s)
 {
-	return tg_cookie_epoch(s->now_ns + s->at.control->clock_offset_ns);
+	return tg_cookie_epoch(s->now_ns + s->at->control->clock_offset_ns);
 }
 
 TG_INLINE void tg_reply_cookie(const struct tg_syn_stage *s, __u32 mtu, struct tg_reply *r)
@@ -67,7 +67,7 @@ TG_INLINE void tg_reply_cookie(const struct tg_syn_stage *s, __u32 mtu, struct t
 	struct tg_cookie cookie;
 
 	tg_cookie_agree_options(s, &options);
-	cookie = tg_cookie_make(&s->at.config->keys.current, &s->packet->tuple, s->packet->seq,
+	cookie = tg_cookie_make(&s->at->config->keys.current, &s->packet->tuple, s->packet->seq,
 	                        tg_cookie_clock_epoch(s), &options);
 	tg_cookie_write_options(s, &options, cookie.ts_offset, mtu, r);
 	r->seq = cookie.isn;

@@ -11,8 +11,8 @@ struct tg_place {
 	struct tg_control *control;
 	struct tg_config *config;
 	struct tg_guard *guard;
-	__u32 index; /* of the guard */
-	__u32 padding;
+	__u32 index;  /* of the guard */
+	__u32 active; /* of the configuration */
 };
 
 /* Read once a packet: a swap of configurations is seen whole or not at all. */
@@ -24,6 +24,7 @@ TG_INLINE int tg_enter(struct tg_place *at)
 	if (!at->control)
 		return 0;
 	active = at->control->active & 1;
+	at->active = active;
 	at->config = bpf_map_lookup_elem(&config, &active);
 	return at->config != NULL;
 }

@@ -9,16 +9,19 @@
 #include "../../policy/include/cookie.h"
 #include "../../policy/include/listener.h"
 #include "../../policy/include/police.h"
+#include "../../policy/include/shed.h"
 #include "../../policy/include/verdict.h"
 
 /* Changes whenever a type below changes: a restarted daemon adopts no other. */
-#define TG_LAYOUT_VERSION 1
+#define TG_LAYOUT_VERSION 2
 
 #define TG_GUARDS 64
 /* Counter slots: a guard's own first, then one for each listening socket. */
 #define TG_SLOTS 1024
 /* Guards on one port: several addresses, and the wildcard last. */
 #define TG_GUARDS_A_PORT 8
+/* Networks of preferred proxies, of all guards and both configurations. */
+#define TG_PREFERRED 4096
 
 /*
  * Where the SYN stage is decided. The ACK stage always stands at the IP entry.
@@ -31,13 +34,15 @@ enum tg_hook {
 	TG_HOOK_TCP,    /* netfilter local-in, just before TCP */
 };
 
-/* One [[listener]] of the configuration. */
+/* One [[listener]] or [[path]] of the configuration. */
 struct tg_guard {
+	struct tg_shed_rules shed;
 	struct tg_rules rules;
 	__u32 addr[4];   /* network byte order; IPv4 in word 0 */
 	__u32 addr_kind; /* 0: every address of the port; 4; 6 */
 	__u32 hook;      /* enum tg_hook */
 	__u32 next;      /* index + 1 of the port's next guard; 0 ends */
+	__u32 is_path;   /* forwarded: shed without a listening socket to look at */
 	__u32 padding;
 };
 
@@ -46,6 +51,7 @@ struct tg_config {
 	__u8 port_guard[65536]; /* index + 1 of a port's first guard; 0: not guarded */
 	struct tg_guard guards[TG_GUARDS];
 	struct tg_cookie_keys keys;
+	struct tg_key shed_key;
 };
 
 struct tg_control {
@@ -55,6 +61,20 @@ struct tg_control {
 	__u32 cookies_work;    /* this kernel lets our cookies in (Linux 6.9) */
 	__u32 padding;
 };
+
+/* A network of preferred proxies, as an LPM trie has its keys. */
+struct tg_preferred {
+	__u32 prefix_bits; /* TG_PREFERRED_OWNER_BITS, and those of the network */
+	__u32 owner;       /* tg_preferred_owner() */
+	__u32 addr[4];     /* network byte order; IPv4 in word 0 */
+};
+
+#define TG_PREFERRED_OWNER_BITS 32
+
+TG_INLINE __u32 tg_preferred_owner(__u32 config, __u32 guard, __u32 is_ipv6)
+{
+	return config << 16 | !!is_ipv6 << 8 | guard;
+}
 
 /* reserv's own count of one guard: see claims.h. */
 struct tg_claims {

@@ -58,29 +58,30 @@ SEC("netfilter")
 int tidegate_tcp(struct bpf_nf_ctx *ctx)
 {
 	struct tg_packet packet = {};
-	struct tg_syn_stage s = {.packet = &packet};
+	struct tg_place at = {};
+	struct tg_syn_stage s = {.packet = &packet, .at = &at};
 	struct sock *sk;
 	int reserve;
 
 	if (!tg_nf_parse(ctx, &packet) || !tg_is_syn(&packet))
 		return NF_ACCEPT;
-	if (!tg_find_guard(&packet.tuple, &s.at))
+	if (!tg_find_guard(&packet.tuple, &at))
 		return NF_ACCEPT;
-	reserve = s.at.guard->rules.room == TG_ROOM_RESERVE;
+	reserve = at.guard->rules.room == TG_ROOM_RESERVE;
 	s.now_ns = bpf_ktime_get_ns(); /* the coarse clock is not to be had in this type */
-	sk = s.at.guard->hook == TG_HOOK_TCP ? ctx->skb->sk : NULL;
+	sk = at.guard->hook == TG_HOOK_TCP ? ctx->skb->sk : NULL;
 	/* Judged at an earlier hook, as SO_REUSEPORT groups always are. */
 	if (!sk || sk->__sk_common.skc_state != TCP_LISTEN) {
 		if (reserve)
-			tg_settle_later(s.at.index, s.now_ns);
+			tg_settle_later(at.index, s.now_ns);
 		return NF_ACCEPT;
 	}
 	s.socket.tp = tg_untrusted(sk);
-	s.socket.slot = tg_slot_of(s.socket.tp, s.at.index);
+	s.socket.slot = tg_slot_of(s.socket.tp, at.index);
 	tg_syn_assess(ctx, &s, 0);
 	if (tg_syn_conclude(&s) == TG_DROP)
 		return NF_DROP;
 	if (reserve)
-		tg_settle_later(s.at.index, s.now_ns);
+		tg_settle_later(at.index, s.now_ns);
 	return NF_ACCEPT;
 }

@@ -15,7 +15,7 @@
 struct tg_syn_stage {
 	struct tg_packet *packet;
 	struct tg_tcp_options options;
-	struct tg_place at;
+	const struct tg_place *at;
 	struct tg_queues queues;
 	struct tg_socket socket;
 	struct tg_claims *claims;
@@ -59,18 +59,18 @@ TG_INLINE void tg_syn_look_up(void *ctx, struct tg_syn_stage *s)
  */
 TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 {
-	const struct tg_rules *rules = &s->at.guard->rules;
-	__u32 claimed = 0;
+	const struct tg_rules *rules = &s->at->guard->rules;
+	__u32 claimed = 0, index = s->at->index;
 	int wants_cookie;
 
-	s->claims = bpf_map_lookup_elem(&claims, &s->at.index);
-	s->watch_until_ns = bpf_map_lookup_elem(&watch_until_ns, &s->at.index);
-	s->refusals = bpf_map_lookup_elem(&refusals, &s->at.index);
+	s->claims = bpf_map_lookup_elem(&claims, &index);
+	s->watch_until_ns = bpf_map_lookup_elem(&watch_until_ns, &index);
+	s->refusals = bpf_map_lookup_elem(&refusals, &index);
 	if (!s->claims || !s->watch_until_ns || !s->refusals)
 		return 0;
 	if (rules->room == TG_ROOM_RESERVE) {
 		/* TCP is done with what went up from this processor before. */
-		tg_settle_previous(s->at.index);
+		tg_settle_previous(index);
 		/* Before the queues are read: a SYN that TCP sees in between counts twice, not
 		 * never. */
 		claimed = tg_claim(s->claims, s->now_ns);
@@ -91,7 +91,7 @@ TG_INLINE int tg_syn_cookie_usable(const struct tg_syn_stage *s)
 {
 	const struct tg_tcp_options *o = &s->options;
 
-	if (!s->at.control->cookies_work || s->taken || o->unanswerable || s->socket.tp->is_mptcp)
+	if (!s->at->control->cookies_work || s->taken || o->unanswerable || s->socket.tp->is_mptcp)
 		return 0;
 	return !tg_has_option(o, TG_OPTION_MSS) || o->mss >= TG_COOKIE_MSS_LEAST;
 }
@@ -99,7 +99,7 @@ TG_INLINE int tg_syn_cookie_usable(const struct tg_syn_stage *s)
 /* Second half: decides, counts, and remembers what later packets need. */
 TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 {
-	const struct tg_rules *rules = &s->at.guard->rules;
+	const struct tg_rules *rules = &s->at->guard->rules;
 	struct tg_decision decision;
 
 	if (!s->claims || !s->watch_until_ns || !s->refusals)

@@ -9,6 +9,7 @@
 
 #include "ack_stage.h"
 #include "cookie_reply.h"
+#include "shed_stage.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -103,23 +104,48 @@ TG_INLINE int tg_tc_refuse(struct __sk_buff *ctx, struct tg_syn_stage *s, __u32 
 	return tg_tc_answer(ctx, s->packet, &r);
 }
 
-/* The two stages are functions of their own: each needs most of the 512 bytes of stack. */
-static __noinline int tg_tc_syn(struct __sk_buff *ctx, struct tg_packet *packet, int after_driver)
+/*
+ * The counter slot of the listening socket; negative where none listens. Global, as
+ * tg_shed is: what the verifier learns of a packet here would have it walk all that
+ * follows once more.
+ */
+__noinline int tg_tc_slot(struct __sk_buff *ctx, struct tg_packet *packet, __u32 guard,
+                          __u64 now_ns)
 {
-	struct tg_syn_stage stage = {.packet = packet}, *s = &stage;
-	__u32 verdict;
+	struct tg_socket socket = {};
 
-	if (!tg_find_guard(&s->packet->tuple, &s->at))
+	if (!packet || !tg_find_listener(ctx, &packet->tuple, ctx->ifindex, now_ns, guard, &socket))
+		return -1;
+	return socket.slot & (TG_SLOTS - 1);
+}
+
+TG_INLINE __u32 tg_tc_shed(struct __sk_buff *ctx, struct tg_packet *packet,
+                           const struct tg_place *at)
+{
+	__u64 now_ns = bpf_ktime_get_coarse_ns();
+	int slot = at->index;
+
+	if (!at->guard->is_path)
+		slot = tg_tc_slot(ctx, packet, at->index, now_ns);
+	return slot < 0 ? TG_PASS : tg_shed(packet, at->active, at->index, slot, now_ns);
+}
+
+/*
+ * Looks for room, and answers; or answers at once, with reset. The stages are functions
+ * of their own: each needs most of the 512 bytes of stack.
+ */
+static __noinline int tg_tc_room(struct __sk_buff *ctx, struct tg_packet *packet,
+                                 struct tg_place *at, int reset)
+{
+	struct tg_syn_stage stage = {.packet = packet, .at = at}, *s = &stage;
+	__u32 verdict = TG_RESET;
+
+	if (reset)
+		goto refuse;
+	if (at->guard->hook == TG_HOOK_TCP && tg_tc_carry_socket(ctx, packet))
 		return TCX_NEXT;
-	if (s->at.guard->hook == TG_HOOK_TCP) {
-		if (tg_tc_carry_socket(ctx, s->packet))
-			return TCX_NEXT;
-	} else if (after_driver && s->at.guard->hook != TG_HOOK_IP) {
-		return TCX_NEXT;
-	}
 	s->now_ns = bpf_ktime_get_coarse_ns();
-	if (!tg_find_listener(ctx, &s->packet->tuple, ctx->ifindex, s->now_ns, s->at.index,
-	                      &s->socket))
+	if (!tg_find_listener(ctx, &packet->tuple, ctx->ifindex, s->now_ns, at->index, &s->socket))
 		return TCX_NEXT;
 	if (tg_syn_assess(ctx, s, 1) &&
 	    tg_tc_options(ctx, tg_options_offset(packet), tg_options_end(packet), &s->options))
@@ -128,9 +154,34 @@ static __noinline int tg_tc_syn(struct __sk_buff *ctx, struct tg_packet *packet,
 	switch (verdict) {
 	case TG_DROP: return TCX_DROP;
 	case TG_RESET:
-	case TG_COOKIE: return tg_tc_refuse(ctx, s, verdict);
+	case TG_COOKIE: break;
 	default: return TCX_NEXT;
 	}
+refuse:
+	return tg_tc_refuse(ctx, s, verdict);
+}
+
+TG_INLINE int tg_tc_syn(struct __sk_buff *ctx, struct tg_packet *packet, int after_driver)
+{
+	struct tg_place at = {};
+
+	if (!tg_find_guard(&packet->tuple, &at))
+		return TCX_NEXT;
+	/* The TCP entry decides for its own whatever comes before. */
+	if (at.guard->hook != TG_HOOK_TCP) {
+		if (after_driver && at.guard->hook != TG_HOOK_IP)
+			return TCX_NEXT;
+		if (at.guard->shed.policy) {
+			switch (tg_tc_shed(ctx, packet, &at)) {
+			case TG_DROP: return TCX_DROP;
+			case TG_RESET: return tg_tc_room(ctx, packet, &at, 1);
+			}
+		}
+	}
+	/* A path: what is behind it is another host's to say. */
+	if (at.guard->is_path)
+		return TCX_NEXT;
+	return tg_tc_room(ctx, packet, &at, 0);
 }
 
 /*

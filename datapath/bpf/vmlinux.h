@@ -35,6 +35,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LPM_TRIE = 11,
 };
 
 enum {
@@ -43,6 +44,7 @@ enum {
 
 enum {
 	BPF_F_CURRENT_NETNS = -1,
+	BPF_F_NO_PREALLOC = 1,
 	BPF_F_MMAPABLE = 1024,
 };
 

@@ -6,6 +6,7 @@
 #include "vmlinux.h"
 
 #include "cookie_reply.h"
+#include "shed_stage.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -54,56 +55,122 @@ TG_INLINE int tg_xdp_for_this_host(struct xdp_md *ctx)
 	return to[0] == own[0] && to[1] == own[1] && to[2] == own[2];
 }
 
-/*
- * Finds the guard and the listening socket of a SYN that is to be judged here.
- * Returns 0 for every other packet.
- */
-TG_INLINE int tg_xdp_syn(struct xdp_md *ctx, struct tg_syn_stage *s)
+/* Is this a SYN to be judged here? Then *at is where. */
+TG_INLINE int tg_xdp_syn(struct xdp_md *ctx, struct tg_packet *packet, struct tg_place *at)
 {
 	void *data = (void *)(long)ctx->data;
 	void *data_end = (void *)(long)ctx->data_end;
 
 	/* A SYN whose data lies in further buffers of the driver is left to the kernel. */
-	if (!tg_parse(data, data_end, data_end - data, s->packet) || !tg_is_syn(s->packet) ||
-	    !tg_unicast(&s->packet->tuple))
+	if (!tg_parse(data, data_end, data_end - data, packet) || !tg_is_syn(packet) ||
+	    !tg_unicast(&packet->tuple))
 		return 0;
-	if (!tg_find_guard(&s->packet->tuple, &s->at))
+	if (!tg_find_guard(&packet->tuple, at))
 		return 0;
-	if (s->at.guard->hook != TG_HOOK_AUTO && s->at.guard->hook != TG_HOOK_DRIVER)
+	if (at->guard->hook != TG_HOOK_AUTO && at->guard->hook != TG_HOOK_DRIVER)
 		return 0;
-	if (!tg_xdp_for_this_host(ctx))
-		return 0;
-	s->now_ns = bpf_ktime_get_coarse_ns();
-	return tg_find_listener(ctx, &s->packet->tuple, ctx->ingress_ifindex, s->now_ns,
-	                        s->at.index, &s->socket);
+	return tg_xdp_for_this_host(ctx);
 }
 
-TG_INLINE int tg_xdp_run(struct xdp_md *ctx, int transmit)
+/*
+ * The counter slot of the listening socket; negative where none listens. Global, as
+ * tg_shed is: what the verifier learns of a packet here would have it walk all that
+ * follows once more.
+ */
+__noinline int tg_xdp_slot(struct xdp_md *ctx, struct tg_packet *packet, __u32 guard, __u64 now_ns)
 {
-	struct tg_packet packet = {};
-	struct tg_syn_stage s = {.packet = &packet};
+	struct tg_socket socket = {};
+
+	if (!packet ||
+	    !tg_find_listener(ctx, &packet->tuple, ctx->ingress_ifindex, now_ns, guard, &socket))
+		return -1;
+	return socket.slot & (TG_SLOTS - 1);
+}
+
+TG_INLINE __u32 tg_xdp_shed(struct xdp_md *ctx, struct tg_packet *packet, const struct tg_place *at,
+                            __u64 now_ns)
+{
+	int slot = at->index;
+
+	if (!at->guard->is_path)
+		slot = tg_xdp_slot(ctx, packet, at->index, now_ns);
+	return slot < 0 ? TG_PASS : tg_shed(packet, at->active, at->index, slot, now_ns);
+}
+
+/* How the answer leaves, and whether it is one already. */
+#define TG_XDP_TRANSMIT 1
+#define TG_XDP_RESET 2
+
+/* The reply lives here alone, so that it shares its stack with the look-ups before it. */
+TG_INLINE int tg_xdp_refuse(struct xdp_md *ctx, struct tg_syn_stage *s, __u32 verdict, __u32 how)
+{
 	struct tg_reply r = {};
 
-	if (!tg_xdp_syn(ctx, &s))
+	if (verdict == TG_RESET)
+		tg_reply_reset(s->packet, &r);
+	else
+		tg_reply_cookie(s, tg_xdp_mtu(ctx), &r);
+	if (!tg_xdp_answer(ctx, s->packet, &r))
+		return XDP_DROP;
+	return how & TG_XDP_TRANSMIT ? XDP_TX : bpf_redirect(ctx->ingress_ifindex, 0);
+}
+
+/*
+ * Looks for room, and answers. A function of its own: together with shedding it would
+ * need more than the 512 bytes of stack.
+ */
+static __noinline int tg_xdp_room(struct xdp_md *ctx, struct tg_packet *packet, struct tg_place *at,
+                                  __u64 now_ns, __u32 how)
+{
+	struct tg_syn_stage s = {.packet = packet, .at = at, .now_ns = now_ns};
+	__u32 verdict = TG_RESET;
+
+	if (how & TG_XDP_RESET)
+		goto refuse;
+	if (!tg_find_listener(ctx, &packet->tuple, ctx->ingress_ifindex, now_ns, at->index,
+	                      &s.socket))
 		return XDP_PASS;
 	if (tg_syn_assess(ctx, &s, 1) &&
-	    tg_xdp_options(ctx, tg_options_offset(&packet), tg_options_end(&packet), &s.options))
+	    tg_xdp_options(ctx, tg_options_offset(packet), tg_options_end(packet), &s.options))
 		s.syn.cookie_usable = tg_syn_cookie_usable(&s);
-	switch (tg_syn_conclude(&s)) {
+	verdict = tg_syn_conclude(&s);
+	switch (verdict) {
 	case TG_DROP: return XDP_DROP;
-	case TG_RESET: tg_reply_reset(&packet, &r); break;
-	case TG_COOKIE: tg_reply_cookie(&s, tg_xdp_mtu(ctx), &r); break;
+	case TG_RESET:
+	case TG_COOKIE: break;
 	default: return XDP_PASS;
 	}
-	if (!tg_xdp_answer(ctx, &packet, &r))
-		return XDP_DROP;
-	return transmit == XDP_TX ? XDP_TX : bpf_redirect(ctx->ingress_ifindex, 0);
+refuse:
+	return tg_xdp_refuse(ctx, &s, verdict, how);
+}
+
+TG_INLINE int tg_xdp_run(struct xdp_md *ctx, __u32 how)
+{
+	struct tg_packet packet = {};
+	struct tg_place at = {};
+	__u64 now_ns;
+
+	if (!tg_xdp_syn(ctx, &packet, &at))
+		return XDP_PASS;
+	now_ns = bpf_ktime_get_coarse_ns();
+	if (at.guard->shed.policy) {
+		__u32 verdict = tg_xdp_shed(ctx, &packet, &at, now_ns);
+
+		if (verdict == TG_DROP)
+			return XDP_DROP;
+		if (verdict == TG_RESET)
+			how |= TG_XDP_RESET;
+	}
+	/* A path: what is behind it is another host's to say. */
+	if (at.guard->is_path && !(how & TG_XDP_RESET))
+		return XDP_PASS;
+	return tg_xdp_room(ctx, &packet, &at, now_ns, how);
 }
 
 SEC("xdp.frags")
 int tidegate_driver(struct xdp_md *ctx)
 {
-	return tg_xdp_run(ctx, XDP_TX);
+	return tg_xdp_run(ctx, TG_XDP_TRANSMIT);
 }
 
 /*
@@ -113,5 +180,5 @@ int tidegate_driver(struct xdp_md *ctx)
 SEC("xdp.frags")
 int tidegate_driver_veth(struct xdp_md *ctx)
 {
-	return tg_xdp_run(ctx, XDP_REDIRECT);
+	return tg_xdp_run(ctx, 0);
 }

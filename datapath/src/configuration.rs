@@ -6,12 +6,14 @@ use std::net::IpAddr;
 
 use crate::array::{read_one, write_one};
 use crate::error::{Error, Result};
+use crate::network::Network;
 use crate::programs::Programs;
 use crate::raw::*;
-use tidegate_policy::raw::{tg_cookie_keys, tg_rules};
+use crate::shed;
+use tidegate_policy::raw::{tg_cookie_keys, tg_key, tg_rules, tg_shed_rules};
 
-/// One guarded listener.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One guarded listener, or a path to one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Guarded {
     /// Only this address, or every address of the port.
     pub address: Option<IpAddr>,
@@ -21,6 +23,13 @@ pub struct Guarded {
     pub rules: tg_rules,
     /// Where its SYN stage is decided: one of `TG_HOOK_*`.
     pub hook: u32,
+    /// Persistent dropping; all zero is none. Where its part of the table begins is found
+    /// when the configuration is put in force.
+    pub shed: tg_shed_rules,
+    /// Sources that persistent dropping exempts while it meets its target. Not read back.
+    pub preferred: Vec<Network>,
+    /// This host forwards the packets: the listener is another's.
+    pub is_path: bool,
 }
 
 /// Everything that is in force at one time.
@@ -32,10 +41,19 @@ pub struct Configuration {
     pub keys: tg_cookie_keys,
     /// Other hosts have these keys too: a cookie of theirs may come to us.
     pub keys_are_shared: bool,
+    /// The key of persistent dropping.
+    pub shed_key: tg_key,
+}
+
+impl Configuration {
+    /// The blocks that the table of persistent dropping must have.
+    pub fn shed_blocks(&self) -> u32 {
+        self.guards.iter().fold(0, |sum: u32, g| sum.saturating_add(g.shed.blocks))
+    }
 }
 
 /// An address as the programs compare it: kind 0 (any), 4 or 6, and words in network order.
-fn address_words(address: Option<IpAddr>) -> (u32, [u32; 4]) {
+pub(crate) fn address_words(address: Option<IpAddr>) -> (u32, [u32; 4]) {
     match address {
         None => (0, [0; 4]),
         Some(IpAddr::V4(a)) => (4, [u32::from_ne_bytes(a.octets()), 0, 0, 0]),
@@ -74,7 +92,7 @@ fn write_control(programs: &Programs, control: &tg_control) -> Result<()> {
 impl Guarded {
     /// Whether connections of this guard can reach a socket that is bound like this.
     pub fn covers(&self, row: &tg_listener_row) -> bool {
-        if row.port != u32::from(self.port) {
+        if self.is_path || row.port != u32::from(self.port) {
             return false;
         }
         let bound = row.address();
@@ -104,6 +122,9 @@ pub fn read(programs: &Programs) -> Result<Vec<(u32, Guarded)>> {
                     port: port as u16,
                     rules: guard.rules,
                     hook: guard.hook,
+                    shed: guard.shed,
+                    preferred: Vec::new(),
+                    is_path: guard.is_path != 0,
                 },
             ));
             next = guard.next;
@@ -140,6 +161,8 @@ fn build(configuration: &Configuration, indexes: &[u32]) -> Result<Box<tg_config
     // SAFETY: all zero is the empty configuration; boxed without passing over the stack.
     let mut config: Box<tg_config> = unsafe { Box::new_zeroed().assume_init() };
     config.keys = configuration.keys;
+    config.shed_key = configuration.shed_key;
+    let mut first_block = 0;
     // Guards of one address stand before the port's wildcard: each is put in front of the
     // chain, so the wildcards go first.
     let mut order: Vec<usize> = (0..configuration.guards.len()).collect();
@@ -148,12 +171,20 @@ fn build(configuration: &Configuration, indexes: &[u32]) -> Result<Box<tg_config
         let (guarded, index) = (&configuration.guards[i], indexes[i]);
         let (addr_kind, addr) = address_words(guarded.address);
         let first = &mut config.port_guard[usize::from(guarded.port)];
+        let shed = tg_shed_rules {
+            first_block,
+            has_preferred: (!guarded.preferred.is_empty()).into(),
+            ..guarded.shed
+        };
+        first_block += shed.blocks;
         config.guards[index as usize] = tg_guard {
+            shed,
             rules: guarded.rules,
             addr,
             addr_kind,
             hook: guarded.hook,
             next: u32::from(*first),
+            is_path: guarded.is_path.into(),
             padding: 0,
         };
         *first = (index + 1) as u8;
@@ -174,27 +205,66 @@ fn build(configuration: &Configuration, indexes: &[u32]) -> Result<Box<tg_config
 const WATCH_AFTER_SWAP_NS: u64 = 64_000_000_000;
 
 /// Until when the ACKs of a guard are watched at least. Where other hosts make cookies
-/// with the same keys, one may come at any time.
-fn watch_until_ns(configuration: &Configuration, rules: &tg_rules) -> u64 {
-    if configuration.keys_are_shared && rules.may_give_cookies() {
+/// with the same keys, one may come at any time; on a path there are none of ours.
+fn watch_until_ns(configuration: &Configuration, guarded: &Guarded) -> u64 {
+    if guarded.is_path {
+        return 0;
+    }
+    if configuration.keys_are_shared && guarded.rules.may_give_cookies() {
         return u64::MAX / 2;
     }
     crate::clock::monotonic_ns() + WATCH_AFTER_SWAP_NS
 }
 
+/// Persistent dropping goes on as it was where its rules are the same, and begins anew where
+/// they are not. Where the parts of the table have moved, no stamp is where it belongs.
+fn prepare_shed(
+    programs: &Programs,
+    before: &[(u32, Guarded)],
+    guards: &[Guarded],
+    config: &tg_config,
+    indexes: &[u32],
+) -> Result<()> {
+    let mut moved = false;
+    for (index, guarded) in indexes.iter().zip(guards) {
+        let now = config.guards[*index as usize].shed;
+        let was = before
+            .iter()
+            .find(|(b, g)| b == index && g.port == guarded.port && g.address == guarded.address)
+            .map(|(_, g)| g.shed);
+        if was != Some(now) {
+            shed::clear(programs, *index)?;
+        }
+        let part = |rules: tg_shed_rules| (rules.first_block, rules.blocks);
+        moved |= now.blocks != 0 && was.map(part) != Some(part(now));
+    }
+    if moved { shed::clear_table(programs) } else { Ok(()) }
+}
+
 /// Puts `configuration` in force, whole.
 pub fn write(programs: &Programs, configuration: &Configuration) -> Result<()> {
+    let (asked, limit) = (configuration.shed_blocks(), shed::table_blocks(programs));
+    if asked > limit {
+        return Err(Error::TableSize { asked, limit });
+    }
     let before = read(programs)?;
     let indexes = place(&before, &configuration.guards)?;
     let config = build(configuration, &indexes)?;
-    for (index, rules) in indexes.iter().zip(configuration.guards.iter().map(|g| &g.rules)) {
+    for (index, guarded) in indexes.iter().zip(&configuration.guards) {
         if !before.iter().any(|(b, _)| b == index) {
             crate::counters::clear(programs, *index)?;
         }
-        write_one(programs, "watch_until_ns", *index, &watch_until_ns(configuration, rules))?;
+        write_one(programs, "watch_until_ns", *index, &watch_until_ns(configuration, guarded))?;
     }
+    prepare_shed(programs, &before, &configuration.guards, &config, &indexes)?;
     let mut control = read_control(programs)?;
     let next = (control.active & 1) ^ 1;
+    let preferred: Vec<(u32, &Network)> = indexes
+        .iter()
+        .zip(&configuration.guards)
+        .flat_map(|(index, guarded)| guarded.preferred.iter().map(|n| (*index, n)))
+        .collect();
+    shed::write_preferred(programs, next, &preferred)?;
     write_one(programs, "config", next, &*config)?;
     control.active = next;
     control.layout_version = TG_LAYOUT_VERSION;
@@ -212,6 +282,7 @@ pub fn write_clock(programs: &Programs, cookies_work: bool) -> Result<()> {
 /// Puts new cookie keys in force; the listeners stay as they are.
 pub fn write_keys(programs: &Programs, keys: tg_cookie_keys) -> Result<()> {
     let mut control = read_control(programs)?;
+    shed::copy_preferred(programs, control.active & 1)?;
     let mut config: Box<tg_config> = Box::new(read_one(programs, "config", control.active & 1)?);
     config.keys = keys;
     let next = (control.active & 1) ^ 1;
@@ -226,18 +297,19 @@ pub fn read_keys(programs: &Programs) -> Result<tg_cookie_keys> {
     Ok(read_one::<tg_config>(programs, "config", control.active & 1)?.keys)
 }
 
+/// The key of persistent dropping in force.
+pub fn read_shed_key(programs: &Programs) -> Result<tg_key> {
+    let control = read_control(programs)?;
+    Ok(read_one::<tg_config>(programs, "config", control.active & 1)?.shed_key)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use tidegate_policy::raw::TG_SYN_COOKIE;
 
     fn guarded(port: u16, address: Option<&str>) -> Guarded {
-        Guarded {
-            address: address.map(|a| a.parse().unwrap()),
-            port,
-            rules: tg_rules::default(),
-            hook: TG_HOOK_AUTO,
-        }
+        Guarded { address: address.map(|a| a.parse().unwrap()), port, ..Default::default() }
     }
 
     #[test]
@@ -266,13 +338,39 @@ mod tests {
     /// A host that gave no cookie itself must look for those that others made.
     #[test]
     fn acks_are_watched_for_good_where_others_make_cookies() {
-        let cookies = tg_rules { syn: TG_SYN_COOKIE, ..Default::default() };
+        let rules = tg_rules { syn: TG_SYN_COOKIE, ..Default::default() };
+        let cookies = Guarded { rules, ..guarded(80, None) };
         let mut configuration = Configuration { keys_are_shared: true, ..Default::default() };
         assert_eq!(watch_until_ns(&configuration, &cookies), u64::MAX / 2);
         let soon = crate::clock::monotonic_ns() + 2 * WATCH_AFTER_SWAP_NS;
-        assert!(watch_until_ns(&configuration, &tg_rules::default()) < soon);
+        assert!(watch_until_ns(&configuration, &guarded(80, None)) < soon);
         configuration.keys_are_shared = false;
         assert!(watch_until_ns(&configuration, &cookies) < soon);
+        let path = Guarded { is_path: true, ..guarded(80, None) };
+        assert_eq!(watch_until_ns(&configuration, &path), 0);
+    }
+
+    /// No two listeners share a part of the table: a flood on one leaves the other's alone.
+    #[test]
+    fn every_listener_has_its_own_part_of_the_table() {
+        let shed = |blocks| tg_shed_rules { blocks, ..Default::default() };
+        let configuration = Configuration {
+            guards: vec![
+                Guarded { shed: shed(10), ..guarded(80, None) },
+                Guarded { shed: shed(5), ..guarded(80, Some("192.0.2.1")) },
+                guarded(81, None),
+                Guarded { shed: shed(7), ..guarded(82, None) },
+            ],
+            ..Default::default()
+        };
+        assert_eq!(configuration.shed_blocks(), 22);
+        let config = build(&configuration, &[0, 1, 2, 3]).unwrap();
+        let mut cells: Vec<u32> = config.guards[..4]
+            .iter()
+            .flat_map(|g| g.shed.first_block..g.shed.first_block + g.shed.blocks)
+            .collect();
+        cells.sort_unstable();
+        assert_eq!(cells, (0..22).collect::<Vec<u32>>());
     }
 
     #[test]

@@ -54,6 +54,16 @@ pub enum Error {
         /// The kernel's answer.
         source: std::io::Error,
     },
+    /// The table of persistent dropping is too small for a configuration.
+    #[error(
+        "the table of persistent dropping has {limit} blocks since the start and this asks for {asked}: stop tidegate and start it again"
+    )]
+    TableSize {
+        /// Blocks asked for.
+        asked: u32,
+        /// Blocks that it has.
+        limit: u32,
+    },
     /// More was asked for than the maps hold.
     #[error("{what}: {asked} asked for, {limit} is the most")]
     Limit {

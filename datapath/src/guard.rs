@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
 
+use libbpf_rs::MapCore;
+
 use crate::configuration::{self, Configuration};
 use crate::error::{Error, Result};
 use crate::interfaces::Interface;
@@ -11,6 +13,7 @@ use crate::link::{self, Place};
 use crate::pins::Pins;
 use crate::programs::{Objects, Programs};
 use crate::raw::*;
+use crate::shed;
 
 /// What is attached on one interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,15 +97,16 @@ pub struct Guard {
 
 impl Guard {
     /// Loads the programs over the maps of a guard that stands already, or over new ones.
-    /// Nothing is attached or pinned yet.
-    pub fn load(pins: Pins) -> Result<Self> {
+    /// Nothing is attached or pinned yet. `shed_blocks` is the size of the table of persistent
+    /// dropping; one that stands and is large enough is kept.
+    pub fn load(pins: Pins, shed_blocks: u32) -> Result<Self> {
         // One of another version has other types; its links keep standing until ours do.
         if pins.exist()
-            && let Some(programs) = Self::adopt(&pins)?
+            && let Some(programs) = Self::adopt(&pins, shed_blocks)?
         {
             return Ok(Guard::new(programs, pins, true));
         }
-        let programs = Programs::load(Objects::Guard, BTreeMap::new())?;
+        let programs = Programs::load_with_table(Objects::Guard, BTreeMap::new(), shed_blocks)?;
         Ok(Guard::new(programs, pins, false))
     }
 
@@ -110,8 +114,11 @@ impl Guard {
         Guard { programs, pins, adopted, no_driver: BTreeSet::new() }
     }
 
-    fn adopt(pins: &Pins) -> Result<Option<Programs>> {
-        let Ok(programs) = Programs::load(Objects::Guard, pins.open_maps()?) else {
+    fn adopt(pins: &Pins, shed_blocks: u32) -> Result<Option<Programs>> {
+        let mut maps = pins.open_maps()?;
+        // A larger table takes the place of one that is too small, and begins empty.
+        maps.retain(|name, map| name != shed::TABLE || map.max_entries() >= shed_blocks);
+        let Ok(programs) = Programs::load_with_table(Objects::Guard, maps, shed_blocks) else {
             return Ok(None);
         };
         let same = configuration::read_control(&programs)?.layout_version == TG_LAYOUT_VERSION;

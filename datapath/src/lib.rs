@@ -10,9 +10,11 @@ pub mod error;
 pub mod guard;
 pub mod interfaces;
 pub mod link;
+pub mod network;
 pub mod pins;
 pub mod plain;
 pub mod programs;
+pub mod shed;
 pub mod sockets;
 
 /// The types shared with the programs, as `bpf/layout.h` has them.

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use libbpf_rs::MapHandle;
+use libbpf_rs::{MapCore, MapHandle};
 use nix::mount::{MsFlags, mount, umount};
 use nix::sys::statfs::statfs;
 
@@ -97,14 +97,18 @@ impl Pins {
         Ok(maps)
     }
 
-    /// Pins the maps that are not pinned yet.
+    /// Pins the maps that are not pinned yet, and those in whose place another map is.
     pub fn pin_maps(&self, maps: &BTreeMap<String, MapHandle>) -> Result<()> {
         use std::os::fd::AsFd;
+        let id = |map: &MapHandle| map.info().map(|info| info.info.id).ok();
         for (name, map) in maps {
             let path = self.maps_folder().join(name);
-            if !path.exists() {
-                pin(map.as_fd(), &path)?;
+            let pinned = MapHandle::from_pinned_path(&path).ok();
+            if pinned.is_some_and(|pinned| id(&pinned) == id(map)) {
+                continue;
             }
+            let _ = fs::remove_file(&path);
+            pin(map.as_fd(), &path)?;
         }
         Ok(())
     }

@@ -51,21 +51,33 @@ impl Programs {
     /// Loads `objects`. Maps that stand in `adopt` by name are used as they are; the
     /// others are made. Sizes and types of adopted maps are checked by libbpf.
     pub fn load(objects: Objects, adopt: BTreeMap<String, MapHandle>) -> Result<Self> {
+        Self::load_with_table(objects, adopt, 1)
+    }
+
+    /// The same, with as many blocks in the table of persistent dropping, where it is made
+    /// and not adopted. It does not grow.
+    pub fn load_with_table(
+        objects: Objects,
+        adopt: BTreeMap<String, MapHandle>,
+        shed_blocks: u32,
+    ) -> Result<Self> {
         // What libbpf prints is said again, shorter, by the error that is returned.
         libbpf_rs::set_print(None);
         let mut programs = Programs { objects: Vec::new(), maps: adopt };
         for (name, bytes) in objects.list() {
-            programs.load_object(name, bytes)?;
+            programs.load_object(name, bytes, shed_blocks)?;
         }
         Ok(programs)
     }
 
-    fn load_object(&mut self, object: &'static str, bytes: &[u8]) -> Result<()> {
+    fn load_object(&mut self, object: &'static str, bytes: &[u8], shed_blocks: u32) -> Result<()> {
         let fail = |source| Error::Load { object, source };
         let mut open = ObjectBuilder::default().open_memory(bytes).map_err(fail)?;
         for mut map in open.maps_mut() {
             if let Some(shared) = self.maps.get(&map.name().to_string_lossy().into_owned()) {
                 map.reuse_fd(shared.as_fd()).map_err(fail)?;
+            } else if map.name() == crate::shed::TABLE {
+                map.set_max_entries(shed_blocks.max(1)).map_err(fail)?;
             }
         }
         let loaded = open.load().map_err(fail)?;

@@ -32,12 +32,31 @@ const FRAMES: u32 = 300_000;
 const MECHANISMS: [(u16, u32); 3] =
     [(8080, TG_SYN_RESET), (8081, TG_SYN_COOKIE), (8082, TG_SYN_DROP)];
 
+/// Ports where every SYN is shed: with RST, and silently on what is called a path.
+const SHED: u16 = 8083;
+const PATH: u16 = 8084;
+
+fn ports() -> impl Iterator<Item = u16> {
+    MECHANISMS.iter().map(|(port, _)| *port).chain([SHED, PATH])
+}
+
 fn listeners() -> Vec<SocketAddr> {
-    MECHANISMS.iter().flat_map(|(port, _)| [at(V4, *port), at(V6, *port)]).collect()
+    ports().flat_map(|port| [at(V4, port), at(V6, port)]).collect()
 }
 
 fn guards() -> Vec<Guarded> {
-    MECHANISMS.iter().map(|(port, mechanism)| guarded(None, *port, refusing(*mechanism))).collect()
+    let refusing =
+        MECHANISMS.iter().map(|(port, mechanism)| guarded(None, *port, refusing(*mechanism)));
+    let all = |policy| tg_shed_rules {
+        blocks: 16,
+        ..tg_shed_rules::new(policy, TG_KEY_CONNECTION, 1.0, 5)
+    };
+    let resetting = tg_shed_rules { refusal: TG_REFUSE_RESET, ..all(TG_SBPD) };
+    let paths = [V4, V6].map(|address| {
+        let address = Some(address.parse().unwrap());
+        Guarded { address, is_path: true, ..shedding(PATH, all(TG_SLPD)) }
+    });
+    refusing.chain([shedding(SHED, resetting)]).chain(paths).collect()
 }
 
 /// A SYN as it may well come, before anything happens to it.
@@ -121,9 +140,19 @@ fn mangled(rng: &mut Rng, link_to: [u8; 6]) -> Vec<u8> {
     frame
 }
 
+/// The same at the TCP entry, which no path leads by and where nothing is shed.
+fn guards_at_tcp() -> Vec<Guarded> {
+    let at_tcp = |g| Guarded { hook: TG_HOOK_TCP, is_path: false, ..g };
+    guards().into_iter().map(at_tcp).collect()
+}
+
+/// How the listener refuses, where it is one of ours.
 fn is_listener(strict: &Strict) -> Option<u32> {
-    let (_, mechanism) = MECHANISMS.iter().find(|(port, _)| *port == strict.to.port())?;
-    listeners().contains(&strict.to).then_some(*mechanism)
+    if !listeners().contains(&strict.to) {
+        return None;
+    }
+    let mechanism = MECHANISMS.iter().find(|(port, _)| *port == strict.to.port());
+    Some(mechanism.map_or(TG_SYN_DROP, |(_, mechanism)| *mechanism))
 }
 
 /// May this frame be anything but passed?
@@ -214,7 +243,7 @@ fn local_in(family: i32) -> [u8; 48] {
 fn the_tcp_entry_reads_anything_and_passes_it() {
     in_a_namespace("the_tcp_entry_reads_anything_and_passes_it", |_| {
         let _servers: Vec<Server> = listeners().into_iter().map(Server::full).collect();
-        let at_tcp = guards().into_iter().map(|g| Guarded { hook: TG_HOOK_TCP, ..g }).collect();
+        let at_tcp = guards_at_tcp();
         let guards = Guards::new(at_tcp);
         let program = guards.program("tidegate_tcp");
         let mut runner = Runner::new();
@@ -261,7 +290,7 @@ fn on_a_cable_no_malformed_packet_is_refused_at_any_entry() {
         let link_to = hardware_address(namespace, "srv0");
         let index = nix::net::if_::if_nametoindex("srv0").unwrap();
 
-        let at_tcp = guards().into_iter().map(|g| Guarded { hook: TG_HOOK_TCP, ..g }).collect();
+        let at_tcp = guards_at_tcp();
         let ip_entry = ("tidegate_ip", Place::Ingress(index));
         let homes = [
             (

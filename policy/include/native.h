@@ -4,6 +4,7 @@
 #define TG_NATIVE_H
 
 #include "agree.h"
+#include "agree_shed.h"
 
 void tg_native_agree(const struct tg_case *c, struct tg_answers *a);
 struct tg_decision tg_native_syn(const struct tg_rules *rules, const struct tg_queues *queues,
@@ -13,6 +14,16 @@ struct tg_decision tg_native_ack(const struct tg_rules *rules, const struct tg_q
 int tg_native_bucket_take(struct tg_bucket *bucket, __u64 cost_ns, __u64 now_ns);
 int tg_native_reservation_stale(const struct tg_rules *rules, const struct tg_queues *queues,
                                 __u64 age_ms);
+void tg_native_agree_shed(const struct tg_shed_case *c, struct tg_shed_answers *a);
+/* table has every block that the rules name, or is NULL. */
+struct tg_decision tg_native_shed(const struct tg_shed_rules *rules, const struct tg_key *key,
+                                  const struct tg_tuple *tuple, const struct tg_shed_syn *syn,
+                                  struct tg_shed_block *table, struct tg_shed_state *state,
+                                  struct tg_shed_monitor *monitor, struct tg_bucket *refusals,
+                                  __u32 refusal_cost_ns);
+/* A question to the keyed hash: enum tg_shed_question, and the number that goes with it. */
+__u64 tg_native_shed_hash(const struct tg_key *key, const struct tg_tuple *tuple, __u32 kind,
+                          __u32 question, __u32 number);
 __u64 tg_native_siphash(const struct tg_key *key, const __u64 *words, __u32 count);
 
 #endif

@@ -48,16 +48,22 @@ TG_INLINE void tg_siphash_word(struct tg_siphash *s, __u64 word)
 	s->v0 ^= word;
 }
 
-/* The tail, in its low half, and the message's length close it. */
-TG_INLINE __u64 tg_siphash_end(struct tg_siphash *s, __u32 tail, __u32 length_bytes)
+/* The hash of a message whose last word, with its length on top, was taken. */
+TG_INLINE __u64 tg_siphash_finish(struct tg_siphash *s)
 {
-	tg_siphash_word(s, (__u64)length_bytes << 56 | tail);
 	s->v2 ^= 0xff;
 	tg_siphash_round(s);
 	tg_siphash_round(s);
 	tg_siphash_round(s);
 	tg_siphash_round(s);
 	return s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
+}
+
+/* The tail, in its low half, and the message's length close it. */
+TG_INLINE __u64 tg_siphash_end(struct tg_siphash *s, __u32 tail, __u32 length_bytes)
+{
+	tg_siphash_word(s, (__u64)length_bytes << 56 | tail);
+	return tg_siphash_finish(s);
 }
 
 #endif

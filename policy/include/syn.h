@@ -2,9 +2,9 @@
 /*
  * The decision at the SYN stage.
  *
- * In this order, each able to decide: room? If there is none, the refusal that
- * the mechanism names. (Exemption, policing and shedding come before room when
- * those systems are built; the order is the design's.)
+ * In this order, each able to decide: shed (shed.h)? room? If there is none, the
+ * refusal that the mechanism names. (Exemption and policing come before shedding
+ * when those systems are built; the order is the design's.)
  */
 #ifndef TG_SYN_H
 #define TG_SYN_H

@@ -40,6 +40,13 @@ enum tg_reason {
 	TG_COOKIE_VALID,        /* one of our cookies came back, and there was room */
 	TG_COOKIE_NO_ROOM,      /* one of our cookies came back to a full listen queue */
 	TG_COOKIE_FOREIGN,      /* an ACK without a request that carries no cookie of ours */
+	/* Persistent dropping, before the SYN stage looks for room: shed.h */
+	TG_SHED_STATELESS, /* SLPD: the hash is below p* */
+	TG_SHED_NEW,       /* SBPD: a new request, and its chance is below p* */
+	TG_SHED_AGAIN,     /* its stamp stands: the retransmission of a SYN that was dropped */
+	TG_SHED_UNIFORM,   /* RBD, or what the others fall back to at last */
+	TG_SPARED,         /* to be dropped, but from a preferred proxy */
+	TG_FORWARDED,      /* let through on a path: no listener of this host has a say */
 	TG_REASONS,
 };
 

@@ -5,6 +5,7 @@
 //! natively for the simulator and the tests: what is simulated is what is deployed.
 
 pub mod names;
+pub mod shed;
 
 /// The headers' own types and functions, as bindgen reads them.
 #[allow(missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all)]
@@ -52,6 +53,14 @@ pub fn agree(case: &tg_case) -> tg_answers {
     let mut answers = tg_answers::default();
     // SAFETY: the function reads and writes only through these valid references.
     unsafe { raw::tg_native_agree(case, &mut answers) };
+    answers
+}
+
+/// One step of persistent dropping on one set of inputs.
+pub fn agree_shed(case: &raw::tg_shed_case) -> raw::tg_shed_answers {
+    let mut answers = raw::tg_shed_answers::default();
+    // SAFETY: the function reads and writes only through these valid references.
+    unsafe { raw::tg_native_agree_shed(case, &mut answers) };
     answers
 }
 

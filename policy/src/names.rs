@@ -7,6 +7,18 @@ use crate::raw;
 pub const VERDICTS: [&str; raw::TG_VERDICTS as usize] =
     ["pass", "drop", "reset", "cookie", "admit"];
 
+/// Every policy of persistent dropping, in the order of `enum tg_shed_policy`.
+pub const SHED_POLICIES: [&str; 4] = ["off", "rbd", "slpd", "sbpd"];
+
+/// What is shed as one, in the order of `enum tg_shed_key`.
+pub const SHED_KEYS: [&str; 2] = ["client", "connection"];
+
+/// The forms of refusal, in the order of `enum tg_shed_refusal`.
+pub const SHED_REFUSALS: [&str; 2] = ["silence", "rst"];
+
+/// How far a policy has fallen back, in the order of `enum tg_shed_fallback`.
+pub const SHED_FALLBACKS: [&str; 3] = ["none", "stateless", "uniform"];
+
 /// Every reason's name, in the order of `enum tg_reason`. Queue drop rules are spelled
 /// as in Shukla's thesis, 2.1.1.
 pub const REASONS: [&str; raw::TG_REASONS as usize] = [
@@ -26,6 +38,12 @@ pub const REASONS: [&str; raw::TG_REASONS as usize] = [
     "CookieValid",
     "CookieNoRoom",
     "CookieForeign",
+    "ShedStateless",
+    "ShedNew",
+    "ShedAgain",
+    "ShedUniform",
+    "Spared",
+    "Forwarded",
 ];
 
 #[cfg(test)]
@@ -38,5 +56,11 @@ mod tests {
         assert_eq!(REASONS[raw::TG_HALF_OPEN as usize], "HalfOpen");
         assert_eq!(REASONS[raw::TG_COOKIE_FOREIGN as usize], "CookieForeign");
         assert_eq!(REASONS[raw::TG_OVERFLOW_OTHER as usize], "ListenQOverflow other");
+        assert_eq!(REASONS[raw::TG_SHED_AGAIN as usize], "ShedAgain");
+        assert_eq!(REASONS[raw::TG_FORWARDED as usize], "Forwarded");
+        assert_eq!(SHED_POLICIES[raw::TG_SBPD as usize], "sbpd");
+        assert_eq!(SHED_KEYS[raw::TG_KEY_CONNECTION as usize], "connection");
+        assert_eq!(SHED_REFUSALS[raw::TG_REFUSE_RESET as usize], "rst");
+        assert_eq!(SHED_FALLBACKS[raw::TG_FALLBACK_UNIFORM as usize], "uniform");
     }
 }

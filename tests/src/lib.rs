@@ -4,8 +4,10 @@
 
 pub mod bpf;
 mod burst;
+mod chain;
 mod client;
 mod counted;
+mod dialed;
 mod listener;
 mod nginx;
 mod stage;
@@ -13,11 +15,13 @@ mod tidegate;
 pub mod wire;
 
 pub use burst::{Attempt, Spoofed, burst, more_addresses};
+pub use chain::Chain;
 pub use client::{
     Answer, CURL_REFUSED, CURL_RESET, CURL_TIMEOUT, Curl, CurlSaw, Plain, Seen, Withheld, fetch,
     fill,
 };
 pub use counted::{Counted, guard_of, packets, packets_with};
+pub use dialed::{Dialed, Fate, dial};
 pub use listener::{Stalled, defer_accept, half_open, listen_queue, until};
 pub use nginx::Nginx;
 pub use stage::{CLIENT_V4, CLIENT_V6, SERVER_V4, SERVER_V6, Stage};

@@ -3,12 +3,13 @@
 //! Ctrl-C to nothing left.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{self, Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -181,6 +182,13 @@ fn wait_for_children(run: &Child) -> Vec<i32> {
     panic!("the run started nothing");
 }
 
+/// A shell has what it runs in the background ignore ctrl-C, and these tests with it.
+fn as_in_the_foreground() -> std::io::Result<()> {
+    // SAFETY: the default disposition runs no code of ours.
+    unsafe { signal::signal(Signal::SIGINT, signal::SigHandler::SigDfl) }?;
+    Ok(())
+}
+
 /// Ctrl-C and worse, in the middle of a point: no process, program or namespace is left.
 #[test]
 fn an_interrupted_run_leaves_nothing_behind() {
@@ -192,15 +200,12 @@ fn an_interrupted_run_leaves_nothing_behind() {
         let before = programs();
         let (folder, file) = folder_with("small.toml", &text);
         let out = folder.path().join("out");
-        let mut run = tidelab()
-            .arg("run")
-            .arg(&file)
-            .arg("--out")
-            .arg(&out)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("tidelab");
+        let mut command = tidelab();
+        command.arg("run").arg(&file).arg("--out").arg(&out);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        // SAFETY: between fork and exec only sigaction(2) is called, which is async-signal-safe.
+        unsafe { command.pre_exec(as_in_the_foreground) };
+        let mut run = command.spawn().expect("tidelab");
         let children = wait_for_children(&run);
         kill(Pid::from_raw(run.id().cast_signed()), signal).expect("a running tidelab");
         let status = run.wait().expect("an ended run");

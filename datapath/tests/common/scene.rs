@@ -132,7 +132,13 @@ pub fn client(to: SocketAddr) -> SocketAddr {
 }
 
 pub fn guarded(address: Option<&str>, port: u16, rules: tg_rules) -> Guarded {
-    Guarded { address: address.map(|a| a.parse().unwrap()), port, rules, hook: TG_HOOK_AUTO }
+    let address = address.map(|a| a.parse().unwrap());
+    Guarded { address, port, rules, hook: TG_HOOK_AUTO, ..Default::default() }
+}
+
+/// A listener whose SYNs are shed.
+pub fn shedding(port: u16, shed: tg_shed_rules) -> Guarded {
+    Guarded { shed, ..guarded(None, port, tg_rules::default()) }
 }
 
 pub fn refusing(syn: u32) -> tg_rules {
@@ -143,6 +149,9 @@ pub fn refusing(syn: u32) -> tg_rules {
 pub const KEYS: tg_cookie_keys =
     tg_cookie_keys { current: tg_key { k0: 1, k1: 2 }, previous: tg_key { k0: 3, k1: 4 } };
 
+/// The key of every test's persistent dropping.
+pub const SHED_KEY: tg_key = tg_key { k0: 5, k1: 6 };
+
 /// The programs, loaded with a configuration in force.
 pub struct Guards {
     pub programs: Programs,
@@ -150,12 +159,12 @@ pub struct Guards {
 
 impl Guards {
     pub fn new(guards: Vec<Guarded>) -> Self {
-        let programs = Programs::load(Objects::Guard, Default::default()).unwrap();
-        configuration::write(
-            &programs,
-            &Configuration { guards, keys: KEYS, ..Default::default() },
-        )
-        .unwrap();
+        let configuration =
+            Configuration { guards, keys: KEYS, shed_key: SHED_KEY, ..Default::default() };
+        let blocks = configuration.shed_blocks();
+        let programs =
+            Programs::load_with_table(Objects::Guard, Default::default(), blocks).unwrap();
+        configuration::write(&programs, &configuration).unwrap();
         configuration::write_clock(&programs, true).unwrap();
         Guards { programs }
     }
@@ -178,7 +187,7 @@ pub type Counted = (usize, &'static str, &'static str, u64);
 
 /// What the first few guards have counted.
 #[derive(Debug, Clone, Default)]
-pub struct Counts([tg_counters; 4]);
+pub struct Counts([tg_counters; 8]);
 
 impl Counts {
     /// Everything that was counted since `before`.

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What persistent dropping costs a SYN, by BPF_PROG_TEST_RUN.
+
+use std::net::{SocketAddr, SocketAddrV4};
+use std::os::fd::BorrowedFd;
+
+use tidegate_datapath::programs::Programs;
+use tidegate_policy::raw::{
+    TG_KEY_CONNECTION, TG_RBD, TG_SBPD, TG_SHED_TURN_NS, TG_SLPD, tg_shed_rules,
+};
+use tidegate_policy::shed::blocks;
+
+use crate::kernel::{self, Own, PORT};
+use crate::numbers::Rounds;
+
+const ROUNDS: usize = 11;
+const REPEAT: i32 = 400_000;
+/// Nobody of this host has it.
+const BEYOND: &str = "198.51.100.7";
+const ROOMY: &str = "127.0.0.2";
+
+const TURN_NS: u64 = TG_SHED_TURN_NS;
+/// The middle of a turn of K(t), and a moment after it turned.
+const CALM: u64 = 6_400_000 * TURN_NS + TURN_NS / 2;
+const TURNED: u64 = 6_400_000 * TURN_NS + 5_000_000_000;
+
+/// What is told of a row: its name, the rounds, the target.
+pub type Row = (String, Rounds, Option<f64>);
+
+/// All or none. The same SYN again and again is one client that makes all requests, and none
+/// dropped is a target missed; but so small a p* is never judged.
+fn rules(policy: u32, dropped: bool) -> tg_shed_rules {
+    let blocks = if policy == TG_RBD { 0 } else { blocks(10_000, 1.2) };
+    let all = tg_shed_rules { blocks, ..tg_shed_rules::new(policy, TG_KEY_CONNECTION, 1.0, 5) };
+    if dropped { all } else { tg_shed_rules { p_x32: 1, ..all } }
+}
+
+/// One hook: the program that decides there, and the one that does nothing.
+struct Hook<'a> {
+    name: &'static str,
+    program: &'static str,
+    nothing: BorrowedFd<'a>,
+    pass: u32,
+    drop: u32,
+}
+
+impl Hook<'_> {
+    fn gross_ns(&self, programs: &Programs, syn: &[u8], dropped: bool) -> f64 {
+        let program = programs.program(self.program).expect("a program");
+        let (ns, returned) = kernel::test_run(program, syn, REPEAT);
+        assert_eq!(returned, if dropped { self.drop } else { self.pass }, "another verdict");
+        f64::from(ns)
+    }
+
+    fn nothing_ns(&self, syn: &[u8]) -> f64 {
+        f64::from(kernel::test_run(self.nothing, syn, REPEAT).0)
+    }
+}
+
+fn v4(address: &str) -> SocketAddrV4 {
+    SocketAddrV4::new(address.parse().expect("an address"), PORT)
+}
+
+/// On a path: the whole of what a SYN costs.
+fn on_a_path(hook: &Hook<'_>, rows: &mut Vec<Row>) {
+    let syn = kernel::syn([0; 6], v4(BEYOND));
+    let whole = [
+        ("RBD", TG_RBD, CALM, Some(40.0)),
+        ("SLPD", TG_SLPD, CALM, Some(40.0)),
+        ("SLPD after a turn", TG_SLPD, TURNED, Some(70.0)),
+        ("SBPD", TG_SBPD, CALM, Some(70.0)),
+    ];
+    for (name, policy, clock, target_ns) in whole {
+        for (dropped, what) in [(true, "dropped"), (false, "let through")] {
+            let path = Some(BEYOND.parse().expect("an address"));
+            let programs = kernel::shedder(rules(policy, dropped), path);
+            kernel::set_clock(&programs, clock);
+            let rounds = (0..ROUNDS)
+                .map(|_| hook.gross_ns(&programs, &syn, dropped) - hook.nothing_ns(&syn))
+                .collect();
+            let target_ns = target_ns.filter(|_| hook.program == "tidegate_driver");
+            rows.push((format!("path, {name}, {what}, {}", hook.name), Rounds(rounds), target_ns));
+        }
+    }
+}
+
+/// On a listener with room: what a SYN costs with shedding more than without.
+fn on_a_listener(hook: &Hook<'_>, rows: &mut Vec<Row>) {
+    let syn = kernel::syn([0; 6], v4(ROOMY));
+    let without = kernel::shedder(tg_shed_rules::default(), None);
+    for (name, policy, target_ns) in [("SLPD", TG_SLPD, 40.0), ("SBPD", TG_SBPD, 70.0)] {
+        let with = kernel::shedder(rules(policy, false), None);
+        kernel::set_clock(&with, CALM);
+        let rounds = (0..ROUNDS)
+            .map(|_| hook.gross_ns(&with, &syn, false) - hook.gross_ns(&without, &syn, false))
+            .collect();
+        let target_ns = Some(target_ns).filter(|_| hook.program == "tidegate_driver");
+        let name = format!("listener, {name} alone, let through, {}", hook.name);
+        rows.push((name, Rounds(rounds), target_ns));
+    }
+    let rounds =
+        (0..ROUNDS).map(|_| hook.gross_ns(&without, &syn, false) - hook.nothing_ns(&syn)).collect();
+    rows.push((format!("listener, no shedding, room, {}", hook.name), Rounds(rounds), None));
+}
+
+/// Measures every policy at both hooks.
+pub fn measure(own: &Own) -> Vec<Row> {
+    let _listener = kernel::listener(SocketAddr::V4(v4(ROOMY)), 128);
+    let hooks = [
+        Hook {
+            name: "XDP",
+            program: "tidegate_driver",
+            nothing: own.program("empty_xdp"),
+            pass: 2,
+            drop: 1,
+        },
+        Hook {
+            name: "tc",
+            program: "tidegate_ip",
+            nothing: own.program("empty_tc"),
+            pass: u32::MAX,
+            drop: 2,
+        },
+    ];
+    let mut rows = Vec::new();
+    for hook in &hooks {
+        on_a_path(hook, &mut rows);
+        on_a_listener(hook, &mut rows);
+    }
+    rows
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Good files and bad ones.
+
+use super::*;
+
+fn fails(text: &str) -> String {
+    parse(Path::new("t.toml"), text).unwrap_err().to_string()
+}
+
+#[test]
+fn a_whole_configuration() {
+    let config = parse(
+        Path::new("t.toml"),
+        r#"
+        interfaces = ["eth0"]
+        [[listener]]
+        port = 443
+        mechanism = "reserv rst-syn"
+        refusals_per_s = 1000
+        reserv = { overbook = 1.5, when_exhausted = "cookie", early_drop_from = 0.75, clean_after_ms = 3000 }
+        [[listener]]
+        port = 443
+        address = "192.0.2.1"
+        mechanism = "abort early-syn-drop"
+        hook = "tcp"
+        "#,
+    )
+    .unwrap();
+    let first = &config.guards[0].rules;
+    assert_eq!((first.room, first.syn), (TG_ROOM_RESERVE, TG_SYN_RESET));
+    assert_eq!((first.overbook_x256, first.cookie_when_reserved), (384, 1));
+    assert_eq!((first.early_from_x256, first.early_probability_x256), (192, 256));
+    assert_eq!((first.refusal_cost_ns, first.clean_after_ms), (1_000_000, 3000));
+    assert_eq!(config.guards[1].hook, TG_HOOK_TCP);
+}
+
+/// Each bad file gets one line: the file, the line, what, and the fix.
+#[test]
+fn bad_files_are_answered_in_one_line() {
+    for (text, expected) in [
+        (
+            "[[listener]]\nport = 70000",
+            "t.toml:2: port = 70000 is out of range; give a number from 1 to 65535",
+        ),
+        (
+            "[[listener]]\nport = 80\n\n[[listener]]\nport = 80",
+            "t.toml:4: port 80 on every address is guarded twice; remove one of the two [[listener]] sections",
+        ),
+        (
+            "[[listener]]\nport = 80\nmechanism = \"abrot\"",
+            "t.toml:3: unknown mechanism \"abrot\"; did you mean \"abort\"? known: default, abort, reserv, rst-syn, no-syn-drop, early-syn-drop",
+        ),
+        (
+            "[[listener]]\nprot = 80",
+            "t.toml:2: unknown field `prot`; expected one of `port`, `address`, `mechanism`, `hook`, `refusals_per_s`, `reserv`, `shed`",
+        ),
+        ("", "t.toml:1: no listener is named; add a [[listener]] section with a port"),
+        (
+            "[[listener]]\nport = 80\nmechanism = \"rst-syn\"\nhook = \"tcp\"",
+            "t.toml:4: \"rst-syn\" cannot be carried out at the tcp hook, which can only drop; use hook = \"auto\", or a mechanism such as \"abort early-syn-drop\"",
+        ),
+        (
+            "[[listener]]\nport = 80\nreserv = { overbook = 2.0 }",
+            "t.toml:3: reserv has options, but the mechanism does not name it; add \"reserv\" to the mechanism, or take the options out",
+        ),
+    ] {
+        assert_eq!(fails(text), expected);
+    }
+    assert!(fails("[[listener]]\nport = ").starts_with("t.toml:2: "));
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Persistent dropping (Jamjoom and Shin, SIGCOMM 2003) as an operator writes it.
+
+use serde::Deserialize;
+use tidegate_datapath::configuration::Guarded;
+use tidegate_datapath::network::Network;
+use tidegate_policy::names::{SHED_KEYS, SHED_POLICIES, SHED_REFUSALS};
+use tidegate_policy::raw::*;
+use tidegate_policy::shed;
+use toml::{Spanned, Value};
+
+use crate::config::Reader;
+use crate::failure::Result;
+
+/// `shed = { … }`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shed {
+    policy: Option<Spanned<String>>,
+    key: Option<Spanned<String>>,
+    p: Option<Spanned<Value>>,
+    refuse: Option<Spanned<String>>,
+    attempts: Option<Spanned<i64>>,
+    arrivals_per_s: Option<Spanned<i64>>,
+    oversize: Option<Spanned<f64>>,
+    #[serde(default)]
+    preferred: Vec<Spanned<String>>,
+}
+
+/// Less is nothing that a listener would notice.
+const LEAST_P: f64 = 0.001;
+/// Windows 10 and 11 send five SYNs before they give up.
+const ATTEMPTS: i64 = 5;
+/// λ₀ᵐᵃˣ of Eq. 9: the table then takes 1 MB.
+const ARRIVALS_PER_S: i64 = 10_000;
+/// σ of Eq. 9.
+const OVERSIZE: f64 = 1.2;
+
+/// One of a few names: its number.
+fn named(
+    reader: &Reader<'_>,
+    what: &str,
+    value: &Option<Spanned<String>>,
+    names: &[&str],
+    default: u32,
+) -> Result<u32> {
+    let Some(value) = value else { return Ok(default) };
+    let text = value.get_ref().as_str();
+    if let Some(at) = names.iter().position(|name| *name == text && *name != "off") {
+        return Ok(at as u32);
+    }
+    let known: Vec<String> =
+        names.iter().filter(|name| **name != "off").map(|name| format!("\"{name}\"")).collect();
+    Err(reader.wrong(
+        value.span(),
+        format!("{what} = \"{text}\" is unknown"),
+        format!("write one of {}", known.join(", ")),
+    ))
+}
+
+fn probability(reader: &Reader<'_>, options: &Spanned<Shed>) -> Result<f64> {
+    let Some(value) = &options.get_ref().p else {
+        return Err(reader.wrong(
+            options.span(),
+            "shed names no p",
+            "give the share of the connections to drop, such as p = 0.1",
+        ));
+    };
+    let p = match value.get_ref() {
+        Value::Float(p) => *p,
+        Value::Integer(p) => *p as f64,
+        other => {
+            return Err(reader.wrong(
+                value.span(),
+                format!("p = {other} is no number"),
+                format!("give a number from {LEAST_P} to 1"),
+            ));
+        }
+    };
+    if (LEAST_P..=1.0).contains(&p) {
+        return Ok(p);
+    }
+    Err(reader.wrong(
+        value.span(),
+        format!("p = {p} is out of range"),
+        format!("give a number from {LEAST_P} to 1"),
+    ))
+}
+
+fn oversize(reader: &Reader<'_>, value: &Option<Spanned<f64>>) -> Result<f64> {
+    let Some(value) = value else { return Ok(OVERSIZE) };
+    let number = *value.get_ref();
+    if (1.0..=100.0).contains(&number) {
+        return Ok(number);
+    }
+    Err(reader.wrong(
+        value.span(),
+        format!("oversize = {number} is out of range"),
+        "give a number from 1 to 100",
+    ))
+}
+
+fn preferred(reader: &Reader<'_>, networks: &[Spanned<String>]) -> Result<Vec<Network>> {
+    networks
+        .iter()
+        .map(|text| {
+            text.get_ref().parse().map_err(|_| {
+                reader.wrong(
+                    text.span(),
+                    format!("preferred names \"{}\", which is no network", text.get_ref()),
+                    "write one like \"192.0.2.0/24\" or \"2001:db8::/32\"",
+                )
+            })
+        })
+        .collect()
+}
+
+/// The rules, and the preferred proxies.
+pub fn rules(
+    reader: &Reader<'_>,
+    spanned: &Spanned<Shed>,
+) -> Result<(tg_shed_rules, Vec<Network>)> {
+    let options = spanned.get_ref();
+    let policy = named(reader, "policy", &options.policy, &SHED_POLICIES, TG_SLPD)?;
+    let key = named(reader, "key", &options.key, &SHED_KEYS, TG_KEY_CONNECTION)?;
+    if policy == TG_SBPD && key == TG_KEY_CLIENT {
+        // A client that was not drawn leaves no trace: each of its connections is a new chance to
+        // be, and then 75 s without any. The paper has it by connection alone (3.4.2).
+        return Err(reader.wrong(
+            spanned.span(),
+            "sbpd draws for each connection, so by client it would drop nearly everyone",
+            "use policy = \"slpd\", or key = \"connection\"",
+        ));
+    }
+    let refusal = named(reader, "refuse", &options.refuse, &SHED_REFUSALS, TG_REFUSE_SILENTLY)?;
+    let p = probability(reader, spanned)?;
+    let number = |name, value: &Option<Spanned<i64>>, default, to| match value {
+        Some(value) => reader.number(name, value, 1, to),
+        None => Ok(default),
+    };
+    let attempts = number("attempts", &options.attempts, ATTEMPTS, 100)?;
+    let arrivals = number("arrivals_per_s", &options.arrivals_per_s, ARRIVALS_PER_S, 1_000_000)?;
+    let oversize = oversize(reader, &options.oversize)?;
+    let blocks = if policy == TG_RBD { 0 } else { shed::blocks(arrivals as u32, oversize) };
+    let rules =
+        tg_shed_rules { refusal, blocks, ..tg_shed_rules::new(policy, key, p, attempts as u32) };
+    Ok((rules, preferred(reader, &options.preferred)?))
+}
+
+/// The names that `rules` were put together from; none where nothing is shed.
+pub fn name(rules: &tg_shed_rules) -> Option<String> {
+    let policy = SHED_POLICIES.get(rules.policy as usize).filter(|name| **name != "off")?;
+    let key = SHED_KEYS.get(rules.key as usize).unwrap_or(&"?");
+    let refusal = if rules.refusal == TG_REFUSE_RESET { ", by rst" } else { "" };
+    let p = rounded(rules.p());
+    Some(match rules.policy {
+        TG_RBD => format!("{policy} of {p} of the SYNs{refusal}"),
+        _ => format!("{policy} of {p} by {key}{refusal}"),
+    })
+}
+
+/// A probability as it was written: parts of 2^32 hold no more than nine digits.
+pub fn rounded(p: f64) -> f64 {
+    (p * 1e6).round() / 1e6
+}
+
+/// What is done for a guard, in words.
+pub fn described(guarded: &Guarded) -> String {
+    let mechanism = crate::mechanism::name(&guarded.rules);
+    match (name(&guarded.shed), guarded.is_path) {
+        (Some(shed), true) => shed,
+        (Some(shed), false) => format!("{mechanism}, {shed}"),
+        (None, _) => mechanism,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use tidegate_datapath::raw::TG_HOOK_DRIVER;
+
+    use super::*;
+    use crate::config;
+
+    fn parse(text: &str) -> Result<config::Config> {
+        config::parse(Path::new("t.toml"), text)
+    }
+
+    #[test]
+    fn a_listener_and_a_path() {
+        let config = parse(
+            r#"
+            shed_key = "/etc/tidegate/shed.key"
+            [[listener]]
+            port = 443
+            mechanism = "abort rst-syn"
+            shed = { policy = "sbpd", key = "connection", p = 0.25, refuse = "rst", arrivals_per_s = 60, preferred = ["192.0.2.0/24", "2001:db8::1"] }
+            [[path]]
+            port = 443
+            address = "198.51.100.7"
+            hook = "driver"
+            shed = { p = 0.1 }
+            [[path]]
+            port = 80
+            address = "198.51.100.7"
+            shed = { policy = "rbd", p = 1 }
+            "#,
+        )
+        .unwrap();
+        assert_eq!(config.shed_key.as_deref(), Some(Path::new("/etc/tidegate/shed.key")));
+        let first = &config.guards[0];
+        let told = |g: &Guarded| (g.shed.policy, g.shed.key, g.shed.refusal, g.shed.blocks);
+        assert_eq!(told(first), (TG_SBPD, TG_KEY_CONNECTION, TG_REFUSE_RESET, 97));
+        assert_eq!(first.shed.p_x32, 1 << 30);
+        assert_eq!(first.preferred.len(), 2);
+        assert_eq!(described(first), "abort rst-syn, sbpd of 0.25 by connection, by rst");
+        let path = &config.guards[1];
+        assert!(path.is_path && path.hook == TG_HOOK_DRIVER);
+        assert_eq!(told(path), (TG_SLPD, TG_KEY_CONNECTION, TG_REFUSE_SILENTLY, 16072));
+        assert_eq!(described(path), "slpd of 0.1 by connection");
+        let rbd = &config.guards[2];
+        assert_eq!((rbd.shed.p_x32, rbd.shed.blocks), (1 << 32, 0));
+        assert_eq!(described(rbd), "rbd of 1 of the SYNs");
+    }
+
+    /// Each bad file gets one line: the file, the line, what, and the fix.
+    #[test]
+    fn bad_files_are_answered_in_one_line() {
+        let listener = |shed: &str| format!("[[listener]]\nport = 80\nshed = {{ {shed} }}");
+        for (text, expected) in [
+            (
+                listener("policy = \"slpd\""),
+                "t.toml:3: shed names no p; give the share of the connections to drop, such as p = 0.1",
+            ),
+            (
+                listener("p = \"auto\""),
+                "t.toml:3: p = \"auto\" is no number; give a number from 0.001 to 1",
+            ),
+            (
+                listener("p = 1.5"),
+                "t.toml:3: p = 1.5 is out of range; give a number from 0.001 to 1",
+            ),
+            (
+                listener("p = 0.1, policy = \"red\""),
+                "t.toml:3: policy = \"red\" is unknown; write one of \"rbd\", \"slpd\", \"sbpd\"",
+            ),
+            (
+                listener("p = 0.1, key = \"ip\""),
+                "t.toml:3: key = \"ip\" is unknown; write one of \"client\", \"connection\"",
+            ),
+            (
+                listener("p = 0.1, key = \"client\", policy = \"sbpd\""),
+                "t.toml:3: sbpd draws for each connection, so by client it would drop nearly everyone; use policy = \"slpd\", or key = \"connection\"",
+            ),
+            (
+                listener("p = 0.1, refuse = \"cookie\""),
+                "t.toml:3: refuse = \"cookie\" is unknown; write one of \"silence\", \"rst\"",
+            ),
+            (
+                listener("p = 0.1, arrivals_per_s = 0"),
+                "t.toml:3: arrivals_per_s = 0 is out of range; give a number from 1 to 1000000",
+            ),
+            (
+                listener("p = 0.1, oversize = 0.5"),
+                "t.toml:3: oversize = 0.5 is out of range; give a number from 1 to 100",
+            ),
+            (
+                listener("p = 0.1, preferred = [\"10.0.0.0/40\"]"),
+                "t.toml:3: preferred names \"10.0.0.0/40\", which is no network; write one like \"192.0.2.0/24\" or \"2001:db8::/32\"",
+            ),
+            (
+                format!("{}\nhook = \"tcp\"\nmechanism = \"abort\"", listener("p = 0.1")),
+                "t.toml:4: persistent dropping is decided at the driver or the IP entry; use hook = \"auto\", \"driver\" or \"ip\"",
+            ),
+            (
+                "[[path]]\nport = 80\nshed = { p = 0.1 }".to_owned(),
+                "t.toml:1: a path leads to no address; add the listener's, such as address = \"192.0.2.1\"",
+            ),
+            (
+                "[[path]]\nport = 80\naddress = \"192.0.2.1\"".to_owned(),
+                "t.toml:1: nothing is to be done on this path; add shed = { p = 0.1 }",
+            ),
+            (
+                "[[path]]\nport = 80\naddress = \"192.0.2.1\"\nshed = { p = 0.1 }\n[[listener]]\nport = 80\naddress = \"192.0.2.1\"".to_owned(),
+                "t.toml:1: port 80 on 192.0.2.1 is guarded twice; remove one of the two sections",
+            ),
+        ] {
+            assert_eq!(parse(&text).unwrap_err().to_string(), expected);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A network: an address and how many of its bits count.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// A network, such as `192.0.2.0/24`, or a single address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    /// An address of it.
+    pub address: IpAddr,
+    /// The bits that every address of it has in common.
+    pub bits: u8,
+}
+
+/// A text that is no network.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" is no network: write one like \"192.0.2.0/24\" or \"2001:db8::/32\"")]
+pub struct NoNetwork(String);
+
+impl FromStr for Network {
+    type Err = NoNetwork;
+
+    fn from_str(text: &str) -> Result<Self, NoNetwork> {
+        let wrong = || NoNetwork(text.to_owned());
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let all = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(all), str::parse).map_err(|_| wrong())?;
+        if bits > all { Err(wrong()) } else { Ok(Network { address, bits }) }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_are_read_and_written() {
+        for (text, bits) in
+            [("192.0.2.0/24", 24), ("10.0.0.1/32", 32), ("2001:db8::/32", 32), ("::/0", 0)]
+        {
+            let network: Network = text.parse().unwrap();
+            assert_eq!((network.bits, network.to_string()), (bits, text.to_owned()));
+        }
+        assert_eq!("192.0.2.1".parse::<Network>().unwrap().bits, 32);
+        for text in ["", "192.0.2.0/33", "2001:db8::/129", "192.0.2.0/", "192.0.2/24", "x/8"] {
+            let told = text.parse::<Network>().unwrap_err().to_string();
+            assert!(told.starts_with(&format!("\"{text}\" is no network")), "{told}");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Persistent dropping as the kernel has it: the table, the preferred proxies, and how it does.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::NonNull;
+
+use libbpf_rs::{MapCore, MapFlags};
+
+use crate::array::{read_one, write_one};
+use crate::configuration::address_words;
+use crate::error::{Error, Result};
+use crate::network::Network;
+use crate::plain::{bytes_of, from_bytes};
+use crate::programs::Programs;
+use crate::raw::*;
+use tidegate_policy::raw::*;
+use tidegate_policy::shed::standing;
+
+/// The table's name.
+pub const TABLE: &str = "shed_table";
+
+fn map_error(map: &str) -> impl FnOnce(libbpf_rs::Error) -> Error + '_ {
+    move |source| Error::Map { map: map.to_owned(), source }
+}
+
+/// The table, as the kernel itself has it.
+struct Table {
+    blocks: NonNull<tg_shed_block>,
+    count: usize,
+}
+
+impl Table {
+    fn map(programs: &Programs) -> Result<Self> {
+        let map = programs.map(TABLE);
+        let count = map.max_entries() as usize;
+        let bytes = count * size_of::<tg_shed_block>();
+        // SAFETY: a BPF_F_MMAPABLE array of as many elements, mapped at an address of the
+        // kernel's choosing.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                map.as_fd().as_raw_fd(),
+                0,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            let source = io::Error::last_os_error();
+            return Err(Error::Read { what: "the shed table".to_owned(), source });
+        }
+        let blocks = NonNull::new(address.cast()).expect("a mapping is not at address 0");
+        Ok(Table { blocks, count })
+    }
+
+    /// A copy of some blocks; those behind the end are left out.
+    fn copy(&self, first: u32, count: u32) -> Vec<tg_shed_block> {
+        let end = self.count.min(first as usize + count as usize);
+        (first as usize..end)
+            // SAFETY: inside of the mapping; the programs may write meanwhile, and every
+            // bit pattern is a value.
+            .map(|at| unsafe { self.blocks.add(at).as_ptr().read_volatile() })
+            .collect()
+    }
+
+    fn clear(&self) {
+        for at in 0..self.count {
+            // SAFETY: as above.
+            unsafe { self.blocks.add(at).as_ptr().write_volatile(tg_shed_block::default()) }
+        }
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        // SAFETY: the mapping that was made with this length, and nothing refers to it.
+        unsafe {
+            libc::munmap(self.blocks.as_ptr().cast(), self.count * size_of::<tg_shed_block>())
+        };
+    }
+}
+
+/// The table's size in blocks, fixed when it was made.
+pub fn table_blocks(programs: &Programs) -> u32 {
+    programs.map(TABLE).max_entries()
+}
+
+/// Forgets every stamp.
+pub fn clear_table(programs: &Programs) -> Result<()> {
+    Table::map(programs).map(|table| table.clear())
+}
+
+/// A guard begins anew: no fallback, nothing measured.
+pub fn clear(programs: &Programs, guard: u32) -> Result<()> {
+    write_one(programs, "shed_state", guard, &tg_shed_state::default())?;
+    let map = programs.map("shed_monitor");
+    let key = guard.to_ne_bytes();
+    let mut per_cpu = map
+        .lookup_percpu(&key, MapFlags::ANY)
+        .map_err(map_error("shed_monitor"))?
+        .unwrap_or_default();
+    for bytes in &mut per_cpu {
+        bytes.fill(0);
+    }
+    map.update_percpu(&key, &per_cpu, MapFlags::ANY).map_err(map_error("shed_monitor"))
+}
+
+/// How persistent dropping of one guard does.
+#[derive(Debug, Clone, Copy)]
+pub struct Condition {
+    /// Whether it has fallen back, and how often.
+    pub state: tg_shed_state,
+    /// SYNs of preferred proxies that were let through and would have been dropped.
+    pub spared: u64,
+    /// Cells of its part of the table, and those with a stamp that stands.
+    pub cells: u64,
+    /// Of the cells, those with a stamp that stands.
+    pub standing: u64,
+}
+
+/// Reads how a guard with these rules does.
+pub fn condition(programs: &Programs, guard: u32, rules: &tg_shed_rules) -> Result<Condition> {
+    let per_cpu = programs
+        .map("shed_monitor")
+        .lookup_percpu(&guard.to_ne_bytes(), MapFlags::ANY)
+        .map_err(map_error("shed_monitor"))?
+        .unwrap_or_default();
+    let spared = per_cpu.iter().map(|bytes| from_bytes::<tg_shed_monitor>(bytes).spared).sum();
+    let blocks = match rules.blocks {
+        0 => Vec::new(),
+        count => Table::map(programs)?.copy(rules.first_block, count),
+    };
+    Ok(Condition {
+        state: read_one(programs, "shed_state", guard)?,
+        spared,
+        cells: blocks.len() as u64 * u64::from(TG_SHED_CELLS),
+        standing: standing(&blocks, crate::clock::monotonic_ns()),
+    })
+}
+
+/// `config` is the configuration's number, 0 or 1.
+fn preferred_key(config: u32, guard: u32, network: &Network) -> tg_preferred {
+    let (kind, addr) = address_words(Some(network.address));
+    tg_preferred {
+        prefix_bits: TG_PREFERRED_OWNER_BITS + u32::from(network.bits),
+        owner: config << 16 | u32::from(kind == 6) << 8 | guard,
+        addr,
+    }
+}
+
+/// Puts the preferred proxies of a configuration that is not in force yet into their map, and
+/// takes those out that it had when it was last.
+pub fn write_preferred(
+    programs: &Programs,
+    config: u32,
+    networks: &[(u32, &Network)],
+) -> Result<()> {
+    let most = TG_PREFERRED as usize / 2;
+    if networks.len() > most {
+        return Err(Error::Limit {
+            what: "networks of preferred proxies",
+            asked: networks.len(),
+            limit: most,
+        });
+    }
+    let map = programs.map("preferred");
+    let keys: Vec<tg_preferred> = map.keys().map(|bytes| from_bytes(&bytes)).collect();
+    for key in keys.iter().filter(|key| key.owner >> 16 == config) {
+        map.delete(bytes_of(key)).map_err(map_error("preferred"))?;
+    }
+    for (guard, network) in networks {
+        let key = preferred_key(config, *guard, network);
+        map.update(bytes_of(&key), &1u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(map_error("preferred"))?;
+    }
+    Ok(())
+}
+
+/// Gives the preferred proxies of configuration `from` to the other one, before that takes its
+/// place with the same listeners.
+pub fn copy_preferred(programs: &Programs, from: u32) -> Result<()> {
+    let map = programs.map("preferred");
+    let keys: Vec<tg_preferred> = map.keys().map(|bytes| from_bytes(&bytes)).collect();
+    for key in keys.iter().filter(|key| key.owner >> 16 != from) {
+        map.delete(bytes_of(key)).map_err(map_error("preferred"))?;
+    }
+    for key in keys.iter().filter(|key| key.owner >> 16 == from) {
+        let other = tg_preferred { owner: key.owner ^ 1 << 16, ..*key };
+        map.update(bytes_of(&other), &1u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(map_error("preferred"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same numbers as `tg_preferred_owner()` in layout.h makes.
+    #[test]
+    fn a_network_is_keyed_by_configuration_guard_and_family() {
+        let key = preferred_key(1, 63, &"2001:db8::/32".parse().unwrap());
+        assert_eq!((key.owner, key.prefix_bits), (0x0001_013f, 64));
+        let key = preferred_key(0, 2, &"192.0.2.0/24".parse().unwrap());
+        assert_eq!((key.owner, key.prefix_bits), (2, 56));
+        assert_eq!(key.addr, [u32::from_ne_bytes([192, 0, 2, 0]), 0, 0, 0]);
+    }
+}

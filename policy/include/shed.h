@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Persistent dropping (Jamjoom and Shin, SIGCOMM 2003, sections 3.4 and 4.4):
+ * some requests are dropped at every attempt, so that all others need one.
+ *
+ *   RBD   every SYN with the same probability: what the others are held against
+ *   SLPD  a keyed hash of client (H1) or connection (H2) below p*: no state
+ *   SBPD  a table of 8-bit time stamps of first drops: whose stamp stands is a
+ *         retransmission and dropped; who is new is dropped with probability p*
+ *
+ * Where the paper leaves a choice, or today's clients need another one:
+ * - The hash is SipHash with a secret key (4.4): nobody can aim at it. K(t) is
+ *   the number of the turn, which is hashed with the rest; the turn is the wall
+ *   clock's, so hosts that share key and clock decide alike.
+ * - A new turn would let through at once most of what was being dropped. So what
+ *   SLPD drops in a turn's last 75 s is stamped in the table too, and in the next
+ *   turn's first 75 s the drops of the turn before go on for those stamped.
+ * - SBPD's chance is a keyed hash of the connection and its initial sequence
+ *   number. A retransmission carries the same number and so has the same chance
+ *   at every host that shares the key, with or without a stamp; the next
+ *   connection has a fresh one.
+ * - "The real drop probability" (3.4.2) is what a new request would meet. Arrivals
+ *   and drops alone do not tell it: a persistent client is dropped n + 1 times.
+ *   SBPD's is measured by a probe, see tg_shed_probe.
+ */
+#ifndef TG_SHED_H
+#define TG_SHED_H
+
+#include "cookie.h"
+#include "police.h"
+#include "shed_table.h"
+#include "shed_target.h"
+#include "siphash.h"
+#include "verdict.h"
+
+/* A turn, K(t): 2^38 ns, 274.9 s ("on the order of several minutes", 3.4.1). */
+#define TG_SHED_TURN_SHIFT 38
+#define TG_SHED_TURN_NS (1ull << TG_SHED_TURN_SHIFT)
+
+/* A SYN and its moment. */
+struct tg_shed_syn {
+	__u64 now_ns;   /* monotonic: stamps */
+	__u64 clock_ns; /* the wall clock, which hosts share: turns */
+	__u32 isn;      /* the client's initial sequence number */
+	__u32 random;   /* uniform over 32 bits, where tg_shed_wants_random says so */
+	__u32 preferred;
+	__u32 padding;
+};
+
+/* A decision under way: the caller looks the block up in between. */
+struct tg_shed_work {
+	struct tg_siphash absorbed;
+	__u64 place;         /* where in the table, where wants_block */
+	__u32 length_bytes;  /* of the message absorbed */
+	__u32 policy;        /* in force now */
+	__u32 chosen;        /* SLPD: below p* in this turn */
+	__u32 chosen_before; /* below p* in the turn before, where that still matters */
+	__u32 wants_block;
+	__u32 ports; /* of the message, where H2 asks for them */
+};
+
+/* The policy in force, fallen back as far as it has. */
+TG_INLINE __u32 tg_shed_policy_now(const struct tg_shed_rules *rules,
+                                   const struct tg_shed_state *state)
+{
+	if (rules->policy != TG_SLPD && rules->policy != TG_SBPD)
+		return rules->policy;
+	if (state->fallback == TG_FALLBACK_UNIFORM)
+		return TG_RBD;
+	return state->fallback == TG_FALLBACK_STATELESS ? TG_SLPD : rules->policy;
+}
+
+TG_INLINE int tg_shed_wants_random(const struct tg_shed_rules *rules,
+                                   const struct tg_shed_state *state)
+{
+	return tg_shed_policy_now(rules, state) == TG_RBD;
+}
+
+/*
+ * H1 or H2, as far as all questions about this SYN share it: the addresses. The ports
+ * of H2 wait for the message's last word, which has room for them.
+ */
+TG_INLINE void tg_shed_absorb(struct tg_shed_work *w, const struct tg_key *key,
+                              const struct tg_tuple *t, __u32 kind)
+{
+	struct tg_siphash *s = &w->absorbed;
+
+	tg_siphash_init(s, key);
+	if (t->is_ipv6) {
+		tg_siphash_word(s, t->saddr[0] | (__u64)t->saddr[1] << 32);
+		tg_siphash_word(s, t->saddr[2] | (__u64)t->saddr[3] << 32);
+		tg_siphash_word(s, t->daddr[0] | (__u64)t->daddr[1] << 32);
+		tg_siphash_word(s, t->daddr[2] | (__u64)t->daddr[3] << 32);
+		w->length_bytes = 32 + 7;
+	} else {
+		tg_siphash_word(s, t->saddr[0] | (__u64)t->daddr[0] << 32);
+		w->length_bytes = 8 + 7;
+	}
+	if (kind == TG_KEY_CONNECTION)
+		w->ports = t->sport | (__u32)t->dport << 16;
+	else
+		w->length_bytes -= 4; /* no ports is not ports of 0 */
+}
+
+/* What is asked of the hash, in the two bits of the length byte that no length needs. */
+enum tg_shed_question {
+	TG_ASK_TURN = 0 << 6,  /* with the turn's number: below p*? */
+	TG_ASK_DRAW = 1 << 6,  /* with the initial sequence number: below p*? */
+	TG_ASK_PLACE = 2 << 6, /* where in the table? */
+};
+
+/* The last word: what is asked, 24 bits of the number that goes with it, the ports. */
+TG_INLINE __u64 tg_shed_hash(const struct tg_shed_work *w, __u32 question, __u32 number)
+{
+	struct tg_siphash s = w->absorbed;
+
+	tg_siphash_word(&s, (__u64)(question | w->length_bytes) << 56 |
+	                            (__u64)(number & 0xffffff) << 32 | w->ports);
+	return tg_siphash_finish(&s);
+}
+
+TG_INLINE int tg_shed_below(const struct tg_shed_work *w, __u32 question, __u32 number, __u64 p_x32)
+{
+	return tg_shed_hash(w, question, number) >> 32 < p_x32;
+}
+
+/* SLPD's question, and whether the table must be asked or told too. */
+TG_INLINE void tg_shed_ask_hash(struct tg_shed_work *w, const struct tg_shed_rules *rules,
+                                const struct tg_shed_syn *syn)
+{
+	__u32 turn = (__u32)(syn->clock_ns >> TG_SHED_TURN_SHIFT);
+	__u64 into_ns = syn->clock_ns & (TG_SHED_TURN_NS - 1);
+
+	w->chosen = tg_shed_below(w, TG_ASK_TURN, turn, rules->p_x32);
+	if (w->chosen) {
+		w->wants_block = into_ns >= TG_SHED_TURN_NS - TG_SHED_WINDOW_NS;
+	} else if (into_ns < TG_SHED_WINDOW_NS) {
+		w->chosen_before = tg_shed_below(w, TG_ASK_TURN, turn - 1, rules->p_x32);
+		w->wants_block = w->chosen_before;
+	}
+}
+
+/* First half. *w is all zero. */
+TG_INLINE void tg_shed_begin(struct tg_shed_work *w, const struct tg_shed_rules *rules,
+                             const struct tg_shed_state *state, const struct tg_key *key,
+                             const struct tg_tuple *tuple, const struct tg_shed_syn *syn)
+{
+	w->policy = tg_shed_policy_now(rules, state);
+	/* A policy that has fallen back to RBD goes on asking its hash: it may come back. */
+	if (rules->policy != TG_SLPD && rules->policy != TG_SBPD)
+		return;
+	tg_shed_absorb(w, key, tuple, rules->key);
+	if (w->policy != TG_SBPD)
+		tg_shed_ask_hash(w, rules, syn);
+	if (rules->policy == TG_SBPD)
+		w->wants_block = 1;
+	if (w->policy == TG_RBD)
+		w->wants_block = 0;
+	if (w->wants_block)
+		w->place = tg_shed_hash(w, TG_ASK_PLACE, 0);
+}
+
+/* The block to look up, where wants_block. */
+TG_INLINE __u32 tg_shed_block_index(const struct tg_shed_work *w, const struct tg_shed_rules *rules)
+{
+	return rules->first_block + (__u32)((w->place >> 32) * rules->blocks >> 32);
+}
+
+TG_INLINE __u32 tg_shed_cell(const struct tg_shed_work *w)
+{
+	return (__u32)(w->place & 0xffff) * TG_SHED_CELLS >> 16;
+}
+
+/*
+ * Another cell of the same block, whose line is in the cache already. Whether it
+ * is taken has nothing to do with this SYN: of many, the share that is taken is
+ * the probability that a new request is mistaken for a retransmission.
+ */
+TG_INLINE __u32 tg_shed_probe(const struct tg_shed_work *w)
+{
+	__u32 aside = 1 + ((__u32)(w->place >> 16 & 0xffff) * (TG_SHED_CELLS - 1) >> 16);
+	__u32 cell = tg_shed_cell(w) + aside;
+
+	return cell >= TG_SHED_CELLS ? cell - TG_SHED_CELLS : cell;
+}
+
+/* What the policy in force says. stands: of this SYN's own stamp. */
+TG_INLINE struct tg_decision tg_shed_choose(const struct tg_shed_work *w,
+                                            const struct tg_shed_rules *rules,
+                                            const struct tg_shed_syn *syn, __u32 stands)
+{
+	switch (w->policy) {
+	case TG_RBD:
+		if (syn->random < (rules->policy == TG_RBD ? rules->p_x32 : rules->uniform_x32))
+			return tg_decide(TG_DROP, TG_SHED_UNIFORM);
+		break;
+	case TG_SLPD:
+		if (w->chosen)
+			return tg_decide(TG_DROP, TG_SHED_STATELESS);
+		if (w->chosen_before && stands)
+			return tg_decide(TG_DROP, TG_SHED_AGAIN);
+		break;
+	case TG_SBPD:
+		if (stands)
+			return tg_decide(TG_DROP, TG_SHED_AGAIN);
+		if (tg_shed_below(w, TG_ASK_DRAW, syn->isn, rules->p_x32))
+			return tg_decide(TG_DROP, TG_SHED_NEW);
+		break;
+	default: break;
+	}
+	return tg_decide(TG_PASS, TG_FORWARDED);
+}
+
+/* The form of the refusal. */
+TG_INLINE struct tg_decision tg_shed_refuse(const struct tg_shed_rules *rules, __u32 reason,
+                                            struct tg_bucket *refusals, __u32 refusal_cost_ns,
+                                            __u64 now_ns)
+{
+	if (rules->refusal != TG_REFUSE_RESET)
+		return tg_decide(TG_DROP, reason);
+	if (refusal_cost_ns && !tg_bucket_take(refusals, refusal_cost_ns, now_ns))
+		return tg_decide(TG_DROP, TG_REFUSAL_LIMIT);
+	return tg_decide(TG_RESET, reason);
+}
+
+/*
+ * Second half: decides, stamps and measures. block is NULL where none was wanted, or
+ * none is to be had: SBPD then lets the SYN through. A verdict of TG_PASS leaves the
+ * SYN to what comes next.
+ */
+TG_INLINE struct tg_decision tg_shed_decide(
+	const struct tg_shed_work *w, const struct tg_shed_rules *rules,
+	const struct tg_shed_syn *syn, struct tg_shed_block *block, struct tg_shed_state *state,
+	struct tg_shed_monitor *monitor, struct tg_bucket *refusals, __u32 refusal_cost_ns)
+{
+	__u32 tick = tg_shed_tick(syn->now_ns);
+	struct tg_decision d;
+	__u32 stands = 0;
+
+	if (w->policy == TG_SBPD && !block)
+		return tg_decide(TG_PASS, TG_FORWARDED);
+	if (block) {
+		tg_shed_sweep(block, tick);
+		stands = tg_shed_stands(block->stamps[tg_shed_cell(w)], tick);
+		if (rules->policy == TG_SBPD)
+			monitor->taken += tg_shed_stands(block->stamps[tg_shed_probe(w)], tick);
+	}
+	d = tg_shed_choose(w, rules, syn, stands);
+	monitor->chosen += w->chosen;
+	if (d.verdict == TG_PASS) {
+		monitor->preferred += !!syn->preferred;
+		monitor->passed += !syn->preferred;
+	} else if (syn->preferred && !state->preferred_judged) {
+		monitor->spared++;
+		d = tg_decide(TG_PASS, TG_SPARED);
+	} else {
+		/* The time of the first drop: a retransmission does not renew it. */
+		if (block && !stands)
+			block->stamps[tg_shed_cell(w)] = tg_shed_stamp(tick);
+		d = tg_shed_refuse(rules, d.reason, refusals, refusal_cost_ns, syn->now_ns);
+	}
+	tg_shed_monitor_syn(rules, state, monitor, syn->now_ns);
+	return d;
+}
+
+#endif

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Persistent dropping (Jamjoom and Shin, SIGCOMM 2003, section 3.4), natively: rules from what
+//! people say, and a listener's whole state for the simulator and the tests.
+
+use crate::raw::*;
+
+/// `TG_SHED_ONE`.
+const ONE_X32: f64 = 4_294_967_296.0;
+
+/// A probability in parts of 2^32.
+pub fn parts_x32(p: f64) -> u64 {
+    (p.clamp(0.0, 1.0) * ONE_X32).round() as u64
+}
+
+impl tg_shed_rules {
+    /// A policy (`TG_RBD`, `TG_SLPD` or `TG_SBPD`) with a key (`TG_KEY_*`). `p` is p*, the
+    /// probability that a connection fails; with RBD it is that of each SYN, as in the paper.
+    /// `attempts` is n + 1, the SYNs that a client sends before it gives up: the last
+    /// fallback drops each with p*^(1/(n+1)).
+    pub fn new(policy: u32, key: u32, p: f64, attempts: u32) -> Self {
+        tg_shed_rules {
+            policy,
+            key,
+            p_x32: parts_x32(p),
+            uniform_x32: parts_x32(p.powf(1.0 / f64::from(attempts.max(1)))),
+            ..Default::default()
+        }
+    }
+
+    /// The probability asked for.
+    pub fn p(&self) -> f64 {
+        self.p_x32 as f64 / ONE_X32
+    }
+}
+
+/// The blocks of a table for this many new connections a second, by Eq. 9:
+/// M = λ₀ᵐᵃˣ × T_abortᵐᵃˣ × σ entries, where T_abortᵐᵃˣ is 75 s.
+pub fn blocks(arrivals_per_s: u32, sigma: f64) -> u32 {
+    let entries = f64::from(arrivals_per_s) * TG_SHED_WINDOW_NS as f64 / 1e9 * sigma.max(1.0);
+    (entries / f64::from(TG_SHED_CELLS)).ceil().max(1.0) as u32
+}
+
+/// Persistent dropping of one listener, on one processor: its table, and what it measures.
+#[derive(Debug, Clone)]
+pub struct Shedder {
+    rules: tg_shed_rules,
+    key: tg_key,
+    table: Vec<tg_shed_block>,
+    state: tg_shed_state,
+    monitor: tg_shed_monitor,
+    refusals: tg_bucket,
+    /// What a RST takes from the bucket of refusals, nanoseconds; 0 is no limit.
+    pub refusal_cost_ns: u32,
+}
+
+impl Shedder {
+    /// Nothing dropped yet; the table has `rules.blocks`.
+    pub fn new(rules: tg_shed_rules, key: tg_key) -> Self {
+        let rules = tg_shed_rules { first_block: 0, ..rules };
+        Shedder {
+            rules,
+            key,
+            table: vec![tg_shed_block::default(); rules.blocks as usize],
+            state: tg_shed_state::default(),
+            monitor: tg_shed_monitor::default(),
+            refusals: tg_bucket::default(),
+            refusal_cost_ns: 0,
+        }
+    }
+
+    /// What becomes of a SYN. `TG_PASS` leaves it to what comes next; its reason is then
+    /// `TG_FORWARDED` or `TG_SPARED`.
+    pub fn decide(&mut self, tuple: &tg_tuple, syn: &tg_shed_syn) -> tg_decision {
+        let table = match self.table.first_mut() {
+            Some(first) => std::ptr::from_mut(first),
+            None => std::ptr::null_mut(),
+        };
+        // SAFETY: the table has as many blocks as the rules name, or is NULL; all else is
+        // read and written through these valid references alone.
+        unsafe {
+            tg_native_shed(
+                &self.rules,
+                &self.key,
+                tuple,
+                syn,
+                table,
+                &mut self.state,
+                &mut self.monitor,
+                &mut self.refusals,
+                self.refusal_cost_ns,
+            )
+        }
+    }
+
+    /// How far it has fallen back, and whether preferred proxies are exempt no longer.
+    pub fn state(&self) -> &tg_shed_state {
+        &self.state
+    }
+
+    /// What is measured at present.
+    pub fn monitor(&self) -> &tg_shed_monitor {
+        &self.monitor
+    }
+}
+
+/// Stamps of a table's blocks that stand at a monotonic time in nanoseconds.
+pub fn standing(blocks: &[tg_shed_block], now_ns: u64) -> u64 {
+    let tick = (now_ns >> TG_SHED_TICK_SHIFT) as u32;
+    let stands = |stamp: u8| {
+        let age = tick.wrapping_sub(u32::from(stamp)).wrapping_add(1) & 0xff;
+        stamp != 0 && age <= TG_SHED_WINDOW_TICKS + 1
+    };
+    // A block that nobody came by for long has nothing but old stamps.
+    let live = |block: &&tg_shed_block| {
+        tick.wrapping_sub(block.swept_tick as u32) <= TG_SHED_SWEEP_TICKS + TG_SHED_WINDOW_TICKS + 1
+    };
+    let in_block = |block: &tg_shed_block| block.stamps.iter().filter(|s| stands(**s)).count();
+    blocks.iter().filter(live).map(in_block).sum::<usize>() as u64
+}
+
+/// The keyed hash itself (H1 or H2): what is asked of it, and 24 bits of the number that goes
+/// with the question.
+pub fn hash(key: &tg_key, tuple: &tg_tuple, kind: u32, question: u32, number: u32) -> u64 {
+    // SAFETY: the function reads only through these valid references.
+    unsafe { tg_native_shed_hash(key, tuple, kind, question, number) }
+}
+
+#[cfg(test)]
+mod tests;
