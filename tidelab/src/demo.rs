@@ -7,9 +7,11 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tidegate_live::{LiveError, Programs, Watcher};
+use tidegate_lab::LabError;
+use tidegate_live::{LiveError, Programs};
 use tidegate_report::Point;
 use tidegate_scenarios::{Form, Scenario};
+use tidegate_sim::{Machine, SimError};
 
 use crate::failure::Failure;
 use crate::progress::{self, Bar};
@@ -25,7 +27,8 @@ const WARM_UP_MAX: Duration = Duration::from_secs(3);
 ///
 /// Lays out two network namespaces joined by a cable, a server with a known processor cost per
 /// request in one and a crowd of clients in the other, measures what the server can do, offers a
-/// multiple of it under each mechanism, and prints one table. Needs root; leaves nothing behind.
+/// multiple of it under each mechanism, and prints one table. Leaves nothing behind. Without root,
+/// or where the kernel does not take Tidegate's programs, the same is simulated.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// What to do with connections there is no room for (again for more).
@@ -50,6 +53,17 @@ pub(crate) struct Arguments {
     /// How long a client waits for its reply.
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = quantity::duration)]
     timeout: Duration,
+    /// Where to run it; by default on this kernel where that is possible.
+    #[arg(long, value_enum)]
+    world: Option<World>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum World {
+    /// A real server and real packets.
+    Live,
+    /// Simulated ones; the clients and the decisions are the same.
+    Sim,
 }
 
 /// Runs the demonstration and prints its table.
@@ -57,14 +71,13 @@ pub(crate) fn demo(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if !(arguments.times > 0.0 && arguments.times <= 100.0) {
         return Err(Failure::Times { given: arguments.times });
     }
-    tidegate_lab::require_root()?;
     let scenario = Scenario::parse("demo", "demo", &text(arguments))?;
-    let mut rows = Rows { bar: progress::bar(), rows: Vec::new() };
-    tidegate_live::run(&scenario, Form::Full, &Programs::find()?, &mut rows)?;
-    rows.bar.finish();
-
+    let rows = match arguments.world {
+        Some(World::Live) => live(&scenario)?,
+        Some(World::Sim) => simulated(&scenario)?,
+        None => live_or_simulated(&scenario)?,
+    };
     let capacity_per_s = rows
-        .rows
         .iter()
         .find_map(|row| Some(row.point.as_ref().ok()?.capacity_per_s))
         .unwrap_or_default();
@@ -75,10 +88,53 @@ pub(crate) fn demo(arguments: &Arguments) -> Result<ExitCode, Failure> {
         times: arguments.times,
         duration_s: arguments.duration.as_secs_f64(),
         timeout_s: arguments.timeout.as_secs_f64(),
-        rows: rows.rows,
+        rows,
     };
     std::io::stdout().write_all(report.to_string().as_bytes()).map_err(Failure::Output)?;
     Ok(if report.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn live_or_simulated(scenario: &Scenario) -> Result<Vec<Row>, Failure> {
+    let tried = live(scenario);
+    let reason = match &tried {
+        Err(Failure::Lab(reason @ LabError::Privilege { .. })) => Some(reason.to_string()),
+        // What else is wrong is for whoever asked to mend.
+        Err(_) => None,
+        Ok(rows) => no_guard_stood(rows),
+    };
+    let Some(reason) = reason else { return tried };
+    let simulated = simulated(scenario)?;
+    // A mechanism that is none is none in either world.
+    if tried.is_ok() && no_guard_stood(&simulated).is_some() {
+        return tried;
+    }
+    crate::say(&format!("Simulated, since it cannot be run here: {reason}"))?;
+    Ok(simulated)
+}
+
+fn live(scenario: &Scenario) -> Result<Vec<Row>, Failure> {
+    tidegate_lab::require_root()?;
+    let programs = Programs::find()?;
+    let mut rows = Rows::new();
+    tidegate_live::run(scenario, Form::Full, &programs, &mut rows)?;
+    Ok(rows.finish())
+}
+
+fn simulated(scenario: &Scenario) -> Result<Vec<Row>, Failure> {
+    let mut rows = Rows::new();
+    let settings = tidegate_sim::Settings {
+        machine: Machine::today(),
+        threads: std::thread::available_parallelism().unwrap_or(std::num::NonZeroUsize::MIN),
+    };
+    tidegate_sim::run(scenario, Form::Full, &settings, &mut rows)?;
+    Ok(rows.finish())
+}
+
+/// Why, when none of Tidegate's mechanisms could be run.
+fn no_guard_stood(rows: &[Row]) -> Option<String> {
+    let guarded = rows.iter().filter(|row| row.mechanism != DEFAULT);
+    let reasons: Option<Vec<&String>> = guarded.map(|row| row.point.as_ref().err()).collect();
+    reasons?.first().map(|reason| (*reason).clone())
 }
 
 /// The demonstration as a scenario.
@@ -110,21 +166,55 @@ struct Rows {
     rows: Vec<Row>,
 }
 
-impl Watcher for Rows {
+impl Rows {
+    fn new() -> Self {
+        Self { bar: progress::bar(), rows: Vec::new() }
+    }
+
+    fn push(&mut self, curve: &str, point: Result<Point, String>) {
+        self.rows.push(Row { mechanism: curve.to_owned(), point });
+    }
+
+    fn finish(self) -> Vec<Row> {
+        self.bar.finish();
+        self.rows
+    }
+}
+
+impl tidegate_live::Watcher for Rows {
     fn step(&mut self, index: usize, steps: usize, name: &str, lasts: Duration) {
         self.bar.step(index, steps, name, lasts);
     }
 
     fn progress(&mut self, progress: &tidegate_crowd::Progress) {
-        self.bar.show(progress);
+        self.bar.show(&progress.into());
     }
 
     fn point(&mut self, point: &Point) -> Result<(), LiveError> {
-        self.rows.push(Row { mechanism: point.curve.clone(), point: Ok(point.clone()) });
+        self.push(&point.curve, Ok(point.clone()));
         Ok(())
     }
 
     fn left_out(&mut self, curve: &str, reason: &LiveError) {
-        self.rows.push(Row { mechanism: curve.to_owned(), point: Err(reason.to_string()) });
+        self.push(curve, Err(reason.to_string()));
+    }
+}
+
+impl tidegate_sim::Watcher for Rows {
+    fn step(&mut self, index: usize, steps: usize, name: &str, lasts: Duration) {
+        self.bar.step(index, steps, &format!("simulating {name}"), lasts);
+    }
+
+    fn progress(&mut self, progress: &tidegate_sim::Progress) {
+        self.bar.show(&progress.into());
+    }
+
+    fn point(&mut self, point: &Point) -> Result<(), SimError> {
+        self.push(&point.curve, Ok(point.clone()));
+        Ok(())
+    }
+
+    fn left_out(&mut self, curve: &str, reason: &SimError) {
+        self.push(curve, Err(reason.to_string()));
     }
 }

@@ -2,14 +2,15 @@
 //! `tidelab run` and `tidelab figure`: from a scenario to results and their page.
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tidegate_crowd::Progress;
-use tidegate_live::{LiveError, Programs, Watcher};
+use tidegate_live::{LiveError, Programs};
 use tidegate_report::{Host, Point, Results, Summary, Writer};
 use tidegate_scenarios::{Form, Scenario, shelf};
+use tidegate_sim::{Machine, SimError};
 
 use crate::failure::Failure;
 use crate::progress::{self, Bar};
@@ -29,7 +30,8 @@ pub(crate) const LEFT_OUT: &str = "left-out.txt";
 /// Measures what the server can do, offers it multiples of that under each mechanism, writes a line
 /// for each point to DIR/result.jsonl as soon as it is there, judges the scenario's claims, and
 /// draws DIR/report.html. A further run into the same folder adds to it: intervals are then over
-/// runs. Needs root; leaves nothing behind but the folder.
+/// runs. On this kernel it needs root, and leaves nothing behind but the folder; simulated it needs
+/// neither root nor BPF.
 #[derive(clap::Args)]
 pub(crate) struct RunArguments {
     /// Scenarios: TOML files.
@@ -56,9 +58,12 @@ pub(crate) struct FigureArguments {
 
 #[derive(clap::Args)]
 struct How {
-    /// Where to run: on this kernel.
+    /// Where to run: on this kernel, simulated, or both, in one report.
     #[arg(long, value_enum, default_value_t = World::Live)]
     world: World,
+    /// The simulated server: today, xeon (the papers', with their Linux), or a file.
+    #[arg(long, value_name = "NAME", default_value = "today", value_parser = machine)]
+    machine: Machine,
     /// Folder for the results; by default results/NAME.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -71,6 +76,18 @@ struct How {
 enum World {
     /// Real servers and real packets.
     Live,
+    /// Simulated servers and packets; the clients and the decisions are the same.
+    Sim,
+    /// One after the other.
+    Both,
+}
+
+fn machine(given: &str) -> Result<Machine, SimError> {
+    match given {
+        "today" => Ok(Machine::today()),
+        "xeon" => Ok(Machine::xeon()),
+        file => Machine::read(Path::new(file)),
+    }
 }
 
 /// Runs scenarios from files.
@@ -94,21 +111,40 @@ pub(crate) fn figure(arguments: &FigureArguments) -> Result<ExitCode, Failure> {
 fn list() -> Result<ExitCode, Failure> {
     for (name, _) in shelf() {
         let scenario = tidegate_scenarios::named(&name)?;
-        crate::say(&format!("{name:<18} {}", scenario.title))?;
+        crate::say(&format!("{name:<27} {}", scenario.title))?;
+        if !scenario.also.is_empty() {
+            crate::say(&format!("{:27} also {}", "", scenario.also.join(", ")))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
-    let World::Live = how.world;
     let form = if how.full { Form::Full } else { Form::Short };
-    tidegate_lab::require_root()?;
-    let programs = Programs::find()?;
+    let (live, sim) = match how.world {
+        World::Live => (true, false),
+        World::Sim => (false, true),
+        World::Both => (true, true),
+    };
+    // What is missing is told before anything is run.
+    let programs = if live {
+        tidegate_lab::require_root()?;
+        Some(Programs::find()?)
+    } else {
+        None
+    };
     let folder = how.out.clone().unwrap_or_else(|| Path::new("results").join(&scenarios[0].name));
     let mut keeper = Keeper::open(&folder, scenarios)?;
+    let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let settings = tidegate_sim::Settings { machine: how.machine, threads };
     for scenario in scenarios {
         keeper.begin(scenario);
-        tidegate_live::run(scenario, form, &programs, &mut keeper)?;
+        if sim {
+            tidegate_sim::run(scenario, form, &settings, &mut keeper)?;
+        }
+        if let Some(programs) = &programs {
+            tidegate_live::run(scenario, form, programs, &mut keeper)?;
+        }
         keeper.end();
     }
     keeper.bar.finish();
@@ -129,6 +165,8 @@ struct Keeper {
     folder: PathBuf,
     scenario: String,
     left_out: Vec<String>,
+    /// The latest step that was simulated.
+    simulated: usize,
     /// Whether every curve of every scenario was run.
     complete: bool,
 }
@@ -150,6 +188,7 @@ impl Keeper {
             folder: folder.to_owned(),
             scenario: String::new(),
             left_out: Vec::new(),
+            simulated: 0,
             complete: true,
         })
     }
@@ -171,13 +210,21 @@ impl Keeper {
     }
 }
 
-impl Watcher for Keeper {
+impl Keeper {
+    fn leave_out(&mut self, curve: &str, reason: &dyn std::error::Error) {
+        let line = format!("\"{curve}\" is left out: {reason}");
+        self.bar.say(&line);
+        self.left_out.push(line);
+    }
+}
+
+impl tidegate_live::Watcher for Keeper {
     fn step(&mut self, index: usize, steps: usize, name: &str, lasts: Duration) {
         self.bar.step(index, steps, name, lasts);
     }
 
-    fn progress(&mut self, progress: &Progress) {
-        self.bar.show(progress);
+    fn progress(&mut self, progress: &tidegate_crowd::Progress) {
+        self.bar.show(&progress.into());
     }
 
     fn point(&mut self, point: &Point) -> Result<(), LiveError> {
@@ -185,8 +232,28 @@ impl Watcher for Keeper {
     }
 
     fn left_out(&mut self, curve: &str, reason: &LiveError) {
-        let line = format!("\"{curve}\" is left out: {reason}");
-        self.bar.say(&line);
-        self.left_out.push(line);
+        self.leave_out(curve, reason);
+    }
+}
+
+impl tidegate_sim::Watcher for Keeper {
+    fn step(&mut self, index: usize, steps: usize, name: &str, lasts: Duration) {
+        self.simulated = index;
+        self.bar.step(index, steps, &format!("simulating {name}"), lasts);
+    }
+
+    /// Several steps go on at a time, and there is one line: it is the latest's.
+    fn progress(&mut self, progress: &tidegate_sim::Progress) {
+        if progress.step == self.simulated {
+            self.bar.show(&progress.into());
+        }
+    }
+
+    fn point(&mut self, point: &Point) -> Result<(), SimError> {
+        self.results.append(point).map_err(|error| SimError::Watcher(error.to_string()))
+    }
+
+    fn left_out(&mut self, curve: &str, reason: &SimError) {
+        self.leave_out(curve, reason);
     }
 }

@@ -16,6 +16,8 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Live(#[from] tidegate_live::LiveError),
     #[error(transparent)]
+    Sim(#[from] tidegate_sim::SimError),
+    #[error(transparent)]
     Scenario(#[from] tidegate_scenarios::ScenarioError),
     #[error(transparent)]
     Results(#[from] tidegate_report::ResultsError),

@@ -3,13 +3,44 @@
 
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
-use tidegate_crowd::Progress;
-
 use crate::quantity::rounded;
+use indicatif::{ProgressBar, ProgressStyle};
 
 /// The line. It is gone when dropped.
 pub(crate) struct Bar(ProgressBar);
+
+/// How a crowd fares, in either world.
+pub(crate) struct Pace {
+    at_s: f64,
+    started_per_s: f64,
+    replies_per_s: f64,
+    errors_per_s: f64,
+    in_flight: u64,
+}
+
+impl From<&tidegate_crowd::Progress> for Pace {
+    fn from(progress: &tidegate_crowd::Progress) -> Self {
+        Self {
+            at_s: progress.at_s,
+            started_per_s: progress.started_per_s,
+            replies_per_s: progress.replies_per_s,
+            errors_per_s: progress.errors_per_s,
+            in_flight: progress.in_flight,
+        }
+    }
+}
+
+impl From<&tidegate_sim::Progress> for Pace {
+    fn from(progress: &tidegate_sim::Progress) -> Self {
+        Self {
+            at_s: progress.at_s,
+            started_per_s: progress.started_per_s,
+            replies_per_s: progress.replies_per_s,
+            errors_per_s: progress.errors_per_s,
+            in_flight: progress.in_flight,
+        }
+    }
+}
 
 /// A line on the standard error.
 pub(crate) fn bar() -> Bar {
@@ -29,7 +60,7 @@ impl Bar {
     }
 
     /// Shows how the crowd fares.
-    pub(crate) fn show(&mut self, progress: &Progress) {
+    pub(crate) fn show(&mut self, progress: &Pace) {
         self.0.set_position((progress.at_s * 1000.0) as u64);
         self.0.set_message(format!(
             "{} s  {} starts/s, {} replies/s, {} errors/s, {} under way",

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How many connection attempts a second of real time one core simulates, in one-packet overload.
+//!
+//! `cargo run --release -p tidegate-sim --example speed`
+
+use tidegate_client::{Arrivals, Close, Os, Person};
+use tidegate_servers::AcceptLimit;
+use tidegate_sim::{Crowd, Kernel, Load, Machine, Pages, Setup, SimError, Way, World, rules};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("{:<28} {:>10} {:>14} {:>14} {:>10}", "", "attempts", "attempts/s", "events/s", "s");
+    let dynamic = AcceptLimit::Dynamic;
+    for (machine, name, limit, mechanism, per_s, seconds) in [
+        (Machine::today(), "today", dynamic, "abort rst-syn", 150_000.0, 20),
+        (Machine::today(), "today", dynamic, "default", 60_000.0, 20),
+        (Machine::xeon(), "the papers", AcceptLimit::INF, "abort rst-syn", 60_000.0, 20),
+        (Machine::xeon(), "the papers", AcceptLimit::INF, "default", 40_000.0, 20),
+    ] {
+        let world = World::new(setup(machine, limit, mechanism, per_s, seconds)?);
+        let began_s = processor_s();
+        let report = world.run(&mut |_| {});
+        let took_s = processor_s() - began_s;
+        println!(
+            "{:<28} {:>10} {:>14.0} {:>14.0} {took_s:>10.2}",
+            format!("{mechanism}, {name}"),
+            report.balance.attempts,
+            report.balance.attempts as f64 / took_s,
+            report.events as f64 / took_s,
+        );
+    }
+    Ok(())
+}
+
+fn setup(
+    machine: Machine,
+    accept_limit: AcceptLimit,
+    mechanism: &str,
+    per_s: f64,
+    seconds: u64,
+) -> Result<Setup, SimError> {
+    let os = Os::named("linux-2.4")?;
+    let pages = Pages::one_packet();
+    let requests = pages.requests("h");
+    Ok(Setup {
+        machine,
+        kernel: Kernel::of(machine.profile),
+        program: machine.userver,
+        backlog: 128,
+        accept_limit,
+        cost_ns: 0,
+        guard: Some((rules(mechanism)?, machine.hook)),
+        way: Way { wire_ns: machine.wire_ns, ..Way::default() },
+        crowd: Crowd {
+            person: Person {
+                os,
+                mss: 1460,
+                timeout_ns: 10 * SECOND_NS,
+                close: Close::Fin,
+                requests,
+            },
+            requests: 1.0,
+            load: Load::Open(Arrivals::poisson(per_s, 1)),
+            warm_up_ns: SECOND_NS,
+            duration_ns: seconds * SECOND_NS,
+            cool_down_ns: SECOND_NS,
+        },
+        pages,
+        seed: 1,
+    })
+}
+
+/// The processor time that this thread has had, in s: others may use the machine too.
+fn processor_s() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let ns = text.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok());
+    ns.unwrap_or(f64::NAN) / 1e9
+}

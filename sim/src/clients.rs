@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The clients: starts them, hands them what arrives, wakes them; as `tidegate-crowd` does.
+
+use rand_distr::{Distribution, OpenClosed01};
+use tidegate_client::{Attempt, Close, End, Flags, Out, Person, Segment};
+
+use crate::chance::{Chance, Entity};
+use crate::flow::Flow;
+use crate::network::Packet;
+use crate::stack::Conn;
+use crate::wire::{Event, Post, Wire};
+use crate::world::{Starts, World};
+
+impl World {
+    pub(crate) fn schedule_starts(&mut self) {
+        let ends_ns = self.load_ends_ns();
+        match &mut self.starts {
+            Starts::Open(arrivals) => {
+                if let Some(at_ns) = arrivals.next_if(|at_ns| *at_ns < ends_ns) {
+                    self.wire.queue.add(at_ns, Event::Start);
+                } else {
+                    // So that the run has an end where nothing else happens.
+                    self.wire.queue.add(ends_ns, Event::Poll);
+                }
+            }
+            Starts::Closed { clients } => {
+                for _ in 0..*clients {
+                    self.wire.queue.add(0, Event::Start);
+                }
+                self.wire.queue.add(ends_ns, Event::Poll);
+            }
+        }
+    }
+
+    pub(crate) fn start_due(&mut self, now_ns: u64) {
+        if let Starts::Open(_) = self.starts {
+            self.schedule_starts();
+        } else if now_ns >= self.load_ends_ns() {
+            return;
+        }
+        self.start(now_ns);
+    }
+
+    fn start(&mut self, now_ns: u64) {
+        let number = self.balance.attempts;
+        let mut chance = Chance::of(self.seed, Entity::Attempt(number));
+        let delay_ns = self.way.draw_ns(&mut chance);
+        let requests = draw_requests(self.crowd.requests, &mut chance);
+        let counts = self.tally.counts(now_ns);
+        let first = number as u32;
+        let place = self.flows.insert(Flow {
+            attempt: None,
+            conn: Conn::default(),
+            intended_ns: now_ns,
+            delay_ns,
+            timer: None,
+            first,
+            packets: 0,
+            syns: 0,
+            ended: false,
+            counts,
+        });
+        self.tally.started(now_ns, now_ns);
+        self.balance.attempts += 1;
+        self.balance.waiting += 1;
+        self.counting += u64::from(counts);
+        self.tally.in_flight(self.balance.waiting);
+        let wire = &mut self.wire;
+        let mut post = Post { wire, place, now_ns, delay_ns, packets: 0, syns: 0 };
+        let person = &self.crowd.person;
+        let attempt = Attempt::start(now_ns, person, first, requests, &mut chance, &mut post);
+        let (packets, syns) = (post.packets, post.syns);
+        let flow = self.flows.get(place);
+        (flow.packets, flow.syns) = (packets, syns);
+        flow.attempt = Some(attempt);
+        self.settle(place, None, now_ns);
+    }
+
+    pub(crate) fn client_timer(&mut self, place: u32, now_ns: u64) {
+        let flow = self.flows.get(place);
+        flow.timer = None;
+        let due_ns = flow.attempt.as_ref().and_then(Attempt::next_timer_ns);
+        match due_ns {
+            Some(at_ns) if at_ns > now_ns => self.settle(place, None, now_ns),
+            Some(_) => {
+                let wire = &mut self.wire;
+                let end = attend(
+                    flow,
+                    wire,
+                    &self.crowd.person,
+                    place,
+                    now_ns,
+                    |attempt, person, post| attempt.timer(now_ns, person, post),
+                );
+                self.settle(place, end, now_ns);
+            }
+            None => {}
+        }
+        self.flows.tidy(place);
+    }
+
+    pub(crate) fn at_client(&mut self, packet: &Packet, now_ns: u64) {
+        self.wire.outward.carried.arrived += 1;
+        let place = packet.flow;
+        let flow = self.flows.get(place);
+        flow.packets -= 1;
+        let attempted = flow.attempt.is_some();
+        let (page, begins) = packet.page();
+        let data: &[u8] = match packet.length {
+            0 => b"",
+            length => self.host.pages.bytes(page, begins, length),
+        };
+        let segment = packet.segment(data);
+        self.wire.segments.receives(&segment);
+        if attempted {
+            let (flow, wire) = (self.flows.get(place), &mut self.wire);
+            let end =
+                attend(flow, wire, &self.crowd.person, place, now_ns, |attempt, person, post| {
+                    attempt.receive(now_ns, person, &segment, post)
+                });
+            self.settle(place, end, now_ns);
+        } else {
+            let answer = self.answer_to_stray(&segment);
+            self.answer_stray(place, answer, now_ns);
+        }
+        self.flows.tidy(place);
+    }
+
+    fn settle(&mut self, place: u32, end: Option<End>, now_ns: u64) {
+        let flow = self.flows.get(place);
+        let Some(attempt) = &flow.attempt else { return };
+        if let Some(end) = end {
+            flow.ended = true;
+            self.tally.answered(attempt.answered(), now_ns);
+            self.tally.ended(end, flow.intended_ns, now_ns, Some(attempt.syns()));
+            self.counting -= u64::from(flow.counts);
+            self.balance.waiting -= 1;
+            *match end {
+                End::Replied => &mut self.balance.served,
+                End::Refused | End::Reset => &mut self.balance.refused,
+                End::TimedOutConnecting | End::TimedOutWaiting => &mut self.balance.timed_out,
+                _ => &mut self.balance.others,
+            } += 1;
+            if let Starts::Closed { .. } = self.starts {
+                self.wire.queue.add(now_ns, Event::Start);
+            }
+        }
+        let is_finished = attempt.is_finished();
+        let due_ns = attempt.next_timer_ns().filter(|_| !is_finished);
+        match (due_ns, flow.timer) {
+            (Some(due_ns), Some((set_ns, _))) if set_ns <= due_ns => {}
+            (_, timer) => {
+                if let Some((_, ticket)) = timer {
+                    self.wire.queue.take_back(ticket);
+                }
+                flow.timer =
+                    due_ns.map(|at_ns| (at_ns, self.wire.queue.add(at_ns, Event::Client(place))));
+            }
+        }
+        if is_finished {
+            flow.attempt = None;
+        }
+    }
+
+    /// What the client's host answers to what belongs to no attempt: to a FIN as in TIME-WAIT, since
+    /// the last ACK must have been lost, and to all else with a RST.
+    fn answer_to_stray(&self, segment: &Segment<'_>) -> Option<Segment<'static>> {
+        let is_fin = segment.flags.has(Flags::FIN | Flags::ACK)
+            && !segment.flags.has(Flags::RST)
+            && !segment.flags.has(Flags::SYN)
+            && self.crowd.person.close != Close::Reset;
+        if is_fin {
+            let ack = segment.seq.wrapping_add(segment.sequence_length());
+            Some(Segment { flags: Flags::ACK, seq: segment.ack, ack, ..Segment::default() })
+        } else {
+            segment.refusal()
+        }
+    }
+
+    fn answer_stray(&mut self, place: u32, answer: Option<Segment<'static>>, now_ns: u64) {
+        let Some(answer) = answer else { return };
+        let flow = self.flows.get(place);
+        let Flow { delay_ns, packets, syns, .. } = *flow;
+        let mut post = Post { wire: &mut self.wire, place, now_ns, delay_ns, packets, syns };
+        post.send(answer);
+        flow.packets = post.packets;
+    }
+}
+
+/// Has an attempt act.
+fn attend(
+    flow: &mut Flow,
+    wire: &mut Wire,
+    person: &Person,
+    place: u32,
+    now_ns: u64,
+    act: impl FnOnce(&mut Attempt, &Person, &mut Post<'_>) -> Option<End>,
+) -> Option<End> {
+    let Flow { delay_ns, packets, syns, .. } = *flow;
+    let attempt = flow.attempt.as_mut()?;
+    let mut post = Post { wire, place, now_ns, delay_ns, packets, syns };
+    let end = act(attempt, person, &mut post);
+    (flow.packets, flow.syns) = (post.packets, post.syns);
+    end
+}
+
+/// How many requests a connection makes when they are `mean` on average: after each reply the
+/// client goes on with the same chance.
+fn draw_requests(mean: f64, chance: &mut Chance) -> u16 {
+    if mean <= 1.0 {
+        return 1;
+    }
+    let share: f64 = OpenClosed01.sample(chance);
+    let more = (share.ln() / (1.0 - 1.0 / mean).ln()).floor();
+    (1.0 + more).min(f64::from(u16::MAX)) as u16
+}

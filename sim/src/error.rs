@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What keeps a scenario from being simulated, in one sentence.
+
+use tidegate_scenarios::{Peer, ServerKind};
+
+/// Why a scenario, or one curve of it, could not be simulated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimError {
+    /// A mechanism that is none.
+    #[error("mechanism \"{given}\": {what}")]
+    Mechanism {
+        /// What was given.
+        given: String,
+        /// What is wrong, and how to mend it.
+        what: String,
+    },
+    /// A server that is not modelled.
+    #[error("the simulator has no {}: give kind = \"userver\" or \"tux\", or run it live", kind.name())]
+    Server {
+        /// Which.
+        kind: ServerKind,
+    },
+    /// A peer that is not modelled.
+    #[error("the simulator has no {}: leave the curve out, or run it live", peer.name())]
+    Peer {
+        /// Which.
+        peer: Peer,
+    },
+    /// A hook where the mechanism cannot be carried out.
+    #[error("hook \"{given}\" is not auto, driver, ip or tcp: give one of them")]
+    Hook {
+        /// What was given.
+        given: String,
+    },
+    /// A machine's file.
+    #[error("{what}; see the shipped machines for what a machine is made of")]
+    Machine {
+        /// What is wrong, and where.
+        what: String,
+    },
+    /// A profile of clients that nobody knows.
+    #[error(transparent)]
+    Clients(#[from] tidegate_client::UnknownOs),
+    /// Clients that browse.
+    #[error("the simulator's clients do not browse yet: leave the browser out, or run it live")]
+    Browsing,
+    /// A recorded trace that cannot be played.
+    #[error("{0}")]
+    Trace(String),
+    /// The server's capacity is not to be had.
+    #[error("the server answered nothing while its capacity was measured: give it a lower cost_us")]
+    NoCapacity,
+    /// Whoever watches could not take a point.
+    #[error("{0}")]
+    Watcher(String),
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Both ends of a connection attempt, in one place of memory.
+
+use tidegate_client::Attempt;
+
+use crate::engine::Ticket;
+use crate::stack::Conn;
+
+/// A pair of addresses and ports, and what stands on it at either end.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    /// The client, until its connection is over.
+    pub attempt: Option<Attempt>,
+    /// What the server has of it.
+    pub conn: Conn,
+    pub intended_ns: u64,
+    /// How long its packets take, one way.
+    pub delay_ns: u64,
+    /// The client's next timer, and its event.
+    pub timer: Option<(u64, Ticket)>,
+    /// Which request is its first.
+    pub first: u32,
+    /// Packets of it on the way, or waiting for the server's processor.
+    pub packets: u16,
+    /// SYNs sent so far.
+    pub syns: u8,
+    /// The attempt has come to its end; only its connection has not.
+    pub ended: bool,
+    /// It was to start in the time that counts.
+    pub counts: bool,
+}
+
+impl Flow {
+    /// Whether nothing is left of it anywhere: its place can be another's.
+    fn is_over(&self) -> bool {
+        self.attempt.is_none() && self.packets == 0 && self.conn.is_none()
+    }
+}
+
+/// All flows, by place. A place is used again when nothing is left of its flow, not even a packet,
+/// so that a packet never reaches a stranger.
+#[derive(Debug, Default)]
+pub(crate) struct Flows {
+    all: Vec<Flow>,
+    free: Vec<u32>,
+}
+
+impl Flows {
+    pub(crate) fn insert(&mut self, flow: Flow) -> u32 {
+        if let Some(place) = self.free.pop() {
+            self.all[place as usize] = flow;
+            return place;
+        }
+        self.all.push(flow);
+        u32::try_from(self.all.len() - 1).expect("memory ends before numbers do")
+    }
+
+    #[inline]
+    pub(crate) fn get(&mut self, place: u32) -> &mut Flow {
+        &mut self.all[place as usize]
+    }
+
+    /// Gives the place back if nothing is left there. It is called once after each thing that
+    /// happens to a flow, and never for one that is over already.
+    #[inline]
+    pub(crate) fn tidy(&mut self, place: u32) {
+        if self.all[place as usize].is_over() {
+            self.free.push(place);
+        }
+    }
+
+    /// Those of which something is left.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &Flow> {
+        self.all.iter().filter(|flow| !flow.is_over())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Queue;
+    use crate::wire::Event;
+
+    /// A client that waits has a flow and a timer: thirty million of them fit in 16 GiB.
+    #[test]
+    fn who_waits_takes_little_memory() {
+        let bytes = size_of::<Flow>() + Queue::<Event>::bytes_an_event();
+        assert!(bytes <= 512, "{} and {bytes}", size_of::<Flow>());
+    }
+}

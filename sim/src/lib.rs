@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The simulated world: a scenario runs here as it runs live, with a million clients if need be.
+//!
+//! Clients are `tidegate-client`'s, decisions are `tidegate-policy`'s C, and when the server accepts is
+//! up to `tidegate-servers`' [`Strategy`](tidegate_servers::Strategy): what is deployed is what is
+//! simulated. What is modelled is the rest: the server's TCP ([`Profile`]), its processor ([`Costs`],
+//! [`Napi`]), the loop of what serves ([`Program`]), and the [`Way`] between.
+//!
+//! Time is integer ns. Chance comes from one seeded stream for each client, each direction of the
+//! network and the server's TCP, so a seed is a run, to the byte.
+//!
+//! What is left out: there is one processor; memory has no limits; SACK is agreed on and not used; a
+//! client's request is one segment; cookies are not hashed but remembered; clients cost nothing and
+//! do not browse; ports are never short, so nobody meets an old TIME-WAIT.
+
+mod chance;
+mod clients;
+mod costs;
+mod cpu;
+mod engine;
+mod error;
+mod flow;
+mod hook;
+mod machine;
+mod mechanism;
+mod network;
+mod pages;
+mod point;
+mod run;
+mod server;
+mod setting;
+mod setup;
+mod spent;
+mod spread;
+mod stack;
+mod wire;
+mod world;
+
+pub use costs::Costs;
+pub use cpu::Napi;
+pub use engine::{Queue, Ticket};
+pub use error::SimError;
+pub use hook::Hook;
+pub use machine::{Machine, Program};
+pub use mechanism::rules;
+pub use network::{Link, Way};
+pub use pages::Pages;
+pub use run::{Progress, Settings, Watcher, run};
+pub use server::Statistics;
+pub use setup::{Balance, Crowd, Load, Setup};
+pub use spent::{Spent, Took};
+pub use stack::{Kernel, Profile};
+pub use world::{Report, World};

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The server's machine: its TCP, its processor, its cable, its program.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::costs::Costs;
+use crate::cpu::Napi;
+use crate::error::SimError;
+use crate::hook::Hook;
+use crate::stack::Profile;
+
+/// A server's machine.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// Its TCP.
+    pub profile: Profile,
+    /// What a scenario's userver is here.
+    pub userver: Program,
+    /// Where Tidegate looks at SYNs when a scenario leaves it open.
+    pub hook: Hook,
+    /// How long a packet takes on its cable, one way, in ns.
+    pub wire_ns: u64,
+    /// Whether a scenario's `cost_us` is added to what a request costs here. It makes a server of
+    /// today's processors as slow as the papers', which the papers' own is already.
+    pub adds_cost: bool,
+    /// How packets and programs share its processor.
+    pub napi: Napi,
+    /// What everything costs it.
+    pub costs: Costs,
+}
+
+/// What serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Program {
+    /// `tidegate-servers`' userver with epoll: a request is read and answered in one turn.
+    Userver,
+    /// The same with select() or poll(), which look at every connection.
+    UserverScanning,
+    /// The papers' userver: select(), and a reply written only when that has said that it can be
+    /// (Pariag, section 3.1.1).
+    PapersUserver,
+    /// TUX: no asking for events, and a work phase that goes on while there is work (Pariag,
+    /// section 3.1.3).
+    Tux,
+}
+
+impl Machine {
+    /// The papers': a Xeon of 2.4 GHz, Linux 2.4.22 with NAPI, Gigabit Ethernet (Shukla, 3.1.2).
+    #[must_use]
+    pub const fn xeon() -> Self {
+        Self {
+            profile: Profile::Linux24,
+            userver: Program::PapersUserver,
+            hook: Hook::Tcp,
+            // 228 µs from SYN/ACK to its ACK (Shukla, figure 4.2), the client and its card included.
+            wire_ns: 90_000,
+            adds_cost: false,
+            napi: Napi::LINUX_2_4,
+            costs: Costs::XEON_2_4_GHZ,
+        }
+    }
+
+    /// A virtual machine of today at a veth pair, Linux 6.
+    #[must_use]
+    pub const fn today() -> Self {
+        Self {
+            profile: Profile::Linux6,
+            userver: Program::Userver,
+            hook: Hook::Ip,
+            wire_ns: 10_000,
+            adds_cost: true,
+            napi: Napi::LINUX_6,
+            costs: Costs::TODAY,
+        }
+    }
+
+    /// Reads what [`Machine::to_toml`] wrote.
+    ///
+    /// # Errors
+    /// [`SimError::Machine`], which names the line.
+    pub fn from_toml(text: &str) -> Result<Self, SimError> {
+        toml::from_str(text).map_err(|error| {
+            let before = text.get(..error.span().map_or(0, |span| span.start)).unwrap_or(text);
+            let line = before.matches('\n').count() + 1;
+            let what = error.message().lines().collect::<Vec<_>>().join("; ");
+            SimError::Machine { what: format!("line {line}: {what}") }
+        })
+    }
+
+    /// Reads it from a file.
+    ///
+    /// # Errors
+    /// [`SimError::Machine`], which names the file.
+    pub fn read(path: &Path) -> Result<Self, SimError> {
+        let file = path.display();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| SimError::Machine { what: format!("{file}: {error}") })?;
+        Self::from_toml(&text).map_err(|error| match error {
+            SimError::Machine { what } => SimError::Machine { what: format!("{file}: {what}") },
+            other => other,
+        })
+    }
+
+    /// As a TOML file, for a person to edit or a calibration to write.
+    ///
+    /// # Errors
+    /// [`SimError::Machine`] where a number is too large for TOML.
+    pub fn to_toml(&self) -> Result<String, SimError> {
+        toml::to_string(self).map_err(|error| SimError::Machine { what: error.to_string() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_comes_back_as_it_went() {
+        for machine in [Machine::xeon(), Machine::today()] {
+            let text = machine.to_toml().unwrap();
+            assert_eq!(Machine::from_toml(&text).unwrap(), machine, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line() {
+        let text = Machine::today().to_toml().unwrap();
+        let wrong = |from: &str, to: &str| {
+            Machine::from_toml(&text.replace(from, to)).unwrap_err().to_string()
+        };
+        let profile = wrong("\"linux-6\"", "\"linux-7\"");
+        assert!(profile.contains("line 1: ") && profile.contains("linux-7"), "{profile}");
+        let unknown = wrong("frame_ns", "fame_ns");
+        assert!(unknown.contains("fame_ns"), "{unknown}");
+    }
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a connection's turn costs.
+
+use super::Turn;
+use crate::flow::Flow;
+use crate::spent::Took;
+use crate::stack::Host;
+
+impl Host {
+    pub(super) fn userver_takes(&self, flow: &Flow, turn: Turn) -> Took {
+        let costs = &self.costs;
+        let (socket_ns, application_ns) = match turn {
+            Turn::Read { writes: false } => (costs.read_ns, costs.serve_ns + self.app.cost_ns),
+            Turn::Read { writes: true } => {
+                (costs.read_ns + self.write_ns(flow, true), costs.serve_ns + self.app.cost_ns)
+            }
+            Turn::Write => (self.write_ns(flow, false), 0),
+            // A read that finds the end copies nothing.
+            Turn::Close => (costs.read_ns / 2 + costs.close_ns, 0),
+            Turn::Nothing => (costs.read_ns / 2, 0),
+        };
+        Took { socket_ns, application_ns, ..Took::default() }
+    }
+
+    /// Four fifths of a request are its reply's, the rest its end's.
+    pub(super) fn tux_takes(&self, flow: &Flow, turn: Turn) -> Took {
+        let costs = &self.costs;
+        let whole_ns = costs.tux_ns;
+        let (socket_ns, application_ns) = match turn {
+            Turn::Read { .. } => {
+                let more_ns = self.kilobytes_ns(flow, true);
+                (whole_ns / 2 + more_ns, whole_ns * 3 / 10 + self.app.cost_ns)
+            }
+            Turn::Write => (whole_ns / 10 + self.kilobytes_ns(flow, false), 0),
+            Turn::Close => (whole_ns / 5, 0),
+            Turn::Nothing => (whole_ns / 10, 0),
+        };
+        Took { socket_ns, application_ns, ..Took::default() }
+    }
+
+    /// What writing takes: of the reply to a request that is still to be read, or of the one under
+    /// way.
+    fn write_ns(&self, flow: &Flow, is_next: bool) -> u64 {
+        let (page, _) = self.to_write(flow, is_next);
+        let conn = &flow.conn;
+        let begins = is_next || conn.left == self.pages.length(page);
+        let file_ns = if begins && self.pages.is_file(page) { self.costs.file_ns } else { 0 };
+        self.costs.write_ns + file_ns + self.kilobytes_ns(flow, is_next)
+    }
+
+    fn kilobytes_ns(&self, flow: &Flow, is_next: bool) -> u64 {
+        let (_, bytes) = self.to_write(flow, is_next);
+        self.costs.kilobyte_ns * u64::from(bytes.saturating_sub(1024)) / 1024
+    }
+
+    /// Which page is written next, and how many bytes of it.
+    fn to_write(&self, flow: &Flow, is_next: bool) -> (u16, u32) {
+        let conn = &flow.conn;
+        let room = conn.room(self.profile);
+        if !is_next {
+            return (conn.page, conn.left.min(room));
+        }
+        let page = self.pages.asked(flow.first.wrapping_add(u32::from(conn.served)));
+        (page, self.pages.length(page).min(room))
+    }
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From a scenario's words to a simulated world, as the live world takes them.
+
+use tidegate_client as client;
+use tidegate_client::{Os, Person};
+use tidegate_scenarios::{
+    AcceptLimit, Arrivals, Close, Load, Network, Peer, Scenario, Server, ServerKind, Setting,
+    Treatment, read_trace,
+};
+
+use crate::error::SimError;
+use crate::hook::Hook;
+use crate::machine::{Machine, Program};
+use crate::mechanism;
+use crate::network::Way;
+use crate::pages::Pages;
+use crate::setup::{self, Crowd, Setup};
+use crate::stack::Kernel;
+
+const LARGE_BACKLOG: u32 = 65_535;
+/// Below so many times capacity no one waits long enough to be waited for.
+const CALM_BELOW: f64 = 0.9;
+const CALM_WARM_UP_S: f64 = 3.0;
+const HOST: &str = "10.87.0.1:8080";
+
+/// A curve's world, without its load.
+pub(crate) fn setup(
+    scenario: &Scenario,
+    setting: &Setting,
+    load: &Load,
+    machine: &Machine,
+) -> Result<Setup, SimError> {
+    let server = &setting.server;
+    let program = program(server, machine)?;
+    if setting.clients.browsing.is_some() {
+        return Err(SimError::Browsing);
+    }
+    let mut kernel = Kernel::of(machine.profile);
+    let mut backlog = server.backlog;
+    let mut guard = None;
+    match &setting.treatment {
+        Treatment::Mechanism(name) => {
+            let rules = mechanism::rules(name)?;
+            guard = Some((rules, Hook::named(&setting.hook, machine.hook)?));
+        }
+        Treatment::Peer(Peer::Kernel) => {}
+        Treatment::Peer(Peer::AbortOnOverflow) => kernel.abort_on_overflow = true,
+        Treatment::Peer(Peer::SynCookies0) => kernel.syncookies = 0,
+        Treatment::Peer(Peer::SynCookies1) => kernel.syncookies = 1,
+        Treatment::Peer(Peer::SynCookies2) => kernel.syncookies = 2,
+        Treatment::Peer(Peer::LargeBacklog) => backlog = LARGE_BACKLOG,
+        Treatment::Peer(peer) => return Err(SimError::Peer { peer: *peer }),
+    }
+    let pages = Pages::of(server.page, load.seed);
+    let clients = &setting.clients;
+    let cables = match scenario.network {
+        Network::Direct => 1,
+        Network::Routed => 2,
+    };
+    Ok(Setup {
+        machine: *machine,
+        kernel,
+        program,
+        backlog,
+        accept_limit: accept_limit(server.accept_limit),
+        cost_ns: if machine.adds_cost { server.cost_us * 1000 } else { 0 },
+        guard,
+        way: Way {
+            wire_ns: cables * machine.wire_ns,
+            delay: clients.delay,
+            loss_in: clients.loss,
+            loss_out: clients.loss,
+            reorder: clients.reorder,
+            ..Way::default()
+        },
+        crowd: crowd(setting, &pages)?,
+        pages,
+        seed: load.seed,
+    })
+}
+
+/// Gives it the load of one point.
+pub(crate) fn set_load(
+    setup: &mut Setup,
+    setting: &Setting,
+    load: &Load,
+    offered: f64,
+    connections_per_s: f64,
+) -> Result<(), SimError> {
+    let clients = &setting.clients;
+    let crowd = &mut setup.crowd;
+    crowd.load = setup::Load::Open(arrivals(setting, connections_per_s, load.seed)?);
+    crowd.warm_up_ns = ns(load.warm_up_s.unwrap_or(if offered < CALM_BELOW {
+        CALM_WARM_UP_S.min(clients.timeout_s)
+    } else {
+        clients.timeout_s
+    }));
+    crowd.duration_ns = ns(match &clients.arrivals {
+        // A mean rate is one of whole periods.
+        Arrivals::Bursts { burst_s, silence_s } => {
+            let period_s = burst_s + silence_s;
+            (load.duration_s / period_s).ceil() * period_s
+        }
+        _ => load.duration_s,
+    });
+    // Attempts counted last must see the same server as the first.
+    crowd.cool_down_ns = ns(clients.timeout_s);
+    Ok(())
+}
+
+/// A scenario's server on this machine.
+fn program(server: &Server, machine: &Machine) -> Result<Program, SimError> {
+    match (server.kind, machine.userver, server.events.name()) {
+        (ServerKind::Tux, ..) => Ok(Program::Tux),
+        (ServerKind::Userver, Program::Userver, "select" | "poll") => Ok(Program::UserverScanning),
+        (ServerKind::Userver, userver, _) => Ok(userver),
+        (kind, ..) => Err(SimError::Server { kind }),
+    }
+}
+
+fn crowd(setting: &Setting, pages: &Pages) -> Result<Crowd, SimError> {
+    let clients = &setting.clients;
+    let person = Person {
+        os: Os::named(&clients.os)?,
+        mss: 1460,
+        timeout_ns: ns(clients.timeout_s),
+        close: match clients.close {
+            Close::Fin => client::Close::Fin,
+            Close::Reset => client::Close::Reset,
+            Close::HalfClose => client::Close::HalfClose,
+        },
+        requests: pages.requests(HOST),
+    };
+    Ok(Crowd {
+        person,
+        requests: clients.requests,
+        load: setup::Load::Closed { clients: 0 },
+        warm_up_ns: 0,
+        duration_ns: 1,
+        cool_down_ns: 0,
+    })
+}
+
+fn accept_limit(limit: AcceptLimit) -> tidegate_servers::AcceptLimit {
+    match limit {
+        AcceptLimit::Inf => tidegate_servers::AcceptLimit::INF,
+        AcceptLimit::Dynamic => tidegate_servers::AcceptLimit::Dynamic,
+        AcceptLimit::At(most) => std::num::NonZeroU32::new(most)
+            .map_or(tidegate_servers::AcceptLimit::INF, tidegate_servers::AcceptLimit::at_most),
+    }
+}
+
+fn arrivals(setting: &Setting, per_s: f64, seed: u64) -> Result<client::Arrivals, SimError> {
+    Ok(match &setting.clients.arrivals {
+        Arrivals::Poisson => client::Arrivals::poisson(per_s, seed),
+        Arrivals::Constant => client::Arrivals::constant(per_s),
+        Arrivals::Bursts { burst_s, silence_s } => {
+            client::Arrivals::poisson(per_s, seed).in_bursts(ns(*burst_s), ns(*silence_s))
+        }
+        Arrivals::Trace(file) => {
+            let trace = read_trace(file).map_err(|error| SimError::Trace(error.to_string()))?;
+            client::Arrivals::trace_at(&trace, per_s).ok_or_else(|| {
+                let what = "its starts are all at one time, so it has no rate to be scaled";
+                SimError::Trace(format!("{}: {what}: give more", file.display()))
+            })?
+        }
+    })
+}
+
+fn ns(seconds: f64) -> u64 {
+    (seconds * 1e9).round() as u64
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a world begins with, and how things stand in it.
+
+use tidegate_client::{Arrivals, Person};
+use tidegate_policy::raw::tg_rules;
+use tidegate_servers::AcceptLimit;
+
+use crate::hook::Hook;
+use crate::machine::{Machine, Program};
+use crate::network::Way;
+use crate::pages::Pages;
+use crate::stack::Kernel;
+
+/// A server, its clients, and what lies between.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The server's machine.
+    pub machine: Machine,
+    /// What its administrator set.
+    pub kernel: Kernel,
+    /// What serves.
+    pub program: Program,
+    /// The listen queue that the application asked for.
+    pub backlog: u32,
+    /// How many connections it accepts in a row.
+    pub accept_limit: AcceptLimit,
+    /// Work for each request beside serving it, in ns.
+    pub cost_ns: u64,
+    /// What it serves.
+    pub pages: Pages,
+    /// A mechanism's rules, and where it looks at SYNs.
+    pub guard: Option<(tg_rules, Hook)>,
+    /// The way between.
+    pub way: Way,
+    /// The clients.
+    pub crowd: Crowd,
+    /// Chooses everything that is left to chance.
+    pub seed: u64,
+}
+
+/// The clients, and when they come.
+#[derive(Clone, Debug)]
+pub struct Crowd {
+    /// What they have in common. Its requests are those of [`Setup::pages`].
+    pub person: Person,
+    /// Requests over one connection, on average (a geometric distribution); 1 is exactly one.
+    pub requests: f64,
+    /// How starts come about.
+    pub load: Load,
+    /// How long load is applied before anything counts, in ns.
+    pub warm_up_ns: u64,
+    /// How long attempts are counted by their start, in ns; more than 0.
+    pub duration_ns: u64,
+    /// How long load goes on afterwards, in ns.
+    pub cool_down_ns: u64,
+}
+
+/// How starts come about.
+#[derive(Clone, Debug)]
+pub enum Load {
+    /// At these times, whatever becomes of others.
+    Open(Arrivals),
+    /// So many clients, each starting again when its attempt has ended.
+    Closed {
+        /// Clients at work at any time.
+        clients: usize,
+    },
+}
+
+/// How things stand: what was begun is somewhere, at any moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Balance {
+    /// Attempts started.
+    pub attempts: u64,
+    /// Those under way.
+    pub waiting: u64,
+    /// Those with whole replies.
+    pub served: u64,
+    /// Those told no, by a RST sooner or later.
+    pub refused: u64,
+    /// Those that gave up.
+    pub timed_out: u64,
+    /// Those that ended in any other way.
+    pub others: u64,
+    /// Packets sent by clients and server.
+    pub packets_sent: u64,
+    /// Packets that the network lost.
+    pub packets_lost: u64,
+    /// Packets that arrived.
+    pub packets_arrived: u64,
+    /// Packets under way.
+    pub packets_under_way: u64,
+}

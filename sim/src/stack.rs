@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The server's TCP.
+
+mod ack;
+mod conn;
+mod established;
+mod listener;
+mod profile;
+mod send;
+mod syn;
+
+pub(crate) use conn::{Conn, State};
+pub(crate) use listener::Listener;
+pub use profile::{Kernel, Profile};
+
+use tidegate_client::Flags;
+use tidegate_policy::raw::{TG_COOKIE, TG_REASONS, TG_VERDICTS, tg_bucket, tg_decision, tg_rules};
+
+use crate::chance::Chance;
+use crate::costs::Costs;
+use crate::cpu::Cpu;
+use crate::flow::Flow;
+use crate::hook::Hook;
+use crate::network::Packet;
+use crate::pages::Pages;
+use crate::server::App;
+use crate::wire::{Wire, Work};
+
+/// A mechanism at its place.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    pub rules: tg_rules,
+    pub hook: Hook,
+    pub refusals: tg_bucket,
+}
+
+/// What was counted at the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    /// By reason and verdict, as the datapath counts.
+    pub judged: [[u64; TG_VERDICTS as usize]; TG_REASONS as usize],
+    /// The kernel's `ListenOverflows`.
+    pub listen_overflows: u64,
+    /// The kernel's `ListenDrops`.
+    pub listen_drops: u64,
+    /// Packets that the ring had no room for.
+    pub ring_lost: u64,
+    /// Segments that the server took in.
+    pub received: u64,
+    /// Connections that went to TIME-WAIT.
+    pub time_waits: u64,
+}
+
+impl Counted {
+    pub(crate) fn judge(&mut self, decision: tg_decision) {
+        self.judged[decision.reason as usize][decision.verdict as usize] += 1;
+    }
+
+    /// Drops by a reason; a cookie is none, since the decision comes with its ACK.
+    pub(crate) fn dropped(&self, reason: u32) -> u64 {
+        let verdicts = &self.judged[reason as usize];
+        verdicts.iter().sum::<u64>() - verdicts[TG_COOKIE as usize]
+    }
+
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let mut since = self.clone();
+        for (now, then) in since.judged.iter_mut().flatten().zip(earlier.judged.iter().flatten()) {
+            *now -= then;
+        }
+        since.listen_overflows -= earlier.listen_overflows;
+        since.listen_drops -= earlier.listen_drops;
+        since.ring_lost -= earlier.ring_lost;
+        since.received -= earlier.received;
+        since.time_waits -= earlier.time_waits;
+        since
+    }
+}
+
+/// The server's machine at work.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub profile: Profile,
+    pub kernel: Kernel,
+    pub costs: Costs,
+    pub guard: Option<Guard>,
+    pub listener: Listener,
+    pub cpu: Cpu,
+    pub app: App,
+    pub counted: Counted,
+    pub chance: Chance,
+    pub pages: Pages,
+}
+
+impl Host {
+    /// Works on a segment, beginning then.
+    pub(crate) fn receive(
+        &mut self,
+        flow: &mut Flow,
+        packet: &Packet,
+        began_ns: u64,
+        wire: &mut Wire,
+    ) {
+        self.counted.received += 1;
+        let mut work = Work::new(wire, &self.costs, packet.flow, began_ns);
+        let is_syn = packet.flags.has(Flags::SYN) && !packet.flags.has(Flags::ACK);
+        if self.guard.is_some() && !is_syn {
+            work.took.guard_ns += self.costs.hook_other_ns;
+        }
+        match flow.conn.state {
+            State::None | State::HalfOpen if is_syn => self.syn(flow, packet, &mut work),
+            State::None => self.stray(flow, packet, &mut work),
+            State::HalfOpen => self.segment_of_request(flow, packet, &mut work),
+            State::TimeWait => self.segment_in_time_wait(flow, packet, &mut work),
+            State::Queued | State::Accepted | State::Closing => {
+                work.comes_up();
+                self.established(flow, packet, &mut work);
+            }
+        }
+        let took = work.took;
+        self.cpu.spend(began_ns, &took);
+        self.wake(began_ns, wire);
+    }
+
+    /// A timer of a connection has come.
+    pub(crate) fn timer(&mut self, flow: &mut Flow, place: u32, now_ns: u64, wire: &mut Wire) {
+        flow.conn.timer = None;
+        let began_ns = self.cpu.timer_begins_ns(now_ns);
+        let mut work = Work::new(wire, &self.costs, place, began_ns);
+        match flow.conn.state {
+            State::HalfOpen => self.request_timer(flow, &mut work),
+            _ => self.established_timer(flow, now_ns, &mut work),
+        }
+        let took = work.took;
+        if took.whole_ns() > 0 {
+            self.cpu.spend(began_ns, &took);
+        }
+    }
+}
+
+/// Whether `a` comes before `b`, in sequence numbers that wrap around.
+fn is_before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The ACK stage: a segment that may complete a handshake.
+
+use tidegate_client::Flags;
+use tidegate_policy::decide_ack;
+use tidegate_policy::raw::{
+    TG_ACK_KERNEL, TG_ACK_RESET, TG_ADMIT, TG_HANDSHAKE, TG_RESET, tg_ack, tg_decision, tg_rules,
+};
+
+use super::{Host, State, is_before};
+use crate::flow::Flow;
+use crate::network::Packet;
+use crate::wire::Work;
+
+impl Host {
+    /// A segment for a half-open request (Shukla, section 4.1.1: all of them take this way, data and
+    /// FIN too).
+    pub(super) fn segment_of_request(
+        &mut self,
+        flow: &mut Flow,
+        packet: &Packet,
+        work: &mut Work<'_>,
+    ) {
+        work.comes_up();
+        work.tcp_takes(self.costs.look_up_ns);
+        let conn = &flow.conn;
+        let window_end = conn.expected.wrapping_add(self.profile.window());
+        let in_window = !is_before(packet.seq, conn.expected) && is_before(packet.seq, window_end);
+        if packet.flags.has(Flags::RST) {
+            if in_window {
+                self.remove_request(flow, work);
+            }
+            return;
+        }
+        let acks = packet.ack == conn.isn.wrapping_add(1);
+        let ack = tg_ack {
+            is_request: 1,
+            acceptable: u32::from(acks && in_window),
+            deferred: 0,
+            bare: u32::from(packet.length == 0 && !packet.flags.has(Flags::FIN)),
+            cookie_valid: 0,
+        };
+        let decision = self.judge_ack(&ack);
+        if ack.acceptable == 0 {
+            // tcp_check_req(): out of the window gets a challenge, a wrong number a RST.
+            if !acks {
+                work.tcp_takes(self.costs.reset_ns);
+                work.refuse(flow, packet);
+            }
+        } else if decision.reason == TG_HANDSHAKE {
+            self.leave_syn_queue(&flow.conn);
+            self.make_child(flow, packet, work);
+        } else {
+            self.overflow(decision, flow, packet, work);
+        }
+    }
+
+    /// The listen queue has no place for it.
+    fn overflow(
+        &mut self,
+        decision: tg_decision,
+        flow: &mut Flow,
+        packet: &Packet,
+        work: &mut Work<'_>,
+    ) {
+        work.tcp_takes(self.costs.overflow_ns);
+        self.counted.listen_overflows += 1;
+        if decision.verdict == TG_RESET {
+            work.tcp_takes(self.costs.reset_ns);
+            work.refuse(flow, packet);
+            self.remove_request(flow, work);
+        } else {
+            self.counted.listen_drops += 1;
+            flow.conn.was_acked = true;
+        }
+    }
+
+    /// The guard's rules, or the kernel's own.
+    fn judge_ack(&mut self, ack: &tg_ack) -> tg_decision {
+        let queues = self.listener.queues(&self.kernel);
+        if let Some(guard) = &self.guard {
+            let decision = decide_ack(&guard.rules, &queues, ack);
+            self.counted.judge(decision);
+            return decision;
+        }
+        let refusal = if self.kernel.abort_on_overflow { TG_ACK_RESET } else { TG_ACK_KERNEL };
+        let kernel = tg_rules { ack: refusal, ..tg_rules::default() };
+        decide_ack(&kernel, &queues, ack)
+    }
+
+    /// A segment that belongs to nothing: perhaps it brings a cookie back.
+    pub(super) fn stray(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
+        work.comes_up();
+        work.tcp_takes(self.costs.look_up_ns);
+        if packet.flags.has(Flags::RST) {
+            return;
+        }
+        let conn = &flow.conn;
+        let brings_cookie = conn.has_cookie && packet.ack == conn.isn.wrapping_add(1);
+        if !brings_cookie {
+            work.tcp_takes(self.costs.reset_ns);
+            return work.refuse(flow, packet);
+        }
+        work.tcp_takes(self.costs.cookie_ns);
+        let by_guard = self.guard.as_ref().is_some_and(|guard| guard.rules.may_give_cookies());
+        let ack = tg_ack { cookie_valid: 1, ..tg_ack::default() };
+        let decision = if by_guard {
+            self.judge_ack(&ack)
+        } else {
+            // The kernel's own cookie: a full queue drops its ACK in silence.
+            let queues = self.listener.queues(&self.kernel);
+            decide_ack(&tg_rules::default(), &queues, &ack)
+        };
+        if decision.verdict == TG_ADMIT {
+            flow.conn.has_cookie = false;
+            return self.make_child(flow, packet, work);
+        }
+        self.counted.listen_overflows += 1;
+        if by_guard {
+            flow.conn.has_cookie = false;
+            work.tcp_takes(self.costs.reset_ns);
+            work.refuse(flow, packet);
+        } else {
+            self.counted.listen_drops += 1;
+        }
+    }
+
+    /// The handshake is complete: the connection goes to the listen queue, and what the segment
+    /// brought to the connection.
+    fn make_child(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
+        work.tcp_takes(self.costs.child_ns);
+        let conn = &mut flow.conn;
+        conn.state = State::Queued;
+        if conn.again == 0 && conn.sent_at_ns > 0 {
+            let took_us = work.began_ns.saturating_sub(conn.sent_at_ns) / 1000;
+            conn.round_trip_us = took_us.clamp(1, 60_000_000) as u32;
+        }
+        conn.again = 0;
+        conn.begin_flight(self.profile.first_flight());
+        conn.takes_window(packet);
+        self.listener.queue.push_back(work.place);
+        if packet.length > 0 || packet.flags.has(Flags::FIN) {
+            self.established(flow, packet, work);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The queues of the listening socket, and the kernels' own rules for them.
+
+use std::collections::VecDeque;
+
+use tidegate_policy::raw::{
+    TG_KERNEL_COOKIE, TG_LISTENQ_FULL_AT_SYN, TG_ROOM, TG_ROOM_RESERVE, TG_SYNQ_3_4_FULL,
+    TG_SYNQ_FULL, tg_queues, tg_rules, tg_syn,
+};
+
+use super::profile::{Kernel, Profile};
+
+/// `tcp_synack_retries` of every Linux.
+const SYN_ACKS_AGAIN: u8 = 5;
+
+/// The SYN queue, as counts, and the listen queue.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub backlog: u32,
+    /// Half-open requests.
+    pub half_open: u32,
+    /// Those of them whose SYN/ACK has not been sent again.
+    pub young: u32,
+    /// Connections that wait for accept(), by flow.
+    pub queue: VecDeque<u32>,
+}
+
+impl Listener {
+    pub(crate) fn new(backlog: u32) -> Self {
+        let queue = VecDeque::with_capacity(backlog as usize + 1);
+        Self { backlog, half_open: 0, young: 0, queue }
+    }
+
+    fn is_full(&self) -> bool {
+        self.queue.len() > self.backlog as usize
+    }
+
+    /// The queues as they are.
+    pub(crate) fn queues(&self, kernel: &Kernel) -> tg_queues {
+        tg_queues {
+            listen_len: self.queue.len() as u32,
+            listen_max: self.backlog,
+            syn_len: self.half_open,
+            syn_max: kernel.syn_max,
+            syncookies: kernel.syncookies,
+            // One processor hands TCP one SYN after the other.
+            claimed: 0,
+        }
+    }
+
+    /// What the kernel does with a SYN now: a reason of the policy.
+    pub(crate) fn room(&self, profile: Profile, kernel: &Kernel) -> u32 {
+        match profile {
+            Profile::Linux6 => {
+                let (queues, syn) = (self.queues(kernel), tg_syn::default());
+                let watch = tg_rules::default();
+                let mut none = Default::default();
+                tidegate_policy::decide_syn(&watch, &queues, &syn, &mut none).reason
+            }
+            Profile::Linux24 => self.room_2_4(kernel),
+        }
+    }
+
+    /// `tcp_v4_conn_request()` of Linux 2.4 (Shukla, section 2.1.1, rules 1, 2 and 4).
+    fn room_2_4(&self, kernel: &Kernel) -> u32 {
+        let syn_queue_full = self.half_open >= kernel.syn_max;
+        if syn_queue_full && kernel.syncookies == 0 {
+            TG_SYNQ_FULL
+        } else if self.is_full() && self.young > 1 {
+            TG_LISTENQ_FULL_AT_SYN
+        } else if syn_queue_full {
+            TG_KERNEL_COOKIE
+        } else if kernel.syncookies == 0 && kernel.syn_max - self.half_open < kernel.syn_max >> 2 {
+            TG_SYNQ_3_4_FULL
+        } else {
+            TG_ROOM
+        }
+    }
+
+    /// The queues as a mechanism is to see them: such that the rule of today's kernels, which the
+    /// policy has, says of them what this kernel's own rule says. reserv sees them as they are: its
+    /// rule is its own.
+    pub(crate) fn shown(
+        &self,
+        profile: Profile,
+        kernel: &Kernel,
+        rules: &tg_rules,
+        room: u32,
+    ) -> tg_queues {
+        let queues = self.queues(kernel);
+        if profile == Profile::Linux6 || rules.room == TG_ROOM_RESERVE {
+            return queues;
+        }
+        let unbounded = tg_queues { listen_len: 0, listen_max: u32::MAX, ..queues };
+        match room {
+            TG_LISTENQ_FULL_AT_SYN => tg_queues { syn_len: 1, ..queues },
+            TG_SYNQ_FULL | TG_KERNEL_COOKIE => {
+                tg_queues { listen_len: 0, listen_max: self.half_open - 1, ..queues }
+            }
+            TG_SYNQ_3_4_FULL => unbounded,
+            _ => tg_queues { syn_len: 1, ..unbounded },
+        }
+    }
+
+    /// How often a SYN/ACK may be sent again now: less often where old requests crowd out young
+    /// ones (`tcp_synack_timer()`, since Linux 4.4 `reqsk_timer_handler()`). Linux 2.4 spares those
+    /// whose ACK came, only to a full listen queue.
+    pub(crate) fn syn_acks_again(&self, profile: Profile, kernel: &Kernel, was_acked: bool) -> u8 {
+        let is_crowded = match profile {
+            Profile::Linux24 if was_acked => false,
+            Profile::Linux24 => self.half_open * 2 >= kernel.syn_max,
+            Profile::Linux6 => self.half_open * 2 > self.backlog.max(8),
+        };
+        let mut times = SYN_ACKS_AGAIN;
+        if is_crowded {
+            let mut young = u64::from(self.young) * 2;
+            while times > 2 && u64::from(self.half_open) >= young {
+                times -= 1;
+                young *= 2;
+            }
+        }
+        times
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_policy::decide_syn;
+
+    fn listener(queued: u32, half_open: u32, young: u32) -> Listener {
+        let mut listener = Listener::new(128);
+        listener.queue.extend(0..queued);
+        Listener { half_open, young, ..listener }
+    }
+
+    #[test]
+    fn linux_2_4_refuses_at_a_full_listen_queue_only_with_young_requests() {
+        let kernel = Kernel::of(Profile::Linux24);
+        let room = |queued, half_open, young| {
+            listener(queued, half_open, young).room(Profile::Linux24, &kernel)
+        };
+        assert_eq!(room(129, 1, 1), TG_ROOM);
+        assert_eq!(room(129, 2, 2), TG_LISTENQ_FULL_AT_SYN);
+        assert_eq!(room(128, 2, 2), TG_ROOM);
+        assert_eq!(room(0, 768, 768), TG_ROOM);
+        assert_eq!(room(0, 769, 0), TG_SYNQ_3_4_FULL);
+        assert_eq!(room(0, 1024, 0), TG_SYNQ_FULL);
+        assert_eq!(listener(129, 1, 1).room(Profile::Linux6, &kernel), TG_LISTENQ_FULL_AT_SYN);
+        assert_eq!(listener(0, 129, 1).room(Profile::Linux6, &kernel), TG_SYNQ_FULL);
+    }
+
+    #[test]
+    fn a_mechanism_sees_what_its_kernel_says() {
+        let rules = tg_rules::default();
+        let mut kernel = Kernel::of(Profile::Linux24);
+        for syncookies in [0, 1] {
+            kernel.syncookies = syncookies;
+            for (queued, half_open, young) in [
+                (0, 0, 0),
+                (129, 1, 1),
+                (129, 2, 2),
+                (0, 768, 9),
+                (0, 769, 9),
+                (0, 1024, 9),
+                (129, 800, 0),
+            ] {
+                let listener = listener(queued, half_open, young);
+                let room = listener.room(Profile::Linux24, &kernel);
+                let queues = listener.shown(Profile::Linux24, &kernel, &rules, room);
+                let syn = tg_syn::default();
+                let seen = decide_syn(&rules, &queues, &syn, &mut Default::default());
+                assert_eq!(seen.reason, room, "{queued} {half_open} {young} {syncookies}");
+            }
+        }
+    }
+
+    #[test]
+    fn old_requests_are_given_up_sooner_where_they_crowd() {
+        let kernel = Kernel::of(Profile::Linux6);
+        let times = |half_open, young| {
+            listener(0, half_open, young).syn_acks_again(Profile::Linux6, &kernel, false)
+        };
+        assert_eq!(times(64, 0), 5);
+        assert_eq!(times(100, 0), 2);
+        assert_eq!(times(100, 30), 4);
+        assert_eq!(times(100, 90), 5);
+    }
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The SYN stage: a SYN to the listening socket.
+
+use tidegate_policy::decide_syn;
+use tidegate_policy::raw::{
+    TG_COOKIE, TG_DROP, TG_KERNEL_COOKIE, TG_LISTENQ_FULL_AT_SYN, TG_RESET, TG_ROOM, tg_syn,
+};
+
+use super::{Conn, Guard, Host, Profile, State};
+use crate::flow::Flow;
+use crate::hook::Hook;
+use crate::network::Packet;
+use crate::wire::Work;
+
+/// What a mechanism leaves to do.
+enum Left {
+    Nothing,
+    ToTheKernel,
+}
+
+impl Host {
+    /// The mechanism's decision comes first; what it passes meets the kernel's own rule.
+    pub(super) fn syn(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
+        let is_half_open = flow.conn.state == State::HalfOpen;
+        let room = self.listener.room(self.profile, &self.kernel);
+        // A request's own SYN carries no listener to the TCP entry, and is not judged there.
+        let judges = |guard: &Guard| !(is_half_open && guard.hook == Hook::Tcp);
+        if self.guard.as_ref().is_some_and(judges) {
+            if let Left::Nothing = self.judge_syn(room, flow, packet, work) {
+                return;
+            }
+        } else {
+            work.comes_up();
+            work.tcp_takes(self.costs.look_up_ns);
+        }
+        if is_half_open {
+            work.tcp_takes(self.costs.request_again_ns);
+            return self.send_syn_ack(flow, work);
+        }
+        match room {
+            TG_ROOM => self.make_request(flow, packet, work),
+            TG_KERNEL_COOKIE => {
+                work.tcp_takes(self.costs.cookie_ns);
+                self.give_cookie(flow, packet, work);
+            }
+            reason => self.kernel_drops_syn(reason, work),
+        }
+    }
+
+    fn judge_syn(
+        &mut self,
+        room: u32,
+        flow: &mut Flow,
+        packet: &Packet,
+        work: &mut Work<'_>,
+    ) -> Left {
+        let Some(guard) = &mut self.guard else { return Left::ToTheKernel };
+        let hook = guard.hook;
+        work.took.add(&hook.way_to(&self.costs));
+        work.took.guard_ns += self.costs.hook_ns;
+        let queues = self.listener.shown(self.profile, &self.kernel, &guard.rules, room);
+        let syn = tg_syn {
+            now_ns: work.now_ns(),
+            random: (self.chance.draw() >> 32) as u32,
+            half_open: u32::from(flow.conn.state == State::HalfOpen),
+            cookie_usable: 1,
+            ..tg_syn::default()
+        };
+        let decision = decide_syn(&guard.rules, &queues, &syn, &mut guard.refusals);
+        self.counted.judge(decision);
+        // A hook before TCP turns the frame round; TCP makes a packet of its own.
+        let by_tcp = hook == Hook::Tcp;
+        match decision.verdict {
+            TG_DROP => {}
+            TG_RESET => {
+                work.tcp_takes(if by_tcp { self.costs.reset_ns } else { 0 });
+                work.refuse(flow, packet);
+            }
+            TG_COOKIE => {
+                work.tcp_takes(if by_tcp { self.costs.cookie_ns } else { 0 });
+                work.took.guard_ns += if by_tcp { 0 } else { self.costs.hook_ns };
+                self.give_cookie(flow, packet, work);
+            }
+            _ => {
+                work.took.add(&hook.way_from(&self.costs));
+                return Left::ToTheKernel;
+            }
+        }
+        Left::Nothing
+    }
+
+    fn kernel_drops_syn(&mut self, reason: u32, work: &mut Work<'_>) {
+        work.tcp_takes(self.costs.refuse_ns);
+        // Linux 2.4 counts no SYN that it drops.
+        if self.profile == Profile::Linux6 {
+            self.counted.listen_drops += 1;
+            self.counted.listen_overflows += u64::from(reason == TG_LISTENQ_FULL_AT_SYN);
+        }
+    }
+
+    fn make_request(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
+        work.tcp_takes(self.costs.request_ns);
+        let isn = self.isn();
+        let conn = &mut flow.conn;
+        *conn = Conn::of_syn(packet, isn);
+        conn.state = State::HalfOpen;
+        self.listener.half_open += 1;
+        self.listener.young += 1;
+        conn.sent_at_ns = work.now_ns();
+        let again_ns = work.now_ns() + self.profile.syn_ack_again_ns();
+        conn.wake_at(work.place, again_ns, work.wire);
+        self.send_syn_ack(flow, work);
+    }
+
+    fn give_cookie(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
+        if flow.conn.has_cookie {
+            // The same SYN has the same cookie.
+            flow.conn.peer_clock = packet.clocks().map_or(0, |clocks| clocks.value);
+        } else {
+            flow.conn = Conn { has_cookie: true, ..Conn::of_syn(packet, self.isn()) };
+        }
+        self.send_syn_ack(flow, work);
+    }
+
+    fn isn(&mut self) -> u32 {
+        (self.chance.draw() >> 32) as u32
+    }
+
+    fn send_syn_ack(&self, flow: &mut Flow, work: &mut Work<'_>) {
+        let segment = flow.conn.syn_ack(self.profile, work.now_ns());
+        work.send(flow, &segment);
+    }
+
+    /// The SYN/ACK was not answered in time.
+    pub(super) fn request_timer(&mut self, flow: &mut Flow, work: &mut Work<'_>) {
+        let conn = &mut flow.conn;
+        let most = self.listener.syn_acks_again(self.profile, &self.kernel, conn.was_acked);
+        if conn.again >= most {
+            return self.remove_request(flow, work);
+        }
+        work.tcp_takes(self.costs.request_again_ns);
+        if conn.again == 0 {
+            self.listener.young -= 1;
+        }
+        conn.again += 1;
+        let again_ns = self.profile.syn_ack_again_ns() << conn.again;
+        conn.wake_at(work.place, work.now_ns() + again_ns, work.wire);
+        self.send_syn_ack(flow, work);
+    }
+
+    pub(super) fn remove_request(&mut self, flow: &mut Flow, work: &mut Work<'_>) {
+        self.leave_syn_queue(&flow.conn);
+        flow.conn.forget(work.wire);
+    }
+
+    pub(super) fn leave_syn_queue(&mut self, conn: &Conn) {
+        self.listener.half_open -= 1;
+        if conn.again == 0 {
+            self.listener.young -= 1;
+        }
+    }
+}

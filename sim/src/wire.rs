@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is to happen, and who sends what to whom.
+
+use tidegate_client::{Flags, Options, Out, Segment, Segments};
+
+use crate::chance::{Chance, Entity};
+use crate::costs::{Costs, Frames};
+use crate::engine::Queue;
+use crate::flow::Flow;
+use crate::network::{Direction, Packet, Way};
+use crate::spent::Took;
+
+/// Something that happens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// The next attempt starts.
+    Start,
+    /// A packet arrives at the server's machine.
+    AtServer(Packet),
+    /// A packet arrives at its client.
+    AtClient(Packet),
+    /// A client's timer.
+    Client(u32),
+    /// A timer of the server's TCP.
+    Conn(u32),
+    /// The server's processor turns to packets that wait.
+    Poll,
+    /// The application's step may be done.
+    Step,
+}
+
+/// Events to come, and both directions.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    pub queue: Queue<Event>,
+    pub inward: Direction,
+    pub outward: Direction,
+    /// As clients count them.
+    pub segments: Segments,
+}
+
+impl Wire {
+    pub(crate) fn new(way: &Way, seed: u64) -> Self {
+        Self {
+            queue: Queue::default(),
+            inward: Direction::inward(way, Chance::of(seed, Entity::WayIn)),
+            outward: Direction::outward(way, Chance::of(seed, Entity::WayOut)),
+            segments: Segments::default(),
+        }
+    }
+
+    /// Packets that are under way: those of the events to come.
+    pub(crate) fn under_way(&self) -> u64 {
+        let of = |direction: &Direction| {
+            let carried = direction.carried;
+            carried.sent - carried.lost - carried.arrived
+        };
+        of(&self.inward) + of(&self.outward)
+    }
+}
+
+/// Where a client's segments go.
+pub(crate) struct Post<'a> {
+    pub wire: &'a mut Wire,
+    pub place: u32,
+    pub now_ns: u64,
+    pub delay_ns: u64,
+    /// Packets of this flow under way.
+    pub packets: u16,
+    /// SYNs of this flow so far.
+    pub syns: u8,
+}
+
+impl Out for Post<'_> {
+    fn send(&mut self, segment: Segment<'_>) {
+        self.wire.segments.sends(&segment);
+        let packet = Packet::of(self.place, &segment);
+        let arrives = self.wire.inward.carry(self.now_ns, self.delay_ns, &packet, self.syns);
+        self.syns = self.syns.saturating_add(u8::from(segment.flags.has(Flags::SYN)));
+        if let Some(at_ns) = arrives {
+            self.packets += 1;
+            self.wire.queue.add(at_ns, Event::AtServer(packet));
+        }
+    }
+}
+
+/// Work of the server's processor on one flow: what it took so far, and what it sends.
+pub(crate) struct Work<'a> {
+    pub wire: &'a mut Wire,
+    frames: Frames,
+    pub place: u32,
+    pub began_ns: u64,
+    pub took: Took,
+}
+
+impl<'a> Work<'a> {
+    pub(crate) fn new(wire: &'a mut Wire, costs: &Costs, place: u32, began_ns: u64) -> Self {
+        Self { wire, frames: costs.frames(), place, began_ns, took: Took::default() }
+    }
+
+    /// TCP has so much to do.
+    #[inline]
+    pub(crate) fn tcp_takes(&mut self, ns: u64) {
+        self.took.tcp_ns += ns;
+    }
+
+    /// A segment comes up to TCP.
+    #[inline]
+    pub(crate) fn comes_up(&mut self) {
+        self.took.driver_ns += self.frames.frame_ns;
+        self.took.other_ns += self.frames.buffer_ns;
+        self.took.ip_ns += self.frames.ip_ns;
+    }
+
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.began_ns + self.took.whole_ns()
+    }
+
+    /// Sends a segment in a frame of its own.
+    pub(crate) fn send(&mut self, flow: &mut Flow, segment: &Segment<'_>) {
+        self.frame_goes_out();
+        self.deliver(flow, Packet::of(self.place, segment));
+    }
+
+    /// What a frame costs on its way out.
+    #[inline]
+    pub(crate) fn frame_goes_out(&mut self) {
+        self.took.ip_ns += self.frames.ip_ns;
+        self.took.driver_ns += self.frames.transmit_ns;
+    }
+
+    /// Hands a packet, whose frame has been paid for, to the network.
+    #[inline]
+    pub(crate) fn deliver(&mut self, flow: &mut Flow, packet: Packet) {
+        let now_ns = self.now_ns();
+        if let Some(at_ns) = self.wire.outward.carry(now_ns, flow.delay_ns, &packet, 0) {
+            flow.packets += 1;
+            self.wire.queue.add(at_ns, Event::AtClient(packet));
+        }
+    }
+
+    /// Answers as a host does that has no connection for it; not a RST.
+    pub(crate) fn refuse(&mut self, flow: &mut Flow, packet: &Packet) {
+        if packet.flags.has(Flags::RST) {
+            return;
+        }
+        let rst = if packet.flags.has(Flags::ACK) {
+            Segment { flags: Flags::RST, seq: packet.ack, ..Segment::default() }
+        } else {
+            let flags = Flags::RST | Flags::ACK;
+            Segment { flags, ack: packet.end(), options: Options::default(), ..Segment::default() }
+        };
+        self.send(flow, &rst);
+    }
+}

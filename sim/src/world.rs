@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Everything together: clients, the way, the server, and what happens next.
+
+use std::iter::Peekable;
+
+use tidegate_client::{Arrivals, Outcome, Tally};
+use tidegate_policy::raw::tg_bucket;
+
+use crate::chance::{Chance, Entity};
+use crate::cpu::{Cpu, Taken};
+use crate::flow::Flows;
+use crate::network::{Packet, Way};
+use crate::run::Progress;
+use crate::server::{App, Statistics};
+use crate::setup::{Balance, Crowd, Load, Setup};
+use crate::spent::Spent;
+use crate::stack::{Counted, Guard, Host, Listener};
+use crate::wire::{Event, Wire};
+
+/// Events between two tellings of how it goes: some tenths of a second of real time.
+const TELL_EVERY: u64 = 1 << 21;
+/// Events between two recounts of everything, in debug builds.
+#[cfg(debug_assertions)]
+const RECOUNT_EVERY: u64 = 4096;
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What clients saw.
+    pub outcome: Outcome,
+    /// What the server's processor did in the time that counts.
+    pub spent: Spent,
+    /// What the application did in the time that counts.
+    pub application: Statistics,
+    /// How things stood at the end.
+    pub balance: Balance,
+    /// Events in all.
+    pub events: u64,
+    /// What was counted at the server in the time that counts.
+    pub(crate) counted: Counted,
+}
+
+impl Report {
+    /// Segments that the server took in during the time that counts.
+    #[must_use]
+    pub fn segments_received(&self) -> u64 {
+        self.counted.received
+    }
+
+    /// Connections of which it came to hold TIME-WAIT in that time.
+    #[must_use]
+    pub fn time_waits(&self) -> u64 {
+        self.counted.time_waits
+    }
+
+    /// Packets that its ring had no room for in that time.
+    #[must_use]
+    pub fn ring_lost(&self) -> u64 {
+        self.counted.ring_lost
+    }
+}
+
+/// A run under way.
+#[derive(Debug)]
+pub struct World {
+    pub(crate) crowd: Crowd,
+    pub(crate) way: Way,
+    pub(crate) seed: u64,
+    pub(crate) starts: Starts,
+    pub(crate) flows: Flows,
+    pub(crate) wire: Wire,
+    pub(crate) host: Host,
+    pub(crate) tally: Tally,
+    pub(crate) balance: Balance,
+    /// Attempts under way that count.
+    pub(crate) counting: u64,
+    events: u64,
+    /// The time that counts, and what stood at its beginning and its end.
+    marks: [(u64, Option<Mark>); 2],
+}
+
+/// What stood at a time.
+type Mark = (Spent, Counted, Statistics);
+
+/// When attempts start.
+#[derive(Debug)]
+pub(crate) enum Starts {
+    Open(Peekable<Arrivals>),
+    Closed { clients: usize },
+}
+
+impl World {
+    /// A world at its beginning.
+    ///
+    /// # Panics
+    /// When the crowd's duration is 0.
+    #[must_use]
+    pub fn new(setup: Setup) -> Self {
+        let Setup { machine, kernel, way, crowd, seed, .. } = setup;
+        let counted_ns = crowd.warm_up_ns..crowd.warm_up_ns + crowd.duration_ns;
+        let guard = setup.guard.map(|(rules, hook)| {
+            let refusals = tg_bucket::default();
+            Guard { rules, hook, refusals }
+        });
+        let host = Host {
+            profile: machine.profile,
+            kernel,
+            costs: machine.costs,
+            guard,
+            listener: Listener::new(setup.backlog.min(machine.profile.backlog_max())),
+            cpu: Cpu::new(machine.napi, machine.costs.interrupt_ns),
+            app: App::new(setup.program, setup.accept_limit, setup.cost_ns),
+            counted: Counted::default(),
+            chance: Chance::of(seed, Entity::Stack),
+            pages: setup.pages,
+        };
+        let mut world = Self {
+            starts: match &crowd.load {
+                Load::Open(arrivals) => Starts::Open(arrivals.clone().peekable()),
+                Load::Closed { clients } => Starts::Closed { clients: *clients },
+            },
+            wire: Wire::new(&way, seed),
+            tally: Tally::new(counted_ns.clone()),
+            marks: [(counted_ns.start, None), (counted_ns.end, None)],
+            crowd,
+            way,
+            seed,
+            flows: Flows::default(),
+            host,
+            balance: Balance::default(),
+            counting: 0,
+            events: 0,
+        };
+        world.schedule_starts();
+        world
+    }
+
+    /// Runs to the end: until the load is over and every attempt that counts has come to its end.
+    /// `watch` is told how it goes now and then.
+    pub fn run(mut self, watch: &mut dyn FnMut(&Progress)) -> Report {
+        let mut told = (0, self.balance);
+        while self.advance() {
+            if self.events.is_multiple_of(TELL_EVERY) {
+                let progress = self.progress_since(told);
+                told = (self.now_ns(), self.balance);
+                watch(&progress);
+            }
+        }
+        for place in 0..2 {
+            self.mark(place);
+        }
+        let balance = self.balance();
+        let [(_, begin), (_, end)] = self.marks;
+        let (begin, end) = begin.zip(end).expect("both were just taken");
+        self.tally.segments = self.wire.segments;
+        Report {
+            outcome: self.tally.outcome(self.seed),
+            spent: end.0.since(&begin.0),
+            counted: end.1.since(&begin.1),
+            application: end.2.since(&begin.2),
+            balance,
+            events: self.events,
+        }
+    }
+
+    fn progress_since(&self, (before_ns, before): (u64, Balance)) -> Progress {
+        let now = &self.balance;
+        let since_s = (self.now_ns() - before_ns).max(1) as f64 / 1e9;
+        let per_s = |now: u64, before: u64| (now - before) as f64 / since_s;
+        let errors = |balance: &Balance| balance.refused + balance.timed_out + balance.others;
+        Progress {
+            step: 0,
+            at_s: self.now_ns() as f64 / 1e9,
+            started_per_s: per_s(now.attempts, before.attempts),
+            replies_per_s: per_s(now.served, before.served),
+            errors_per_s: per_s(errors(now), errors(&before)),
+            in_flight: now.waiting,
+        }
+    }
+
+    /// Lets the next event happen; `false` when the run is over.
+    pub fn advance(&mut self) -> bool {
+        if self.counting == 0 && self.wire.queue.now_ns() >= self.load_ends_ns() {
+            return false;
+        }
+        let Some((now_ns, event)) = self.wire.queue.take_next() else { return false };
+        for place in 0..2 {
+            if now_ns >= self.marks[place].0 {
+                self.mark(place);
+            }
+        }
+        self.events += 1;
+        match event {
+            Event::Start => self.start_due(now_ns),
+            Event::AtServer(packet) => self.at_server(&packet, now_ns),
+            Event::AtClient(packet) => self.at_client(&packet, now_ns),
+            Event::Client(place) => self.client_timer(place, now_ns),
+            Event::Conn(place) => {
+                self.host.timer(self.flows.get(place), place, now_ns, &mut self.wire);
+                self.host.wake(now_ns, &mut self.wire);
+                self.flows.tidy(place);
+            }
+            // One that comes early was for packets that found their turn sooner.
+            Event::Poll if now_ns < self.host.cpu.poll_ns => {}
+            Event::Poll => self.poll(now_ns),
+            Event::Step => {
+                self.host.step_event(&mut self.flows, now_ns, &mut self.wire);
+                if self.host.cpu.waits_in_vain() {
+                    self.poll(now_ns);
+                }
+            }
+        }
+        #[cfg(debug_assertions)]
+        if self.events.is_multiple_of(RECOUNT_EVERY) {
+            self.recount();
+        }
+        true
+    }
+
+    /// How things stand.
+    #[must_use]
+    pub fn balance(&self) -> Balance {
+        let (inward, outward) = (self.wire.inward.carried, self.wire.outward.carried);
+        Balance {
+            packets_sent: inward.sent + outward.sent,
+            packets_lost: inward.lost + outward.lost,
+            packets_arrived: inward.arrived + outward.arrived,
+            packets_under_way: self.wire.under_way(),
+            ..self.balance
+        }
+    }
+
+    /// The time of the last event, in ns.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.wire.queue.now_ns()
+    }
+
+    pub(crate) fn load_ends_ns(&self) -> u64 {
+        self.crowd.warm_up_ns + self.crowd.duration_ns + self.crowd.cool_down_ns
+    }
+
+    fn mark(&mut self, place: usize) {
+        let mark = &mut self.marks[place].1;
+        if mark.is_none() {
+            let host = &self.host;
+            *mark = Some((host.cpu.spent, host.counted.clone(), host.app.statistics));
+        }
+    }
+
+    fn at_server(&mut self, packet: &Packet, now_ns: u64) {
+        self.wire.inward.carried.arrived += 1;
+        let flow = self.flows.get(packet.flow);
+        match self.host.cpu.arrives(now_ns, packet) {
+            Taken::At(begins_ns) => {
+                flow.packets -= 1;
+                self.host.receive(flow, packet, begins_ns, &mut self.wire);
+            }
+            Taken::Waits { first } => {
+                if first {
+                    self.wire.queue.add(self.host.cpu.poll_ns, Event::Poll);
+                }
+                return;
+            }
+            Taken::Lost => {
+                flow.packets -= 1;
+                self.host.counted.ring_lost += 1;
+            }
+        }
+        self.flows.tidy(packet.flow);
+    }
+
+    /// Packets that waited for a turn of the application.
+    fn poll(&mut self, now_ns: u64) {
+        while let Some((begins_ns, packet)) = self.host.cpu.poll(now_ns) {
+            let flow = self.flows.get(packet.flow);
+            flow.packets -= 1;
+            self.host.receive(flow, &packet, begins_ns, &mut self.wire);
+            self.flows.tidy(packet.flow);
+        }
+        if !self.host.cpu.ring.is_empty() {
+            self.wire.queue.add(self.host.cpu.poll_ns, Event::Poll);
+        }
+    }
+
+    /// Counts everything anew, flow by flow and packet by packet, and compares. Debug builds do so
+    /// now and then.
+    ///
+    /// # Panics
+    /// When a count is wrong.
+    pub fn recount(&mut self) {
+        use crate::stack::State;
+        let (mut waiting, mut packets, mut half_open, mut queued, mut held) = (0, 0, 0, 0, 0);
+        let mut young = 0;
+        for flow in self.flows.each() {
+            let conn = &flow.conn;
+            waiting += u64::from(!flow.ended);
+            packets += u64::from(flow.packets);
+            half_open += u32::from(conn.state == State::HalfOpen);
+            young += u32::from(conn.is_young());
+            queued += usize::from(conn.state == State::Queued);
+            held += u32::from(conn.state == State::Accepted);
+        }
+        let balance = self.balance();
+        let ended = balance.served + balance.refused + balance.timed_out + balance.others;
+        assert_eq!(balance.attempts, waiting + ended, "attempts are somewhere");
+        assert_eq!(balance.waiting, waiting);
+        let is_packet = |event: &&Event| matches!(event, Event::AtServer(_) | Event::AtClient(_));
+        let flying = self.wire.queue.each().filter(is_packet).count() as u64;
+        let in_ring = self.host.cpu.ring.len() as u64;
+        assert_eq!(balance.packets_under_way, flying, "packets are under way");
+        assert_eq!(packets, flying + in_ring, "packets are their flows'");
+        assert_eq!(half_open, self.host.listener.half_open);
+        assert_eq!(young, self.host.listener.young);
+        assert_eq!(queued, self.host.listener.queue.len());
+        assert_eq!(held, self.host.app.held);
+    }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the papers tell of single connections and of queues comes out of the model.
+
+use tidegate_client::{Arrivals, Close, Os, Person};
+use tidegate_scenarios::Page;
+use tidegate_servers::AcceptLimit;
+use tidegate_sim::{
+    Crowd, Hook, Kernel, Load, Machine, Pages, Program, Report, Setup, Way, World, rules,
+};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+fn setup(machine: Machine, mechanism: Option<&str>, per_s: f64) -> Setup {
+    let os = Os::named("linux-2.4").unwrap();
+    let pages = Pages::one_packet();
+    let requests = pages.requests("h");
+    Setup {
+        machine,
+        kernel: Kernel::of(machine.profile),
+        program: machine.userver,
+        backlog: 128,
+        accept_limit: AcceptLimit::INF,
+        cost_ns: 0,
+        guard: mechanism.map(|name| (rules(name).unwrap(), Hook::Tcp)),
+        way: Way { wire_ns: machine.wire_ns, ..Way::default() },
+        crowd: Crowd {
+            person: Person {
+                os,
+                mss: 1460,
+                timeout_ns: 10 * SECOND_NS,
+                close: Close::Fin,
+                requests,
+            },
+            requests: 1.0,
+            load: Load::Open(Arrivals::poisson(per_s, 1)),
+            warm_up_ns: SECOND_NS / 10,
+            duration_ns: SECOND_NS / 2,
+            cool_down_ns: SECOND_NS / 10,
+        },
+        pages,
+        seed: 1,
+    }
+}
+
+fn of(setup: Setup) -> Report {
+    World::new(setup).run(&mut |_| {})
+}
+
+/// Shukla, table 4.5: 2,640,011 connections are 15,840,231 segments.
+#[test]
+fn a_connection_is_six_segments_to_the_server() {
+    let report = of(setup(Machine::xeon(), None, 1000.0));
+    let outcome = &report.outcome;
+    assert_eq!(outcome.errors.total(), 0);
+    let attempts = report.balance.attempts;
+    assert_eq!(outcome.segments.sent, 6 * attempts);
+    assert_eq!(outcome.segments.syn_sent, attempts);
+    assert_eq!(report.balance.served, attempts);
+    assert!(outcome.response_ms.p99 < 2.0, "{:?}", outcome.response_ms);
+}
+
+/// Shukla, section 4.1.5: an explicit refusal ends the matter at once.
+#[test]
+fn whoever_is_refused_sends_one_syn() {
+    for machine in [Machine::xeon(), Machine::today()] {
+        for mechanism in ["abort rst-syn", "reserv rst-syn"] {
+            let outcome = of(setup(machine, Some(mechanism), 60_000.0)).outcome;
+            let classes: Vec<u32> = outcome.syns_per_attempt.keys().copied().collect();
+            assert_eq!(classes, [1], "{mechanism}");
+            assert!(outcome.errors.turned_away() > outcome.attempts / 4, "{outcome:?}");
+            assert_eq!(outcome.errors.timed_out(), 0, "{mechanism}");
+            assert!(outcome.replies_per_s > 1000.0, "{mechanism}");
+        }
+    }
+}
+
+/// Shukla, section 4.1.2: reserv promises no more than there is, so no ACK finds the queue full.
+#[test]
+fn reserv_has_no_overflow_at_the_ack_stage() {
+    let overload = 60_000.0;
+    let reset = |mechanism| {
+        let outcome = of(setup(Machine::xeon(), Some(mechanism), overload)).outcome;
+        outcome.errors.reset
+    };
+    assert_eq!(reset("reserv rst-syn"), 0);
+    assert!(reset("abort rst-syn") > 0, "Linux 2.4 answers SYNs that it has no place for");
+}
+
+/// Shukla, section 4.1.5: no-syn-drop drops no SYN; who has no place hears so at its ACK.
+#[test]
+fn no_syn_drop_answers_every_syn() {
+    let report = of(setup(Machine::today(), Some("no-syn-drop"), 60_000.0));
+    let outcome = report.outcome;
+    let unanswered = outcome.segments.syn_sent - outcome.segments.syn_ack_received;
+    assert!(unanswered <= report.balance.packets_under_way, "{unanswered}");
+    assert_eq!((outcome.errors.refused, outcome.errors.timed_out()), (0, 0));
+    assert!(outcome.errors.reset > 0 && outcome.replies > 0, "{:?}", outcome.errors);
+}
+
+/// Shukla, section 3.2.2: a SPECweb99-like reply is 15 KB in the mean, and requests share connections.
+#[test]
+fn files_come_whole_over_lossy_ways_and_several_on_a_connection() {
+    for machine in [Machine::xeon(), Machine::today()] {
+        let mut world = setup(machine, None, 300.0);
+        world.pages = Pages::of(Page::Specweb99, 1);
+        world.crowd.person.requests = world.pages.requests("h");
+        world.crowd.person.timeout_ns = 120 * SECOND_NS;
+        world.crowd.requests = 2.62;
+        world.crowd.duration_ns = 5 * SECOND_NS;
+        world.way.loss_in = 0.01;
+        world.way.loss_out = 0.01;
+        world.way.reorder = 0.01;
+        let report = of(world);
+        let outcome = &report.outcome;
+        assert_eq!(outcome.errors.total(), 0, "{:?}", outcome.errors);
+        assert_eq!(report.balance.served, report.balance.attempts);
+        let requests = outcome.segments.data_sent as f64 / report.balance.attempts as f64;
+        assert!((2.2..3.2).contains(&requests), "{requests} requests a connection");
+        // 10.4 segments of data in the mean, and a handshake and an end to 2.62 of them.
+        let segments = outcome.segments.received as f64 / report.balance.attempts as f64;
+        assert!((25.0..45.0).contains(&segments), "{segments} segments a connection");
+    }
+}
+
+/// A connection on which nothing is asked is closed by our userver after ten seconds, which then
+/// holds TIME-WAIT.
+#[test]
+fn who_closes_first_holds_time_wait() {
+    let mut world = setup(Machine::today(), None, 100.0);
+    let os = Os::named("linux").unwrap();
+    world.crowd.person.os = os;
+    world.crowd.person.timeout_ns = 60 * SECOND_NS;
+    world.crowd.duration_ns = 30 * SECOND_NS;
+    // Requests that are lost so often that ten seconds are not enough for some of them.
+    world.way.loss_in = 0.6;
+    let report = of(world);
+    assert!(report.outcome.errors.closed_early > 0, "{:?}", report.outcome.errors);
+    assert!(report.time_waits() > 0);
+    let usual = of(setup(Machine::today(), None, 100.0));
+    assert_eq!(usual.time_waits(), 0, "clients close first");
+}
+
+/// Pariag, sections 4.2.1 and 4.2.2: accepting one at a time costs the select()-based userver much
+/// of its throughput under overload, and TUX nothing.
+#[test]
+fn accept_one_is_dear_for_select_and_cheap_for_tux() {
+    let replies_per_s = |program, limit: &str| {
+        let mut world = setup(Machine::xeon(), None, 27_000.0);
+        world.program = program;
+        world.accept_limit = limit.parse().unwrap();
+        world.crowd.duration_ns = 2 * SECOND_NS;
+        of(world).outcome.replies_per_s
+    };
+    let [one, inf] = ["1", "inf"].map(|limit| replies_per_s(Program::PapersUserver, limit));
+    assert!(one < 0.8 * inf, "{one} with Accept-1, {inf} with Accept-INF");
+    let [one, inf] = ["1", "inf"].map(|limit| replies_per_s(Program::Tux, limit));
+    assert!(one > 0.97 * inf, "{one} with Accept-1, {inf} with Accept-INF");
+}
