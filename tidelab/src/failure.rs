@@ -27,6 +27,12 @@ pub(crate) enum Failure {
     Output(io::Error),
     #[error("cannot wait for signals: {0}; run it outside the tool that forbids it")]
     Signals(io::Error),
+    #[error(transparent)]
+    Os(#[from] tidegate_client::UnknownOs),
+    #[error("--p {given} is no share of connections to drop: give more than 0 and less than 1")]
+    Share { given: f64 },
+    #[error("--arrivals {given} is no rate: give more than 0 a second")]
+    Arrivals { given: f64 },
     #[error("--times {given} is no overload: give more than 0 and at most 100")]
     Times { given: f64 },
 }

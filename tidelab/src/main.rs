@@ -5,6 +5,7 @@ mod crowd;
 mod demo;
 mod experiment;
 mod failure;
+mod model;
 mod progress;
 mod quantity;
 mod report;
@@ -33,6 +34,8 @@ enum Command {
     Run(experiment::RunArguments),
     /// Run a figure or table of a paper, by its name.
     Figure(experiment::FigureArguments),
+    /// Compare dropping every SYN alike with dropping some connections whole, by the model.
+    Model(model::Arguments),
     /// Draw results as one page.
     Report(report::Arguments),
     /// Serve HTTP at a known processor cost per request, in this network namespace.
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::demo(&arguments),
         Command::Run(arguments) => experiment::run(&arguments),
         Command::Figure(arguments) => experiment::figure(&arguments),
+        Command::Model(arguments) => model::model(&arguments),
         Command::Report(arguments) => report::report(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Crowd(arguments) => crowd::send(&arguments),

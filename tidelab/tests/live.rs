@@ -132,6 +132,8 @@ fn a_mistake_is_one_sentence() {
         ("serve --accept-limit 0", "accept limit"),
         ("serve --address 192.0.2.1 --port 80", "192.0.2.1:80"),
         ("demo --times 0", "--times"),
+        ("model --p 1", "--p 1"),
+        ("model --os beos", "beos"),
     ];
     for (arguments, named) in mistakes {
         let Output { status, stderr, .. } = tidelab(arguments).output().unwrap();
