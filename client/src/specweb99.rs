@@ -40,9 +40,45 @@ pub fn files() -> Vec<File> {
         .collect()
 }
 
+/// So many draws of a file stand for its share within a per mille.
+const DRAWS: usize = 10_000;
+
+/// Which of [`files`] requests ask for, by place, in turn: each as often as its share has it, in an
+/// order that `chance` chooses, called for uniform 64-bit numbers.
+#[must_use]
+pub fn order(mut chance: impl FnMut() -> u64) -> Vec<u16> {
+    let mut order = Vec::with_capacity(DRAWS);
+    for (place, file) in (0..).zip(files()) {
+        let times = (file.share * DRAWS as f64).round() as usize;
+        order.extend(std::iter::repeat_n(place, times.max(1)));
+    }
+    for last in (1..order.len()).rev() {
+        order.swap(last, (chance() % (last as u64 + 1)) as usize);
+    }
+    order
+}
+
 #[cfg(test)]
 mod tests {
+    use rand_chacha::ChaCha8Rng;
+    use rand_chacha::rand_core::{Rng, SeedableRng};
+
     use super::*;
+
+    #[test]
+    fn files_are_asked_for_by_their_shares() {
+        let of = |seed| {
+            let mut rng = ChaCha8Rng::seed_from_u64(seed);
+            order(move || rng.next_u64())
+        };
+        let files = files();
+        let order = of(1);
+        let bytes: usize = order.iter().map(|place| files[usize::from(*place)].bytes).sum();
+        let mean = bytes as f64 / order.len() as f64;
+        assert!((14_000.0..16_000.0).contains(&mean), "{mean} bytes");
+        assert_eq!(order, of(1));
+        assert_ne!(order, of(2));
+    }
 
     /// The figures that both theses give.
     #[test]

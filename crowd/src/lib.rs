@@ -46,10 +46,9 @@ pub use error::CrowdError;
 pub use ipnet::IpNet;
 pub use network::{Delay, Network};
 pub use plan::{Driver, Load, Plan};
-pub use progress::Progress;
 pub use tidegate_client::{
-    Arrivals, Browser, Close, Errors, LateStarts, Os, Outcome, Segments, SynClass, Times, Trace,
-    Visits,
+    Arrivals, Browser, Close, Errors, LateStarts, Os, Outcome, Progress, Segments, SynClass, Times,
+    Trace, Visits,
 };
 
 /// Sends a crowd from the calling thread's network namespace and says what became of it.

@@ -1,25 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How it goes, while it goes.
 
-use tidegate_client::End;
+use tidegate_client::{End, Progress};
 
 /// How often it is told: four times a second.
 const EVERY_NS: u64 = 250_000_000;
-
-/// How it goes: rates since the last time it was told, warm-up and cool-down included.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Progress {
-    /// Time since the beginning of the load, in s.
-    pub at_s: f64,
-    /// Attempts started per second.
-    pub started_per_s: f64,
-    /// Whole replies per second.
-    pub replies_per_s: f64,
-    /// Attempts per second that ended in any other way.
-    pub errors_per_s: f64,
-    /// Attempts under way now.
-    pub in_flight: u64,
-}
 
 /// Counts what [`Progress`] tells.
 pub(crate) struct Meter<'a> {

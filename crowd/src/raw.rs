@@ -20,13 +20,12 @@ use std::net::{IpAddr, SocketAddr};
 use nix::net::if_::if_nametoindex;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use tidegate_client::{Outcome, Person, Requests, Segments};
+use tidegate_client::{Outcome, Person, Progress, Requests, Segments};
 
 use crate::class::{Class, each_at_each};
 use crate::error::CrowdError;
 use crate::limits::wake_punctually;
 use crate::plan::{Plan, ns};
-use crate::progress::Progress;
 use crate::raw::crowd::{Crowd, Parts, Persona};
 use crate::raw::device::Device;
 use crate::raw::frame::Way;

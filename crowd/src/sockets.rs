@@ -16,7 +16,7 @@ use nix::sys::time::TimeSpec;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use tidegate_client::{End, Os, Outcome, Requests, Tally};
+use tidegate_client::{End, Os, Outcome, Progress, Requests, Tally};
 
 use crate::attempt::{Attempt, Errand, New};
 use crate::class::{Class, Classes, each_at_each};
@@ -24,7 +24,7 @@ use crate::error::CrowdError;
 use crate::limits::{allow_descriptors, wake_punctually};
 use crate::network::draw_requests;
 use crate::plan::{Plan, ns};
-use crate::progress::{Meter, Progress};
+use crate::progress::Meter;
 use crate::schedule::Schedule;
 use crate::sources::Sources;
 use crate::visits::{ALONE, Home, Visits};

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use tidegate_datapath::configuration::Guarded;
 use tidegate_datapath::raw::*;
+use tidegate_policy::mechanism;
 use tidegate_policy::raw::*;
 use toml::Spanned;
 
 use crate::failure::{Failure, Result};
-use crate::shed::Shed;
-use crate::{mechanism, shed};
+use crate::shed::{self, Shed};
 
 /// What an operator asked for.
 #[derive(Debug, Clone, Default)]
@@ -183,8 +183,8 @@ impl Reader<'_> {
             Some(m) => (m.get_ref().as_str(), m.span()),
             None => (DEFAULT_MECHANISM, spanned.span()),
         };
-        let mut rules =
-            mechanism::parse(text).map_err(|(what, fix)| self.wrong(span.clone(), what, fix))?;
+        let mut rules = mechanism::parse(text)
+            .map_err(|wrong| self.wrong(span.clone(), wrong.what, wrong.fix))?;
         self.refusals(&listener.refusals_per_s, &mut rules)?;
         if let Some(reserv) = &listener.reserv {
             self.reserv(reserv, &mut rules)?;

@@ -8,7 +8,6 @@ mod failure;
 mod host;
 mod instance;
 mod keys;
-mod mechanism;
 mod plan;
 mod run;
 mod shed;
@@ -21,6 +20,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use tidegate_datapath::configuration::Guarded;
 use tidegate_datapath::pins::Pins;
+use tidegate_policy::mechanism;
 
 use crate::config::Config;
 use crate::failure::{Failure, Result};
@@ -76,7 +76,8 @@ impl What {
     fn arguments(&self) -> Result<Option<Config>> {
         let Some(port) = self.port else { return Ok(None) };
         let wrong = |(what, fix)| Failure::Argument { what, fix };
-        let rules = mechanism::parse(&self.mechanism).map_err(wrong)?;
+        let rules = mechanism::parse(&self.mechanism)
+            .map_err(|wrong| Failure::argument(wrong.what, wrong.fix))?;
         let hook = config::parse_hook(&self.hook, &rules).map_err(wrong)?;
         let guards =
             vec![Guarded { address: self.address, port, rules, hook, ..Default::default() }];

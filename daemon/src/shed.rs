@@ -166,7 +166,7 @@ pub fn rounded(p: f64) -> f64 {
 
 /// What is done for a guard, in words.
 pub fn described(guarded: &Guarded) -> String {
-    let mechanism = crate::mechanism::name(&guarded.rules);
+    let mechanism = tidegate_policy::mechanism::name(&guarded.rules);
     match (name(&guarded.shed), guarded.is_path) {
         (Some(shed), true) => shed,
         (Some(shed), false) => format!("{mechanism}, {shed}"),

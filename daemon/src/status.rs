@@ -18,7 +18,7 @@ use tidegate_policy::names::{
 use tidegate_policy::raw::*;
 
 use crate::failure::{Failure, Result};
-use crate::{config, host, instance, mechanism, shed};
+use crate::{config, host, instance, shed};
 
 /// Packets by reason, then by verdict.
 pub type Verdicts = BTreeMap<&'static str, BTreeMap<&'static str, u64>>;
@@ -228,7 +228,7 @@ fn guard(
         is_path: guarded.is_path,
         port: guarded.port,
         address: guarded.address.map(|a| a.to_string()),
-        mechanism: mechanism::name(&guarded.rules),
+        mechanism: tidegate_policy::mechanism::name(&guarded.rules),
         hook: config::hook_name(guarded.hook),
         queue_drops: queue_drops(&total),
         verdicts: verdicts(&total),

@@ -49,11 +49,6 @@ fn guards_at(wall_ns: u64, guards: Vec<Guarded>) -> Guards {
     guards
 }
 
-/// The addresses and ports as the policy has them.
-fn tuple(from: SocketAddr, to: SocketAddr) -> tg_tuple {
-    common::cookie::case(from, to, 0, 0).tuple
-}
-
 /// A client among many.
 fn someone(to: SocketAddr, number: u16) -> SocketAddr {
     at(if to.is_ipv4() { "10.9.0.77" } else { "fd09::77" }, 20_000 + number)
@@ -87,7 +82,7 @@ fn below(tuple: &tg_tuple, question: u32, tail: u32, p: f64) -> bool {
 
 /// By the policy's own hash.
 fn chosen(from: SocketAddr, to: SocketAddr, wall_ns: u64, p: f64) -> bool {
-    below(&tuple(from, to), TG_ASK_TURN, (wall_ns >> TG_SHED_TURN_SHIFT) as u32, p)
+    below(&tg_tuple::between(from, to), TG_ASK_TURN, (wall_ns >> TG_SHED_TURN_SHIFT) as u32, p)
 }
 
 #[test]
@@ -246,7 +241,8 @@ fn sbpd_draws_once_for_each_connection_and_remembers() {
             let mut dropped = 0;
             for number in 0..500 {
                 let segment = syn(someone(to, number), to);
-                let drawn = below(&tuple(segment.from, to), TG_ASK_DRAW, segment.seq, 0.3);
+                let drawn =
+                    below(&tg_tuple::between(segment.from, to), TG_ASK_DRAW, segment.seq, 0.3);
                 for attempt in 0..3 {
                     let before = guards.counts();
                     let outcome = one(&guards, hook, &segment.bytes()).0;
@@ -352,7 +348,8 @@ fn a_flooded_table_falls_back_and_other_ports_are_untouched() {
         let beside = at(BEYOND, FULL + 1);
         for number in 0..300 {
             let segment = syn(someone(beside, number), beside);
-            let drawn = below(&tuple(segment.from, beside), TG_ASK_DRAW, segment.seq, p);
+            let drawn =
+                below(&tg_tuple::between(segment.from, beside), TG_ASK_DRAW, segment.seq, p);
             let dropped = one(&guards, DRIVER, &segment.bytes()).0 == Outcome::Drop;
             assert_eq!(dropped, drawn, "{}", segment.from);
         }

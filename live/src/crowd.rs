@@ -1,30 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A scenario's clients as a crowd, on a processor of their own.
 
-use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use tidegate_client::{Browser, Os, Trace, specweb99};
-use tidegate_crowd::{self as crowd, Browsing, Class, Network, Outcome, Plan, Progress};
+use tidegate_client::{Browser, Os, Progress, specweb99};
+use tidegate_crowd::{self as crowd, Browsing, Class, Network, Outcome, Plan};
 use tidegate_lab::pin_thread;
-use tidegate_scenarios::{Arrivals, Close, Driver, Load, Page, Setting, read_trace};
+use tidegate_scenarios::{
+    Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Driver, Load, Page, Phases, Setting,
+    read_scalable_trace,
+};
 
 use crate::error::LiveError;
 use crate::ground::Ground;
-
-/// Clients enough to keep a server busy, few enough never to fill its listen queue.
-const CAPACITY_CLIENTS: usize = 64;
-const CAPACITY_WARM_UP: Duration = Duration::from_secs(1);
-const CAPACITY_DURATION: Duration = Duration::from_secs(4);
-/// Below so many times capacity no one waits long enough to be waited for.
-const CALM_BELOW: f64 = 0.9;
-const CALM_WARM_UP_S: f64 = 3.0;
-/// So many draws of a file stand for its share within a per mille.
-const FILE_DRAWS: usize = 10_000;
 
 /// A crowd to be sent.
 pub(crate) struct Crowd {
@@ -38,25 +30,15 @@ pub(crate) struct Sent {
 }
 
 impl Crowd {
-    /// A closed loop, which measures what the server can do. Single connections do it, with as many
-    /// requests as a browser's have: its bursts would overflow the listen queue.
+    /// A closed loop, which measures what the server can do.
     pub(crate) fn for_capacity(setting: &Setting) -> Result<Self, LiveError> {
         // What is wrong with them is told before anything is run.
         browsing(setting)?;
         if let Arrivals::Trace(file) = &setting.clients.arrivals {
-            trace(file)?;
+            read_scalable_trace(file)?;
         }
-        let mut plan = Plan {
-            load: crowd::Load::Closed { clients: CAPACITY_CLIENTS },
-            warm_up: CAPACITY_WARM_UP,
-            duration: CAPACITY_DURATION,
-            ..plan(setting, 1)?
-        };
-        // So few clients far away would spend their time waiting for the network.
-        for class in &mut plan.classes {
-            class.network = Network::default();
-        }
-        Ok(Self { plan })
+        let load = crowd::Load::Closed { clients: CAPACITY_CLIENTS };
+        Ok(Self { plan: plan(&setting.for_capacity(), load, &CAPACITY_PHASES, 1)? })
     }
 
     /// An open loop of so many connections a second; of browsers, so many clients that they make
@@ -64,7 +46,7 @@ impl Crowd {
     pub(crate) fn for_load(
         setting: &Setting,
         load: &Load,
-        times: &Times,
+        phases: &Phases,
         per_s: f64,
     ) -> Result<Self, LiveError> {
         let clients = &setting.clients;
@@ -72,28 +54,19 @@ impl Crowd {
             Some(browsing) => per_s * clients.requests / browsing.requests_a_client(),
             None => per_s,
         };
-        let patience = Duration::from_secs_f64(clients.timeout_s);
-        let mut plan = Plan {
-            load: match &clients.arrivals {
-                Arrivals::Poisson => crowd::Load::Poisson { per_s },
-                Arrivals::Constant => crowd::Load::Constant { per_s },
-                Arrivals::Bursts { burst_s, silence_s } => {
-                    let [burst, silence] = [*burst_s, *silence_s].map(Duration::from_secs_f64);
-                    crowd::Load::Bursts { per_s, burst, silence }
-                }
-                Arrivals::Trace(file) => {
-                    crowd::Load::Trace { trace: trace(file)?, per_s: Some(per_s) }
-                }
-            },
-            warm_up: times.warm_up,
-            duration: times.duration,
-            // Attempts counted last must see the same server as the first.
-            cool_down: patience,
-            ..plan(setting, load.seed)?
+        let arrivals = match &clients.arrivals {
+            Arrivals::Poisson => crowd::Load::Poisson { per_s },
+            Arrivals::Constant => crowd::Load::Constant { per_s },
+            Arrivals::Bursts { burst_s, silence_s } => {
+                let [burst, silence] = [*burst_s, *silence_s].map(Duration::from_secs_f64);
+                crowd::Load::Bursts { per_s, burst, silence }
+            }
+            Arrivals::Trace(file) => {
+                crowd::Load::Trace { trace: read_scalable_trace(file)?, per_s: Some(per_s) }
+            }
         };
+        let mut plan = plan(setting, arrivals, phases, load.seed)?;
         if let Some(browsing) = browsing(setting)? {
-            // So must the objects of a page.
-            plan.cool_down = 2 * patience;
             for class in &mut plan.classes {
                 class.requests = 1.0;
                 class.browsing = Some(browsing.clone());
@@ -148,37 +121,12 @@ impl Sent {
     }
 }
 
-/// How long a point's load and its counted part last.
-pub(crate) struct Times {
-    pub warm_up: Duration,
-    pub duration: Duration,
-}
-
-impl Times {
-    /// Of a point at this offered load, in multiples of capacity.
-    pub(crate) fn of(setting: &Setting, load: &Load, offered: f64) -> Self {
-        let clients = &setting.clients;
-        let warm_up_s = load.warm_up_s.unwrap_or(if offered < CALM_BELOW {
-            CALM_WARM_UP_S.min(clients.timeout_s)
-        } else {
-            clients.timeout_s
-        });
-        let duration_s = match &clients.arrivals {
-            // A mean rate is one of whole periods.
-            Arrivals::Bursts { burst_s, silence_s } => {
-                let period_s = burst_s + silence_s;
-                (load.duration_s / period_s).ceil() * period_s
-            }
-            _ => load.duration_s,
-        };
-        Self {
-            warm_up: Duration::from_secs_f64(warm_up_s),
-            duration: Duration::from_secs_f64(duration_s),
-        }
-    }
-}
-
-fn plan(setting: &Setting, seed: u64) -> Result<Plan, LiveError> {
+fn plan(
+    setting: &Setting,
+    load: crowd::Load,
+    phases: &Phases,
+    seed: u64,
+) -> Result<Plan, LiveError> {
     let clients = &setting.clients;
     let os = Os::named(&clients.os).map_err(|unknown| LiveError::Clients(unknown.to_string()))?;
     let delay = match (clients.delay.mean_ms, clients.delay.spread_ms) {
@@ -189,11 +137,7 @@ fn plan(setting: &Setting, seed: u64) -> Result<Plan, LiveError> {
     let class = Class {
         os,
         timeout: Duration::from_secs_f64(clients.timeout_s),
-        close: match clients.close {
-            Close::Fin => crowd::Close::Fin,
-            Close::Reset => crowd::Close::Reset,
-            Close::HalfClose => crowd::Close::HalfClose,
-        },
+        close: clients.close.into(),
         requests: clients.requests,
         paths: paths(setting.server.page, seed),
         network: Network { delay, loss: clients.loss, reorder: clients.reorder },
@@ -203,7 +147,16 @@ fn plan(setting: &Setting, seed: u64) -> Result<Plan, LiveError> {
         Driver::Raw => crowd::Driver::Raw,
         Driver::Sockets => crowd::Driver::Sockets,
     };
-    Ok(Plan { driver, seed, classes: vec![class], ..Plan::default() })
+    Ok(Plan {
+        driver,
+        load,
+        warm_up: phases.warm_up,
+        duration: phases.duration,
+        cool_down: phases.cool_down,
+        seed,
+        classes: vec![class],
+        ..Plan::default()
+    })
 }
 
 /// How clients visit pages, if they do. Pages are asked for like all else, in turn.
@@ -219,30 +172,13 @@ fn browsing(setting: &Setting) -> Result<Option<Browsing>, LiveError> {
     }))
 }
 
-/// A trace that can be scaled.
-fn trace(file: &Path) -> Result<Trace, LiveError> {
-    let trace = read_trace(file).map_err(|error| LiveError::Clients(error.to_string()))?;
-    if trace.per_s().is_none() {
-        let what = "its starts are all at one time, so it has no rate to be scaled: give more";
-        return Err(LiveError::Clients(format!("{}: {what}", file.display())));
-    }
-    Ok(trace)
-}
-
 /// What is asked for, in turn: each file as often as its share has it, in random order.
 fn paths(page: Page, seed: u64) -> Vec<String> {
     if page == Page::OnePacket {
         return vec!["/".to_owned()];
     }
-    let mut all = Vec::with_capacity(FILE_DRAWS);
-    for file in specweb99::files() {
-        let times = (file.share * FILE_DRAWS as f64).round() as usize;
-        all.extend(std::iter::repeat_n(file.path, times.max(1)));
-    }
     let mut chance = ChaCha8Rng::seed_from_u64(seed);
-    for last in (1..all.len()).rev() {
-        let other = (chance.next_u64() % (last as u64 + 1)) as usize;
-        all.swap(last, other);
-    }
-    all
+    let files = specweb99::files();
+    let order = specweb99::order(|| chance.next_u64());
+    order.into_iter().map(|place| files[usize::from(place)].path.clone()).collect()
 }

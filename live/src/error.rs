@@ -58,10 +58,13 @@ pub enum LiveError {
         /// What came instead.
         detail: String,
     },
+    /// A recorded trace that cannot be played.
+    #[error(transparent)]
+    Trace(#[from] tidegate_scenarios::ScenarioError),
     /// A profile of clients that nobody knows.
     #[error("{0}")]
     Clients(String),
     /// Whoever watches could not take a point.
-    #[error("{0}")]
-    Watcher(String),
+    #[error(transparent)]
+    Watcher(#[from] tidegate_report::ResultsError),
 }

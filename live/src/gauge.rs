@@ -9,7 +9,7 @@ use tidegate_servers::Statistics;
 use crate::error::LiveError;
 use crate::ground::Ground;
 use crate::guard::{Counted, Guard};
-use crate::server::{self, Running};
+use crate::server::Running;
 
 /// Readings taken at the beginning.
 pub(crate) struct Gauge {
@@ -70,7 +70,7 @@ impl Gauge {
             cpu,
             foreign: ForeignTime::now().share_since(&self.foreign),
             cpu_components: self.profile.map(Profile::finish).unwrap_or_default(),
-            serving: served.map(|(now, before)| server::between(&before, &now)).unwrap_or_default(),
+            serving: served.map(|(now, before)| now.since(&before).measures()).unwrap_or_default(),
             guard: now.zip(self.guard).map(|(now, before)| now.since(&before)),
         })
     }

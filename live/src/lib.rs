@@ -19,4 +19,4 @@ mod server;
 
 pub use error::LiveError;
 pub use programs::Programs;
-pub use run::{Watcher, run};
+pub use run::run;

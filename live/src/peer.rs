@@ -6,21 +6,10 @@ use std::process::Stdio;
 use std::io::Write;
 
 use tidegate_lab::LabError;
-use tidegate_scenarios::{Peer, Server};
+use tidegate_scenarios::Peer;
 
 use crate::error::LiveError;
 use crate::ground::{Ground, PORT};
-
-/// As long as the kernel allows.
-const LARGE_BACKLOG: u32 = 65_535;
-
-/// The server as this peer has it.
-pub(crate) fn server(peer: Peer, server: &Server) -> Server {
-    match peer {
-        Peer::LargeBacklog => Server { backlog: LARGE_BACKLOG, ..server.clone() },
-        _ => server.clone(),
-    }
-}
 
 /// Sets a peer up. Rate limits are set to what the server can do.
 pub(crate) fn set(peer: Peer, ground: &Ground, capacity_per_s: f64) -> Result<(), LiveError> {

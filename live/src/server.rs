@@ -4,13 +4,12 @@
 mod settings;
 mod statistics;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tidegate_lab::{Child, Namespace, pin_command};
-use tidegate_scenarios::{AcceptLimit, Page, Server, ServerKind};
+use tidegate_scenarios::{Page, Server, ServerKind};
 use tidegate_servers::Statistics;
 
 use crate::error::LiveError;
@@ -22,8 +21,6 @@ const START_PATIENCE: Duration = Duration::from_secs(10);
 /// In the server's own `/run`: it ends with the namespace.
 const FOLDER: &str = "/run/tidelab-server";
 const STATISTICS: &str = "/run/tidelab-server/statistics";
-/// With its header a reply of this many bytes fits one packet (Shukla 3.2.1).
-const ONE_PACKET_BYTES: usize = 1024;
 
 /// A server at work. Dropping it ends it.
 pub(crate) struct Running {
@@ -69,45 +66,9 @@ impl Running {
     }
 }
 
-/// What happened between two readings of its statistics, as results name it.
-pub(crate) fn between(earlier: &Statistics, later: &Statistics) -> BTreeMap<String, f64> {
-    statistics::between(earlier, later)
-}
-
-/// In a few words, as results name it.
-pub(crate) fn summary(server: &Server) -> String {
-    let mut words = format!("{}, backlog {}", server.kind.name(), server.backlog);
-    match server.kind {
-        ServerKind::Userver => words.push_str(&format!(", {}", server.events.name())),
-        ServerKind::KnotC => words.push_str(&format!(", {} threads", server.threads)),
-        ServerKind::Nginx if server.multi_accept => words.push_str(", multi_accept"),
-        _ => {}
-    }
-    if server.accept_limit != AcceptLimit::Inf {
-        words.push_str(&format!(", accept-limit {}", limit(server.accept_limit)));
-    }
-    if server.cost_us > 0 {
-        words.push_str(&format!(", {} µs a request", server.cost_us));
-    }
-    words.push_str(match server.page {
-        Page::OnePacket => ", one packet",
-        Page::Specweb99 => ", SPECweb99-like files",
-    });
-    words
-}
-
-/// As `tidelab serve` takes it.
-fn limit(limit: AcceptLimit) -> String {
-    match limit {
-        AcceptLimit::At(limit) => limit.to_string(),
-        AcceptLimit::Inf => "inf".to_owned(),
-        AcceptLimit::Dynamic => "dynamic".to_owned(),
-    }
-}
-
 fn place_pages(namespace: &Namespace, page: Page) -> Result<(), LiveError> {
     let root = Path::new(FOLDER).join("www");
-    namespace.place_file(root.join("index.html"), vec![b'~'; ONE_PACKET_BYTES])?;
+    namespace.place_file(root.join("index.html"), vec![b'~'; Page::ONE_PACKET_BYTES])?;
     if page == Page::Specweb99 {
         for file in tidegate_client::specweb99::files() {
             let content = vec![b'~'; file.bytes];
@@ -125,10 +86,10 @@ fn start_ours(ground: &Ground, programs: &Programs, server: &Server) -> Result<C
         &format!("--port={PORT}"),
         &format!("--backlog={}", server.backlog),
         &format!("--cost-us={}", server.cost_us),
-        &format!("--accept-limit={}", limit(server.accept_limit)),
+        &format!("--accept-limit={}", server.accept_limit),
         &match server.page {
             // From memory, as both theses have it.
-            Page::OnePacket => format!("--body-bytes={ONE_PACKET_BYTES}"),
+            Page::OnePacket => format!("--body-bytes={}", Page::ONE_PACKET_BYTES),
             Page::Specweb99 => format!("--root={FOLDER}/www"),
         },
         &format!("--statistics={STATISTICS}"),

@@ -4,6 +4,7 @@
 //! The decisions are C (`include/*.h`), compiled into BPF for the kernel and, here,
 //! natively for the simulator and the tests: what is simulated is what is deployed.
 
+pub mod mechanism;
 pub mod names;
 pub mod shed;
 
@@ -14,7 +15,32 @@ pub mod raw {
     include!(concat!(env!("OUT_DIR"), "/policy.rs"));
 }
 
+use std::net::{IpAddr, SocketAddr};
+
 use raw::{tg_ack, tg_answers, tg_bucket, tg_case, tg_decision, tg_queues, tg_rules, tg_syn};
+
+impl raw::tg_tuple {
+    /// A connection's addresses and ports as a packet from the client carries them.
+    #[must_use]
+    pub fn between(from: SocketAddr, to: SocketAddr) -> Self {
+        let words = |address: IpAddr| {
+            let mut octets = [0; 16];
+            match address {
+                IpAddr::V4(address) => octets[..4].copy_from_slice(&address.octets()),
+                IpAddr::V6(address) => octets = address.octets(),
+            }
+            let word = |at: usize| [octets[at], octets[at + 1], octets[at + 2], octets[at + 3]];
+            [0, 4, 8, 12].map(|at| u32::from_ne_bytes(word(at)))
+        };
+        Self {
+            saddr: words(from.ip()),
+            daddr: words(to.ip()),
+            sport: from.port().to_be(),
+            dport: to.port().to_be(),
+            is_ipv6: from.is_ipv6().into(),
+        }
+    }
+}
 
 impl raw::tg_rules {
     /// Whether a cookie of ours may be the answer to a SYN.

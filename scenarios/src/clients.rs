@@ -32,6 +32,16 @@ pub enum Close {
     HalfClose,
 }
 
+impl From<Close> for tidegate_client::Close {
+    fn from(close: Close) -> Self {
+        match close {
+            Close::Fin => Self::Fin,
+            Close::Reset => Self::Reset,
+            Close::HalfClose => Self::HalfClose,
+        }
+    }
+}
+
 /// How starts are spaced.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

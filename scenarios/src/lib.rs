@@ -6,6 +6,7 @@
 //! that is measured first, so a scenario means the same on any machine.
 
 mod browsing;
+mod capacity;
 mod claim;
 mod clients;
 mod curve;
@@ -18,13 +19,14 @@ mod trace;
 mod view;
 
 pub use browsing::Browsing;
+pub use capacity::{CAPACITY_CLIENTS, CAPACITY_PHASES};
 pub use claim::{Claim, Take};
 pub use clients::{Arrivals, Clients, Close, Delay, Driver};
 pub use curve::{Peer, ServerUse, Setting, Treatment};
 pub use error::ScenarioError;
-pub use load::{Form, Load};
+pub use load::{Form, Load, Phases};
 pub use scenario::{Network, Scenario};
 pub use server::{AcceptLimit, Page, Server, ServerKind};
 pub use shelf::{named, shelf};
-pub use trace::read_trace;
+pub use trace::{read_scalable_trace, read_trace};
 pub use view::{Bars, Column, Panel, Table};

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How much load, and how long.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+
+use crate::clients::{Arrivals, Clients};
 
 /// Whether a scenario runs as its paper did, or in minutes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +31,25 @@ pub struct Load {
     pub seed: u64,
 }
 
+/// The parts of a run, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Phases {
+    /// Load before attempts count.
+    pub warm_up: Duration,
+    /// Attempts count that start in it.
+    pub duration: Duration,
+    /// Load after it: attempts counted last must see the same server as the first.
+    pub cool_down: Duration,
+}
+
+impl Phases {
+    /// All of them.
+    #[must_use]
+    pub fn whole(&self) -> Duration {
+        self.warm_up + self.duration + self.cool_down
+    }
+}
+
 /// What a file says of load.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -50,6 +73,9 @@ struct ShortKeys {
 }
 
 const SHORT_DURATION_S: f64 = 5.0;
+/// Below so many times capacity no one waits long enough to be waited for.
+const CALM_BELOW: f64 = 0.9;
+const CALM_WARM_UP_S: f64 = 3.0;
 
 fn two_minutes() -> f64 {
     120.0
@@ -81,6 +107,29 @@ impl LoadKeys {
 }
 
 impl Load {
+    /// How long a point takes at this offered load, in multiples of capacity.
+    #[must_use]
+    pub fn phases(&self, clients: &Clients, offered: f64) -> Phases {
+        let patience_s = clients.timeout_s;
+        let calm_s = CALM_WARM_UP_S.min(patience_s);
+        let usual_s = if offered < CALM_BELOW { calm_s } else { patience_s };
+        let duration_s = match &clients.arrivals {
+            // A mean rate is one of whole periods.
+            Arrivals::Bursts { burst_s, silence_s } => {
+                let period_s = burst_s + silence_s;
+                (self.duration_s / period_s).ceil() * period_s
+            }
+            _ => self.duration_s,
+        };
+        // The objects of a page come after the page.
+        let patiences = if clients.browsing.is_some() { 2 } else { 1 };
+        Phases {
+            warm_up: Duration::from_secs_f64(self.warm_up_s.unwrap_or(usual_s)),
+            duration: Duration::from_secs_f64(duration_s),
+            cool_down: patiences * Duration::from_secs_f64(patience_s),
+        }
+    }
+
     // Ranges are written so that NaN is refused too.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.offered.is_empty() {

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The server under load.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
+
+use crate::curve::{Peer, Treatment};
 
 /// Which server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,6 +125,14 @@ pub struct Server {
     pub page: Page,
 }
 
+impl Page {
+    /// With its header a reply of so many bytes fits one packet (Shukla 3.2.1).
+    pub const ONE_PACKET_BYTES: usize = 1024;
+}
+
+/// As long a listen queue as the kernel allows.
+const LARGE_BACKLOG: u32 = 65_535;
+
 impl Default for Server {
     fn default() -> Self {
         Self {
@@ -166,6 +178,38 @@ impl ServerKeys {
 }
 
 impl Server {
+    /// In a few words, as results name it.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let mut words = format!("{}, backlog {}", self.kind.name(), self.backlog);
+        match self.kind {
+            ServerKind::Userver => words.push_str(&format!(", {}", self.events.name())),
+            ServerKind::KnotC => words.push_str(&format!(", {} threads", self.threads)),
+            ServerKind::Nginx if self.multi_accept => words.push_str(", multi_accept"),
+            _ => {}
+        }
+        if self.accept_limit != AcceptLimit::Inf {
+            words.push_str(&format!(", accept-limit {}", self.accept_limit));
+        }
+        if self.cost_us > 0 {
+            words.push_str(&format!(", {} µs a request", self.cost_us));
+        }
+        words.push_str(match self.page {
+            Page::OnePacket => ", one packet",
+            Page::Specweb99 => ", SPECweb99-like files",
+        });
+        words
+    }
+
+    /// The server as it is started where this is done to its connections.
+    #[must_use]
+    pub fn under(&self, treatment: &Treatment) -> Self {
+        match treatment {
+            Treatment::Peer(Peer::LargeBacklog) => Self { backlog: LARGE_BACKLOG, ..self.clone() },
+            _ => self.clone(),
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.backlog == 0 || self.backlog > 65_535 {
             return Err(format!("backlog {} is not between 1 and 65535", self.backlog));
@@ -191,12 +235,22 @@ impl Server {
     }
 }
 
+/// As `tidelab serve` takes it.
+impl fmt::Display for AcceptLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At(limit) => limit.fmt(f),
+            Self::Inf => f.write_str("inf"),
+            Self::Dynamic => f.write_str("dynamic"),
+        }
+    }
+}
+
 impl Serialize for AcceptLimit {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::At(limit) => serializer.serialize_u32(*limit),
-            Self::Inf => serializer.serialize_str("inf"),
-            Self::Dynamic => serializer.serialize_str("dynamic"),
+            word => serializer.collect_str(word),
         }
     }
 }

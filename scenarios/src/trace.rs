@@ -22,6 +22,20 @@ pub fn read_trace(file: &Path) -> Result<Trace, ScenarioError> {
     Trace::parse(&text).map_err(|error| wrong(error.to_string()))
 }
 
+/// Reads a recorded trace that is to be played faster or slower than it was.
+///
+/// # Errors
+/// As [`read_trace`]; and for one whose starts are all at one time, which has no rate.
+pub fn read_scalable_trace(file: &Path) -> Result<Trace, ScenarioError> {
+    let trace = read_trace(file)?;
+    if trace.per_s().is_none() {
+        let what = "its starts are all at one time, so it has no rate to be scaled: give more";
+        let place = Place { file: file.display().to_string(), line: None };
+        return Err(ScenarioError::Text { place, what: what.to_owned() });
+    }
+    Ok(trace)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a server counts of itself.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -109,6 +110,23 @@ impl Statistics {
         ratio(self.work_items, self.work_phases)
     }
 
+    /// What Pariag's Tables 4.1 to 4.10 show, by the names that results have for it.
+    #[must_use]
+    pub fn measures(&self) -> BTreeMap<String, f64> {
+        [
+            ("select_rate_per_s", self.event_calls_per_s()),
+            ("fds_per_call", self.fds_per_call()),
+            ("fd_rate_per_s", self.fds_per_s()),
+            ("accept_phases_per_s", self.per_s(self.accept_phases)),
+            ("accepts_per_phase", self.accepted_per_phase()),
+            ("accepts_per_s", self.accepted_per_s()),
+            ("work_items_per_phase", self.items_per_work_phase()),
+            ("found_dead_per_s", self.per_s(self.dead_connections)),
+        ]
+        .map(|(name, number)| (name.to_owned(), number))
+        .into()
+    }
+
     fn per_s(&self, count: u64) -> f64 {
         if self.elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / self.elapsed_ns as f64 }
     }
@@ -141,6 +159,59 @@ impl Statistics {
             Outcome::Unavailable => self.unavailable += 1,
             // Counted when it is decided: its client may not stay to hear it.
             Outcome::Refusal => {}
+        }
+    }
+
+    /// What was counted after an earlier look.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        // Taken apart, so that no count is forgotten.
+        let Self {
+            accepted,
+            replies,
+            kernel_replies,
+            not_modified,
+            not_found,
+            unavailable,
+            dead_connections,
+            half_closed_replies,
+            bad_requests,
+            timed_out,
+            accept_failures,
+            bytes_sent,
+            work_steps,
+            cpu_ns,
+            event_calls,
+            fds_told,
+            accept_phases,
+            work_phases,
+            work_items,
+            elapsed_ns,
+            connections_max: _,
+        } = earlier;
+        Self {
+            accepted: self.accepted - accepted,
+            replies: self.replies - replies,
+            kernel_replies: self.kernel_replies - kernel_replies,
+            not_modified: self.not_modified - not_modified,
+            not_found: self.not_found - not_found,
+            unavailable: self.unavailable - unavailable,
+            dead_connections: self.dead_connections - dead_connections,
+            half_closed_replies: self.half_closed_replies - half_closed_replies,
+            bad_requests: self.bad_requests - bad_requests,
+            timed_out: self.timed_out - timed_out,
+            accept_failures: self.accept_failures - accept_failures,
+            bytes_sent: self.bytes_sent - bytes_sent,
+            // A maximum, which no difference can tell.
+            connections_max: self.connections_max,
+            work_steps: self.work_steps - work_steps,
+            cpu_ns: self.cpu_ns - cpu_ns,
+            event_calls: self.event_calls - event_calls,
+            fds_told: self.fds_told - fds_told,
+            accept_phases: self.accept_phases - accept_phases,
+            work_phases: self.work_phases - work_phases,
+            work_items: self.work_items - work_items,
+            elapsed_ns: self.elapsed_ns - elapsed_ns,
         }
     }
 
@@ -267,6 +338,32 @@ mod tests {
         whole.add(&Statistics { accepted: 1, elapsed_ns: 5, ..Statistics::default() });
         let expected = Statistics { accepted: 2_271_145, connections_max: 7, ..accept_inf() };
         assert_eq!(whole, expected);
+    }
+
+    #[test]
+    fn only_what_came_between_counts() {
+        let earlier = Statistics {
+            accepted: 1000,
+            accept_phases: 100,
+            elapsed_ns: 5_000_000_000,
+            ..Statistics::default()
+        };
+        let later = Statistics {
+            accepted: 1600,
+            accept_phases: 300,
+            event_calls: 50,
+            fds_told: 200,
+            elapsed_ns: 7_000_000_000,
+            ..Statistics::default()
+        };
+        let between = later.since(&earlier).measures();
+        assert_eq!(between["accepts_per_s"], 300.0);
+        assert_eq!(between["accepts_per_phase"], 3.0);
+        assert_eq!(
+            between["fds_per_call"] * between["select_rate_per_s"],
+            between["fd_rate_per_s"]
+        );
+        assert_eq!(between["work_items_per_phase"], 0.0);
     }
 
     #[test]

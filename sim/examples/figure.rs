@@ -5,12 +5,14 @@
 //!
 //! `cargo run --release -p tidegate-sim --example figure -- xeon short shukla-4.3 shukla-4.7`
 
+use std::error::Error;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use tidegate_report::{Point, judge_all};
+use tidegate_client::Progress;
+use tidegate_report::{Point, ResultsError, Watcher, judge_all};
 use tidegate_scenarios::{Form, Scenario, ScenarioError, named};
-use tidegate_sim::{Machine, Progress, Settings, SimError, Watcher, run};
+use tidegate_sim::{Machine, Settings, run};
 
 #[derive(Default)]
 struct Table(Vec<Point>);
@@ -18,9 +20,9 @@ struct Table(Vec<Point>);
 impl Watcher for Table {
     fn step(&mut self, _index: usize, _steps: usize, _name: &str, _lasts: Duration) {}
 
-    fn progress(&mut self, _progress: &Progress) {}
+    fn progress(&mut self, _index: usize, _progress: &Progress) {}
 
-    fn point(&mut self, point: &Point) -> Result<(), SimError> {
+    fn point(&mut self, point: &Point) -> Result<(), ResultsError> {
         let number = |path: &str| point.measure(path).unwrap_or(f64::NAN);
         println!(
             "{:<28} {:>5.2} {:>8.0} {:>8.0} {:>9.1} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>5.2}",
@@ -39,7 +41,7 @@ impl Watcher for Table {
         Ok(())
     }
 
-    fn left_out(&mut self, curve: &str, reason: &SimError) {
+    fn left_out(&mut self, curve: &str, reason: &dyn Error) {
         println!("{curve}: left out: {reason}");
     }
 }
@@ -54,7 +56,7 @@ fn lasting(scenario: &Scenario, seconds: f64) -> Result<Scenario, ScenarioError>
     Scenario::parse(&scenario.name, &scenario.name, &text)
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let machine = match arguments.next().as_deref() {
         Some("today") => Machine::today(),

@@ -3,9 +3,10 @@
 //!
 //! `cargo run --release -p tidegate-sim --example flash -- 100 "abort rst-syn"`
 
-use tidegate_client::{Arrivals, Close, Os, Person};
+use tidegate_client::{Arrivals, Os};
+use tidegate_policy::mechanism;
 use tidegate_servers::AcceptLimit;
-use tidegate_sim::{Crowd, Kernel, Load, Machine, Pages, Setup, SimError, Way, World, rules};
+use tidegate_sim::{Load, Machine, Setup, SimError, World};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const LASTS_S: u64 = 500;
@@ -46,34 +47,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 fn setup(mechanism: &str, clients: u64) -> Result<Setup, SimError> {
     let machine = Machine::today();
-    let pages = Pages::one_packet();
-    Ok(Setup {
-        machine,
-        kernel: Kernel::of(machine.profile),
-        program: machine.userver,
-        backlog: 128,
-        // Accept-INF would never come to work: somebody always waits.
-        accept_limit: AcceptLimit::Dynamic,
-        cost_ns: 20_000,
-        guard: Some((rules(mechanism)?, machine.hook)),
-        way: Way { wire_ns: machine.wire_ns, ..Way::default() },
-        crowd: Crowd {
-            person: Person {
-                os: Os::linux(),
-                mss: 1460,
-                timeout_ns: 10 * SECOND_NS,
-                close: Close::Fin,
-                requests: pages.requests("h"),
-            },
-            requests: 1.0,
-            load: Load::Open(Arrivals::poisson(clients as f64 / LASTS_S as f64, 1)),
-            warm_up_ns: 0,
-            duration_ns: LASTS_S * SECOND_NS,
-            cool_down_ns: 0,
-        },
-        pages,
-        seed: 1,
-    })
+    let guard = (mechanism::parse(mechanism)?, machine.hook);
+    let mut setup = Setup::one_packet(machine, Some(guard), Os::linux());
+    // Accept-INF would never come to work: somebody always waits.
+    setup.accept_limit = AcceptLimit::Dynamic;
+    setup.cost_ns = 20_000;
+    setup.crowd.load = Load::Open(Arrivals::poisson(clients as f64 / LASTS_S as f64, 1));
+    setup.crowd.duration_ns = LASTS_S * SECOND_NS;
+    Ok(setup)
 }
 
 /// The most memory that this process has had, in MiB; 0 where nobody says.

@@ -3,9 +3,10 @@
 //!
 //! `cargo run --release -p tidegate-sim --example speed`
 
-use tidegate_client::{Arrivals, Close, Os, Person};
+use tidegate_client::{Arrivals, Os};
+use tidegate_policy::mechanism;
 use tidegate_servers::AcceptLimit;
-use tidegate_sim::{Crowd, Kernel, Load, Machine, Pages, Setup, SimError, Way, World, rules};
+use tidegate_sim::{Load, Machine, Setup, SimError, World};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -40,35 +41,14 @@ fn setup(
     per_s: f64,
     seconds: u64,
 ) -> Result<Setup, SimError> {
-    let os = Os::named("linux-2.4")?;
-    let pages = Pages::one_packet();
-    let requests = pages.requests("h");
-    Ok(Setup {
-        machine,
-        kernel: Kernel::of(machine.profile),
-        program: machine.userver,
-        backlog: 128,
-        accept_limit,
-        cost_ns: 0,
-        guard: Some((rules(mechanism)?, machine.hook)),
-        way: Way { wire_ns: machine.wire_ns, ..Way::default() },
-        crowd: Crowd {
-            person: Person {
-                os,
-                mss: 1460,
-                timeout_ns: 10 * SECOND_NS,
-                close: Close::Fin,
-                requests,
-            },
-            requests: 1.0,
-            load: Load::Open(Arrivals::poisson(per_s, 1)),
-            warm_up_ns: SECOND_NS,
-            duration_ns: seconds * SECOND_NS,
-            cool_down_ns: SECOND_NS,
-        },
-        pages,
-        seed: 1,
-    })
+    let guard = (mechanism::parse(mechanism)?, machine.hook);
+    let mut setup = Setup::one_packet(machine, Some(guard), Os::named("linux-2.4")?);
+    setup.accept_limit = accept_limit;
+    setup.crowd.load = Load::Open(Arrivals::poisson(per_s, 1));
+    setup.crowd.warm_up_ns = SECOND_NS;
+    setup.crowd.duration_ns = seconds * SECOND_NS;
+    setup.crowd.cool_down_ns = SECOND_NS;
+    Ok(setup)
 }
 
 /// The processor time that this thread has had, in s: others may use the machine too.

@@ -8,13 +8,8 @@ use tidegate_scenarios::{Peer, ServerKind};
 #[non_exhaustive]
 pub enum SimError {
     /// A mechanism that is none.
-    #[error("mechanism \"{given}\": {what}")]
-    Mechanism {
-        /// What was given.
-        given: String,
-        /// What is wrong, and how to mend it.
-        what: String,
-    },
+    #[error(transparent)]
+    Mechanism(#[from] tidegate_policy::mechanism::NoMechanism),
     /// A server that is not modelled.
     #[error("the simulator has no {}: give kind = \"userver\" or \"tux\", or run it live", kind.name())]
     Server {
@@ -46,12 +41,12 @@ pub enum SimError {
     #[error("the simulator's clients do not browse yet: leave the browser out, or run it live")]
     Browsing,
     /// A recorded trace that cannot be played.
-    #[error("{0}")]
-    Trace(String),
+    #[error(transparent)]
+    Trace(#[from] tidegate_scenarios::ScenarioError),
     /// The server's capacity is not to be had.
     #[error("the server answered nothing while its capacity was measured: give it a lower cost_us")]
     NoCapacity,
     /// Whoever watches could not take a point.
-    #[error("{0}")]
-    Watcher(String),
+    #[error(transparent)]
+    Watcher(#[from] tidegate_report::ResultsError),
 }

@@ -6,10 +6,6 @@ use tidegate_scenarios::Page;
 
 use crate::chance::{Chance, Entity};
 
-/// With its head a reply of this many bytes fits one packet (Shukla, section 3.2.1).
-const ONE_PACKET_BYTES: usize = 1024;
-/// So many draws of a file stand for its share within a per mille.
-const FILE_DRAWS: usize = 10_000;
 /// The most data that a segment carries here.
 const SEGMENT_MAX_BYTES: usize = 1460;
 
@@ -48,19 +44,12 @@ impl Pages {
     pub fn of(page: Page, seed: u64) -> Self {
         let filling = vec![b'~'; SEGMENT_MAX_BYTES].into_boxed_slice();
         if page == Page::OnePacket {
-            let only = Content::new(ONE_PACKET_BYTES, false);
+            let only = Content::new(Page::ONE_PACKET_BYTES, false);
             return Self { each: vec![only], paths: vec!["/".to_owned()], asked: vec![0], filling };
         }
         let files = specweb99::files();
-        let mut asked = Vec::with_capacity(FILE_DRAWS);
-        for (place, file) in (0..).zip(&files) {
-            let times = (file.share * FILE_DRAWS as f64).round() as usize;
-            asked.extend(std::iter::repeat_n(place, times.max(1)));
-        }
         let mut chance = Chance::of(seed, Entity::Pages);
-        for last in (1..asked.len()).rev() {
-            asked.swap(last, (chance.draw() % (last as u64 + 1)) as usize);
-        }
+        let asked = specweb99::order(|| chance.draw());
         let each = files.iter().map(|file| Content::new(file.bytes, true)).collect();
         Self { each, paths: files.into_iter().map(|file| file.path).collect(), asked, filling }
     }
@@ -112,19 +101,6 @@ impl Content {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn files_are_asked_for_by_their_shares() {
-        let pages = Pages::of(Page::Specweb99, 1);
-        let all = pages.asked.len() as u32;
-        let mean = (0..all).map(|place| f64::from(pages.length(pages.asked(place)))).sum::<f64>()
-            / f64::from(all);
-        assert!((14_000.0..16_000.0).contains(&mean), "{mean} bytes");
-        let of =
-            |seed| (0..20).map(|n| Pages::of(Page::Specweb99, seed).asked(n)).collect::<Vec<_>>();
-        assert_eq!(of(1), of(1));
-        assert_ne!(of(1), of(2));
-    }
 
     #[test]
     fn a_page_is_its_head_and_so_many_bytes() {

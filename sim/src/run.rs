@@ -4,21 +4,17 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use tidegate_report::Point;
-use tidegate_scenarios::{Form, Load, Peer, Scenario, ServerUse, Setting, Treatment};
+use tidegate_client::Progress;
+use tidegate_report::{OperatingPoint, Watcher};
+use tidegate_scenarios::{Form, Load, Scenario, ServerUse, Setting};
 
 use crate::error::SimError;
 use crate::machine::Machine;
 use crate::point::Measured;
 use crate::setting;
-use crate::setup::{self, Setup};
+use crate::setup::Setup;
 use crate::spread::{News, Teller, spread};
 use crate::world::{Report, World};
-
-/// As in the live world: enough to keep a server busy, few enough never to fill its listen queue.
-const CAPACITY_CLIENTS: usize = 64;
-const CAPACITY_WARM_UP_NS: u64 = 1_000_000_000;
-const CAPACITY_DURATION_NS: u64 = 4_000_000_000;
 
 /// How a scenario is to be simulated.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,40 +23,6 @@ pub struct Settings {
     pub machine: Machine,
     /// How many points are simulated at a time. It changes nothing in the results.
     pub threads: NonZeroUsize,
-}
-
-/// How far a step is: rates since the last time it was told, as a live crowd tells them.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Progress {
-    /// Which step, as [`Watcher::step`] named it.
-    pub step: usize,
-    /// Simulated time since the beginning of the load, in s.
-    pub at_s: f64,
-    /// Attempts started per second of simulated time.
-    pub started_per_s: f64,
-    /// Replies per second of simulated time.
-    pub replies_per_s: f64,
-    /// Attempts per second of simulated time that ended in any other way.
-    pub errors_per_s: f64,
-    /// Attempts under way now.
-    pub in_flight: u64,
-}
-
-/// Whoever wants to know how far a run is, and what comes of it. It is called in the thread that
-/// called [`run`].
-pub trait Watcher {
-    /// A step begins: one of so many, with its name and how long it lasts in simulated time. With
-    /// several threads several steps go on at a time.
-    fn step(&mut self, index: usize, steps: usize, name: &str, lasts: Duration);
-    /// A step goes on.
-    fn progress(&mut self, progress: &Progress);
-    /// A point is there. Points come in the scenario's order.
-    ///
-    /// # Errors
-    /// When it cannot be kept: the run ends then.
-    fn point(&mut self, point: &Point) -> Result<(), SimError>;
-    /// A curve cannot be simulated.
-    fn left_out(&mut self, curve: &str, reason: &SimError);
 }
 
 /// Runs a scenario on a simulated machine. The same scenario on the same machine gives the same
@@ -88,18 +50,12 @@ pub fn run(
         }
     }
     let mut run = Run { scenario, load, settings, watcher, steps: 0, step: 0 };
-    let measured = |curve: &Curve<'_>| scenario.measured_by(curve.setting).server_use();
-    let mut uses: Vec<ServerUse> = Vec::new();
-    for curve in &curves {
-        let this = measured(curve);
-        if !uses.contains(&this) {
-            uses.push(this);
-        }
-    }
+    let uses = scenario.server_uses(curves.iter().map(|curve| curve.setting));
     run.steps = uses.len() + curves.len() * run.load.offered.len();
     let capacities_per_s = run.capacities_per_s(&uses)?;
     let of = |curve: &Curve<'_>| {
-        let place = uses.iter().position(|other| *other == measured(curve));
+        let this = scenario.measured_by(curve.setting).server_use();
+        let place = uses.iter().position(|other| *other == this);
         place.map_or(0.0, |place| capacities_per_s[place])
     };
     let (known, unknown): (Vec<_>, Vec<_>) =
@@ -127,8 +83,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// What servers can do: a closed loop keeps one busy and can never overload it. Of each use the
-    /// first curve stands for all, as in the live world.
+    /// What servers can do. Of each use the first curve stands for all, as in the live world.
     fn capacities_per_s(&mut self, uses: &[ServerUse]) -> Result<Vec<f64>, SimError> {
         let mut setups = Vec::new();
         for this in uses {
@@ -136,15 +91,10 @@ impl Run<'_> {
             let Some(setting) = settings.find(|setting| setting.server_use() == *this) else {
                 continue;
             };
-            let treatment = Treatment::Peer(Peer::Kernel);
-            let plain = Setting { treatment, ..setting.clone() };
-            let machine = &self.settings.machine;
+            let (plain, machine) = (setting.for_capacity(), &self.settings.machine);
             let mut setup = setting::setup(self.scenario, &plain, &self.load, machine)?;
-            setup.crowd.load = setup::Load::Closed { clients: CAPACITY_CLIENTS };
-            setup.crowd.warm_up_ns = CAPACITY_WARM_UP_NS;
-            setup.crowd.duration_ns = CAPACITY_DURATION_NS;
-            setup.crowd.cool_down_ns = 0;
-            setups.push(("measuring capacity".to_owned(), setup));
+            setting::set_capacity_load(&mut setup);
+            setups.push(("simulating the capacity".to_owned(), setup));
         }
         let mut capacities_per_s = Vec::new();
         self.carry_out(setups, |_, report, _| {
@@ -163,7 +113,8 @@ impl Run<'_> {
                 let connections_per_s = capacity_per_s * offered / setting.clients.requests;
                 let mut setup = curve.setup.clone();
                 setting::set_load(&mut setup, setting, &self.load, *offered, connections_per_s)?;
-                setups.push((format!("{} at {offered} × capacity", setting.curve), setup));
+                setups
+                    .push((format!("simulating {} at {offered} × capacity", setting.curve), setup));
                 places.push((setting, *capacity_per_s, *offered));
             }
         }
@@ -171,17 +122,9 @@ impl Run<'_> {
         self.carry_out(setups, |job, report, watcher| {
             let (setting, capacity_per_s, offered_over_capacity) = places[job];
             let load = &load;
-            watcher.point(
-                &Measured {
-                    scenario,
-                    setting,
-                    load,
-                    capacity_per_s,
-                    offered_over_capacity,
-                    report,
-                }
-                .point(),
-            )
+            let at =
+                OperatingPoint { scenario, setting, load, capacity_per_s, offered_over_capacity };
+            Ok(watcher.point(&Measured { at, report }.point())?)
         })
     }
 
@@ -194,11 +137,10 @@ impl Run<'_> {
         let (before, steps) = (self.step, self.steps);
         self.step += setups.len();
         let watcher = &mut *self.watcher;
-        let work = |job: usize, teller: &Teller<'_, Progress, Report>| {
+        let work = |job: usize, teller: &Teller<'_, (usize, Progress), Report>| {
             let step = before + job + 1;
             let (_, setup) = &setups[job];
-            World::new(setup.clone())
-                .run(&mut |progress| teller.tell(Progress { step, ..*progress }))
+            World::new(setup.clone()).run(&mut |progress| teller.tell((step, *progress)))
         };
         spread(self.settings.threads, setups.len(), work, |news| {
             match news {
@@ -206,7 +148,7 @@ impl Run<'_> {
                     let (name, setup) = &setups[job];
                     watcher.step(before + job + 1, steps, name, lasts(setup));
                 }
-                News::Goes(progress) => watcher.progress(&progress),
+                News::Goes((step, progress)) => watcher.progress(step, &progress),
                 News::Done(job, report) => keep(job, report, watcher)?,
             }
             Ok(())

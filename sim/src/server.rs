@@ -7,13 +7,10 @@
 //! an end and closes. A step is a system call or two; what it does, it has done at its end.
 
 mod price;
-mod statistics;
-
-pub use statistics::Statistics;
 
 use std::collections::VecDeque;
 
-use tidegate_servers::{AcceptLimit, Phase, Queues, Strategy};
+use tidegate_servers::{AcceptLimit, Phase, Queues, Statistics, Strategy};
 
 use crate::flow::{Flow, Flows};
 use crate::machine::Program;
@@ -246,7 +243,7 @@ impl Host {
             Turn::Close => {
                 self.app.held -= 1;
                 self.app.strategy.closed();
-                self.app.statistics.dead += u64::from(flow.conn.served == 0);
+                self.app.statistics.dead_connections += u64::from(flow.conn.served == 0);
                 self.close(flow, &mut work);
             }
             Turn::Nothing => {}
@@ -319,7 +316,7 @@ impl Host {
         app.is_listener_told = !self.listener.queue.is_empty();
         let events = count as u64 + u64::from(app.is_listener_told);
         app.statistics.event_calls += 1;
-        app.statistics.events += events;
+        app.statistics.fds_told += events;
         let costs = &self.costs;
         let watched = if scans { u64::from(app.held) } else { 0 };
         let told_ns = costs.event_ns * events + costs.watched_ns * watched;

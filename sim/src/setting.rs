@@ -1,26 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From a scenario's words to a simulated world, as the live world takes them.
 
+use std::time::Duration;
+
 use tidegate_client as client;
 use tidegate_client::{Os, Person};
+use tidegate_policy::mechanism;
 use tidegate_scenarios::{
-    AcceptLimit, Arrivals, Close, Load, Network, Peer, Scenario, Server, ServerKind, Setting,
-    Treatment, read_trace,
+    AcceptLimit, Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Load, Network, Peer, Phases,
+    Scenario, Server, ServerKind, Setting, Treatment, read_scalable_trace,
 };
 
 use crate::error::SimError;
 use crate::hook::Hook;
 use crate::machine::{Machine, Program};
-use crate::mechanism;
 use crate::network::Way;
 use crate::pages::Pages;
 use crate::setup::{self, Crowd, Setup};
 use crate::stack::Kernel;
 
-const LARGE_BACKLOG: u32 = 65_535;
-/// Below so many times capacity no one waits long enough to be waited for.
-const CALM_BELOW: f64 = 0.9;
-const CALM_WARM_UP_S: f64 = 3.0;
 const HOST: &str = "10.87.0.1:8080";
 
 /// A curve's world, without its load.
@@ -30,25 +28,23 @@ pub(crate) fn setup(
     load: &Load,
     machine: &Machine,
 ) -> Result<Setup, SimError> {
-    let server = &setting.server;
-    let program = program(server, machine)?;
+    let server = setting.server.under(&setting.treatment);
+    let program = program(&server, machine)?;
     if setting.clients.browsing.is_some() {
         return Err(SimError::Browsing);
     }
     let mut kernel = Kernel::of(machine.profile);
-    let mut backlog = server.backlog;
     let mut guard = None;
     match &setting.treatment {
         Treatment::Mechanism(name) => {
-            let rules = mechanism::rules(name)?;
+            let rules = mechanism::parse(name)?;
             guard = Some((rules, Hook::named(&setting.hook, machine.hook)?));
         }
-        Treatment::Peer(Peer::Kernel) => {}
+        Treatment::Peer(Peer::Kernel | Peer::LargeBacklog) => {}
         Treatment::Peer(Peer::AbortOnOverflow) => kernel.abort_on_overflow = true,
         Treatment::Peer(Peer::SynCookies0) => kernel.syncookies = 0,
         Treatment::Peer(Peer::SynCookies1) => kernel.syncookies = 1,
         Treatment::Peer(Peer::SynCookies2) => kernel.syncookies = 2,
-        Treatment::Peer(Peer::LargeBacklog) => backlog = LARGE_BACKLOG,
         Treatment::Peer(peer) => return Err(SimError::Peer { peer: *peer }),
     }
     let pages = Pages::of(server.page, load.seed);
@@ -61,7 +57,7 @@ pub(crate) fn setup(
         machine: *machine,
         kernel,
         program,
-        backlog,
+        backlog: server.backlog,
         accept_limit: accept_limit(server.accept_limit),
         cost_ns: if machine.adds_cost { server.cost_us * 1000 } else { 0 },
         guard,
@@ -87,25 +83,22 @@ pub(crate) fn set_load(
     offered: f64,
     connections_per_s: f64,
 ) -> Result<(), SimError> {
-    let clients = &setting.clients;
-    let crowd = &mut setup.crowd;
-    crowd.load = setup::Load::Open(arrivals(setting, connections_per_s, load.seed)?);
-    crowd.warm_up_ns = ns(load.warm_up_s.unwrap_or(if offered < CALM_BELOW {
-        CALM_WARM_UP_S.min(clients.timeout_s)
-    } else {
-        clients.timeout_s
-    }));
-    crowd.duration_ns = ns(match &clients.arrivals {
-        // A mean rate is one of whole periods.
-        Arrivals::Bursts { burst_s, silence_s } => {
-            let period_s = burst_s + silence_s;
-            (load.duration_s / period_s).ceil() * period_s
-        }
-        _ => load.duration_s,
-    });
-    // Attempts counted last must see the same server as the first.
-    crowd.cool_down_ns = ns(clients.timeout_s);
+    let arrivals = arrivals(setting, connections_per_s, load.seed)?;
+    last(&mut setup.crowd, setup::Load::Open(arrivals), &load.phases(&setting.clients, offered));
     Ok(())
+}
+
+/// Gives it the load that measures what the server can do.
+pub(crate) fn set_capacity_load(setup: &mut Setup) {
+    last(&mut setup.crowd, setup::Load::Closed { clients: CAPACITY_CLIENTS }, &CAPACITY_PHASES);
+}
+
+fn last(crowd: &mut Crowd, load: setup::Load, phases: &Phases) {
+    let ns = |phase: Duration| u64::try_from(phase.as_nanos()).unwrap_or(u64::MAX);
+    crowd.load = load;
+    crowd.warm_up_ns = ns(phases.warm_up);
+    crowd.duration_ns = ns(phases.duration);
+    crowd.cool_down_ns = ns(phases.cool_down);
 }
 
 /// A scenario's server on this machine.
@@ -124,11 +117,7 @@ fn crowd(setting: &Setting, pages: &Pages) -> Result<Crowd, SimError> {
         os: Os::named(&clients.os)?,
         mss: 1460,
         timeout_ns: ns(clients.timeout_s),
-        close: match clients.close {
-            Close::Fin => client::Close::Fin,
-            Close::Reset => client::Close::Reset,
-            Close::HalfClose => client::Close::HalfClose,
-        },
+        close: clients.close.into(),
         requests: pages.requests(HOST),
     };
     Ok(Crowd {
@@ -158,11 +147,8 @@ fn arrivals(setting: &Setting, per_s: f64, seed: u64) -> Result<client::Arrivals
             client::Arrivals::poisson(per_s, seed).in_bursts(ns(*burst_s), ns(*silence_s))
         }
         Arrivals::Trace(file) => {
-            let trace = read_trace(file).map_err(|error| SimError::Trace(error.to_string()))?;
-            client::Arrivals::trace_at(&trace, per_s).ok_or_else(|| {
-                let what = "its starts are all at one time, so it has no rate to be scaled";
-                SimError::Trace(format!("{}: {what}: give more", file.display()))
-            })?
+            let trace = read_scalable_trace(file)?;
+            client::Arrivals::trace_at(&trace, per_s).expect("it can be scaled")
         }
     })
 }

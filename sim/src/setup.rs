@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a world begins with, and how things stand in it.
 
-use tidegate_client::{Arrivals, Person};
+use tidegate_client::{Arrivals, Close, Os, Person};
 use tidegate_policy::raw::tg_rules;
 use tidegate_servers::AcceptLimit;
 
@@ -36,6 +36,41 @@ pub struct Setup {
     pub crowd: Crowd,
     /// Chooses everything that is left to chance.
     pub seed: u64,
+}
+
+impl Setup {
+    /// One-packet requests, one a connection, at a machine's own server; `None` is the kernel alone.
+    #[must_use]
+    pub fn one_packet(machine: Machine, guard: Option<(tg_rules, Hook)>, os: &'static Os) -> Self {
+        let pages = Pages::one_packet();
+        let crowd = Crowd {
+            person: Person {
+                os,
+                mss: 1460,
+                timeout_ns: 10_000_000_000,
+                close: Close::Fin,
+                requests: pages.requests("h"),
+            },
+            requests: 1.0,
+            load: Load::Closed { clients: 1 },
+            warm_up_ns: 0,
+            duration_ns: 1_000_000_000,
+            cool_down_ns: 0,
+        };
+        Self {
+            machine,
+            kernel: Kernel::of(machine.profile),
+            program: machine.userver,
+            backlog: 128,
+            accept_limit: AcceptLimit::INF,
+            cost_ns: 0,
+            pages,
+            guard,
+            way: Way { wire_ns: machine.wire_ns, ..Way::default() },
+            crowd,
+            seed: 1,
+        }
+    }
 }
 
 /// The clients, and when they come.

@@ -3,15 +3,15 @@
 
 use std::iter::Peekable;
 
-use tidegate_client::{Arrivals, Outcome, Tally};
+use tidegate_client::{Arrivals, Outcome, Progress, Tally};
 use tidegate_policy::raw::tg_bucket;
+use tidegate_servers::Statistics;
 
 use crate::chance::{Chance, Entity};
 use crate::cpu::{Cpu, Taken};
 use crate::flow::Flows;
 use crate::network::{Packet, Way};
-use crate::run::Progress;
-use crate::server::{App, Statistics};
+use crate::server::App;
 use crate::setup::{Balance, Crowd, Load, Setup};
 use crate::spent::Spent;
 use crate::stack::{Counted, Guard, Host, Listener};
@@ -169,7 +169,6 @@ impl World {
         let per_s = |now: u64, before: u64| (now - before) as f64 / since_s;
         let errors = |balance: &Balance| balance.refused + balance.timed_out + balance.others;
         Progress {
-            step: 0,
             at_s: self.now_ns() as f64 / 1e9,
             started_per_s: per_s(now.attempts, before.attempts),
             replies_per_s: per_s(now.served, before.served),
@@ -241,10 +240,12 @@ impl World {
     }
 
     fn mark(&mut self, place: usize) {
+        let elapsed_ns = self.now_ns();
         let mark = &mut self.marks[place].1;
         if mark.is_none() {
             let host = &self.host;
-            *mark = Some((host.cpu.spent, host.counted.clone(), host.app.statistics));
+            let application = Statistics { elapsed_ns, ..host.app.statistics };
+            *mark = Some((host.cpu.spent, host.counted.clone(), application));
         }
     }
 

@@ -3,10 +3,11 @@
 
 use proptest::prelude::*;
 use tidegate_client::{Arrivals, Close, Os, Person};
+use tidegate_policy::mechanism;
 use tidegate_scenarios::{Delay, Page};
 use tidegate_servers::AcceptLimit;
 use tidegate_sim::{
-    Crowd, Hook, Kernel, Link, Load, Machine, Napi, Pages, Program, Setup, Way, World, rules,
+    Crowd, Hook, Kernel, Link, Load, Machine, Napi, Pages, Program, Setup, Way, World,
 };
 
 const MS_NS: u64 = 1_000_000;
@@ -110,7 +111,7 @@ fn setup() -> impl Strategy<Value = Setup> {
                 backlog,
                 accept_limit: limit.parse::<AcceptLimit>().unwrap(),
                 cost_ns,
-                guard: mechanism.map(|name| (rules(name).unwrap(), hook)),
+                guard: mechanism.map(|name| (mechanism::parse(name).unwrap(), hook)),
                 way,
                 crowd,
                 pages,

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A seed is a run: the same scenario gives the same points, to the byte.
 
+use std::error::Error;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use tidegate_report::Point;
+use tidegate_client::Progress;
+use tidegate_report::{Point, ResultsError, Watcher};
 use tidegate_scenarios::{Form, Scenario};
-use tidegate_sim::{Machine, Progress, Settings, SimError, Watcher, run};
+use tidegate_sim::{Machine, Settings, run};
 
 const SCENARIO: &str = r#"
 title = "Twice"
@@ -46,14 +48,14 @@ impl Watcher for Kept {
         self.steps.push((index, steps));
     }
 
-    fn progress(&mut self, _progress: &Progress) {}
+    fn progress(&mut self, _index: usize, _progress: &Progress) {}
 
-    fn point(&mut self, point: &Point) -> Result<(), SimError> {
+    fn point(&mut self, point: &Point) -> Result<(), ResultsError> {
         self.points.push(point.clone());
         Ok(())
     }
 
-    fn left_out(&mut self, curve: &str, reason: &SimError) {
+    fn left_out(&mut self, curve: &str, reason: &dyn Error) {
         self.left_out.push(format!("{curve}: {reason}"));
     }
 }

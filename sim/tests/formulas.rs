@@ -8,9 +8,8 @@
 //! less than the response time.
 
 use proptest::prelude::*;
-use tidegate_client::{Arrivals, Close, Os, Outcome, Person};
-use tidegate_servers::AcceptLimit;
-use tidegate_sim::{Costs, Crowd, Kernel, Load, Machine, Napi, Pages, Setup, Way, World};
+use tidegate_client::{Arrivals, Os, Outcome};
+use tidegate_sim::{Costs, Load, Machine, Napi, Setup, World};
 
 const MS_NS: u64 = 1_000_000;
 const ATTEMPTS_PER_S: u32 = 4000;
@@ -48,33 +47,13 @@ impl Case {
             wire_ns: u64::from(self.rtt_ms) * MS_NS / 2,
             ..Machine::today()
         };
-        let pages = Pages::one_packet();
-        let setup = Setup {
-            machine,
-            kernel: Kernel::of(machine.profile),
-            program: machine.userver,
-            backlog: 65_535,
-            accept_limit: AcceptLimit::INF,
-            cost_ns: 0,
-            guard: None,
-            way: Way { wire_ns: machine.wire_ns, loss_of_syns: drops.to_vec(), ..Way::default() },
-            crowd: Crowd {
-                person: Person {
-                    os: self.os,
-                    mss: 1460,
-                    timeout_ns: (self.abort_ms() * 1e6) as u64,
-                    close: Close::Fin,
-                    requests: pages.requests("h"),
-                },
-                requests: 1.0,
-                load: Load::Open(Arrivals::constant(f64::from(ATTEMPTS_PER_S))),
-                warm_up_ns: 0,
-                duration_ns: u64::from(DURATION_S) * 1000 * MS_NS,
-                cool_down_ns: 0,
-            },
-            pages,
-            seed: self.seed,
-        };
+        let mut setup = Setup::one_packet(machine, None, self.os);
+        setup.backlog = 65_535;
+        setup.way.loss_of_syns = drops.to_vec();
+        setup.crowd.person.timeout_ns = (self.abort_ms() * 1e6) as u64;
+        setup.crowd.load = Load::Open(Arrivals::constant(f64::from(ATTEMPTS_PER_S)));
+        setup.crowd.duration_ns = u64::from(DURATION_S) * 1000 * MS_NS;
+        setup.seed = self.seed;
         World::new(setup).run(&mut |_| {}).outcome
     }
 

@@ -1,45 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the papers tell of single connections and of queues comes out of the model.
 
-use tidegate_client::{Arrivals, Close, Os, Person};
+use tidegate_client::{Arrivals, Os};
+use tidegate_policy::mechanism;
 use tidegate_scenarios::Page;
-use tidegate_servers::AcceptLimit;
-use tidegate_sim::{
-    Crowd, Hook, Kernel, Load, Machine, Pages, Program, Report, Setup, Way, World, rules,
-};
+use tidegate_sim::{Hook, Load, Machine, Pages, Program, Report, Setup, World};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
 fn setup(machine: Machine, mechanism: Option<&str>, per_s: f64) -> Setup {
     let os = Os::named("linux-2.4").unwrap();
-    let pages = Pages::one_packet();
-    let requests = pages.requests("h");
-    Setup {
-        machine,
-        kernel: Kernel::of(machine.profile),
-        program: machine.userver,
-        backlog: 128,
-        accept_limit: AcceptLimit::INF,
-        cost_ns: 0,
-        guard: mechanism.map(|name| (rules(name).unwrap(), Hook::Tcp)),
-        way: Way { wire_ns: machine.wire_ns, ..Way::default() },
-        crowd: Crowd {
-            person: Person {
-                os,
-                mss: 1460,
-                timeout_ns: 10 * SECOND_NS,
-                close: Close::Fin,
-                requests,
-            },
-            requests: 1.0,
-            load: Load::Open(Arrivals::poisson(per_s, 1)),
-            warm_up_ns: SECOND_NS / 10,
-            duration_ns: SECOND_NS / 2,
-            cool_down_ns: SECOND_NS / 10,
-        },
-        pages,
-        seed: 1,
-    }
+    let guard = mechanism.map(|name| (mechanism::parse(name).unwrap(), Hook::Tcp));
+    let mut setup = Setup::one_packet(machine, guard, os);
+    setup.crowd.load = Load::Open(Arrivals::poisson(per_s, 1));
+    setup.crowd.warm_up_ns = SECOND_NS / 10;
+    setup.crowd.duration_ns = SECOND_NS / 2;
+    setup.crowd.cool_down_ns = SECOND_NS / 10;
+    setup
 }
 
 fn of(setup: Setup) -> Report {

@@ -41,27 +41,9 @@ fn turn_with_time_left() -> u32 {
     (wall_ns() >> TG_SHED_TURN_SHIFT) as u32
 }
 
-fn words(address: IpAddr) -> [u32; 4] {
-    let octets = match address {
-        IpAddr::V4(a) => a.octets().to_vec(),
-        IpAddr::V6(a) => a.octets().to_vec(),
-    };
-    let mut words = [0; 4];
-    for (word, four) in words.iter_mut().zip(octets.chunks_exact(4)) {
-        *word = u32::from_ne_bytes(four.try_into().expect("chunks of four"));
-    }
-    words
-}
-
 /// Whether SLPD drops this connection in this turn, by the policy's own hash.
 fn chosen(from: SocketAddr, to: SocketAddr, kind: u32, turn: u32) -> bool {
-    let tuple = tg_tuple {
-        saddr: words(from.ip()),
-        daddr: words(to.ip()),
-        sport: from.port().to_be(),
-        dport: to.port().to_be(),
-        is_ipv6: from.is_ipv6().into(),
-    };
+    let tuple = tg_tuple::between(from, to);
     hash(&KEY, &tuple, kind, TG_ASK_TURN, turn) >> 32 < parts_x32(P)
 }
 

@@ -130,7 +130,7 @@ pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let plan = plan(arguments)?;
     let mut bar = progress::bar();
     bar.step(1, 1, "crowd", plan.warm_up + plan.duration + plan.cool_down);
-    let outcome = run_watched(&plan, &mut |progress| bar.show(&(&progress).into()))?;
+    let outcome = run_watched(&plan, &mut |progress| bar.show(1, &progress))?;
     bar.finish();
     let mut out = io::stdout().lock();
     let written = if out.is_terminal() {

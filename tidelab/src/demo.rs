@@ -3,15 +3,17 @@
 
 mod report;
 
+use std::error::Error;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use tidegate_client::Progress;
 use tidegate_lab::LabError;
-use tidegate_live::{LiveError, Programs};
-use tidegate_report::Point;
+use tidegate_live::Programs;
+use tidegate_report::{Point, ResultsError, Watcher};
 use tidegate_scenarios::{Form, Scenario};
-use tidegate_sim::{Machine, SimError};
+use tidegate_sim::Machine;
 
 use crate::failure::Failure;
 use crate::progress::{self, Bar};
@@ -181,40 +183,21 @@ impl Rows {
     }
 }
 
-impl tidegate_live::Watcher for Rows {
+impl Watcher for Rows {
     fn step(&mut self, index: usize, steps: usize, name: &str, lasts: Duration) {
         self.bar.step(index, steps, name, lasts);
     }
 
-    fn progress(&mut self, progress: &tidegate_crowd::Progress) {
-        self.bar.show(&progress.into());
+    fn progress(&mut self, index: usize, progress: &Progress) {
+        self.bar.show(index, progress);
     }
 
-    fn point(&mut self, point: &Point) -> Result<(), LiveError> {
+    fn point(&mut self, point: &Point) -> Result<(), ResultsError> {
         self.push(&point.curve, Ok(point.clone()));
         Ok(())
     }
 
-    fn left_out(&mut self, curve: &str, reason: &LiveError) {
-        self.push(curve, Err(reason.to_string()));
-    }
-}
-
-impl tidegate_sim::Watcher for Rows {
-    fn step(&mut self, index: usize, steps: usize, name: &str, lasts: Duration) {
-        self.bar.step(index, steps, &format!("simulating {name}"), lasts);
-    }
-
-    fn progress(&mut self, progress: &tidegate_sim::Progress) {
-        self.bar.show(&progress.into());
-    }
-
-    fn point(&mut self, point: &Point) -> Result<(), SimError> {
-        self.push(&point.curve, Ok(point.clone()));
-        Ok(())
-    }
-
-    fn left_out(&mut self, curve: &str, reason: &SimError) {
+    fn left_out(&mut self, curve: &str, reason: &dyn Error) {
         self.push(curve, Err(reason.to_string()));
     }
 }

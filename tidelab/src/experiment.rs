@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `tidelab run` and `tidelab figure`: from a scenario to results and their page.
 
+use std::error::Error;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tidegate_live::{LiveError, Programs};
-use tidegate_report::{Host, Point, Results, Summary, Writer};
+use tidegate_client::Progress;
+use tidegate_live::Programs;
+use tidegate_report::{Host, Point, Results, ResultsError, Summary, Watcher, Writer};
 use tidegate_scenarios::{Form, Scenario, shelf};
 use tidegate_sim::{Machine, SimError};
 
@@ -165,8 +167,6 @@ struct Keeper {
     folder: PathBuf,
     scenario: String,
     left_out: Vec<String>,
-    /// The latest step that was simulated.
-    simulated: usize,
     /// Whether every curve of every scenario was run.
     complete: bool,
 }
@@ -188,7 +188,6 @@ impl Keeper {
             folder: folder.to_owned(),
             scenario: String::new(),
             left_out: Vec::new(),
-            simulated: 0,
             complete: true,
         })
     }
@@ -210,50 +209,22 @@ impl Keeper {
     }
 }
 
-impl Keeper {
-    fn leave_out(&mut self, curve: &str, reason: &dyn std::error::Error) {
-        let line = format!("\"{curve}\" is left out: {reason}");
-        self.bar.say(&line);
-        self.left_out.push(line);
-    }
-}
-
-impl tidegate_live::Watcher for Keeper {
+impl Watcher for Keeper {
     fn step(&mut self, index: usize, steps: usize, name: &str, lasts: Duration) {
         self.bar.step(index, steps, name, lasts);
     }
 
-    fn progress(&mut self, progress: &tidegate_crowd::Progress) {
-        self.bar.show(&progress.into());
+    fn progress(&mut self, index: usize, progress: &Progress) {
+        self.bar.show(index, progress);
     }
 
-    fn point(&mut self, point: &Point) -> Result<(), LiveError> {
-        self.results.append(point).map_err(|error| LiveError::Watcher(error.to_string()))
+    fn point(&mut self, point: &Point) -> Result<(), ResultsError> {
+        self.results.append(point)
     }
 
-    fn left_out(&mut self, curve: &str, reason: &LiveError) {
-        self.leave_out(curve, reason);
-    }
-}
-
-impl tidegate_sim::Watcher for Keeper {
-    fn step(&mut self, index: usize, steps: usize, name: &str, lasts: Duration) {
-        self.simulated = index;
-        self.bar.step(index, steps, &format!("simulating {name}"), lasts);
-    }
-
-    /// Several steps go on at a time, and there is one line: it is the latest's.
-    fn progress(&mut self, progress: &tidegate_sim::Progress) {
-        if progress.step == self.simulated {
-            self.bar.show(&progress.into());
-        }
-    }
-
-    fn point(&mut self, point: &Point) -> Result<(), SimError> {
-        self.results.append(point).map_err(|error| SimError::Watcher(error.to_string()))
-    }
-
-    fn left_out(&mut self, curve: &str, reason: &SimError) {
-        self.leave_out(curve, reason);
+    fn left_out(&mut self, curve: &str, reason: &dyn Error) {
+        let line = format!("\"{curve}\" is left out: {reason}");
+        self.bar.say(&line);
+        self.left_out.push(line);
     }
 }

@@ -5,41 +5,13 @@ use std::time::Duration;
 
 use crate::quantity::rounded;
 use indicatif::{ProgressBar, ProgressStyle};
+use tidegate_client::Progress;
 
 /// The line. It is gone when dropped.
-pub(crate) struct Bar(ProgressBar);
-
-/// How a crowd fares, in either world.
-pub(crate) struct Pace {
-    at_s: f64,
-    started_per_s: f64,
-    replies_per_s: f64,
-    errors_per_s: f64,
-    in_flight: u64,
-}
-
-impl From<&tidegate_crowd::Progress> for Pace {
-    fn from(progress: &tidegate_crowd::Progress) -> Self {
-        Self {
-            at_s: progress.at_s,
-            started_per_s: progress.started_per_s,
-            replies_per_s: progress.replies_per_s,
-            errors_per_s: progress.errors_per_s,
-            in_flight: progress.in_flight,
-        }
-    }
-}
-
-impl From<&tidegate_sim::Progress> for Pace {
-    fn from(progress: &tidegate_sim::Progress) -> Self {
-        Self {
-            at_s: progress.at_s,
-            started_per_s: progress.started_per_s,
-            replies_per_s: progress.replies_per_s,
-            errors_per_s: progress.errors_per_s,
-            in_flight: progress.in_flight,
-        }
-    }
+pub(crate) struct Bar {
+    line: ProgressBar,
+    /// The latest step.
+    step: usize,
 }
 
 /// A line on the standard error.
@@ -47,24 +19,29 @@ pub(crate) fn bar() -> Bar {
     let style = ProgressStyle::with_template("{prefix} {bar:24} {elapsed}/{msg}")
         .expect("the template is a good one")
         .progress_chars("━╸─");
-    Bar(ProgressBar::new(1).with_style(style))
+    Bar { line: ProgressBar::new(1).with_style(style), step: 0 }
 }
 
 impl Bar {
     /// Begins a step that is expected to take so long.
     pub(crate) fn step(&mut self, index: usize, steps: usize, name: &str, lasts: Duration) {
-        self.0.reset();
-        self.0.set_length(u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX));
-        self.0.set_prefix(format!("[{index}/{steps}] {name}"));
-        self.0.set_message(format!("{} s", lasts.as_secs()));
+        self.step = index;
+        self.line.reset();
+        self.line.set_length(u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX));
+        self.line.set_prefix(format!("[{index}/{steps}] {name}"));
+        self.line.set_message(format!("{} s", lasts.as_secs()));
     }
 
-    /// Shows how the crowd fares.
-    pub(crate) fn show(&mut self, progress: &Pace) {
-        self.0.set_position((progress.at_s * 1000.0) as u64);
-        self.0.set_message(format!(
+    /// Shows how a step's crowd fares. Several may be under way, and there is one line: it is the
+    /// latest's.
+    pub(crate) fn show(&mut self, index: usize, progress: &Progress) {
+        if index != self.step {
+            return;
+        }
+        self.line.set_position((progress.at_s * 1000.0) as u64);
+        self.line.set_message(format!(
             "{} s  {} starts/s, {} replies/s, {} errors/s, {} under way",
-            self.0.length().unwrap_or_default() / 1000,
+            self.line.length().unwrap_or_default() / 1000,
             rounded(progress.started_per_s),
             rounded(progress.replies_per_s),
             rounded(progress.errors_per_s),
@@ -74,16 +51,16 @@ impl Bar {
 
     /// Prints a line that stays, above the bar.
     pub(crate) fn say(&self, line: &str) {
-        if self.0.is_hidden() {
+        if self.line.is_hidden() {
             eprintln!("{line}");
         } else {
-            self.0.println(line);
+            self.line.println(line);
         }
     }
 
     /// Takes the line away.
     pub(crate) fn finish(&self) {
-        self.0.finish_and_clear();
+        self.line.finish_and_clear();
     }
 }
 

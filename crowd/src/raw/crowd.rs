@@ -13,13 +13,13 @@ use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use tidegate_client::{Outcome, Person, Tally};
+use tidegate_client::{Outcome, Person, Progress, Tally};
 
 use crate::class::Classes;
 use crate::error::CrowdError;
 use crate::network::Network;
 use crate::plan::{Plan, ns};
-use crate::progress::{Meter, Progress};
+use crate::progress::Meter;
 use crate::raw::attempts::Attempts;
 use crate::raw::device::Arrivals;
 use crate::raw::frame::Way;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Configuration files of other people's servers: one worker, no log, and else as they come.
 
-use tidegate_scenarios::{Server, ServerKind};
+use tidegate_scenarios::{Page, Server, ServerKind};
 
-use super::{FOLDER, ONE_PACKET_BYTES};
+use super::FOLDER;
 use crate::ground::PORT;
 
 /// Of a server that is not ours; ours take theirs from the command line.
@@ -55,7 +55,7 @@ fn lighttpd(backlog: u32) -> String {
 
 /// It answers by itself: what is measured is its way with connections.
 fn haproxy(backlog: u32) -> String {
-    let body = "~".repeat(ONE_PACKET_BYTES);
+    let body = "~".repeat(Page::ONE_PACKET_BYTES);
     format!(
         "global\n nbthread 1\n maxconn 8192\ndefaults\n mode http\n timeout client 10s\n\
          \ttimeout http-request 10s\n timeout http-keep-alive 10s\nfrontend page\n\

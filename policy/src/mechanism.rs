@@ -2,7 +2,10 @@
 //! The papers' mechanisms by name, as combinations of orthogonal rules: what is room,
 //! what a SYN without room gets, what an ACK without room gets.
 
-use tidegate_policy::raw::*;
+use crate::raw::{
+    TG_ACK_KERNEL, TG_ACK_RESET, TG_ONE_X256, TG_ROOM_KERNEL, TG_ROOM_RESERVE, TG_SYN_COOKIE,
+    TG_SYN_DROP, TG_SYN_KERNEL, TG_SYN_RESET, tg_rules,
+};
 
 /// The names that a mechanism is put together from (Shukla, thesis, Figure 4.1 and 5.4).
 pub const NAMES: [&str; 6] =
@@ -19,44 +22,56 @@ fn nearest(name: &str) -> &'static str {
         .expect("there are names")
 }
 
-/// Rules from names such as `abort rst-syn`; or what is wrong, and the fix.
-pub fn parse(text: &str) -> Result<tg_rules, (String, String)> {
+/// Why a text names no mechanism.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}; {fix}")]
+pub struct NoMechanism {
+    /// What is wrong.
+    pub what: String,
+    /// How to mend it.
+    pub fix: String,
+}
+
+/// Rules from names such as `abort rst-syn`.
+///
+/// # Errors
+/// [`NoMechanism`], for names that are none, stand twice or contradict each other.
+pub fn parse(text: &str) -> Result<tg_rules, NoMechanism> {
+    let wrong =
+        |what: &str, fix: &str| Err(NoMechanism { what: what.to_owned(), fix: fix.to_owned() });
     let words: Vec<&str> = text.split_whitespace().collect();
     for (at, word) in words.iter().enumerate() {
         if !NAMES.contains(word) {
-            return Err((
-                format!("unknown mechanism \"{word}\""),
-                format!("did you mean \"{}\"? known: {}", nearest(word), NAMES.join(", ")),
-            ));
+            return wrong(
+                &format!("unknown mechanism \"{word}\""),
+                &format!("did you mean \"{}\"? known: {}", nearest(word), NAMES.join(", ")),
+            );
         }
         if words[..at].contains(word) {
-            return Err((format!("\"{word}\" stands twice"), "name it once".to_owned()));
+            return wrong(&format!("\"{word}\" stands twice"), "name it once");
         }
     }
     let has = |name| words.contains(&name);
     if words.is_empty() {
-        return Err((
-            "no mechanism is named".to_owned(),
-            format!("name one of {}", NAMES.join(", ")),
-        ));
+        return wrong("no mechanism is named", &format!("name one of {}", NAMES.join(", ")));
     }
     if has("default") && words.len() > 1 {
-        return Err((
-            "\"default\" is the kernel's own behaviour and stands alone".to_owned(),
-            "drop it, or the others".to_owned(),
-        ));
+        return wrong(
+            "\"default\" is the kernel's own behaviour and stands alone",
+            "drop it, or the others",
+        );
     }
     if has("rst-syn") && has("no-syn-drop") {
-        return Err((
-            "\"rst-syn\" and \"no-syn-drop\" answer the same SYN in two ways".to_owned(),
-            "choose one".to_owned(),
-        ));
+        return wrong(
+            "\"rst-syn\" and \"no-syn-drop\" answer the same SYN in two ways",
+            "choose one",
+        );
     }
     if has("no-syn-drop") && has("early-syn-drop") {
-        return Err((
-            "\"no-syn-drop\" drops no SYN, so none early".to_owned(),
-            "leave \"early-syn-drop\" out".to_owned(),
-        ));
+        return wrong(
+            "\"no-syn-drop\" drops no SYN, so none early",
+            "leave \"early-syn-drop\" out",
+        );
     }
     let syn = if has("rst-syn") {
         TG_SYN_RESET
@@ -72,10 +87,10 @@ pub fn parse(text: &str) -> Result<tg_rules, (String, String)> {
         syn,
         // no-syn-drop moves the decision to the ACK, which is let in or answered with RST.
         ack: if has("abort") || has("no-syn-drop") { TG_ACK_RESET } else { TG_ACK_KERNEL },
-        overbook_x256: 256,
-        early_from_x256: 256,
+        overbook_x256: TG_ONE_X256,
+        early_from_x256: TG_ONE_X256,
         refusal_cost_ns: 1_000_000_000 / REFUSALS_PER_S,
-        ..Default::default()
+        ..tg_rules::default()
     })
 }
 
@@ -121,16 +136,29 @@ mod tests {
     }
 
     #[test]
+    fn names_are_rules() {
+        let rules = |text| {
+            let rules = parse(text).unwrap();
+            (rules.room, rules.syn, rules.ack)
+        };
+        assert_eq!(rules("default"), (TG_ROOM_KERNEL, TG_SYN_KERNEL, TG_ACK_KERNEL));
+        assert_eq!(rules("abort rst-syn"), (TG_ROOM_KERNEL, TG_SYN_RESET, TG_ACK_RESET));
+        assert_eq!(rules("reserv rst-syn"), (TG_ROOM_RESERVE, TG_SYN_RESET, TG_ACK_KERNEL));
+        assert_eq!(rules("no-syn-drop"), (TG_ROOM_KERNEL, TG_SYN_COOKIE, TG_ACK_RESET));
+    }
+
+    #[test]
     fn a_typo_is_answered_with_the_name_that_was_meant() {
-        let (what, fix) = parse("abort rst-sin").unwrap_err();
-        assert_eq!(what, "unknown mechanism \"rst-sin\"");
-        assert!(fix.starts_with("did you mean \"rst-syn\"?"), "{fix}");
+        let wrong = parse("abort rst-sin").unwrap_err();
+        assert_eq!(wrong.what, "unknown mechanism \"rst-sin\"");
+        assert!(wrong.fix.starts_with("did you mean \"rst-syn\"?"), "{wrong}");
     }
 
     #[test]
     fn contradictions_are_refused() {
         for text in [
             "",
+            "abrot",
             "default abort",
             "rst-syn no-syn-drop",
             "abort abort",

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From what clients saw to a line of a result, in either world.
+
+use std::collections::BTreeMap;
+
+use tidegate_client::Outcome;
+use tidegate_scenarios::{Load, Scenario, Setting};
+
+use crate::point::{Point, World};
+
+/// An operating point: one curve at one offered load.
+#[derive(Clone, Copy, Debug)]
+pub struct OperatingPoint<'a> {
+    /// Its scenario.
+    pub scenario: &'a Scenario,
+    /// Its curve.
+    pub setting: &'a Setting,
+    /// The scenario's load.
+    pub load: &'a Load,
+    /// Requests per second that the server can do.
+    pub capacity_per_s: f64,
+    /// Requests offered, in multiples of the capacity.
+    pub offered_over_capacity: f64,
+}
+
+impl OperatingPoint<'_> {
+    /// What clients saw there. What was counted at the server is left empty: only the world behind
+    /// it knows.
+    #[must_use]
+    pub fn seen_by_clients(&self, world: World, outcome: &Outcome) -> Point {
+        let nothing = BTreeMap::new;
+        Point {
+            scenario: self.scenario.name.clone(),
+            world,
+            curve: self.setting.curve.clone(),
+            mechanism: self.setting.treatment.name(),
+            server: self.setting.server.summary(),
+            clients: self.setting.clients.summary(),
+            capacity_per_s: self.capacity_per_s,
+            offered_per_s: outcome.offered_per_s * self.setting.clients.requests,
+            offered_over_capacity: self.offered_over_capacity,
+            attempts: outcome.attempts,
+            replies_per_s: outcome.replies_per_s,
+            replies_per_s_ci95: outcome.replies_per_s_ci95,
+            response_ms: outcome.response_ms,
+            refusal_ms: outcome.refusal_ms,
+            errors_per_s: errors_per_s(outcome),
+            queue_drops_per_s: nothing(),
+            verdicts_per_s: nothing(),
+            syns_per_attempt: outcome.syns_per_attempt.clone(),
+            segments: segments(outcome),
+            cpu: nothing(),
+            cpu_components: nothing(),
+            visits: visits(outcome),
+            serving: nothing(),
+            kernel: BTreeMap::new(),
+            late_p99_ms: outcome.late_starts.p99_ms,
+            warnings: Vec::new(),
+            duration_s: outcome.duration_s,
+            seed: self.load.seed,
+        }
+    }
+}
+
+/// The kinds that theses plot are there even when they are 0.
+fn errors_per_s(outcome: &Outcome) -> BTreeMap<String, f64> {
+    let errors = &outcome.errors;
+    let mut counts = BTreeMap::from([
+        ("refused".to_owned(), errors.refused),
+        ("reset".to_owned(), errors.reset),
+        ("timeout".to_owned(), errors.timed_out_connecting),
+        ("timeout, connected".to_owned(), errors.timed_out_waiting),
+    ]);
+    for (name, count) in [
+        ("closed early", errors.closed_early),
+        ("HTTP error", errors.http_error),
+        ("nonsense", errors.nonsense),
+        ("withdrawn", errors.withdrawn),
+        ("not started", errors.not_started),
+    ] {
+        if count > 0 {
+            counts.insert(name.to_owned(), count);
+        }
+    }
+    for (name, count) in &errors.other {
+        counts.insert(name.clone(), *count);
+    }
+    counts.into_iter().map(|(name, count)| (name, count as f64 / outcome.duration_s)).collect()
+}
+
+fn visits(outcome: &Outcome) -> BTreeMap<String, f64> {
+    let Some(visits) = &outcome.visits else { return BTreeMap::new() };
+    let per_s = |count: u64| count as f64 / outcome.duration_s;
+    [
+        ("started_per_s", per_s(visits.started)),
+        ("completed_per_s", per_s(visits.completed)),
+        ("abandoned_per_s", per_s(visits.abandoned)),
+        ("page_mean_ms", visits.page_ms.mean),
+        ("page_p99_ms", visits.page_ms.p99),
+    ]
+    .map(|(name, number)| (name.to_owned(), number))
+    .into()
+}
+
+fn segments(outcome: &Outcome) -> BTreeMap<String, u64> {
+    let value = serde_json::to_value(outcome.segments).unwrap_or_default();
+    let entries = value.as_object().into_iter().flatten();
+    entries.filter_map(|(name, count)| Some((name.clone(), count.as_u64()?))).collect()
+}
