@@ -62,6 +62,13 @@ fn driver_program(interface: &PlannedInterface) -> &'static str {
 type Wanted = (String, &'static str, Place, String);
 
 impl Plan {
+    /// The interfaces from whose driver answers leave by redirect: they reach the other end only
+    /// where that has NAPI, by GRO or by an XDP program of its own, and are lost else.
+    pub fn answers_by_redirect(&self) -> impl Iterator<Item = &str> {
+        let at_driver = self.interfaces.values().filter(|(_, hooks)| *hooks != Hooks::Ip);
+        at_driver.filter(|(interface, _)| interface.veth).map(|(interface, _)| &*interface.name)
+    }
+
     fn links(&self) -> Vec<Wanted> {
         let mut links = Vec::new();
         for (index, (interface, hooks)) in &self.interfaces {
