@@ -14,7 +14,7 @@ fn main() {
         SkeletonBuilder::new()
             .source(format!("bpf/{name}.bpf.c"))
             .obj(out.join(format!("{name}.bpf.o")))
-            .clang_args(["-I", "bpf", "-Wall", "-Werror", "-Wno-unused-function"])
+            .clang_args(["-mcpu=v3", "-I", "bpf", "-Wall", "-Werror", "-Wno-unused-function"])
             .build()
             .unwrap_or_else(|e| panic!("bpf/{name}.bpf.c does not build: {e:?}"));
     }

@@ -37,17 +37,25 @@ void tg_native_agree_shed(const struct tg_shed_case *c, struct tg_shed_answers *
 
 struct tg_decision tg_native_shed(const struct tg_shed_rules *rules, const struct tg_key *key,
                                   const struct tg_tuple *tuple, const struct tg_shed_syn *syn,
-                                  struct tg_shed_block *table, struct tg_shed_state *state,
-                                  struct tg_shed_monitor *monitor, struct tg_bucket *refusals,
-                                  __u32 refusal_cost_ns)
+                                  const struct tg_auto_queue *queue, struct tg_shed_block *table,
+                                  struct tg_shed_state *state, struct tg_shed_monitor *monitor,
+                                  struct tg_bucket *refusals, __u32 refusal_cost_ns)
 {
 	struct tg_shed_work work = {0};
 	struct tg_shed_block *block = (void *)0;
+	struct tg_decision d;
 
+	if (rules->is_auto)
+		tg_auto_begin(rules, &state->control, queue, syn->now_ns);
 	tg_shed_begin(&work, rules, state, key, tuple, syn);
 	if (work.wants_block && table && rules->blocks)
 		block = &table[tg_shed_block_index(&work, rules)];
-	return tg_shed_decide(&work, rules, syn, block, state, monitor, refusals, refusal_cost_ns);
+	d = tg_shed_decide(&work, rules, syn, block, state, monitor);
+	if (tg_shed_answers(rules, d))
+		d = tg_shed_refuse(rules, d, refusals, refusal_cost_ns, syn->now_ns);
+	if (rules->is_auto)
+		tg_auto_end(&state->control, queue, d.verdict == TG_PASS);
+	return d;
 }
 
 __u64 tg_native_shed_hash(const struct tg_key *key, const struct tg_tuple *tuple, __u32 kind,
@@ -57,6 +65,11 @@ __u64 tg_native_shed_hash(const struct tg_key *key, const struct tg_tuple *tuple
 
 	tg_shed_absorb(&work, key, tuple, kind);
 	return tg_shed_hash(&work, question, number);
+}
+
+__u64 tg_native_auto_root(__u64 p_x32, __u32 attempts)
+{
+	return tg_auto_root(p_x32, attempts);
 }
 
 __u64 tg_native_siphash(const struct tg_key *key, const __u64 *words, __u32 count)

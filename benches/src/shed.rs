@@ -84,17 +84,27 @@ fn on_a_path(hook: &Hook<'_>, rows: &mut Vec<Row>) {
     }
 }
 
+/// p* controlled: what it costs more, where nobody is shed since there is room.
+fn controlled() -> tg_shed_rules {
+    let auto = tg_shed_rules::automatic(TG_SLPD, TG_KEY_CONNECTION, 0, 5);
+    tg_shed_rules { blocks: blocks(10_000, 1.2), ..auto }
+}
+
 /// On a listener with room: what a SYN costs with shedding more than without.
 fn on_a_listener(hook: &Hook<'_>, rows: &mut Vec<Row>) {
     let syn = kernel::syn([0; 6], v4(ROOMY));
     let without = kernel::shedder(tg_shed_rules::default(), None);
-    for (name, policy, target_ns) in [("SLPD", TG_SLPD, 40.0), ("SBPD", TG_SBPD, 70.0)] {
-        let with = kernel::shedder(rules(policy, false), None);
+    for (name, rules, target_ns) in [
+        ("SLPD", rules(TG_SLPD, false), Some(40.0)),
+        ("SBPD", rules(TG_SBPD, false), Some(70.0)),
+        ("SLPD with p controlled", controlled(), None),
+    ] {
+        let with = kernel::shedder(rules, None);
         kernel::set_clock(&with, CALM);
         let rounds = (0..ROUNDS)
             .map(|_| hook.gross_ns(&with, &syn, false) - hook.gross_ns(&without, &syn, false))
             .collect();
-        let target_ns = Some(target_ns).filter(|_| hook.program == "tidegate_driver");
+        let target_ns = target_ns.filter(|_| hook.program == "tidegate_driver");
         let name = format!("listener, {name} alone, let through, {}", hook.name);
         rows.push((name, Rounds(rounds), target_ns));
     }

@@ -12,8 +12,12 @@ use std::time::{Duration, Instant};
 use nix::net::if_::if_nametoindex;
 use tidegate_datapath::counters;
 use tidegate_datapath::link::{self, Place};
+use tidegate_datapath::programs::Programs;
 use tidegate_lab::{Counters, Link, Namespace, allowed_cpus};
-use tidegate_policy::raw::{TG_SYN_COOKIE, TG_SYN_DROP, TG_SYN_RESET, TG_VERDICTS};
+use tidegate_policy::raw::{
+    TG_KEY_CONNECTION, TG_REFUSE_COOKIE, TG_REFUSE_SILENTLY, TG_SLPD, TG_SYN_COOKIE, TG_SYN_DROP,
+    TG_SYN_RESET, TG_VERDICTS, tg_shed_rules,
+};
 
 use crate::kernel::{self, Own, PORT};
 use crate::numbers::{Rounds, verdict};
@@ -45,19 +49,23 @@ enum Way {
     /// XDP program.
     DriverTransmit(u32),
     Ip(u32),
+    /// Persistent dropping of everyone by the hash, in this form.
+    Shed(u32),
     KernelDrop,
     KernelCookies,
     NftInet,
     NftIngress,
 }
 
-const WAYS: [(Way, &str); 10] = [
+const WAYS: [(Way, &str); 12] = [
     (Way::Driver(TG_SYN_RESET), "tidegate, driver: RST"),
     (Way::DriverTransmit(TG_SYN_RESET), "tidegate, driver: RST by XDP_TX"),
     (Way::Driver(TG_SYN_COOKIE), "tidegate, driver: cookie SYN/ACK"),
     (Way::Driver(TG_SYN_DROP), "tidegate, driver: early drop"),
     (Way::Ip(TG_SYN_RESET), "tidegate, IP entry: RST"),
     (Way::Ip(TG_SYN_COOKIE), "tidegate, IP entry: cookie SYN/ACK"),
+    (Way::Shed(TG_REFUSE_SILENTLY), "tidegate, driver: slpd"),
+    (Way::Shed(TG_REFUSE_COOKIE), "tidegate, driver: slpd, SYN/ACK to nothing"),
     (Way::KernelDrop, "kernel: silent drop, queue full"),
     (Way::KernelCookies, "kernel: SYN cookies"),
     (Way::NftInet, "nft inet: reject with tcp reset"),
@@ -219,10 +227,14 @@ fn rate_here(server: &Namespace, receives: i32, way: Way) -> Rate {
         })
     };
     let rate = match way {
-        Way::Driver(syn) | Way::DriverTransmit(syn) | Way::Ip(syn) => {
-            let guard = kernel::guard(syn);
+        Way::Driver(_) | Way::DriverTransmit(_) | Way::Ip(_) | Way::Shed(_) => {
+            let guard = match way {
+                Way::Driver(syn) | Way::DriverTransmit(syn) | Way::Ip(syn) => kernel::guard(syn),
+                Way::Shed(refusal) => shedding(refusal),
+                _ => unreachable!("matched above"),
+            };
             let (name, place) = match way {
-                Way::Driver(_) => ("tidegate_driver_veth", Place::Driver(index)),
+                Way::Driver(_) | Way::Shed(_) => ("tidegate_driver_veth", Place::Driver(index)),
                 Way::DriverTransmit(_) => ("tidegate_driver", Place::Driver(index)),
                 _ => ("tidegate_ip", Place::Ingress(index)),
             };
@@ -250,6 +262,12 @@ fn rate_here(server: &Namespace, receives: i32, way: Way) -> Rate {
     };
     drop(listener);
     rate
+}
+
+/// All are shed, whoever they are.
+fn shedding(refusal: u32) -> Programs {
+    let all = tg_shed_rules::new(TG_SLPD, TG_KEY_CONNECTION, 1.0, 5);
+    kernel::shedder(tg_shed_rules { refusal, ..all }, None)
 }
 
 fn nft_counter(server: &Namespace, table: &str) -> u64 {
@@ -298,9 +316,11 @@ fn ratios(rounds: &[Rounds]) -> bool {
     let cookie = of(Way::Driver(TG_SYN_COOKIE));
     let best_nft = of(Way::NftInet).max(of(Way::NftIngress));
     let silent = of(Way::KernelDrop);
+    let shed = of(Way::Shed(TG_REFUSE_SILENTLY));
     let mut met = true;
     println!("{:<60} {:>6} {:>7}", "ratio of medians", "", "target");
     for (what, ratio, target) in [
+        ("slpd / the kernel's silent drop", shed / silent, 3.0),
         ("RST by XDP_TX / the kernel's silent drop", by_transmit / silent, 3.0),
         ("RST by redirect / the kernel's silent drop", by_redirect / silent, 3.0),
         ("RST by XDP_TX / the best nft rule", by_transmit / best_nft, 6.0),

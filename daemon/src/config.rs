@@ -271,7 +271,7 @@ impl Reader<'_> {
                 "use hook = \"auto\", \"driver\" or \"ip\"",
             ));
         }
-        (guarded.shed, guarded.preferred) = shed::rules(self, options)?;
+        (guarded.shed, guarded.preferred) = shed::rules(self, options, guarded.is_path)?;
         Ok(())
     }
 }

@@ -19,6 +19,7 @@ pub struct Shed {
     policy: Option<Spanned<String>>,
     key: Option<Spanned<String>>,
     p: Option<Spanned<Value>>,
+    rate_per_s: Option<Spanned<i64>>,
     refuse: Option<Spanned<String>>,
     attempts: Option<Spanned<i64>>,
     arrivals_per_s: Option<Spanned<i64>>,
@@ -58,33 +59,56 @@ fn named(
     ))
 }
 
-fn probability(reader: &Reader<'_>, options: &Spanned<Shed>) -> Result<f64> {
+/// `p`: a number, or none where it is controlled.
+fn probability(reader: &Reader<'_>, options: &Spanned<Shed>) -> Result<Option<f64>> {
+    let fix = format!("give a number from {LEAST_P} to 1, or \"auto\"");
     let Some(value) = &options.get_ref().p else {
         return Err(reader.wrong(
             options.span(),
             "shed names no p",
-            "give the share of the connections to drop, such as p = 0.1",
+            "give the share of the connections to drop, such as p = 0.1, or p = \"auto\"",
         ));
     };
     let p = match value.get_ref() {
         Value::Float(p) => *p,
         Value::Integer(p) => *p as f64,
+        Value::String(word) if word == "auto" => return Ok(None),
         other => {
-            return Err(reader.wrong(
-                value.span(),
-                format!("p = {other} is no number"),
-                format!("give a number from {LEAST_P} to 1"),
-            ));
+            return Err(reader.wrong(value.span(), format!("p = {other} is no number"), fix));
         }
     };
     if (LEAST_P..=1.0).contains(&p) {
-        return Ok(p);
+        return Ok(Some(p));
     }
-    Err(reader.wrong(
-        value.span(),
-        format!("p = {p} is out of range"),
-        format!("give a number from {LEAST_P} to 1"),
-    ))
+    Err(reader.wrong(value.span(), format!("p = {p} is out of range"), fix))
+}
+
+/// `rate_per_s`: the connections a second to admit, where `p` is "auto"; 0 is what the listener
+/// drains, which only a host with the listener can see.
+fn rate(
+    reader: &Reader<'_>,
+    spanned: &Spanned<Shed>,
+    p: Option<f64>,
+    is_path: bool,
+) -> Result<u32> {
+    let Some(rate) = &spanned.get_ref().rate_per_s else {
+        if is_path && p.is_none() {
+            return Err(reader.wrong(
+                spanned.span(),
+                "on a path there is no listen queue for p = \"auto\" to follow",
+                "add what the server can do, such as rate_per_s = 1000",
+            ));
+        }
+        return Ok(0);
+    };
+    if p.is_some() {
+        return Err(reader.wrong(
+            rate.span(),
+            "rate_per_s is for p = \"auto\"",
+            "write p = \"auto\", or take rate_per_s out",
+        ));
+    }
+    Ok(reader.number("rate_per_s", rate, 1, 10_000_000)? as u32)
 }
 
 fn oversize(reader: &Reader<'_>, value: &Option<Spanned<f64>>) -> Result<f64> {
@@ -119,6 +143,7 @@ fn preferred(reader: &Reader<'_>, networks: &[Spanned<String>]) -> Result<Vec<Ne
 pub fn rules(
     reader: &Reader<'_>,
     spanned: &Spanned<Shed>,
+    is_path: bool,
 ) -> Result<(tg_shed_rules, Vec<Network>)> {
     let options = spanned.get_ref();
     let policy = named(reader, "policy", &options.policy, &SHED_POLICIES, TG_SLPD)?;
@@ -134,6 +159,7 @@ pub fn rules(
     }
     let refusal = named(reader, "refuse", &options.refuse, &SHED_REFUSALS, TG_REFUSE_SILENTLY)?;
     let p = probability(reader, spanned)?;
+    let rate_per_s = rate(reader, spanned, p, is_path)?;
     let number = |name, value: &Option<Spanned<i64>>, default, to| match value {
         Some(value) => reader.number(name, value, 1, to),
         None => Ok(default),
@@ -142,8 +168,11 @@ pub fn rules(
     let arrivals = number("arrivals_per_s", &options.arrivals_per_s, ARRIVALS_PER_S, 1_000_000)?;
     let oversize = oversize(reader, &options.oversize)?;
     let blocks = if policy == TG_RBD { 0 } else { shed::blocks(arrivals as u32, oversize) };
-    let rules =
-        tg_shed_rules { refusal, blocks, ..tg_shed_rules::new(policy, key, p, attempts as u32) };
+    let rules = match p {
+        Some(p) => tg_shed_rules::new(policy, key, p, attempts as u32),
+        None => tg_shed_rules::automatic(policy, key, rate_per_s, attempts as u32),
+    };
+    let rules = tg_shed_rules { refusal, blocks, ..rules };
     Ok((rules, preferred(reader, &options.preferred)?))
 }
 
@@ -151,11 +180,19 @@ pub fn rules(
 pub fn name(rules: &tg_shed_rules) -> Option<String> {
     let policy = SHED_POLICIES.get(rules.policy as usize).filter(|name| **name != "off")?;
     let key = SHED_KEYS.get(rules.key as usize).unwrap_or(&"?");
-    let refusal = if rules.refusal == TG_REFUSE_RESET { ", by rst" } else { "" };
-    let p = rounded(rules.p());
+    let refusal = match rules.refusal {
+        TG_REFUSE_RESET => ", by rst",
+        TG_REFUSE_COOKIE => ", by cookie and rst",
+        _ => "",
+    };
+    let share = match (rules.is_auto != 0, rules.rate_per_s) {
+        (false, _) => rounded(rules.p()).to_string(),
+        (true, 0) => "what the listener cannot drain".to_owned(),
+        (true, rate_per_s) => format!("what is above {rate_per_s}/s"),
+    };
     Some(match rules.policy {
-        TG_RBD => format!("{policy} of {p} of the SYNs{refusal}"),
-        _ => format!("{policy} of {p} by {key}{refusal}"),
+        TG_RBD => format!("{policy} of {share} of the SYNs{refusal}"),
+        _ => format!("{policy} of {share} by {key}{refusal}"),
     })
 }
 
@@ -224,6 +261,37 @@ mod tests {
         assert_eq!(described(rbd), "rbd of 1 of the SYNs");
     }
 
+    #[test]
+    fn a_listener_and_a_path_whose_p_is_controlled() {
+        let config = parse(
+            r#"
+            [[listener]]
+            port = 443
+            shed = { p = "auto", refuse = "cookie" }
+            [[listener]]
+            port = 444
+            shed = { p = "auto", rate_per_s = 500, policy = "rbd" }
+            [[path]]
+            port = 443
+            address = "198.51.100.7"
+            shed = { p = "auto", rate_per_s = 1000, attempts = 7 }
+            "#,
+        )
+        .unwrap();
+        let told = |at: usize| {
+            let shed = &config.guards[at].shed;
+            (shed.is_auto, shed.rate_per_s, shed.p_x32, shed.attempts)
+        };
+        assert_eq!([told(0), told(1), told(2)], [(1, 0, 0, 5), (1, 500, 0, 5), (1, 1000, 0, 7)]);
+        let described = |at: usize| described(&config.guards[at]);
+        assert_eq!(
+            described(0),
+            "abort rst-syn, slpd of what the listener cannot drain by connection, by cookie and rst"
+        );
+        assert_eq!(described(1), "abort rst-syn, rbd of what is above 500/s of the SYNs");
+        assert_eq!(described(2), "slpd of what is above 1000/s by connection");
+    }
+
     /// Each bad file gets one line: the file, the line, what, and the fix.
     #[test]
     fn bad_files_are_answered_in_one_line() {
@@ -231,15 +299,27 @@ mod tests {
         for (text, expected) in [
             (
                 listener("policy = \"slpd\""),
-                "t.toml:3: shed names no p; give the share of the connections to drop, such as p = 0.1",
+                "t.toml:3: shed names no p; give the share of the connections to drop, such as p = 0.1, or p = \"auto\"",
             ),
             (
-                listener("p = \"auto\""),
-                "t.toml:3: p = \"auto\" is no number; give a number from 0.001 to 1",
+                listener("p = \"automatic\""),
+                "t.toml:3: p = \"automatic\" is no number; give a number from 0.001 to 1, or \"auto\"",
+            ),
+            (
+                listener("p = 0.1, rate_per_s = 100"),
+                "t.toml:3: rate_per_s is for p = \"auto\"; write p = \"auto\", or take rate_per_s out",
+            ),
+            (
+                listener("p = \"auto\", rate_per_s = 0"),
+                "t.toml:3: rate_per_s = 0 is out of range; give a number from 1 to 10000000",
+            ),
+            (
+                "[[path]]\nport = 80\naddress = \"192.0.2.1\"\nshed = { p = \"auto\" }".to_owned(),
+                "t.toml:4: on a path there is no listen queue for p = \"auto\" to follow; add what the server can do, such as rate_per_s = 1000",
             ),
             (
                 listener("p = 1.5"),
-                "t.toml:3: p = 1.5 is out of range; give a number from 0.001 to 1",
+                "t.toml:3: p = 1.5 is out of range; give a number from 0.001 to 1, or \"auto\"",
             ),
             (
                 listener("p = 0.1, policy = \"red\""),
@@ -254,8 +334,8 @@ mod tests {
                 "t.toml:3: sbpd draws for each connection, so by client it would drop nearly everyone; use policy = \"slpd\", or key = \"connection\"",
             ),
             (
-                listener("p = 0.1, refuse = \"cookie\""),
-                "t.toml:3: refuse = \"cookie\" is unknown; write one of \"silence\", \"rst\"",
+                listener("p = 0.1, refuse = \"icmp\""),
+                "t.toml:3: refuse = \"icmp\" is unknown; write one of \"silence\", \"rst\", \"cookie\"",
             ),
             (
                 listener("p = 0.1, arrivals_per_s = 0"),

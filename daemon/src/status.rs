@@ -67,8 +67,11 @@ pub struct ShedStatus {
     pub policy: &'static str,
     /// What is dropped as one: `client` (H1) or `connection` (H2).
     pub key: &'static str,
-    /// The probability that is asked for.
+    /// The probability that is asked for; where it is controlled, the one in force.
     pub p: f64,
+    /// The control of `p`, where it is "auto".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auto: Option<AutoStatus>,
     /// The form of refusal.
     pub refuse: &'static str,
     /// `none`, or what it fell back to because the target was missed.
@@ -85,13 +88,30 @@ pub struct ShedStatus {
     pub cells_in_use: u64,
 }
 
+/// What the control of `p` knows.
+#[derive(Debug, Serialize)]
+pub struct AutoStatus {
+    /// New connections that come, a second.
+    pub fresh_per_s: f64,
+    /// Those that the listener drains, or the rate set by hand.
+    pub drain_per_s: f64,
+    /// Whether the rate was set by hand.
+    pub by_hand: bool,
+}
+
 fn shed_status(programs: &Programs, index: u32, rules: &tg_shed_rules) -> Result<ShedStatus> {
     let condition = datapath_shed::condition(programs, index, rules)?;
     let name = |names: &[&'static str], at: u32| names.get(at as usize).copied().unwrap_or("?");
+    let control = condition.state.control;
     Ok(ShedStatus {
         policy: name(&SHED_POLICIES, rules.policy),
         key: name(&SHED_KEYS, rules.key),
-        p: shed::rounded(rules.p()),
+        p: shed::rounded(if rules.is_auto != 0 { control.p() } else { rules.p() }),
+        auto: (rules.is_auto != 0).then(|| AutoStatus {
+            fresh_per_s: control.fresh_per_s().round(),
+            drain_per_s: control.drain_per_s().round(),
+            by_hand: rules.rate_per_s != 0,
+        }),
         refuse: name(&SHED_REFUSALS, rules.refusal),
         fallback: name(&SHED_FALLBACKS, condition.state.fallback),
         fallback_changes: condition.state.changes,
@@ -270,6 +290,11 @@ fn shed_lines(shed: &ShedStatus) -> String {
         out,
         "  sheds {p} by {key} with {policy}, {refuse}; table: {cells_in_use} of {cells} in use"
     );
+    if let Some(auto) = &shed.auto {
+        let drain = if auto.by_hand { "set by hand" } else { "drained" };
+        let (fresh_per_s, drain_per_s) = (auto.fresh_per_s, auto.drain_per_s);
+        let _ = writeln!(out, "  p is controlled: {fresh_per_s}/s new, {drain_per_s}/s {drain}");
+    }
     if shed.fallback != "none" {
         let _ = writeln!(out, "  the target was missed: fallen back to {}", shed.fallback);
     }

@@ -13,7 +13,7 @@
 #include "../../policy/include/verdict.h"
 
 /* Changes whenever a type below changes: a restarted daemon adopts no other. */
-#define TG_LAYOUT_VERSION 2
+#define TG_LAYOUT_VERSION 3
 
 #define TG_GUARDS 64
 /* Counter slots: a guard's own first, then one for each listening socket. */

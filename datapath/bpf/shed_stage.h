@@ -7,7 +7,10 @@
 #define TG_SHED_STAGE_H
 
 #include "../../policy/include/shed.h"
+#include "../../policy/include/syn.h"
 #include "guard.h"
+#include "reply.h"
+#include "socket.h"
 
 /* Every guard has its part of it. The loader sets the size, by Eq. 9 of the paper. */
 struct {
@@ -57,39 +60,120 @@ static __noinline int tg_is_preferred(const struct tg_packet *p, __u32 active, _
 	return bpf_map_lookup_elem(&preferred, &key) != NULL;
 }
 
+/* A SYN to be judged, and where. */
+struct tg_shed_call {
+	__u64 now_ns;
+	__u64 clock_ns; /* the wall clock */
+	__u32 active;   /* of the configuration */
+	__u32 index;    /* of the guard */
+	__u32 slot;     /* of the counters */
+	__u32 is_auto;
+	struct tg_auto_queue queue; /* where is_auto says so */
+};
+
+TG_INLINE void tg_shed_call(struct tg_shed_call *call, const struct tg_place *at, __u64 now_ns)
+{
+	call->now_ns = now_ns;
+	call->clock_ns = now_ns + at->control->clock_offset_ns;
+	call->active = at->active;
+	call->index = at->index;
+	call->slot = at->index;
+	call->is_auto = at->guard->shed.is_auto;
+}
+
+/* What the control of p* wants to know of the listener. */
+TG_INLINE void tg_shed_read_queue(struct tg_shed_call *call, struct tcp_sock *tp)
+{
+	__u32 active = call->active, index = call->index;
+	struct tg_config *conf = bpf_map_lookup_elem(&config, &active);
+	struct tg_queues queues;
+	__u32 reason;
+
+	if (!conf || index >= TG_GUARDS)
+		return;
+	tg_read_queues(tp, &queues);
+	/* Early drop is by lot: nobody's by this one. */
+	reason = tg_syn_room(&conf->guards[index & (TG_GUARDS - 1)].rules, &queues, 0xffffffff);
+	call->queue.listen_len = queues.listen_len;
+	call->queue.waiting = queues.listen_len + queues.syn_len;
+	call->queue.limit = queues.listen_max;
+	call->queue.has_room = tg_syn_has_room(reason);
+}
+
+/* Finds the listener; 0 where none listens. */
+TG_INLINE int tg_shed_find(void *ctx, const struct tg_packet *packet, __u32 ifindex,
+                           struct tg_shed_call *call)
+{
+	struct tg_socket socket = {};
+
+	if (!tg_find_listener(ctx, &packet->tuple, ifindex, call->now_ns, call->index, &socket))
+		return 0;
+	call->slot = socket.slot;
+	if (call->is_auto)
+		tg_shed_read_queue(call, socket.tp);
+	return 1;
+}
+
+/* What the control of p* is to do. */
+enum tg_shed_control {
+	TG_CONTROL_BEGIN, /* before the SYN is judged */
+	TG_CONTROL_SHED,  /* after it was, and shed */
+	TG_CONTROL_PASSED,
+};
+
+/* Global, for the verifier's sake and for its stack, as tg_shed is. */
+__noinline int tg_shed_control(struct tg_shed_call *call, __u32 what)
+{
+	struct tg_shed_state *state;
+	struct tg_config *conf;
+	__u32 active, index;
+
+	if (!call || call->index >= TG_GUARDS)
+		return 0;
+	active = call->active;
+	index = call->index;
+	conf = bpf_map_lookup_elem(&config, &active);
+	state = bpf_map_lookup_elem(&shed_state, &index);
+	if (!conf || !state)
+		return 0;
+	if (what == TG_CONTROL_BEGIN)
+		tg_auto_begin(&conf->guards[index & (TG_GUARDS - 1)].shed, &state->control,
+		              &call->queue, call->now_ns);
+	else
+		tg_auto_end(&state->control, &call->queue, what == TG_CONTROL_PASSED);
+	return 0;
+}
+
 /*
  * Sheds, and counts what it shed; on a path, what it lets through too. A function of
  * its own, global: the verifier walks it once, not once for every way that leads here,
- * and its stack is gone when the look-ups begin. packet is never NULL; the verifier
- * wants to hear it.
+ * and its stack is gone when the look-ups begin. packet and call are never NULL; the
+ * verifier wants to hear it.
  */
-__noinline __u32 tg_shed(struct tg_packet *packet, __u32 active, __u32 index, __u32 slot,
-                         __u64 now_ns)
+__noinline __u32 tg_shed(struct tg_packet *packet, struct tg_shed_call *call)
 {
 	struct tg_shed_work work = {};
 	struct tg_shed_syn syn = {};
 	struct tg_shed_block *block = NULL;
 	struct tg_shed_monitor *monitor;
 	struct tg_shed_state *state;
-	struct tg_control *c;
-	struct tg_bucket *bucket;
 	struct tg_config *conf;
 	struct tg_decision d;
 	struct tg_guard *g;
-	__u32 zero = 0;
+	__u32 active, index;
 
-	if (!packet || index >= TG_GUARDS)
+	if (!packet || !call || call->index >= TG_GUARDS)
 		return TG_PASS;
-	c = bpf_map_lookup_elem(&control, &zero);
+	active = call->active;
+	index = call->index;
 	conf = bpf_map_lookup_elem(&config, &active);
 	state = bpf_map_lookup_elem(&shed_state, &index);
 	monitor = bpf_map_lookup_elem(&shed_monitor, &index);
-	bucket = bpf_map_lookup_elem(&refusals, &index);
-	if (!c || !conf || !state || !monitor || !bucket)
+	if (!conf || !state || !monitor)
 		return TG_PASS;
 	g = &conf->guards[index & (TG_GUARDS - 1)];
-	syn.now_ns = now_ns;
-	syn.clock_ns = now_ns + c->clock_offset_ns;
+	syn.now_ns = call->now_ns;
+	syn.clock_ns = call->clock_ns;
 	syn.isn = packet->seq;
 	if (tg_shed_wants_random(&g->shed, state))
 		syn.random = bpf_get_prandom_u32();
@@ -101,11 +185,47 @@ __noinline __u32 tg_shed(struct tg_packet *packet, __u32 active, __u32 index, __
 
 		block = bpf_map_lookup_elem(&shed_table, &at);
 	}
-	d = tg_shed_decide(&work, &g->shed, &syn, block, state, monitor, bucket,
-	                   g->rules.refusal_cost_ns);
+	d = tg_shed_decide(&work, &g->shed, &syn, block, state, monitor);
+	if (tg_shed_answers(&g->shed, d)) {
+		struct tg_bucket *bucket = bpf_map_lookup_elem(&refusals, &index);
+
+		if (bucket)
+			d = tg_shed_refuse(&g->shed, d, bucket, g->rules.refusal_cost_ns,
+			                   call->now_ns);
+	}
 	if (d.verdict != TG_PASS || g->is_path)
-		tg_count(slot, d);
+		tg_count(call->slot, d);
 	return d.verdict;
+}
+
+/* The whole of it, once the listener is found. */
+TG_INLINE __u32 tg_shed_judge(struct tg_packet *packet, struct tg_shed_call *call)
+{
+	__u32 verdict;
+
+	if (call->is_auto)
+		tg_shed_control(call, TG_CONTROL_BEGIN);
+	verdict = tg_shed(packet, call);
+	if (call->is_auto)
+		tg_shed_control(call, verdict == TG_PASS ? TG_CONTROL_PASSED : TG_CONTROL_SHED);
+	return verdict;
+}
+
+/* As Linux announces at first. */
+#define TG_SHED_ANSWER_WINDOW 64240
+
+/*
+ * The SYN/ACK to one that is shed: who answers it has no connection anywhere, and the
+ * kernel that gets the ACK says so with RST. No cookie of ours or of the kernel's, it
+ * is the same for the same SYN; no options, for there will be nothing to say.
+ */
+TG_INLINE void tg_reply_shed(const struct tg_packet *packet, const struct tg_key *key,
+                             struct tg_reply *r)
+{
+	r->seq = tg_shed_answer(key, &packet->tuple, packet->seq);
+	r->ack = packet->seq + 1;
+	r->flags = TG_TCP_SYN | TG_TCP_ACK;
+	r->window = TG_SHED_ANSWER_WINDOW;
 }
 
 #endif

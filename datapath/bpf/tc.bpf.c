@@ -92,55 +92,56 @@ __noinline int tg_tc_options(struct __sk_buff *ctx, __u32 offset, __u32 end,
 	return 1;
 }
 
-/* The reply lives here alone, so that it shares its stack with the look-ups before it. */
-TG_INLINE int tg_tc_refuse(struct __sk_buff *ctx, struct tg_syn_stage *s, __u32 verdict)
+/*
+ * The reply lives here alone, so that it shares its stack with the look-ups before it.
+ * shed: the verdict was persistent dropping's.
+ */
+TG_INLINE int tg_tc_refuse(struct __sk_buff *ctx, struct tg_syn_stage *s, __u32 verdict, int shed)
 {
 	struct tg_reply r = {};
 
 	if (verdict == TG_RESET)
 		tg_reply_reset(s->packet, &r);
+	else if (shed)
+		tg_reply_shed(s->packet, &s->at->config->shed_key, &r);
 	else
 		tg_reply_cookie(s, tg_tc_mtu(ctx), &r);
 	return tg_tc_answer(ctx, s->packet, &r);
 }
 
 /*
- * The counter slot of the listening socket; negative where none listens. Global, as
- * tg_shed is: what the verifier learns of a packet here would have it walk all that
- * follows once more.
+ * Finds the listening socket, or 0 where none listens. Global, as tg_shed is: what the
+ * verifier learns of a packet here would have it walk all that follows once more.
  */
-__noinline int tg_tc_slot(struct __sk_buff *ctx, struct tg_packet *packet, __u32 guard,
-                          __u64 now_ns)
+__noinline int tg_tc_find(struct __sk_buff *ctx, struct tg_packet *packet,
+                          struct tg_shed_call *call)
 {
-	struct tg_socket socket = {};
-
-	if (!packet || !tg_find_listener(ctx, &packet->tuple, ctx->ifindex, now_ns, guard, &socket))
-		return -1;
-	return socket.slot & (TG_SLOTS - 1);
+	return packet && call && tg_shed_find(ctx, packet, ctx->ifindex, call);
 }
 
-TG_INLINE __u32 tg_tc_shed(struct __sk_buff *ctx, struct tg_packet *packet,
-                           const struct tg_place *at)
+/* Apart: with what is asked and told the caller would need more than 512 bytes of stack. */
+static __noinline __u32 tg_tc_shed(struct __sk_buff *ctx, struct tg_packet *packet,
+                                   const struct tg_place *at)
 {
-	__u64 now_ns = bpf_ktime_get_coarse_ns();
-	int slot = at->index;
+	struct tg_shed_call call = {};
 
-	if (!at->guard->is_path)
-		slot = tg_tc_slot(ctx, packet, at->index, now_ns);
-	return slot < 0 ? TG_PASS : tg_shed(packet, at->active, at->index, slot, now_ns);
+	tg_shed_call(&call, at, bpf_ktime_get_coarse_ns());
+	if (!at->guard->is_path && !tg_tc_find(ctx, packet, &call))
+		return TG_PASS;
+	return tg_shed_judge(packet, &call);
 }
 
 /*
- * Looks for room, and answers; or answers at once, with reset. The stages are functions
- * of their own: each needs most of the 512 bytes of stack.
+ * Looks for room, and answers; or answers at once, where shed is the verdict. The stages are
+ * functions of their own: each needs most of the 512 bytes of stack.
  */
 static __noinline int tg_tc_room(struct __sk_buff *ctx, struct tg_packet *packet,
-                                 struct tg_place *at, int reset)
+                                 struct tg_place *at, __u32 shed)
 {
 	struct tg_syn_stage stage = {.packet = packet, .at = at}, *s = &stage;
-	__u32 verdict = TG_RESET;
+	__u32 verdict = shed;
 
-	if (reset)
+	if (shed)
 		goto refuse;
 	if (at->guard->hook == TG_HOOK_TCP && tg_tc_carry_socket(ctx, packet))
 		return TCX_NEXT;
@@ -158,7 +159,7 @@ static __noinline int tg_tc_room(struct __sk_buff *ctx, struct tg_packet *packet
 	default: return TCX_NEXT;
 	}
 refuse:
-	return tg_tc_refuse(ctx, s, verdict);
+	return tg_tc_refuse(ctx, s, verdict, shed);
 }
 
 TG_INLINE int tg_tc_syn(struct __sk_buff *ctx, struct tg_packet *packet, int after_driver)
@@ -172,10 +173,12 @@ TG_INLINE int tg_tc_syn(struct __sk_buff *ctx, struct tg_packet *packet, int aft
 		if (after_driver && at.guard->hook != TG_HOOK_IP)
 			return TCX_NEXT;
 		if (at.guard->shed.policy) {
-			switch (tg_tc_shed(ctx, packet, &at)) {
-			case TG_DROP: return TCX_DROP;
-			case TG_RESET: return tg_tc_room(ctx, packet, &at, 1);
-			}
+			__u32 verdict = tg_tc_shed(ctx, packet, &at);
+
+			if (verdict == TG_DROP)
+				return TCX_DROP;
+			if (verdict == TG_RESET || verdict == TG_COOKIE)
+				return tg_tc_room(ctx, packet, &at, verdict);
 		}
 	}
 	/* A path: what is behind it is another host's to say. */

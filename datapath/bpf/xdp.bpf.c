@@ -73,33 +73,29 @@ TG_INLINE int tg_xdp_syn(struct xdp_md *ctx, struct tg_packet *packet, struct tg
 }
 
 /*
- * The counter slot of the listening socket; negative where none listens. Global, as
- * tg_shed is: what the verifier learns of a packet here would have it walk all that
- * follows once more.
+ * Finds the listening socket, or 0 where none listens. Global, as tg_shed is: what the
+ * verifier learns of a packet here would have it walk all that follows once more.
  */
-__noinline int tg_xdp_slot(struct xdp_md *ctx, struct tg_packet *packet, __u32 guard, __u64 now_ns)
+__noinline int tg_xdp_find(struct xdp_md *ctx, struct tg_packet *packet, struct tg_shed_call *call)
 {
-	struct tg_socket socket = {};
-
-	if (!packet ||
-	    !tg_find_listener(ctx, &packet->tuple, ctx->ingress_ifindex, now_ns, guard, &socket))
-		return -1;
-	return socket.slot & (TG_SLOTS - 1);
+	return packet && call && tg_shed_find(ctx, packet, ctx->ingress_ifindex, call);
 }
 
-TG_INLINE __u32 tg_xdp_shed(struct xdp_md *ctx, struct tg_packet *packet, const struct tg_place *at,
-                            __u64 now_ns)
+/* Apart: with what is asked and told the caller would need more than 512 bytes of stack. */
+static __noinline __u32 tg_xdp_shed(struct xdp_md *ctx, struct tg_packet *packet,
+                                    const struct tg_place *at, __u64 now_ns)
 {
-	int slot = at->index;
+	struct tg_shed_call call = {};
 
-	if (!at->guard->is_path)
-		slot = tg_xdp_slot(ctx, packet, at->index, now_ns);
-	return slot < 0 ? TG_PASS : tg_shed(packet, at->active, at->index, slot, now_ns);
+	tg_shed_call(&call, at, now_ns);
+	if (!at->guard->is_path && !tg_xdp_find(ctx, packet, &call))
+		return TG_PASS;
+	return tg_shed_judge(packet, &call);
 }
 
-/* How the answer leaves, and whether it is one already. */
+/* How the answer leaves; and above that, the verdict where it is made already. */
 #define TG_XDP_TRANSMIT 1
-#define TG_XDP_RESET 2
+#define TG_XDP_VERDICT_SHIFT 1
 
 /* The reply lives here alone, so that it shares its stack with the look-ups before it. */
 TG_INLINE int tg_xdp_refuse(struct xdp_md *ctx, struct tg_syn_stage *s, __u32 verdict, __u32 how)
@@ -108,6 +104,8 @@ TG_INLINE int tg_xdp_refuse(struct xdp_md *ctx, struct tg_syn_stage *s, __u32 ve
 
 	if (verdict == TG_RESET)
 		tg_reply_reset(s->packet, &r);
+	else if (how >> TG_XDP_VERDICT_SHIFT)
+		tg_reply_shed(s->packet, &s->at->config->shed_key, &r);
 	else
 		tg_reply_cookie(s, tg_xdp_mtu(ctx), &r);
 	if (!tg_xdp_answer(ctx, s->packet, &r))
@@ -123,9 +121,9 @@ static __noinline int tg_xdp_room(struct xdp_md *ctx, struct tg_packet *packet, 
                                   __u64 now_ns, __u32 how)
 {
 	struct tg_syn_stage s = {.packet = packet, .at = at, .now_ns = now_ns};
-	__u32 verdict = TG_RESET;
+	__u32 verdict = how >> TG_XDP_VERDICT_SHIFT;
 
-	if (how & TG_XDP_RESET)
+	if (verdict)
 		goto refuse;
 	if (!tg_find_listener(ctx, &packet->tuple, ctx->ingress_ifindex, now_ns, at->index,
 	                      &s.socket))
@@ -158,11 +156,11 @@ TG_INLINE int tg_xdp_run(struct xdp_md *ctx, __u32 how)
 
 		if (verdict == TG_DROP)
 			return XDP_DROP;
-		if (verdict == TG_RESET)
-			how |= TG_XDP_RESET;
+		if (verdict == TG_RESET || verdict == TG_COOKIE)
+			how |= verdict << TG_XDP_VERDICT_SHIFT;
 	}
 	/* A path: what is behind it is another host's to say. */
-	if (at.guard->is_path && !(how & TG_XDP_RESET))
+	if (at.guard->is_path && !(how >> TG_XDP_VERDICT_SHIFT))
 		return XDP_PASS;
 	return tg_xdp_room(ctx, &packet, &at, now_ns, how);
 }

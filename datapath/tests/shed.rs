@@ -5,6 +5,8 @@
 mod common;
 
 use std::net::{IpAddr, SocketAddr};
+use std::thread::sleep;
+use std::time::Duration;
 
 use common::Runner;
 use common::scene::*;
@@ -13,6 +15,7 @@ use fastrand::Rng;
 use tidegate_datapath::array::write_one;
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::{clock, shed};
+use tidegate_policy::agree;
 use tidegate_policy::raw::*;
 use tidegate_policy::shed::{blocks, hash, parts_x32};
 
@@ -199,6 +202,113 @@ fn refused_by_reset_is_answered_with_the_reset_of_rfc_9293() {
                     assert_eq!(reply, segment.reset(), "{to}, {hook:?}");
                 }
             }
+        }
+    });
+}
+
+/// Refused by cookie: a SYN/ACK to nothing. The same SYN gets the same one, it is shorter than the
+/// SYN, and neither we nor anyone who knows the cookie keys takes its ACK for a cookie.
+#[test]
+fn refused_by_cookie_is_answered_with_a_syn_ack_to_nothing() {
+    in_a_namespace("refused_by_cookie_is_answered_with_a_syn_ack_to_nothing", |_| {
+        let listeners = [at(V4, ROOMY), at(V6, ROOMY)];
+        let _servers = listeners.map(|to| Server::bound(to, 128, false));
+        let cookies = tg_shed_rules { refusal: TG_REFUSE_COOKIE, ..rules(TG_SLPD, 1.0) };
+        let guards = guards_at(
+            CALM,
+            vec![shedding(ROOMY, cookies), path(BEYOND, cookies), path(BEYOND_V6, cookies)],
+        );
+        for to in [listeners[0], listeners[1], at(BEYOND, FULL), at(BEYOND_V6, FULL)] {
+            let mut given = Vec::new();
+            for number in 0..50 {
+                let segment = syn(someone(to, number), to);
+                for hook in HOOKS {
+                    let before = guards.counts();
+                    let (outcome, reply) = one(&guards, hook, &segment.bytes());
+                    assert_eq!(outcome, Outcome::Answer, "{to}, {hook:?}");
+                    let ours = common::strict::read(&reply).expect("a whole segment").seq;
+                    let expected = segment.answer(|tcp| {
+                        (tcp.syn, tcp.ack, tcp.window_size) = (true, true, 64240);
+                        tcp.sequence_number = ours;
+                        tcp.acknowledgment_number = segment.seq.wrapping_add(1);
+                    });
+                    assert_eq!(reply, expected, "{to}, {hook:?}");
+                    given.push(ours);
+                    let counted = guards.counts().since(&before);
+                    assert_eq!(counted.len(), 1, "{counted:?}");
+                    let (_, reason, verdict, 1) = counted[0] else { panic!("{counted:?}") };
+                    assert_eq!((reason, verdict), ("ShedStateless", "cookie"));
+                    let opened = agree(&common::cookie::case(segment.from, to, segment.seq, ours));
+                    assert_eq!(opened.opened_ok, 0, "no cookie of ours");
+                }
+                let same = &given[given.len() - HOOKS.len()..];
+                assert!(same.iter().all(|isn| *isn == same[0]), "the same SYN, the same answer");
+            }
+            given.sort_unstable();
+            given.dedup();
+            assert_eq!(given.len(), 50, "another client, another number");
+        }
+    });
+}
+
+/// Where p* is controlled, whoever meets an empty queue is let through, and of those who meet one
+/// that nobody takes from hardly anyone.
+#[test]
+fn p_follows_the_listen_queue() {
+    in_a_namespace("p_follows_the_listen_queue", |_| {
+        let auto = |policy| tg_shed_rules {
+            blocks: blocks(1000, 1.2),
+            ..tg_shed_rules::automatic(policy, TG_KEY_CONNECTION, 0, 5)
+        };
+        let _stalled = [V4, V6].map(|address| Server::new(at(address, FULL), 4, 5));
+        let _roomy = [V4, V6].map(|address| Server::bound(at(address, ROOMY), 128, false));
+        for (hook, address) in [(DRIVER, V4), (IP, V4), (IP, V6)] {
+            let guards = guards_at(
+                CALM,
+                vec![shedding(FULL, auto(TG_SLPD)), shedding(ROOMY, auto(TG_SLPD))],
+            );
+            let mut number = 0;
+            let mut crowd = |port: u16| {
+                let to = at(address, port);
+                let mut shed = 0;
+                for _ in 0..20 {
+                    number += 1;
+                    let (outcome, _) = one(&guards, hook, &syn(someone(to, number), to).bytes());
+                    shed += u32::from(outcome == Outcome::Drop);
+                }
+                shed
+            };
+            let (mut roomy, mut last) = (0, 0);
+            for _ in 0..30 {
+                last = crowd(FULL);
+                roomy += crowd(ROOMY);
+                sleep(Duration::from_millis(50));
+            }
+            assert_eq!(roomy, 0, "nobody is shed where there is room");
+            assert!(last >= 18, "{last} of 20 are shed where there is none, {hook:?} {address}");
+            let control = condition(&guards, 0).state.control;
+            assert!(control.p() > 0.9, "{control:?}");
+            assert_eq!(condition(&guards, 1).state.control.p(), 0.0);
+        }
+    });
+}
+
+/// On a path p* keeps to the rate that is set by hand.
+#[test]
+fn on_a_path_p_follows_a_rate() {
+    in_a_namespace("on_a_path_p_follows_a_rate", |_| {
+        let to = at(BEYOND, FULL);
+        for (rate_per_s, sheds) in [(1, true), (1_000_000, false)] {
+            let auto = tg_shed_rules::automatic(TG_SLPD, TG_KEY_CONNECTION, rate_per_s, 5);
+            let guards = guards_at(CALM, vec![path(BEYOND, auto)]);
+            for number in 0..600 {
+                one(&guards, IP, &syn(someone(to, number), to).bytes());
+                if number % 20 == 0 {
+                    sleep(Duration::from_millis(50));
+                }
+            }
+            let control = condition(&guards, 0).state.control;
+            assert_eq!(control.p() > 0.0, sheds, "{rate_per_s}/s: {control:?}");
         }
     });
 }

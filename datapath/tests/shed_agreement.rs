@@ -77,6 +77,8 @@ struct Coverage {
     came_back: u64,
     judged: u64,
     stamped: u64,
+    stepped: u64,
+    moved: u64,
 }
 
 impl Coverage {
@@ -88,6 +90,9 @@ impl Coverage {
         self.came_back += u64::from(answers.state.fallback < case.state.fallback);
         self.judged += u64::from(answers.state.preferred_judged != case.state.preferred_judged);
         self.stamped += u64::from(answers.block.stamps != case.block.stamps);
+        let (control, before) = (answers.state.control, case.state.control);
+        self.stepped += u64::from(control.stepped_ns != before.stepped_ns);
+        self.moved += u64::from(control.p_x32 != before.p_x32 && control.p_x32 != 0);
     }
 
     fn print(&self) {
@@ -96,8 +101,9 @@ impl Coverage {
             println!("{reason:<28} {verdict:<7} {count:>9}");
         }
         println!(
-            "fell back {}, came back {}, preferred judged or not {}, blocks written {}",
-            self.fell_back, self.came_back, self.judged, self.stamped
+            "fell back {}, came back {}, preferred judged or not {}, blocks written {}, steps {}, \
+             p* moved {}",
+            self.fell_back, self.came_back, self.judged, self.stamped, self.stepped, self.moved
         );
     }
 
@@ -124,11 +130,13 @@ fn near(rng: &mut Rng, anchor: u64) -> u64 {
 fn rules(rng: &mut Rng) -> tg_shed_rules {
     let p = [0.001, 0.01, 0.1, 0.3, 0.5, 0.9, 1.0][rng.usize(..7)];
     let mut rules = tg_shed_rules::new(rng.u32(..5), rng.u32(..2), p, rng.u32(1..12));
+    rules.is_auto = u32::from(rng.u8(..3) == 0);
+    rules.rate_per_s = one_of(rng, [0, 0, 1, 1000, u64::from(u32::MAX)]) as u32;
     if rng.u8(..16) == 0 {
         rules.p_x32 = near(rng, rules.p_x32);
         rules.uniform_x32 = near(rng, rules.uniform_x32);
     }
-    rules.refusal = rng.u32(..2);
+    rules.refusal = rng.u32(..3);
     rules.has_preferred = rng.u32(..2);
     rules.first_block = rng.u32(..1000);
     rules.blocks = rng.u32(..20_000);
@@ -179,6 +187,7 @@ fn monitor(rng: &mut Rng, rules: &tg_shed_rules, now_ns: u64) -> tg_shed_monitor
     tg_shed_monitor {
         since_ns: if rng.u8(..8) == 0 { 0 } else { now_ns.wrapping_sub(near(rng, 1 << 28)) },
         spared: rng.u64(..),
+        asked: near(rng, u64::from(arrivals) * (rules.p_x32 >> 8)),
         arrivals,
         chosen: part(rng, chosen),
         taken: part(rng, taken),
@@ -197,6 +206,46 @@ fn tuple(rng: &mut Rng) -> tg_tuple {
     t.sport = rng.u16(..);
     t.dport = rng.u16(..);
     t
+}
+
+/// Of queues and rates that there are, and now and then of any.
+fn number(rng: &mut Rng) -> u64 {
+    match rng.u8(..16) {
+        0 => rng.u64(..),
+        1 => 0,
+        bits => rng.u64(..1 << (2 * bits)),
+    }
+}
+
+fn queue(rng: &mut Rng) -> tg_auto_queue {
+    let limit = one_of(rng, [0, 1, 128, 4096]) as u32;
+    let listen_len = near(rng, u64::from(limit) / 2) as u32;
+    let waiting = listen_len.wrapping_add(rng.u32(..200));
+    tg_auto_queue { listen_len, waiting, limit, has_room: rng.u32(..2) }
+}
+
+/// The control in the middle of something; often a step is due.
+fn control(rng: &mut Rng, rules: &tg_shed_rules, now_ns: u64) -> tg_auto {
+    let ago_ns = one_of(rng, [0, 1 << 24, 1 << 25, 1 << 26, 1 << 29, 1 << 30, 1 << 40]);
+    let seen = rng.u64(..100_000);
+    let listen_len = rng.u64(..5000);
+    tg_auto {
+        p_x32: near(rng, rules.p_x32) & ((1 << 32) - 1),
+        uniform_x32: near(rng, rules.uniform_x32),
+        fresh_x256: number(rng),
+        drain_x256: number(rng),
+        queue_x256: near(rng, listen_len * 256),
+        waiting_x256: near(rng, listen_len * 256),
+        stepped_ns: if rng.u8(..16) == 0 { 0 } else { now_ns.wrapping_sub(near(rng, ago_ns)) },
+        is_shedding: rng.u32(..2),
+        starved: if rng.u8(..32) == 0 { rng.u32(..) } else { rng.u32(..12) },
+        stepping: u64::from(rng.u8(..16) == 0),
+        passed: near(rng, seen),
+        entered: near(rng, seen / 2),
+        seen,
+        queued: near(rng, seen * listen_len),
+        waited: near(rng, seen * listen_len),
+    }
 }
 
 fn case(rng: &mut Rng) -> tg_shed_case {
@@ -222,11 +271,13 @@ fn case(rng: &mut Rng) -> tg_shed_case {
             preferred_judged: rng.u32(..2),
             changes: rng.u32(..),
             padding: 0,
+            control: control(rng, &rules, now_ns),
         },
         monitor: monitor(rng, &rules, now_ns),
         refusals: tg_bucket { last_ns: near(rng, now_ns), credit_ns: near(rng, 1_000_000) },
         refusal_cost_ns: one_of(rng, [0, 1000, 1_000_000]) as u32,
         has_block: u32::from(rng.u8(..8) != 0),
+        queue: queue(rng),
     }
 }
 
@@ -251,7 +302,7 @@ fn native_and_bpf_agree_on_ten_million_random_syns() {
     println!("{compared} SYNs, seed {SEED:#x}, no difference");
     coverage.print();
     for reason in [TG_SHED_STATELESS, TG_SHED_NEW, TG_SHED_AGAIN, TG_SHED_UNIFORM] {
-        for verdict in [TG_DROP, TG_RESET] {
+        for verdict in [TG_DROP, TG_RESET, TG_COOKIE] {
             assert!(coverage.count(reason, verdict) > 1000, "{reason} {verdict}");
         }
     }
@@ -266,6 +317,8 @@ fn native_and_bpf_agree_on_ten_million_random_syns() {
         coverage.came_back,
         coverage.judged,
         coverage.stamped,
+        coverage.stepped,
+        coverage.moved,
     ] {
         assert!(count > 1000, "{count}");
     }

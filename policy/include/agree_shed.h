@@ -20,6 +20,7 @@ struct tg_shed_case {
 	struct tg_bucket refusals;
 	__u32 refusal_cost_ns;
 	__u32 has_block;
+	struct tg_auto_queue queue;
 };
 
 struct tg_shed_answers {
@@ -40,12 +41,18 @@ TG_INLINE void tg_agree_shed(const struct tg_shed_case *c, struct tg_shed_answer
 	a->state = c->state;
 	a->monitor = c->monitor;
 	a->refusals = c->refusals;
+	if (c->rules.is_auto)
+		tg_auto_begin(&c->rules, &a->state.control, &c->queue, c->syn.now_ns);
 	tg_shed_begin(&work, &c->rules, &a->state, &c->key, &c->tuple, &c->syn);
 	a->wants_block = work.wants_block;
 	a->block_index = work.wants_block ? tg_shed_block_index(&work, &c->rules) : 0;
-	a->decision =
-		tg_shed_decide(&work, &c->rules, &c->syn, c->has_block ? &a->block : (void *)0,
-	                       &a->state, &a->monitor, &a->refusals, c->refusal_cost_ns);
+	a->decision = tg_shed_decide(&work, &c->rules, &c->syn,
+	                             c->has_block ? &a->block : (void *)0, &a->state, &a->monitor);
+	if (tg_shed_answers(&c->rules, a->decision))
+		a->decision = tg_shed_refuse(&c->rules, a->decision, &a->refusals,
+		                             c->refusal_cost_ns, c->syn.now_ns);
+	if (c->rules.is_auto)
+		tg_auto_end(&a->state.control, &c->queue, a->decision.verdict == TG_PASS);
 }
 
 #endif

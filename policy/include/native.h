@@ -18,12 +18,13 @@ void tg_native_agree_shed(const struct tg_shed_case *c, struct tg_shed_answers *
 /* table has every block that the rules name, or is NULL. */
 struct tg_decision tg_native_shed(const struct tg_shed_rules *rules, const struct tg_key *key,
                                   const struct tg_tuple *tuple, const struct tg_shed_syn *syn,
-                                  struct tg_shed_block *table, struct tg_shed_state *state,
-                                  struct tg_shed_monitor *monitor, struct tg_bucket *refusals,
-                                  __u32 refusal_cost_ns);
+                                  const struct tg_auto_queue *queue, struct tg_shed_block *table,
+                                  struct tg_shed_state *state, struct tg_shed_monitor *monitor,
+                                  struct tg_bucket *refusals, __u32 refusal_cost_ns);
 /* A question to the keyed hash: enum tg_shed_question, and the number that goes with it. */
 __u64 tg_native_shed_hash(const struct tg_key *key, const struct tg_tuple *tuple, __u32 kind,
                           __u32 question, __u32 number);
+__u64 tg_native_auto_root(__u64 p_x32, __u32 attempts);
 __u64 tg_native_siphash(const struct tg_key *key, const __u64 *words, __u32 count);
 
 #endif

@@ -9,7 +9,7 @@
  *         retransmission and dropped; who is new is dropped with probability p*
  *
  * Where the paper leaves a choice, or today's clients need another one:
- * - The hash is SipHash with a secret key (4.4): nobody can aim at it. K(t) is
+ * - The hash is SipHash-1-3 with a secret key (4.4): nobody can aim at it. K(t) is
  *   the number of the turn, which is hashed with the rest; the turn is the wall
  *   clock's, so hosts that share key and clock decide alike.
  * - A new turn would let through at once most of what was being dropped. So what
@@ -28,6 +28,7 @@
 
 #include "cookie.h"
 #include "police.h"
+#include "shed_auto.h"
 #include "shed_table.h"
 #include "shed_target.h"
 #include "siphash.h"
@@ -50,6 +51,7 @@ struct tg_shed_syn {
 /* A decision under way: the caller looks the block up in between. */
 struct tg_shed_work {
 	struct tg_siphash absorbed;
+	__u64 p_x32;         /* p* now */
 	__u64 place;         /* where in the table, where wants_block */
 	__u32 length_bytes;  /* of the message absorbed */
 	__u32 policy;        /* in force now */
@@ -87,13 +89,13 @@ TG_INLINE void tg_shed_absorb(struct tg_shed_work *w, const struct tg_key *key,
 
 	tg_siphash_init(s, key);
 	if (t->is_ipv6) {
-		tg_siphash_word(s, t->saddr[0] | (__u64)t->saddr[1] << 32);
-		tg_siphash_word(s, t->saddr[2] | (__u64)t->saddr[3] << 32);
-		tg_siphash_word(s, t->daddr[0] | (__u64)t->daddr[1] << 32);
-		tg_siphash_word(s, t->daddr[2] | (__u64)t->daddr[3] << 32);
+		tg_siphash_1(s, t->saddr[0] | (__u64)t->saddr[1] << 32);
+		tg_siphash_1(s, t->saddr[2] | (__u64)t->saddr[3] << 32);
+		tg_siphash_1(s, t->daddr[0] | (__u64)t->daddr[1] << 32);
+		tg_siphash_1(s, t->daddr[2] | (__u64)t->daddr[3] << 32);
 		w->length_bytes = 32 + 7;
 	} else {
-		tg_siphash_word(s, t->saddr[0] | (__u64)t->daddr[0] << 32);
+		tg_siphash_1(s, t->saddr[0] | (__u64)t->daddr[0] << 32);
 		w->length_bytes = 8 + 7;
 	}
 	if (kind == TG_KEY_CONNECTION)
@@ -104,9 +106,10 @@ TG_INLINE void tg_shed_absorb(struct tg_shed_work *w, const struct tg_key *key,
 
 /* What is asked of the hash, in the two bits of the length byte that no length needs. */
 enum tg_shed_question {
-	TG_ASK_TURN = 0 << 6,  /* with the turn's number: below p*? */
-	TG_ASK_DRAW = 1 << 6,  /* with the initial sequence number: below p*? */
-	TG_ASK_PLACE = 2 << 6, /* where in the table? */
+	TG_ASK_TURN = 0 << 6,   /* with the turn's number: below p*? */
+	TG_ASK_DRAW = 1 << 6,   /* with the initial sequence number: below p*? */
+	TG_ASK_PLACE = 2 << 6,  /* where in the table? */
+	TG_ASK_ANSWER = 3 << 6, /* with 24 bits of the initial sequence number: our own */
 };
 
 /* The last word: what is asked, 24 bits of the number that goes with it, the ports. */
@@ -114,44 +117,54 @@ TG_INLINE __u64 tg_shed_hash(const struct tg_shed_work *w, __u32 question, __u32
 {
 	struct tg_siphash s = w->absorbed;
 
-	tg_siphash_word(&s, (__u64)(question | w->length_bytes) << 56 |
-	                            (__u64)(number & 0xffffff) << 32 | w->ports);
-	return tg_siphash_finish(&s);
+	tg_siphash_1(&s, (__u64)(question | w->length_bytes) << 56 |
+	                         (__u64)(number & 0xffffff) << 32 | w->ports);
+	return tg_siphash_3(&s);
 }
 
-TG_INLINE int tg_shed_below(const struct tg_shed_work *w, __u32 question, __u32 number, __u64 p_x32)
+TG_INLINE int tg_shed_below(const struct tg_shed_work *w, __u32 question, __u32 number)
 {
-	return tg_shed_hash(w, question, number) >> 32 < p_x32;
+	return tg_shed_hash(w, question, number) >> 32 < w->p_x32;
 }
 
 /* SLPD's question, and whether the table must be asked or told too. */
-TG_INLINE void tg_shed_ask_hash(struct tg_shed_work *w, const struct tg_shed_rules *rules,
-                                const struct tg_shed_syn *syn)
+TG_INLINE void tg_shed_ask_hash(struct tg_shed_work *w, const struct tg_shed_syn *syn)
 {
 	__u32 turn = (__u32)(syn->clock_ns >> TG_SHED_TURN_SHIFT);
 	__u64 into_ns = syn->clock_ns & (TG_SHED_TURN_NS - 1);
 
-	w->chosen = tg_shed_below(w, TG_ASK_TURN, turn, rules->p_x32);
+	w->chosen = tg_shed_below(w, TG_ASK_TURN, turn);
 	if (w->chosen) {
 		w->wants_block = into_ns >= TG_SHED_TURN_NS - TG_SHED_WINDOW_NS;
 	} else if (into_ns < TG_SHED_WINDOW_NS) {
-		w->chosen_before = tg_shed_below(w, TG_ASK_TURN, turn - 1, rules->p_x32);
+		w->chosen_before = tg_shed_below(w, TG_ASK_TURN, turn - 1);
 		w->wants_block = w->chosen_before;
 	}
 }
 
-/* First half. *w is all zero. */
+/* Our initial sequence number in the SYN/ACK to one that is shed (TG_REFUSE_COOKIE). */
+TG_INLINE __u32 tg_shed_answer(const struct tg_key *key, const struct tg_tuple *tuple, __u32 isn)
+{
+	struct tg_shed_work w = {0};
+
+	tg_shed_absorb(&w, key, tuple, TG_KEY_CONNECTION);
+	return (__u32)tg_shed_hash(&w, TG_ASK_ANSWER, isn);
+}
+
+/* First half. *w is all zero; where p* is controlled, tg_auto_begin() was before, and
+ * tg_auto_end() comes after the second half. */
 TG_INLINE void tg_shed_begin(struct tg_shed_work *w, const struct tg_shed_rules *rules,
                              const struct tg_shed_state *state, const struct tg_key *key,
                              const struct tg_tuple *tuple, const struct tg_shed_syn *syn)
 {
+	w->p_x32 = tg_shed_p(rules, state);
 	w->policy = tg_shed_policy_now(rules, state);
 	/* A policy that has fallen back to RBD goes on asking its hash: it may come back. */
 	if (rules->policy != TG_SLPD && rules->policy != TG_SBPD)
 		return;
 	tg_shed_absorb(w, key, tuple, rules->key);
 	if (w->policy != TG_SBPD)
-		tg_shed_ask_hash(w, rules, syn);
+		tg_shed_ask_hash(w, syn);
 	if (rules->policy == TG_SBPD)
 		w->wants_block = 1;
 	if (w->policy == TG_RBD)
@@ -184,14 +197,24 @@ TG_INLINE __u32 tg_shed_probe(const struct tg_shed_work *w)
 	return cell >= TG_SHED_CELLS ? cell - TG_SHED_CELLS : cell;
 }
 
+/* With which probability every SYN is dropped, where that is the policy in force. */
+TG_INLINE __u64 tg_shed_uniform(const struct tg_shed_work *w, const struct tg_shed_rules *rules,
+                                const struct tg_shed_state *state)
+{
+	if (rules->policy == TG_RBD)
+		return w->p_x32;
+	return rules->is_auto ? state->control.uniform_x32 : rules->uniform_x32;
+}
+
 /* What the policy in force says. stands: of this SYN's own stamp. */
 TG_INLINE struct tg_decision tg_shed_choose(const struct tg_shed_work *w,
                                             const struct tg_shed_rules *rules,
+                                            const struct tg_shed_state *state,
                                             const struct tg_shed_syn *syn, __u32 stands)
 {
 	switch (w->policy) {
 	case TG_RBD:
-		if (syn->random < (rules->policy == TG_RBD ? rules->p_x32 : rules->uniform_x32))
+		if (syn->random < tg_shed_uniform(w, rules, state))
 			return tg_decide(TG_DROP, TG_SHED_UNIFORM);
 		break;
 	case TG_SLPD:
@@ -201,9 +224,10 @@ TG_INLINE struct tg_decision tg_shed_choose(const struct tg_shed_work *w,
 			return tg_decide(TG_DROP, TG_SHED_AGAIN);
 		break;
 	case TG_SBPD:
-		if (stands)
+		/* Where nobody is to be dropped, nobody goes on being dropped either. */
+		if (stands && w->p_x32)
 			return tg_decide(TG_DROP, TG_SHED_AGAIN);
-		if (tg_shed_below(w, TG_ASK_DRAW, syn->isn, rules->p_x32))
+		if (tg_shed_below(w, TG_ASK_DRAW, syn->isn))
 			return tg_decide(TG_DROP, TG_SHED_NEW);
 		break;
 	default: break;
@@ -211,27 +235,17 @@ TG_INLINE struct tg_decision tg_shed_choose(const struct tg_shed_work *w,
 	return tg_decide(TG_PASS, TG_FORWARDED);
 }
 
-/* The form of the refusal. */
-TG_INLINE struct tg_decision tg_shed_refuse(const struct tg_shed_rules *rules, __u32 reason,
-                                            struct tg_bucket *refusals, __u32 refusal_cost_ns,
-                                            __u64 now_ns)
-{
-	if (rules->refusal != TG_REFUSE_RESET)
-		return tg_decide(TG_DROP, reason);
-	if (refusal_cost_ns && !tg_bucket_take(refusals, refusal_cost_ns, now_ns))
-		return tg_decide(TG_DROP, TG_REFUSAL_LIMIT);
-	return tg_decide(TG_RESET, reason);
-}
-
 /*
  * Second half: decides, stamps and measures. block is NULL where none was wanted, or
  * none is to be had: SBPD then lets the SYN through. A verdict of TG_PASS leaves the
  * SYN to what comes next.
  */
-TG_INLINE struct tg_decision tg_shed_decide(
-	const struct tg_shed_work *w, const struct tg_shed_rules *rules,
-	const struct tg_shed_syn *syn, struct tg_shed_block *block, struct tg_shed_state *state,
-	struct tg_shed_monitor *monitor, struct tg_bucket *refusals, __u32 refusal_cost_ns)
+TG_INLINE struct tg_decision tg_shed_decide(const struct tg_shed_work *w,
+                                            const struct tg_shed_rules *rules,
+                                            const struct tg_shed_syn *syn,
+                                            struct tg_shed_block *block,
+                                            struct tg_shed_state *state,
+                                            struct tg_shed_monitor *monitor)
 {
 	__u32 tick = tg_shed_tick(syn->now_ns);
 	struct tg_decision d;
@@ -245,7 +259,7 @@ TG_INLINE struct tg_decision tg_shed_decide(
 		if (rules->policy == TG_SBPD)
 			monitor->taken += tg_shed_stands(block->stamps[tg_shed_probe(w)], tick);
 	}
-	d = tg_shed_choose(w, rules, syn, stands);
+	d = tg_shed_choose(w, rules, state, syn, stands);
 	monitor->chosen += w->chosen;
 	if (d.verdict == TG_PASS) {
 		monitor->preferred += !!syn->preferred;
@@ -257,10 +271,25 @@ TG_INLINE struct tg_decision tg_shed_decide(
 		/* The time of the first drop: a retransmission does not renew it. */
 		if (block && !stands)
 			block->stamps[tg_shed_cell(w)] = tg_shed_stamp(tick);
-		d = tg_shed_refuse(rules, d.reason, refusals, refusal_cost_ns, syn->now_ns);
 	}
 	tg_shed_monitor_syn(rules, state, monitor, syn->now_ns);
 	return d;
+}
+
+/* Whether a drop has another form: then tg_shed_refuse() says which. */
+TG_INLINE int tg_shed_answers(const struct tg_shed_rules *rules, struct tg_decision d)
+{
+	return d.verdict == TG_DROP &&
+	       (rules->refusal == TG_REFUSE_RESET || rules->refusal == TG_REFUSE_COOKIE);
+}
+
+TG_INLINE struct tg_decision tg_shed_refuse(const struct tg_shed_rules *rules, struct tg_decision d,
+                                            struct tg_bucket *refusals, __u32 refusal_cost_ns,
+                                            __u64 now_ns)
+{
+	if (refusal_cost_ns && !tg_bucket_take(refusals, refusal_cost_ns, now_ns))
+		return tg_decide(TG_DROP, TG_REFUSAL_LIMIT);
+	return tg_decide(rules->refusal == TG_REFUSE_RESET ? TG_RESET : TG_COOKIE, d.reason);
 }
 
 #endif

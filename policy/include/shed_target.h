@@ -28,6 +28,7 @@ enum tg_shed_key {
 enum tg_shed_refusal {
 	TG_REFUSE_SILENTLY, /* the paper's */
 	TG_REFUSE_RESET,
+	TG_REFUSE_COOKIE, /* SYN/ACK: RST only for who answers it, nothing more for who is forged */
 };
 
 /* How far a policy has fallen back because it missed its target (3.4.2). */
@@ -47,9 +48,33 @@ struct tg_shed_rules {
 	__u32 has_preferred; /* sources are looked up in the list of preferred proxies */
 	__u32 first_block;   /* where this listener's part of the table begins */
 	__u32 blocks;        /* its size: M of Eq. 9, in blocks */
+	__u32 is_auto; /* p* is controlled (shed_auto.h), and p_x32 and uniform_x32 are not used */
+	__u32 rate_per_s; /* then: connections to admit; 0: as many as the listener drains */
+	__u32 attempts;   /* n + 1: SYNs of a client before it gives up */
+	__u32 padding;
 };
 
-/* One for each listener; written only when something changes. */
+/* The control of p*: what it knows, then what is counted since its last step. Rates a second. */
+struct tg_auto {
+	__u64 p_x32;        /* p*, in force */
+	__u64 uniform_x32;  /* p*^(1/attempts) */
+	__u64 fresh_x256;   /* new connections that come */
+	__u64 drain_x256;   /* connections that the server takes */
+	__u64 queue_x256;   /* the listen queue as SYNs meet it */
+	__u64 waiting_x256; /* the same with half-open ones, at the last step; or the counted queue
+	                     */
+	__u64 stepped_ns;   /* when the last step was taken; 0: never */
+	__u32 is_shedding;
+	__u32 starved;  /* steps in a row with little in the queue */
+	__u64 stepping; /* above 0: some processor is at it */
+	__u64 passed;   /* SYNs not shed */
+	__u64 entered;  /* of them, those that found room */
+	__u64 seen;     /* SYNs */
+	__u64 queued;   /* the sum of the listen queues that they met */
+	__u64 waited;   /* the same with half-open ones */
+};
+
+/* One for each listener; but for the control, written only when something changes. */
 struct tg_shed_state {
 	__u64 changed_ns;       /* monotonic; 0: never */
 	__u32 fallback;         /* enum tg_shed_fallback */
@@ -57,6 +82,7 @@ struct tg_shed_state {
 	                         */
 	__u32 changes;          /* how often it fell back, or came back */
 	__u32 padding;
+	struct tg_auto control; /* where rules say so */
 };
 
 /* What was measured since since_ns: one for each listener and processor. */
@@ -64,6 +90,7 @@ struct tg_shed_monitor {
 	__u64 since_ns;
 	__u64 spared;   /* SYNs of preferred proxies let through that were to be dropped: all so far
 	                 */
+	__u64 asked;    /* the sum of p* over arrivals, in parts of 2^24, where it is controlled */
 	__u32 arrivals; /* SYNs */
 	__u32 chosen;   /* of them, below p* by the hash */
 	__u32 taken;    /* of the cells probed, those with a stamp that stands */
@@ -71,6 +98,20 @@ struct tg_shed_monitor {
 	__u32 preferred; /* not to be dropped, and from one */
 	__u32 padding;
 };
+
+/* p* now. */
+TG_INLINE __u64 tg_shed_p(const struct tg_shed_rules *rules, const struct tg_shed_state *state)
+{
+	return rules->is_auto ? state->control.p_x32 : rules->p_x32;
+}
+
+/* p* while this was measured: its mean, where it moves. */
+TG_INLINE __u64 tg_shed_asked(const struct tg_shed_rules *rules, const struct tg_shed_monitor *m)
+{
+	if (!rules->is_auto)
+		return rules->p_x32;
+	return m->arrivals ? (m->asked << 8) / m->arrivals : 0;
+}
 
 /* Dramatically more than p* (3.4.2) is twice as much, or half of those let through. */
 TG_INLINE __u64 tg_shed_bound(__u64 p_x32)
@@ -81,10 +122,10 @@ TG_INLINE __u64 tg_shed_bound(__u64 p_x32)
 }
 
 /* What a new request meets beyond p*: its cell is taken, though it would be let through. */
-TG_INLINE __u64 tg_shed_excess(const struct tg_shed_rules *rules, const struct tg_shed_monitor *m)
+TG_INLINE __u64 tg_shed_excess(__u64 p_x32, const struct tg_shed_monitor *m)
 {
 	__u64 taken_x32 = m->arrivals ? ((__u64)m->taken << 32) / m->arrivals : 0;
-	__u64 rest_x32 = rules->p_x32 < TG_SHED_ONE ? TG_SHED_ONE - rules->p_x32 : 0;
+	__u64 rest_x32 = p_x32 < TG_SHED_ONE ? TG_SHED_ONE - p_x32 : 0;
 
 	return (taken_x32 >> 8) * (rest_x32 >> 8) >> 16;
 }
@@ -109,7 +150,7 @@ TG_INLINE __u64 tg_shed_chosen_share(const struct tg_shed_monitor *m)
 TG_INLINE __u32 tg_shed_next_fallback(const struct tg_shed_rules *rules, __u32 fallback,
                                       const struct tg_shed_monitor *m)
 {
-	__u64 p_x32 = rules->p_x32, bound_x32 = tg_shed_bound(p_x32);
+	__u64 p_x32 = tg_shed_asked(rules, m), bound_x32 = tg_shed_bound(p_x32);
 	__u64 chosen_x32 = tg_shed_chosen_share(m);
 	int stateful = rules->policy == TG_SBPD;
 
@@ -121,11 +162,11 @@ TG_INLINE __u32 tg_shed_next_fallback(const struct tg_shed_rules *rules, __u32 f
 	if (fallback == TG_FALLBACK_STATELESS || !stateful) {
 		if (chosen_x32 < p_x32 / 2)
 			return TG_FALLBACK_UNIFORM;
-		if (stateful && tg_shed_excess(rules, m) < bound_x32 - bound_x32 / 8)
+		if (stateful && tg_shed_excess(p_x32, m) < bound_x32 - bound_x32 / 8)
 			return TG_FALLBACK_NONE;
 		return fallback;
 	}
-	return tg_shed_excess(rules, m) > bound_x32 ? TG_FALLBACK_STATELESS : fallback;
+	return tg_shed_excess(p_x32, m) > bound_x32 ? TG_FALLBACK_STATELESS : fallback;
 }
 
 /*
@@ -151,9 +192,25 @@ TG_INLINE __u32 tg_shed_next_preferred(__u32 judged, const struct tg_shed_monito
 TG_INLINE int tg_shed_measured(const struct tg_shed_rules *rules, const struct tg_shed_monitor *m,
                                __u64 now_ns)
 {
+	__u64 drops_x24 = rules->is_auto ? m->asked : m->arrivals * (rules->p_x32 >> 8);
+
 	return m->arrivals >= TG_SHED_MEASURE_SYNS &&
-	       m->arrivals * (rules->p_x32 >> 8) >= (__u64)TG_SHED_MEASURE_DROPS << 24 &&
+	       drops_x24 >= (__u64)TG_SHED_MEASURE_DROPS << 24 &&
 	       now_ns - m->since_ns >= TG_SHED_MEASURE_NS;
+}
+
+/* Until they are so many: where nobody is shed, there is nothing to measure. */
+#define TG_SHED_MEASURE_MOST (1u << 24)
+
+TG_INLINE void tg_shed_measure_anew(struct tg_shed_monitor *m, __u64 now_ns)
+{
+	m->since_ns = now_ns;
+	m->asked = 0;
+	m->arrivals = 0;
+	m->chosen = 0;
+	m->taken = 0;
+	m->passed = 0;
+	m->preferred = 0;
 }
 
 /* "Dynamic monitoring to detect and take corrective actions" (3.4.2). */
@@ -165,8 +222,13 @@ TG_INLINE void tg_shed_monitor_syn(const struct tg_shed_rules *rules, struct tg_
 	if (!m->since_ns)
 		m->since_ns = now_ns;
 	m->arrivals++;
-	if (!tg_shed_measured(rules, m, now_ns))
+	if (rules->is_auto)
+		m->asked += state->control.p_x32 >> 8;
+	if (!tg_shed_measured(rules, m, now_ns)) {
+		if (m->arrivals >= TG_SHED_MEASURE_MOST)
+			tg_shed_measure_anew(m, now_ns);
 		return;
+	}
 	fallback = state->fallback;
 	if (rules->policy == TG_SLPD || rules->policy == TG_SBPD)
 		fallback = tg_shed_next_fallback(rules, fallback, m);
@@ -177,12 +239,7 @@ TG_INLINE void tg_shed_monitor_syn(const struct tg_shed_rules *rules, struct tg_
 		state->preferred_judged = judged;
 		state->changed_ns = now_ns;
 	}
-	m->since_ns = now_ns;
-	m->arrivals = 0;
-	m->chosen = 0;
-	m->taken = 0;
-	m->passed = 0;
-	m->preferred = 0;
+	tg_shed_measure_anew(m, now_ns);
 }
 
 #endif

@@ -14,7 +14,7 @@ pub const SHED_POLICIES: [&str; 4] = ["off", "rbd", "slpd", "sbpd"];
 pub const SHED_KEYS: [&str; 2] = ["client", "connection"];
 
 /// The forms of refusal, in the order of `enum tg_shed_refusal`.
-pub const SHED_REFUSALS: [&str; 2] = ["silence", "rst"];
+pub const SHED_REFUSALS: [&str; 3] = ["silence", "rst", "cookie"];
 
 /// How far a policy has fallen back, in the order of `enum tg_shed_fallback`.
 pub const SHED_FALLBACKS: [&str; 3] = ["none", "stateless", "uniform"];

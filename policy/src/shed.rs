@@ -23,13 +23,37 @@ impl tg_shed_rules {
             key,
             p_x32: parts_x32(p),
             uniform_x32: parts_x32(p.powf(1.0 / f64::from(attempts.max(1)))),
+            attempts,
             ..Default::default()
         }
     }
 
-    /// The probability asked for.
+    /// The same with p* controlled (`shed_auto.h`): by what the listener drains, or, where
+    /// `rate_per_s` is not 0, such that so many connections a second are admitted.
+    pub fn automatic(policy: u32, key: u32, rate_per_s: u32, attempts: u32) -> Self {
+        tg_shed_rules { policy, key, is_auto: 1, rate_per_s, attempts, ..Default::default() }
+    }
+
+    /// The probability asked for; 0 where it is controlled.
     pub fn p(&self) -> f64 {
         self.p_x32 as f64 / ONE_X32
+    }
+}
+
+impl tg_auto {
+    /// p* in force.
+    pub fn p(&self) -> f64 {
+        self.p_x32 as f64 / ONE_X32
+    }
+
+    /// New connections that come, a second, as estimated.
+    pub fn fresh_per_s(&self) -> f64 {
+        self.fresh_x256 as f64 / 256.0
+    }
+
+    /// Connections that the server takes, a second, as estimated; or the rate set by hand.
+    pub fn drain_per_s(&self) -> f64 {
+        self.drain_x256 as f64 / 256.0
     }
 }
 
@@ -71,6 +95,16 @@ impl Shedder {
     /// What becomes of a SYN. `TG_PASS` leaves it to what comes next; its reason is then
     /// `TG_FORWARDED` or `TG_SPARED`.
     pub fn decide(&mut self, tuple: &tg_tuple, syn: &tg_shed_syn) -> tg_decision {
+        self.decide_at(tuple, syn, &tg_auto_queue::default())
+    }
+
+    /// The same, where p* is controlled by the listen queue that the SYN meets.
+    pub fn decide_at(
+        &mut self,
+        tuple: &tg_tuple,
+        syn: &tg_shed_syn,
+        queue: &tg_auto_queue,
+    ) -> tg_decision {
         let table = match self.table.first_mut() {
             Some(first) => std::ptr::from_mut(first),
             None => std::ptr::null_mut(),
@@ -83,6 +117,7 @@ impl Shedder {
                 &self.key,
                 tuple,
                 syn,
+                queue,
                 table,
                 &mut self.state,
                 &mut self.monitor,
@@ -125,5 +160,7 @@ pub fn hash(key: &tg_key, tuple: &tg_tuple, kind: u32, question: u32, number: u3
     unsafe { tg_native_shed_hash(key, tuple, kind, question, number) }
 }
 
+#[cfg(test)]
+mod control;
 #[cfg(test)]
 mod tests;

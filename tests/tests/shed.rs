@@ -307,6 +307,100 @@ fn on_a_router_before_a_stock_server_the_chosen_fail_whole() {
     }
 }
 
+/// Refused by cookie: the handshake stands for the client alone, and the kernel that gets its ACK,
+/// of this host or of the server behind the router, has nothing to go with it.
+#[test]
+fn by_cookie_only_a_client_that_answers_is_told() {
+    if skip_without_root("shed, cookie") {
+        return;
+    }
+    for hook in ["ip", "driver"] {
+        let stage = Stage::new("shed-cookie");
+        if hook == "driver" {
+            stage.receive_offload();
+        }
+        let _nginx = Nginx::start(&stage.server, &["80", "81", "[::]:80", "[::]:81"]);
+        let shed = "shed = { p = 1, refuse = \"cookie\" }";
+        let section = format!("[[listener]]\nport = 80\nhook = \"{hook}\"\n{shed}");
+        let guard = guard(&stage.server, KEY_LINE, &section);
+        for address in [SERVER_V4, SERVER_V6] {
+            let at = |port| SocketAddr::new(address.parse().expect("an address"), port);
+            for _ in 0..20 {
+                let seen = fetch(&stage.client, at(80), Duration::from_secs(2));
+                assert_eq!(seen.answer, Answer::Reset, "{hook}, {address}");
+            }
+            let seen = fetch(&stage.client, at(81), Duration::from_secs(2));
+            assert_eq!(seen.answer, Answer::Status(200), "beside it");
+        }
+        let status = guard.status();
+        let counted = packets(guard_of(&status, 80, None), "ShedStateless", "cookie");
+        assert_eq!(counted, 40, "{status:#}");
+        guard.stop();
+    }
+    let chain = Chain::new("shed-cookie-router", 1);
+    let _nginx = Nginx::start(chain.server(), &["80"]);
+    let section = path(&chain, "ip", "p = 1, refuse = \"cookie\"");
+    let guard = guard(chain.router(0), KEY_LINE, &section);
+    let to = SocketAddr::new(chain.server_address(), 80);
+    for _ in 0..20 {
+        let seen = fetch(chain.client(), to, Duration::from_secs(2));
+        assert_eq!(seen.answer, Answer::Reset, "behind a router");
+    }
+    guard.stop();
+}
+
+/// p = "auto": while the server takes what comes, nobody is shed. When it stops, and clients keep
+/// coming, they are shed before its listen queue is looked at; and when all is over, nobody is.
+#[test]
+fn p_rises_when_the_server_stops_and_falls_when_it_goes_on() {
+    if skip_without_root("shed, auto") {
+        return;
+    }
+    let stage = Stage::new("shed-auto");
+    let to = SocketAddr::new(SERVER_V4.parse().expect("an address"), 80);
+    let server = Stalled::new(&stage.server, to, 16);
+    let guard = guard(
+        &stage.server,
+        KEY_LINE,
+        "[[listener]]\nport = 80\nmechanism = \"default\"\nshed = { p = \"auto\" }",
+    );
+    assert!(guard.announced.contains("what the listener cannot drain"), "{}", guard.announced);
+    let from: IpAddr = CLIENT_V4.parse().expect("an address");
+    let mut port = 20_000;
+    // Whoever comes waits until the last of these rounds is over.
+    let mut come = |rounds: usize, accepts: bool| {
+        let mut waiting = Vec::new();
+        for _ in 0..rounds {
+            let sources = (0..2).map(|n| SocketAddr::new(from, port + n)).collect();
+            port += 2;
+            waiting.extend(dial(&stage.client, sources, to));
+            sleep(Duration::from_millis(5));
+            if accepts {
+                drop(server.accept_all());
+            }
+        }
+    };
+    let shed = |guard: &Guard| {
+        let status = guard.status();
+        let counts = guard_of(&status, 80, None);
+        (counts["shed"]["p"].as_f64().expect("a number"), packets(counts, "ShedStateless", "drop"))
+    };
+    come(200, true);
+    assert_eq!(shed(&guard), (0.0, 0), "the server takes what comes");
+    come(400, false);
+    let (p, dropped) = shed(&guard);
+    assert!(p > 0.5 && dropped > 100, "p = {p}, {dropped} dropped");
+    // Killed, the daemon leaves the control at work; the next one takes it over.
+    guard.kill();
+    come(1200, true);
+    let next = Guard::start(&stage.server, &["--config", CONFIGURATION]);
+    until("p is 0 again", || {
+        come(100, true);
+        shed(&next).0 == 0.0
+    });
+    next.stop();
+}
+
 /// Two routers in a row with one key file: whom the first lets through, the second does too. With
 /// keys of their own, each takes its share.
 #[test]

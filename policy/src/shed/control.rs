@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The control of p* against a plant: a server that drains its listen queue evenly, and clients
+//! with a round trip, who come again or do not.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::*;
+
+const KEY: tg_key = tg_key { k0: 11, k1: 12 };
+const SECOND: u64 = 1_000_000_000;
+/// The middle of a turn of K(t).
+const BEGIN: u64 = 6_400_000 * TG_SHED_TURN_NS + TG_SHED_TURN_NS / 4;
+/// When Linux sends its SYN again, in s (since 6.5), as far as anyone waits here.
+const AGAIN_S: [u64; 7] = [1, 2, 3, 4, 5, 7, 11];
+
+/// xorshift64* (Vigna 2016).
+#[derive(Clone)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn exponential(&mut self) -> f64 {
+        -((self.next() >> 11) as f64 + 1.0).log2() * std::f64::consts::LN_2
+            + 53.0 * std::f64::consts::LN_2
+    }
+}
+
+/// A server behind a listen queue, and those on their way to it.
+struct Plant {
+    shedder: Shedder,
+    drain_per_s: f64,
+    backlog: u32,
+    round_trip_ns: u64,
+    queue: f64,
+    handshakes: VecDeque<u64>,
+    now_ns: u64,
+    served: f64,
+    shed: u64,
+    overflowed: u64,
+}
+
+/// What became of a SYN.
+#[derive(PartialEq)]
+enum Fate {
+    Entered,
+    Shed,
+    NoRoom,
+}
+
+impl Plant {
+    fn new(rules: tg_shed_rules, drain_per_s: f64, backlog: u32) -> Self {
+        Plant {
+            shedder: Shedder::new(rules, KEY),
+            drain_per_s,
+            backlog,
+            round_trip_ns: 20_000_000,
+            queue: 0.0,
+            handshakes: VecDeque::new(),
+            now_ns: 0,
+            served: 0.0,
+            shed: 0,
+            overflowed: 0,
+        }
+    }
+
+    fn drain_until(&mut self, now_ns: u64) {
+        let done = ((now_ns - self.now_ns) as f64 / 1e9 * self.drain_per_s).min(self.queue);
+        self.queue -= done;
+        self.served += done;
+        self.now_ns = now_ns;
+    }
+
+    fn run_until(&mut self, now_ns: u64) {
+        while self.handshakes.front().is_some_and(|at| *at <= now_ns) {
+            let at_ns = self.handshakes.pop_front().expect("one is there");
+            self.drain_until(at_ns);
+            if self.queue <= f64::from(self.backlog) {
+                self.queue += 1.0;
+            } else {
+                self.overflowed += 1;
+            }
+        }
+        self.drain_until(now_ns);
+    }
+
+    fn syn(&mut self, now_ns: u64, who: u32, random: u32) -> Fate {
+        self.run_until(now_ns);
+        let has_room = self.queue <= f64::from(self.backlog);
+        let syn = tg_shed_syn {
+            now_ns: now_ns + SECOND,
+            clock_ns: BEGIN + now_ns,
+            isn: who.wrapping_mul(0x9e37_79b9),
+            random,
+            ..Default::default()
+        };
+        let queue = tg_auto_queue {
+            listen_len: self.queue.ceil() as u32,
+            waiting: self.queue.ceil() as u32 + self.handshakes.len() as u32,
+            limit: self.backlog,
+            has_room: has_room.into(),
+        };
+        let tuple = tg_tuple {
+            saddr: [(who >> 14).to_be(), 0, 0, 0],
+            daddr: [0x0a09_0001u32.to_be(), 0, 0, 0],
+            sport: (who as u16 & 0x3fff).to_be(),
+            dport: 443u16.to_be(),
+            is_ipv6: 0,
+        };
+        if self.shedder.decide_at(&tuple, &syn, &queue).verdict != TG_PASS {
+            self.shed += 1;
+            return Fate::Shed;
+        }
+        if !has_room {
+            self.overflowed += 1;
+            return Fate::NoRoom;
+        }
+        self.handshakes.push_back(now_ns + self.round_trip_ns);
+        Fate::Entered
+    }
+
+    fn p(&self) -> f64 {
+        self.shedder.state().control.p()
+    }
+}
+
+/// What was seen in a tenth of a second.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at_s: f64,
+    p: f64,
+    queue: f64,
+    goodput_per_s: f64,
+    shed: u64,
+    /// New connections that came.
+    came: u64,
+}
+
+/// Who comes: so many times the drain from so many seconds on.
+struct Crowd {
+    steps: Vec<(f64, f64)>,
+    lasts_s: f64,
+    persistent: bool,
+    poisson: bool,
+}
+
+fn respond(plant: &mut Plant, crowd: &Crowd) -> Vec<Sample> {
+    let mut random = Random(77);
+    let mut due: BinaryHeap<Reverse<(u64, u32, usize)>> = BinaryHeap::new();
+    let (mut next_ns, mut who, mut samples) = (0u64, 0u32, Vec::new());
+    let (mut sampled_ns, mut served, mut shed, mut came) = (0, 0.0, 0, 0);
+    let ends_ns = (crowd.lasts_s * 1e9) as u64;
+    let load = |at_ns: u64| {
+        let passed = crowd.steps.iter().rev().find(|(from_s, _)| at_ns as f64 / 1e9 >= *from_s);
+        passed.expect("the first step is at 0").1
+    };
+    loop {
+        let again_ns = due.peek().map_or(u64::MAX, |Reverse((at_ns, ..))| *at_ns);
+        let at_ns = again_ns.min(next_ns);
+        while sampled_ns + SECOND / 10 <= at_ns.min(ends_ns) {
+            sampled_ns += SECOND / 10;
+            plant.run_until(sampled_ns);
+            let goodput_per_s = (plant.served - served) * 10.0;
+            let (at_s, p, queue) = (sampled_ns as f64 / 1e9, plant.p(), plant.queue);
+            let (shed_now, came_now) = (plant.shed - shed, u64::from(who) - came);
+            samples.push(Sample { at_s, p, queue, goodput_per_s, shed: shed_now, came: came_now });
+            (served, shed, came) = (plant.served, plant.shed, u64::from(who));
+        }
+        if at_ns >= ends_ns {
+            return samples;
+        }
+        let (one, attempt) = if again_ns <= next_ns {
+            let Reverse((_, one, attempt)) = due.pop().expect("it was peeked at");
+            (one, attempt)
+        } else {
+            let gap = if crowd.poisson { random.exponential() } else { 1.0 };
+            next_ns += (gap * 1e9 / (load(next_ns) * plant.drain_per_s)).max(1.0) as u64;
+            who += 1;
+            (who, 0)
+        };
+        let fate = plant.syn(at_ns, one, (random.next() >> 32) as u32);
+        if fate != Fate::Entered
+            && crowd.persistent
+            && let Some(after) = AGAIN_S.get(attempt)
+        {
+            let before = attempt.checked_sub(1).map_or(0, |place| AGAIN_S[place]);
+            due.push(Reverse((at_ns + (after - before) * SECOND, one, attempt + 1)));
+        }
+    }
+}
+
+fn automatic(policy: u32) -> tg_shed_rules {
+    tg_shed_rules {
+        blocks: blocks(100_000, 1.2),
+        ..tg_shed_rules::automatic(policy, TG_KEY_CONNECTION, 0, 5)
+    }
+}
+
+/// The mean of these samples, from and to these seconds.
+fn mean(samples: &[Sample], range: std::ops::Range<f64>, of: impl Fn(&Sample) -> f64) -> f64 {
+    let within: Vec<f64> =
+        samples.iter().filter(|s| s.at_s > range.start && s.at_s <= range.end).map(of).collect();
+    within.iter().sum::<f64>() / within.len() as f64
+}
+
+fn up_and_down() -> Vec<(f64, f64)> {
+    vec![(0.0, 0.5), (3.0, 3.0), (13.0, 0.5)]
+}
+
+/// Half of what the server can do, three times as much, and half again: nobody is shed below
+/// capacity, and two seconds after the step the server does what it can, and goes on doing so.
+#[track_caller]
+fn assert_step(plant: &mut Plant, crowd: &Crowd, what: &str) {
+    let samples = respond(plant, crowd);
+    for s in samples.iter().step_by(2) {
+        println!(
+            "{what} {:>5.1} s  p {:.3}  queue {:>6.1}  goodput {:>9.0}  shed {}",
+            s.at_s, s.p, s.queue, s.goodput_per_s, s.shed
+        );
+    }
+    let drain = plant.drain_per_s;
+    let before: u64 = samples.iter().filter(|s| s.at_s <= 3.0).map(|s| s.shed).sum();
+    assert_eq!(before, 0, "{what}: nobody is shed below capacity");
+    for from in 5..13 {
+        let range = f64::from(from)..f64::from(from) + 1.0;
+        let goodput = mean(&samples, range, |s| s.goodput_per_s);
+        assert!(goodput >= 0.95 * drain, "{what}: {goodput} of {drain} after {from} s");
+    }
+    let p = mean(&samples, 5.0..13.0, |s| s.p);
+    if !crowd.persistent {
+        assert!((p - 2.0 / 3.0).abs() < 0.04, "{what}: p* is {p}");
+        let late: u64 = samples.iter().filter(|s| s.at_s > 15.1).map(|s| s.shed).sum();
+        assert_eq!(late, 0, "{what}: nobody is shed below capacity again");
+        let goodput = mean(&samples, 15.0..18.0, |s| s.goodput_per_s);
+        let came_per_s = mean(&samples, 15.0..18.0, |s| s.came as f64 * 10.0);
+        assert!(goodput >= 0.95 * came_per_s, "{what}: {goodput} of {came_per_s}");
+    }
+    if crowd.lasts_s > 40.0 {
+        let late: u64 = samples.iter().filter(|s| s.at_s > 40.0).map(|s| s.shed).sum();
+        assert_eq!(late, 0, "{what}: nobody is shed when all who waited are gone");
+    }
+    assert_eq!(plant.p(), 0.0, "{what}: at the end");
+}
+
+#[test]
+fn a_step_of_load_is_followed_within_two_seconds() {
+    for policy in [TG_SLPD, TG_SBPD, TG_RBD] {
+        for (drain_per_s, backlog) in
+            [(200.0, 128), (1000.0, 128), (5000.0, 128), (5000.0, 511), (30_000.0, 4096)]
+        {
+            for poisson in [false, true] {
+                let mut plant = Plant::new(automatic(policy), drain_per_s, backlog);
+                let crowd =
+                    Crowd { steps: up_and_down(), lasts_s: 18.0, persistent: false, poisson };
+                let what = format!("policy {policy}, {drain_per_s}/s, {backlog}, {poisson}");
+                assert_step(&mut plant, &crowd, &what);
+            }
+        }
+    }
+}
+
+/// Clients who send their SYN again, each second at first: as many wait as have been dropped in the
+/// last 18 s, and whoever is let through late comes on top of the load.
+#[test]
+fn a_crowd_that_comes_again_is_followed_too() {
+    for policy in [TG_SLPD, TG_SBPD, TG_RBD] {
+        for (drain_per_s, backlog) in [(1000.0, 128), (5000.0, 511)] {
+            let mut plant = Plant::new(automatic(policy), drain_per_s, backlog);
+            let crowd =
+                Crowd { steps: up_and_down(), lasts_s: 45.0, persistent: true, poisson: true };
+            let what = format!("persistent, policy {policy}, {drain_per_s}/s, {backlog}");
+            assert_step(&mut plant, &crowd, &what);
+        }
+    }
+}
+
+/// Below capacity nobody is shed, whatever the server, its queue and the policy, and however far
+/// the clients are.
+#[test]
+fn nobody_is_shed_below_capacity() {
+    for load in [0.1, 0.5, 0.8, 0.9] {
+        for (drain_per_s, backlog) in [(50.0, 128), (1000.0, 128), (20_000.0, 511)] {
+            for round_trip_ns in [1_000_000, 200_000_000] {
+                let mut plant = Plant::new(automatic(TG_SLPD), drain_per_s, backlog);
+                plant.round_trip_ns = round_trip_ns;
+                let crowd = Crowd {
+                    steps: vec![(0.0, load)],
+                    lasts_s: 20.0,
+                    persistent: true,
+                    poisson: true,
+                };
+                respond(&mut plant, &crowd);
+                assert_eq!(plant.shed, 0, "{load} of {drain_per_s}/s, {backlog}");
+            }
+        }
+    }
+}
+
+/// However much more comes, the server does what it can, and its queue is not full.
+#[test]
+fn any_overload_leaves_the_server_at_its_capacity() {
+    for load in [1.1, 1.5, 2.0, 5.0, 10.0, 30.0] {
+        for (drain_per_s, backlog) in [(1000.0, 128), (5000.0, 511)] {
+            for round_trip_ns in [1_000_000, 100_000_000] {
+                let mut plant = Plant::new(automatic(TG_SLPD), drain_per_s, backlog);
+                plant.round_trip_ns = round_trip_ns;
+                let crowd = Crowd {
+                    steps: vec![(0.0, load)],
+                    lasts_s: 12.0,
+                    persistent: false,
+                    poisson: true,
+                };
+                let samples = respond(&mut plant, &crowd);
+                let what = format!("{load} of {drain_per_s}/s, {backlog}, {round_trip_ns} ns");
+                let goodput = mean(&samples, 2.0..12.0, |s| s.goodput_per_s);
+                assert!(goodput >= 0.95 * drain_per_s, "{what}: {goodput}");
+                let queue = mean(&samples, 4.0..12.0, |s| s.queue);
+                assert!(queue < 0.8 * f64::from(backlog), "{what}: {queue} wait");
+            }
+        }
+    }
+}
+
+/// The server becomes half as fast, and twice as fast, while three times its first capacity come.
+#[test]
+fn a_server_that_changes_its_pace_is_followed() {
+    for (factor, p) in [(0.5, 5.0 / 6.0), (2.0, 1.0 / 3.0)] {
+        let mut plant = Plant::new(automatic(TG_SLPD), 1000.0, 128);
+        let crowd = |load| Crowd {
+            steps: vec![(0.0, load)],
+            lasts_s: 8.0,
+            persistent: false,
+            poisson: true,
+        };
+        respond(&mut plant, &crowd(3.0));
+        // The second crowd comes by a clock that begins anew, and the server with it.
+        plant.handshakes.clear();
+        let mut second = Plant { drain_per_s: 1000.0 * factor, now_ns: 0, ..plant };
+        second.shedder.state.control.stepped_ns = SECOND;
+        let samples = respond(&mut second, &crowd(3.0 / factor));
+        let goodput = mean(&samples, 2.0..8.0, |s| s.goodput_per_s);
+        assert!(goodput >= 0.95 * 1000.0 * factor, "{factor}: {goodput}");
+        let found = mean(&samples, 3.0..8.0, |s| s.p);
+        assert!((found - p).abs() < 0.05, "{factor}: p* is {found}, {p} is right");
+    }
+}
+
+/// It stands still for five seconds, with nobody let in, and then goes on as before.
+#[test]
+fn a_server_that_stood_still_is_filled_again() {
+    for (drain_per_s, backlog) in [(300.0, 64), (5000.0, 511)] {
+        let mut plant = Plant::new(automatic(TG_SLPD), drain_per_s, backlog);
+        let (mut random, mut at_ns, mut served) = (Random(3), 0, 0.0);
+        for who in 0u32.. {
+            at_ns += (random.exponential() * 1e9 / (3.0 * drain_per_s)) as u64;
+            let stands = (4 * SECOND..9 * SECOND).contains(&at_ns);
+            plant.drain_per_s = if stands { 0.0 } else { drain_per_s };
+            if at_ns > 14 * SECOND && served == 0.0 {
+                served = plant.served;
+            }
+            if at_ns > 18 * SECOND {
+                break;
+            }
+            plant.syn(at_ns, who, 0);
+        }
+        let share = (plant.served - served) / 4.0 / drain_per_s;
+        assert!(share >= 0.95, "{share} of {drain_per_s}/s five seconds after it goes on");
+    }
+}
+
+/// A rate set by hand is what is let through, on a router too, where there is no queue to see.
+#[test]
+fn a_rate_set_by_hand_is_kept() {
+    for (load, expected) in [(0.5, 0.5), (0.9, 0.9), (3.0, 1.0), (20.0, 1.0)] {
+        let rules = tg_shed_rules { rate_per_s: 1000, ..automatic(TG_SLPD) };
+        let mut shedder = Shedder::new(rules, KEY);
+        let mut random = Random(5);
+        let (mut at_ns, mut passed, mut shed) = (SECOND, 0u64, 0u64);
+        for who in 0u32.. {
+            at_ns += (random.exponential() * 1e9 / (load * 1000.0)) as u64;
+            if at_ns > 11 * SECOND {
+                break;
+            }
+            let syn = tg_shed_syn { now_ns: at_ns, clock_ns: BEGIN + at_ns, ..Default::default() };
+            let tuple = tg_tuple { saddr: [who, 0, 0, 0], ..Default::default() };
+            let passes = shedder.decide(&tuple, &syn).verdict == TG_PASS;
+            if at_ns > 3 * SECOND {
+                passed += u64::from(passes);
+                shed += u64::from(!passes);
+            }
+        }
+        let share = passed as f64 / 8000.0;
+        assert!((share - expected).abs() < 0.05, "{share} of the rate at {load}");
+        assert!(load > 1.0 || shed == 0, "{shed} are shed at {load} of the rate");
+    }
+}
+
+/// A p* of long ago is not held against who comes now.
+#[test]
+fn whoever_comes_after_a_silence_is_let_in() {
+    let mut plant = Plant::new(automatic(TG_SLPD), 1000.0, 128);
+    let crowd = Crowd { steps: vec![(0.0, 10.0)], lasts_s: 3.0, persistent: false, poisson: true };
+    respond(&mut plant, &crowd);
+    assert!(plant.p() > 0.8, "{}", plant.p());
+    for who in 0..200 {
+        let fate = plant.syn(60 * SECOND + u64::from(who) * 5_000_000, 1_000_000 + who, 0);
+        assert!(fate == Fate::Entered, "number {who}");
+    }
+}
+
+#[test]
+fn the_root_is_the_root() {
+    for attempts in [1, 2, 5, 11, 100] {
+        for p in [0.0, 0.001, 0.1, 0.5, 0.9, 0.99] {
+            // SAFETY: integers alone.
+            let root = unsafe { tg_native_auto_root(parts_x32(p), attempts) } as f64 / ONE_X32;
+            let expected = p.powf(1.0 / f64::from(attempts));
+            assert!(root <= expected && expected - root < 3e-5, "{p}^(1/{attempts}): {root}");
+        }
+    }
+}
