@@ -30,6 +30,10 @@ pub struct Outcome {
     pub response_ms: Times,
     /// From intended start to being turned away, in ms, of those refused or reset.
     pub refusal_ms: Times,
+    /// From intended start to the end, whatever it was, in ms: the "mean request delay" of Jamjoom,
+    /// section 4.2, where a request that is given up took its time too.
+    #[serde(default)]
+    pub delay_ms: Times,
     /// The other attempts.
     pub errors: Errors,
     /// How far actual starts were behind the intended ones.
@@ -139,6 +143,9 @@ pub struct Times {
     pub p99: f64,
     /// The longest, in ms.
     pub max: f64,
+    /// The standard deviation, in ms.
+    #[serde(default)]
+    pub deviation: f64,
     /// The half-width of the 95 % interval of the mean, in ms, by batch means: the time that
     /// counts is cut into ten equal slices, and the interval is that of Student's t (9 degrees of
     /// freedom, 2.262) for the slices' means, by intended start. None when a slice was empty.

@@ -26,6 +26,7 @@ pub struct Tally {
     in_flight_max: u64,
     responses: Spread,
     refusals: Spread,
+    delays: Spread,
     late_us: Histogram<u64>,
     syns: BTreeMap<u32, SynClass>,
     /// Replies by when they came.
@@ -70,6 +71,7 @@ impl Tally {
             in_flight_max: 0,
             responses: Spread::new(),
             refusals: Spread::new(),
+            delays: Spread::new(),
             late_us: histogram(),
             syns: BTreeMap::new(),
             replies_in_time: Default::default(),
@@ -115,6 +117,7 @@ impl Tally {
         }
         let after_us = now_ns.saturating_sub(intended_ns) / 1000;
         let slice = self.slice(intended_ns);
+        self.delays.add(after_us, slice);
         match end {
             End::Replied => {
                 self.replies += 1;
@@ -202,6 +205,7 @@ impl Tally {
             replies_per_s_ci95: Some(half_width(&rates)),
             response_ms: self.responses.times(),
             refusal_ms: self.refusals.times(),
+            delay_ms: self.delays.times(),
             errors: self.errors,
             late_starts: LateStarts {
                 p50_ms: ms(self.late_us.value_at_quantile(0.5)),

@@ -52,6 +52,9 @@ pub struct Point {
     /// From intended start to being turned away, of those that were, in ms.
     #[serde(default)]
     pub refusal_ms: Times,
+    /// From intended start to the end, whatever it was, in ms (Jamjoom's mean request delay).
+    #[serde(default)]
+    pub delay_ms: Times,
     /// Attempts that failed, per second, by kind: `refused`, `reset`, `timeout`, …
     pub errors_per_s: BTreeMap<String, f64>,
     /// Segments dropped for want of room, per second, by cause: `SynQFull`, `ListenQFullAtSyn`, …
@@ -124,6 +127,7 @@ impl Point {
             ("seed", None) => Some(self.seed as f64),
             ("response_ms", Some(part)) => time(&self.response_ms, part),
             ("refusal_ms", Some(part)) => time(&self.refusal_ms, part),
+            ("delay_ms", Some(part)) => time(&self.delay_ms, part),
             ("errors_per_s", _) => Some(sum(&self.errors_per_s, part, |n| *n)),
             ("queue_drops_per_s", _) => Some(sum(&self.queue_drops_per_s, part, |n| *n)),
             ("verdicts_per_s", _) => measured(&self.verdicts_per_s, part, |n| *n),
@@ -145,6 +149,7 @@ impl Point {
             "replies_per_s" => self.replies_per_s_ci95,
             "response_ms.mean" => self.response_ms.ci95,
             "refusal_ms.mean" => self.refusal_ms.ci95,
+            "delay_ms.mean" => self.delay_ms.ci95,
             _ => return None,
         };
         half.filter(|half| half.is_finite() && *half > 0.0)
@@ -213,6 +218,7 @@ fn time(times: &Times, name: &str) -> Option<f64> {
         "p90" => Some(times.p90),
         "p99" => Some(times.p99),
         "max" => Some(times.max),
+        "deviation" => Some(times.deviation),
         _ => None,
     }
 }
@@ -253,6 +259,8 @@ mod tests {
         point.serving.insert("accepts_per_s".to_owned(), 1.0);
         point.kernel.insert("TcpExtListenDrops".to_owned(), 1);
         point.refusal_ms.mean = 1.0;
+        point.delay_ms.mean = 1.0;
+        point.visits.insert("completed_per_s".to_owned(), 1.0);
         for (name, _) in tidegate_scenarios::shelf() {
             let scenario = tidegate_scenarios::named(&name).expect("a scenario");
             let claims = scenario.claims.iter();

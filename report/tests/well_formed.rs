@@ -91,7 +91,7 @@ fn number() -> impl Strategy<Value = f64> {
 
 prop_compose! {
     fn times()(mean in number(), ci95 in number(), p99 in number()) -> Times {
-        Times { mean, ci95: Some(ci95), p50: mean, p90: p99, p99, max: p99 }
+        Times { mean, ci95: Some(ci95), p50: mean, p90: p99, p99, max: p99, deviation: ci95 }
     }
 }
 

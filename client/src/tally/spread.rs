@@ -54,6 +54,7 @@ impl Spread {
             p90: at(0.9),
             p99: at(0.99),
             max: self.us.max() as f64 / 1000.0,
+            deviation: self.us.stdev() / 1000.0,
             ci95: covered.then(|| half_width(&means)),
         }
     }

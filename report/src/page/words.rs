@@ -22,6 +22,7 @@ pub(super) fn name(measure: &str) -> String {
         "replies_per_s" => "Throughput",
         "response_ms" => "Response time",
         "refusal_ms" => "Time to a refusal",
+        "delay_ms" => "Time to a reply or to giving up",
         "errors_per_s" => "Errors",
         "queue_drops_per_s" => "Queue drops",
         "verdicts_per_s" => "Verdicts",

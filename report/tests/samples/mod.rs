@@ -97,8 +97,10 @@ pub fn point(scenario: &str, curve: &str, load: f64, world: World) -> Point {
             p90: 1.7 * mean,
             p99: 2.9 * mean,
             max: 3.4 * mean,
+            deviation: 0.7 * mean,
         },
         refusal_ms: Times::default(),
+        delay_ms: Times::default(),
         errors_per_s: named(&[
             (if explicit { "refused" } else { "timeout" }, failed * 0.97),
             ("reset", failed * 0.03),

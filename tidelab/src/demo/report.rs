@@ -281,6 +281,7 @@ mod tests {
             replies_per_s_ci95: None,
             response_ms: Times { mean, p99: mean * 2.0, ..Times::default() },
             refusal_ms: Times::default(),
+            delay_ms: Times::default(),
             errors_per_s: [("refused", rate(refused)), ("timeout", rate(hanging))]
                 .map(|(kind, rate)| (kind.to_owned(), rate))
                 .into(),
