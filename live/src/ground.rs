@@ -36,7 +36,7 @@ pub(crate) struct Ground {
     /// The interface that the crowd's packets leave by.
     pub crowd_interface: &'static str,
     /// Between them, where there is one.
-    router: Option<Namespace>,
+    pub router: Option<Namespace>,
 }
 
 impl Ground {

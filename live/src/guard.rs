@@ -8,6 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tidegate_lab::{Child, Namespace};
+use tidegate_scenarios::{Setting, Shed, Treatment};
 
 use crate::error::LiveError;
 use crate::ground::{Ground, PORT};
@@ -16,6 +17,8 @@ use crate::programs::Programs;
 
 const ATTACH_PATIENCE: Duration = Duration::from_secs(10);
 const REMOVE_PATIENCE: Duration = Duration::from_secs(5);
+/// Where its configuration is placed: it ends with the namespace.
+const CONFIGURATION: &str = "/run/tidegate.toml";
 
 /// A guard at work. Dropped without [`Guard::remove`], it is killed; its programs then end with
 /// the ground that it stood on.
@@ -33,24 +36,29 @@ pub(crate) struct Counted {
 }
 
 impl Guard {
-    /// Guards the server; returns when the guard stands.
+    /// Guards the server, or on the router the path to it; returns when the guard stands.
     pub(crate) fn set(
         ground: &Ground,
         programs: &Programs,
-        mechanism: &str,
-        hook: &str,
+        setting: &Setting,
+        capacity_per_s: f64,
     ) -> Result<Self, LiveError> {
+        let router = ground.router.as_ref().filter(|_| setting.sheds_on_router());
+        let namespace = router.unwrap_or(&ground.server).clone();
         let mut command = Command::new(&programs.tidegate);
-        command.args([
-            "run",
-            "--port",
-            &PORT.to_string(),
-            "--mechanism",
-            mechanism,
-            "--hook",
-            hook,
-        ]);
-        let namespace = ground.server.clone();
+        command.arg("run");
+        match (&setting.shed, &setting.treatment) {
+            (Some(shed), _) => {
+                let text = configuration(ground, setting, shed, capacity_per_s)?;
+                namespace.place_file(CONFIGURATION, text)?;
+                command.args(["--config", CONFIGURATION]);
+            }
+            (None, Treatment::Mechanism(mechanism)) => {
+                let port = PORT.to_string();
+                command.args(["--port", &port, "--mechanism", mechanism, "--hook", &setting.hook]);
+            }
+            (None, Treatment::Peer(_)) => {}
+        }
         let child = program::start(&namespace, "tidegate", command, "guarding ", ATTACH_PATIENCE)?;
         Ok(Self { child, namespace, programs: programs.clone() })
     }
@@ -108,6 +116,33 @@ impl Counted {
             verdicts: between(&self.verdicts, &earlier.verdicts),
         }
     }
+}
+
+/// What the command line has no words for.
+fn configuration(
+    ground: &Ground,
+    setting: &Setting,
+    shed: &Shed,
+    capacity_per_s: f64,
+) -> Result<String, LiveError> {
+    if shed.in_series > 1 {
+        let reason = "there is one router, not several in series: leave the curve out, or \
+                      simulate it";
+        return Err(LiveError::NotStarted {
+            program: "tidegate".to_owned(),
+            reason: reason.to_owned(),
+        });
+    }
+    let section = match &setting.treatment {
+        Treatment::Mechanism(mechanism) => {
+            format!("[[listener]]\nport = {PORT}\nmechanism = \"{mechanism}\"")
+        }
+        Treatment::Peer(_) => {
+            format!("[[path]]\nport = {PORT}\naddress = \"{}\"", ground.target().ip())
+        }
+    };
+    let shed = shed.configuration(capacity_per_s);
+    Ok(format!("{section}\nhook = \"{}\"\nshed = {shed}\n", setting.hook))
 }
 
 fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {

@@ -141,11 +141,14 @@ fn set_treatment(
     setting: &Setting,
     capacity_per_s: f64,
 ) -> Result<Option<Guard>, LiveError> {
+    // Peers and persistent dropping look at SYNs, and one may bring several requests.
+    let capacity_per_s = capacity_per_s / setting.clients.requests;
     match &setting.treatment {
+        Treatment::Peer(Peer::Kernel) if setting.sheds_on_router() => {
+            Guard::set(ground, programs, setting, capacity_per_s).map(Some)
+        }
         Treatment::Peer(Peer::Kernel) => Ok(None),
         Treatment::Peer(peer) => peer::set(*peer, ground, capacity_per_s).map(|()| None),
-        Treatment::Mechanism(mechanism) => {
-            Guard::set(ground, programs, mechanism, &setting.hook).map(Some)
-        }
+        Treatment::Mechanism(_) => Guard::set(ground, programs, setting, capacity_per_s).map(Some),
     }
 }

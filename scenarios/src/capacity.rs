@@ -27,6 +27,7 @@ impl Setting {
     pub fn for_capacity(&self) -> Self {
         Self {
             treatment: Treatment::Peer(Peer::Kernel),
+            shed: None,
             clients: Clients {
                 browsing: None,
                 delay: Delay::default(),

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clients::{ClientKeys, Clients};
 use crate::server::{Server, ServerKeys};
+use crate::shed::{Shed, ShedPlace};
 
 /// What else people put in front of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +52,7 @@ pub(crate) struct CurveKeys {
     mechanism: Option<String>,
     peer: Option<Peer>,
     hook: Option<String>,
+    shed: Option<Shed>,
     #[serde(default)]
     server: ServerKeys,
     #[serde(default)]
@@ -70,6 +72,8 @@ pub struct Setting {
     pub treatment: Treatment,
     /// Where Tidegate looks at SYNs: `auto`, `driver`, `ip` or `tcp`.
     pub hook: String,
+    /// Persistent dropping, before all that.
+    pub shed: Option<Shed>,
     /// The server.
     pub server: Server,
     /// The clients.
@@ -81,6 +85,50 @@ impl Setting {
     #[must_use]
     pub fn server_use(&self) -> ServerUse {
         (self.server.clone(), self.clients.requests.to_bits())
+    }
+
+    /// Whether it is the router that sheds.
+    #[must_use]
+    pub fn sheds_on_router(&self) -> bool {
+        self.shed.as_ref().is_some_and(|shed| shed.at == ShedPlace::Router)
+    }
+
+    /// What is done to connections, as results name it.
+    #[must_use]
+    pub fn done(&self) -> String {
+        done(&self.treatment, self.shed.as_ref())
+    }
+}
+
+/// As curves and results name it: persistent dropping alone where there is nothing else.
+fn done(treatment: &Treatment, shed: Option<&Shed>) -> String {
+    match (treatment, shed) {
+        (treatment, None) => treatment.name(),
+        (Treatment::Peer(Peer::Kernel), Some(shed)) => shed.name(),
+        (Treatment::Mechanism(name), Some(shed)) if name == "default" => shed.name(),
+        (treatment, Some(shed)) => format!("{}, {}", treatment.name(), shed.name()),
+    }
+}
+
+fn check_shed(
+    shed: Option<&Shed>,
+    treatment: &Treatment,
+    hook: Option<&str>,
+) -> Result<(), String> {
+    let Some(shed) = shed else { return Ok(()) };
+    shed.check()?;
+    match (treatment, shed.at) {
+        (Treatment::Mechanism(_), ShedPlace::Server) if hook == Some("tcp") => {
+            Err("shed is decided before the tcp hook: give hook \"driver\" or \"ip\"".to_owned())
+        }
+        (Treatment::Mechanism(_), ShedPlace::Server)
+        | (Treatment::Peer(Peer::Kernel), ShedPlace::Router) => Ok(()),
+        (_, ShedPlace::Server) => {
+            Err("shed on a server is Tidegate's: give a mechanism, as in \"default\"".to_owned())
+        }
+        (_, ShedPlace::Router) => {
+            Err("shed on a router leaves the server alone: give peer = \"kernel\"".to_owned())
+        }
     }
 }
 
@@ -123,10 +171,13 @@ impl CurveKeys {
         if self.hook.is_some() && self.peer.is_some() {
             return Err("hook is for a mechanism: a peer has its own place".to_owned());
         }
+        check_shed(self.shed.as_ref(), &treatment, self.hook.as_deref())?;
+        let name = done(&treatment, self.shed.as_ref());
         let setting = Setting {
-            curve: self.name.clone().unwrap_or_else(|| treatment.name()),
+            curve: self.name.clone().unwrap_or(name),
             treatment,
             hook: self.hook.clone().unwrap_or_else(|| "auto".to_owned()),
+            shed: self.shed.clone(),
             server: self.server.over(server),
             clients: self.clients.over(clients),
         };

@@ -141,6 +141,10 @@ impl Scenario {
             let wrong = |what: String| at(Some(curve.span().start), what);
             let mut setting = curve.get_ref().resolve(&server, &clients).map_err(wrong)?;
             setting.clients = setting.clients.seen_from(folder);
+            if read.network == Network::Direct && setting.sheds_on_router() {
+                let what = "shed is on a router, and there is none";
+                return Err(wrong(format!("{what}: write network = \"routed\" above")));
+            }
             if settings.iter().any(|other| other.curve == setting.curve) {
                 return Err(wrong(format!(
                     "two curves are called \"{}\": give one a name of its own",

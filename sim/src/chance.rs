@@ -18,6 +18,8 @@ pub(crate) enum Entity {
     Stack,
     /// Which pages are asked for.
     Pages,
+    /// Whom persistent dropping chooses.
+    Shed,
 }
 
 /// SplitMix64 (Steele, Lea and Flood, *Fast splittable pseudorandom number generators*, OOPSLA
@@ -35,6 +37,7 @@ impl Chance {
             Entity::WayOut => (3, 0),
             Entity::Stack => (4, 0),
             Entity::Pages => (5, 0),
+            Entity::Shed => (6, 0),
         };
         // Beginnings are hashes, so that streams do not overlap as neighbouring counters would.
         Self(mix(mix(seed.wrapping_add(kind.wrapping_mul(GOLDEN))) ^ number.wrapping_mul(GOLDEN)))

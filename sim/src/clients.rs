@@ -8,7 +8,7 @@ use crate::chance::{Chance, Entity};
 use crate::flow::Flow;
 use crate::network::Packet;
 use crate::stack::Conn;
-use crate::wire::{Event, Post, Wire};
+use crate::wire::{Event, Post, Wire, lane};
 use crate::world::{Starts, World};
 
 impl World {
@@ -17,7 +17,7 @@ impl World {
         match &mut self.starts {
             Starts::Open(arrivals) => {
                 if let Some(at_ns) = arrivals.next_if(|at_ns| *at_ns < ends_ns) {
-                    self.wire.queue.add(at_ns, Event::Start);
+                    self.wire.queue.add_to(lane::STARTS, at_ns, Event::Start);
                 } else {
                     // So that the run has an end where nothing else happens.
                     self.wire.queue.add(ends_ns, Event::Poll);
@@ -25,7 +25,7 @@ impl World {
             }
             Starts::Closed { clients } => {
                 for _ in 0..*clients {
-                    self.wire.queue.add(0, Event::Start);
+                    self.wire.queue.add_to(lane::STARTS, 0, Event::Start);
                 }
                 self.wire.queue.add(ends_ns, Event::Poll);
             }
@@ -142,11 +142,12 @@ impl World {
                 _ => &mut self.balance.others,
             } += 1;
             if let Starts::Closed { .. } = self.starts {
-                self.wire.queue.add(now_ns, Event::Start);
+                self.wire.queue.add_to(lane::STARTS, now_ns, Event::Start);
             }
         }
         let is_finished = attempt.is_finished();
         let due_ns = attempt.next_timer_ns().filter(|_| !is_finished);
+        let due_ns = due_ns.map(|at_ns| self.wire.clients.wakes_ns(at_ns));
         match (due_ns, flow.timer) {
             (Some(due_ns), Some((set_ns, _))) if set_ns <= due_ns => {}
             (_, timer) => {

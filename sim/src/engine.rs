@@ -7,13 +7,17 @@
 //! highest digit in which its time differs from the present, and looked at again only when the
 //! present reaches that digit; mostly once or twice.
 //!
+//! Events of which each comes after the one added before it, such as packets on a cable, need no
+//! sorting among each other: each kind of them has a *lane*, from which the first is taken when it
+//! is earlier than all others.
+//!
 //! What is moved about are 16 bytes an event, side by side. The event itself stays where it was put,
 //! in a slab, and is touched twice: when it is added and when it comes. An event that is taken back
 //! leaves its 16 bytes behind, which are known as nobody's by the number of their addition. Nothing
 //! is allocated for an event once slab and buckets have grown.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// The present is so many bits of ns long.
 const PRESENT_BITS: u32 = 12;
@@ -22,6 +26,8 @@ const BUCKETS: usize = 1 << DIGIT_BITS;
 const LEVELS: usize = (u64::BITS - PRESENT_BITS).div_ceil(DIGIT_BITS) as usize;
 const WORDS: usize = BUCKETS / 64;
 const NONE: u32 = u32::MAX;
+/// How many lanes there are.
+pub const LANES: usize = 4;
 
 /// Events of a kind. Those of one time come in the order in which they were added.
 #[derive(Debug)]
@@ -31,6 +37,7 @@ pub struct Queue<E> {
     here_ns: u64,
     present: BinaryHeap<Due>,
     levels: Vec<Level>,
+    lanes: [VecDeque<(Due, E)>; LANES],
     /// A bucket's memory, to be used again.
     spare: Vec<Due>,
     nodes: Vec<Node<E>>,
@@ -113,6 +120,7 @@ impl<E: Copy> Default for Queue<E> {
             here_ns: 0,
             present: BinaryHeap::new(),
             levels: (0..LEVELS).map(|_| Level::empty()).collect(),
+            lanes: Default::default(),
             spare: Vec::new(),
             nodes: Vec::new(),
             free: NONE,
@@ -132,7 +140,8 @@ impl<E: Copy> Queue<E> {
     /// All that are to come, in no order.
     pub fn each(&self) -> impl Iterator<Item = &E> {
         let live = (0..).zip(&self.nodes).filter(|(place, node): &(u32, _)| node.next == *place);
-        live.map(|(_, node)| &node.event)
+        let in_lanes = self.lanes.iter().flatten().map(|(_, event)| event);
+        live.map(|(_, node)| &node.event).chain(in_lanes)
     }
 
     /// How many are to come.
@@ -173,6 +182,24 @@ impl<E: Copy> Queue<E> {
         Ticket { place, number }
     }
 
+    /// Adds an event that cannot be taken back, and most likely comes after those added to the same
+    /// lane before. `lane` is below [`LANES`].
+    ///
+    /// # Panics
+    /// Where there is no such lane.
+    #[inline]
+    pub fn add_to(&mut self, lane: usize, at_ns: u64, event: E) {
+        let at_ns = at_ns.max(self.now_ns);
+        if self.lanes[lane].back().is_some_and(|(last, _)| last.at_ns > at_ns) {
+            self.add(at_ns, event);
+            return;
+        }
+        let due = Due { at_ns, number: self.number, place: NONE };
+        self.number = self.number.wrapping_add(1);
+        self.len += 1;
+        self.lanes[lane].push_back((due, event));
+    }
+
     /// Takes an event back that has not come yet.
     #[inline]
     pub fn take_back(&mut self, ticket: Ticket) {
@@ -184,8 +211,15 @@ impl<E: Copy> Queue<E> {
     /// The next event and its time.
     #[inline]
     pub fn take_next(&mut self) -> Option<(u64, E)> {
+        let lane = self.first_lane();
         loop {
-            while let Some(due) = self.present.pop() {
+            while let Some(due) = self.present.peek() {
+                // The greater comes first.
+                if lane.is_some_and(|(_, first)| first > *due) {
+                    return self.take_from(lane);
+                }
+                let due = *due;
+                self.present.pop();
                 if self.stands(due.place, due.number) {
                     self.now_ns = due.at_ns;
                     let event = self.nodes[due.place as usize].event;
@@ -193,26 +227,57 @@ impl<E: Copy> Queue<E> {
                     return Some((due.at_ns, event));
                 }
             }
-            if !self.go_on() {
-                // Only what was taken back was left: the present is where it was.
-                self.here_ns = self.now_ns;
-                return None;
+            if !self.go_on(lane.map_or(u64::MAX, |(_, first)| first.at_ns)) {
+                return self.take_from(lane);
             }
         }
     }
 
-    /// Makes the time of the next event the present; `false` when there is none.
-    fn go_on(&mut self) -> bool {
+    /// The lane whose first is earliest.
+    #[inline]
+    fn first_lane(&self) -> Option<(usize, Due)> {
+        let mut first: Option<(usize, Due)> = None;
+        for (place, lane) in self.lanes.iter().enumerate() {
+            if let Some((due, _)) = lane.front()
+                && first.is_none_or(|(_, first)| *due > first)
+            {
+                first = Some((place, *due));
+            }
+        }
+        first
+    }
+
+    #[inline]
+    fn take_from(&mut self, lane: Option<(usize, Due)>) -> Option<(u64, E)> {
+        let Some((place, _)) = lane else {
+            // Only what was taken back was left: the present is where it was.
+            self.here_ns = self.now_ns;
+            return None;
+        };
+        let (due, event) = self.lanes[place].pop_front()?;
+        self.now_ns = due.at_ns;
+        self.len -= 1;
+        Some((due.at_ns, event))
+    }
+
+    /// Makes the time of the next event the present, but none later than `most_ns`; `false` when
+    /// there is none so early.
+    fn go_on(&mut self, most_ns: u64) -> bool {
         let occupied = |level: &Level| level.first();
         let Some((level, bucket)) =
             self.levels.iter().enumerate().find_map(|(n, level)| Some((n, occupied(level)?)))
         else {
             return false;
         };
+        if self.begins_ns(level, bucket) > most_ns {
+            return false;
+        }
         let mut moved = std::mem::take(&mut self.spare);
         std::mem::swap(&mut moved, &mut self.levels[level].buckets[bucket]);
         self.levels[level].occupied[bucket / 64] &= !(1 << (bucket % 64));
-        self.here_ns = moved.iter().map(|due| due.at_ns).min().unwrap_or(self.here_ns);
+        let first_ns = moved.iter().map(|due| due.at_ns).min().unwrap_or(self.here_ns);
+        // Nothing is ever put before the present.
+        self.here_ns = first_ns.min(most_ns);
         for due in moved.drain(..) {
             // From far away come mostly timers, and most of them have been taken back.
             if level == 0 || self.stands(due.place, due.number) {
@@ -221,6 +286,14 @@ impl<E: Copy> Queue<E> {
         }
         self.spare = moved;
         true
+    }
+
+    /// The earliest time that belongs to a bucket now.
+    fn begins_ns(&self, level: usize, bucket: usize) -> u64 {
+        let shift = PRESENT_BITS + level as u32 * DIGIT_BITS;
+        let above = self.here_ns.checked_shr(shift + DIGIT_BITS).unwrap_or(0);
+        let above_ns = above.checked_shl(shift + DIGIT_BITS).unwrap_or(0);
+        above_ns | ((bucket as u64) << shift)
     }
 
     /// Puts it where it belongs now.
@@ -251,74 +324,4 @@ impl<E: Copy> Queue<E> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
-
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn events_of_one_time_keep_their_order() {
-        let mut queue = Queue::default();
-        queue.add(5_000_000, 'a');
-        queue.add(4_999_999, 'b');
-        queue.add(5_000_000, 'c');
-        assert_eq!(queue.take_next(), Some((4_999_999, 'b')));
-        queue.add(5_000_000, 'd');
-        queue.add(3, 'e');
-        let order: Vec<_> = std::iter::from_fn(|| queue.take_next()).collect();
-        let then = 5_000_000;
-        assert_eq!(order, [(4_999_999, 'e'), (then, 'a'), (then, 'c'), (then, 'd')]);
-        assert!(queue.is_empty());
-    }
-
-    #[derive(Clone, Debug)]
-    enum Act {
-        Add { after_ns: u64 },
-        TakeBack { which: usize },
-        Next,
-    }
-
-    fn act() -> impl Strategy<Value = Act> {
-        prop_oneof![
-            4 => (0_u32..40, any::<u64>()).prop_map(|(bits, raw)| Act::Add {
-                after_ns: raw & ((1 << bits) - 1)
-            }),
-            1 => any::<usize>().prop_map(|which| Act::TakeBack { which }),
-            3 => Just(Act::Next),
-        ]
-    }
-
-    proptest! {
-        /// It is a sorted map by time and order of addition, however it is used.
-        #[test]
-        fn it_is_a_sorted_map(acts in prop::collection::vec(act(), 1..400)) {
-            let mut queue = Queue::default();
-            let mut model: BTreeMap<(u64, usize), Ticket> = BTreeMap::new();
-            let mut added = 0;
-            for act in acts {
-                match act {
-                    Act::Add { after_ns } => {
-                        let at_ns = queue.now_ns() + after_ns;
-                        model.insert((at_ns, added), queue.add(at_ns, added));
-                        added += 1;
-                    }
-                    Act::TakeBack { which } if !model.is_empty() => {
-                        let key = *model.keys().nth(which % model.len()).unwrap();
-                        queue.take_back(model.remove(&key).unwrap());
-                    }
-                    Act::TakeBack { .. } => {}
-                    Act::Next => {
-                        let expected = model.pop_first().map(|(key, _)| key);
-                        prop_assert_eq!(queue.take_next(), expected);
-                    }
-                }
-                prop_assert_eq!(queue.len(), model.len());
-                let all: BTreeSet<_> = queue.each().copied().collect();
-                prop_assert_eq!(all, model.keys().map(|(_, number)| *number).collect());
-            }
-            let rest: Vec<_> = std::iter::from_fn(|| queue.take_next()).collect();
-            prop_assert_eq!(rest, model.into_keys().collect::<Vec<_>>());
-        }
-    }
-}
+mod tests;

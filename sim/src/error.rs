@@ -46,6 +46,12 @@ pub enum SimError {
     /// The server's capacity is not to be had.
     #[error("the server answered nothing while its capacity was measured: give it a lower cost_us")]
     NoCapacity,
+    /// A live run that no machine explains.
+    #[error("{what}; calibrate again while nothing else uses this machine")]
+    Uncalibrated {
+        /// What is missing or contradicts itself.
+        what: String,
+    },
     /// Whoever watches could not take a point.
     #[error(transparent)]
     Watcher(#[from] tidegate_report::ResultsError),

@@ -31,17 +31,19 @@ impl Hook {
         }
     }
 
-    /// What a SYN has cost when it gets there.
+    /// What a SYN has cost when it has been looked at there. At the driver it depends on the answer:
+    /// [`Hook::way_from`], or [`Costs::early_ns`].
     pub(crate) fn way_to(self, costs: &Costs) -> Took {
-        let frame = Took { driver_ns: costs.frame_ns, ..Took::default() };
+        let looked_at =
+            Took { driver_ns: costs.frame_ns, guard_ns: costs.hook_ns, ..Took::default() };
         match self {
-            Self::Driver => frame,
-            Self::Ip => Took { other_ns: costs.buffer_ns, ..frame },
+            Self::Driver => Took::default(),
+            Self::Ip => Took { other_ns: costs.buffer_ns, ..looked_at },
             Self::Tcp => Took {
                 other_ns: costs.buffer_ns,
                 ip_ns: costs.ip_ns,
                 tcp_ns: costs.look_up_ns,
-                ..frame
+                ..looked_at
             },
         }
     }
@@ -50,7 +52,13 @@ impl Hook {
     pub(crate) fn way_from(self, costs: &Costs) -> Took {
         let tcp = Took { tcp_ns: costs.look_up_ns, ..Took::default() };
         match self {
-            Self::Driver => Took { other_ns: costs.buffer_ns, ip_ns: costs.ip_ns, ..tcp },
+            Self::Driver => Took {
+                driver_ns: costs.frame_ns,
+                guard_ns: costs.hook_ns,
+                other_ns: costs.buffer_ns,
+                ip_ns: costs.ip_ns,
+                ..tcp
+            },
             Self::Ip => Took { ip_ns: costs.ip_ns, ..tcp },
             Self::Tcp => Took::default(),
         }

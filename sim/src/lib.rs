@@ -13,6 +13,7 @@
 //! client's request is one segment; cookies are not hashed but remembered; clients cost nothing and
 //! do not browse; ports are never short, so nobody meets an old TIME-WAIT.
 
+pub mod calibrate;
 mod chance;
 mod clients;
 mod costs;
@@ -29,6 +30,7 @@ mod run;
 mod server;
 mod setting;
 mod setup;
+mod shed;
 mod spent;
 mod spread;
 mod stack;
@@ -37,14 +39,15 @@ mod world;
 
 pub use costs::Costs;
 pub use cpu::Napi;
-pub use engine::{Queue, Ticket};
+pub use engine::{LANES, Queue, Ticket};
 pub use error::SimError;
 pub use hook::Hook;
-pub use machine::{Machine, Program};
+pub use machine::{Attention, Machine, Program};
 pub use network::{Link, Way};
 pub use pages::Pages;
 pub use run::{Settings, run};
 pub use setup::{Balance, Crowd, Load, Setup};
+pub use shed::Shed;
 pub use spent::{Spent, Took};
 pub use stack::{Kernel, Profile};
 pub use world::{Report, World};

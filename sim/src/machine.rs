@@ -23,13 +23,27 @@ pub struct Machine {
     pub hook: Hook,
     /// How long a packet takes on its cable, one way, in ns.
     pub wire_ns: u64,
-    /// Whether a scenario's `cost_us` is added to what a request costs here. It makes a server of
-    /// today's processors as slow as the papers', which the papers' own is already.
-    pub adds_cost: bool,
+    /// What 1 µs of a scenario's `cost_us` takes here, in ns: more than 1000 where a sibling thread
+    /// is busy too. It makes a server of today's processors as slow as the papers', which the
+    /// papers' own is already: 0 there.
+    pub cost_us_ns: u64,
+    /// How closely the clients' machine attends to its clients.
+    pub clients: Attention,
     /// How packets and programs share its processor.
     pub napi: Napi,
     /// What everything costs it.
     pub costs: Costs,
+}
+
+/// How closely a machine attends to its clients: what it looks at only now and then comes in
+/// batches, and so do the packets with which it answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attention {
+    /// Arrivals are looked for at multiples of this time, in ns; 0 is at once.
+    pub poll_ns: u64,
+    /// Timers are looked at at multiples of this time, in ns; 0 is at once.
+    pub tick_ns: u64,
 }
 
 /// What serves.
@@ -48,6 +62,25 @@ pub enum Program {
     Tux,
 }
 
+impl Attention {
+    /// When a packet that arrives then is seen.
+    #[inline]
+    pub(crate) fn sees_ns(self, at_ns: u64) -> u64 {
+        later(at_ns, self.poll_ns)
+    }
+
+    /// When a timer for that time is seen to be due.
+    #[inline]
+    pub(crate) fn wakes_ns(self, at_ns: u64) -> u64 {
+        later(at_ns, self.tick_ns)
+    }
+}
+
+#[inline]
+fn later(at_ns: u64, every_ns: u64) -> u64 {
+    if every_ns == 0 { at_ns } else { at_ns.next_multiple_of(every_ns) }
+}
+
 impl Machine {
     /// The papers': a Xeon of 2.4 GHz, Linux 2.4.22 with NAPI, Gigabit Ethernet (Shukla, 3.1.2).
     #[must_use]
@@ -58,7 +91,8 @@ impl Machine {
             hook: Hook::Tcp,
             // 228 µs from SYN/ACK to its ACK (Shukla, figure 4.2), the client and its card included.
             wire_ns: 90_000,
-            adds_cost: false,
+            cost_us_ns: 0,
+            clients: Attention { poll_ns: 0, tick_ns: 0 },
             napi: Napi::LINUX_2_4,
             costs: Costs::XEON_2_4_GHZ,
         }
@@ -72,7 +106,9 @@ impl Machine {
             userver: Program::Userver,
             hook: Hook::Ip,
             wire_ns: 10_000,
-            adds_cost: true,
+            cost_us_ns: 1270,
+            // As `tidegate-crowd` polls its interface and turns its timing wheel.
+            clients: Attention { poll_ns: 30_000, tick_ns: 65_536 },
             napi: Napi::LINUX_6,
             costs: Costs::TODAY,
         }

@@ -160,6 +160,11 @@ impl Packet {
         self.bits & bit != 0
     }
 
+    /// Whether it asks for a connection.
+    pub(crate) fn is_syn(&self) -> bool {
+        self.flags.has(Flags::SYN) && !self.flags.has(Flags::ACK)
+    }
+
     /// How many sequence numbers it takes.
     pub(crate) fn sequence_length(&self) -> u32 {
         let counted = |flag| u32::from(self.flags.has(flag));

@@ -16,7 +16,7 @@ use crate::flow::{Flow, Flows};
 use crate::machine::Program;
 use crate::spent::Took;
 use crate::stack::{Host, State};
-use crate::wire::{Event, Wire, Work};
+use crate::wire::{Event, Wire, Work, lane};
 
 /// Events that epoll is let tell at once; select() and poll() tell all.
 const EVENTS_MAX: usize = 1024;
@@ -139,14 +139,14 @@ impl Host {
         took.add(&std::mem::take(&mut self.app.owes));
         self.app.step = step;
         let ends_ns = self.cpu.step(now_ns, &took);
-        wire.queue.add(ends_ns, Event::Step);
+        wire.queue.add_to(lane::STEPS, ends_ns, Event::Step);
     }
 
     /// A step may be done: packets may have put it off.
     pub(crate) fn step_event(&mut self, flows: &mut Flows, now_ns: u64, wire: &mut Wire) {
         let Some(ends_ns) = self.cpu.step_ends_ns else { return };
         if ends_ns > now_ns {
-            wire.queue.add(ends_ns, Event::Step);
+            wire.queue.add_to(lane::STEPS, ends_ns, Event::Step);
             return;
         }
         self.finish(flows, now_ns, wire);

@@ -17,6 +17,7 @@ use crate::machine::{Machine, Program};
 use crate::network::Way;
 use crate::pages::Pages;
 use crate::setup::{self, Crowd, Setup};
+use crate::shed::Shed;
 use crate::stack::Kernel;
 
 const HOST: &str = "10.87.0.1:8080";
@@ -38,7 +39,12 @@ pub(crate) fn setup(
     match &setting.treatment {
         Treatment::Mechanism(name) => {
             let rules = mechanism::parse(name)?;
-            guard = Some((rules, Hook::named(&setting.hook, machine.hook)?));
+            let mut hook = Hook::named(&setting.hook, machine.hook)?;
+            // As live: where SYNs are shed, they are judged in the same place.
+            if setting.shed.is_some() && hook == Hook::Tcp {
+                hook = Hook::Ip;
+            }
+            guard = Some((rules, hook));
         }
         Treatment::Peer(Peer::Kernel | Peer::LargeBacklog) => {}
         Treatment::Peer(Peer::AbortOnOverflow) => kernel.abort_on_overflow = true,
@@ -47,6 +53,8 @@ pub(crate) fn setup(
         Treatment::Peer(Peer::SynCookies2) => kernel.syncookies = 2,
         Treatment::Peer(peer) => return Err(SimError::Peer { peer: *peer }),
     }
+    let hook = Hook::named(&setting.hook, machine.hook)?;
+    let shed = setting.shed.as_ref().map(|shed| Shed::of(shed, hook));
     let pages = Pages::of(server.page, load.seed);
     let clients = &setting.clients;
     let cables = match scenario.network {
@@ -59,8 +67,9 @@ pub(crate) fn setup(
         program,
         backlog: server.backlog,
         accept_limit: accept_limit(server.accept_limit),
-        cost_ns: if machine.adds_cost { server.cost_us * 1000 } else { 0 },
+        cost_ns: server.cost_us * machine.cost_us_ns,
         guard,
+        shed,
         way: Way {
             wire_ns: cables * machine.wire_ns,
             delay: clients.delay,
@@ -83,6 +92,9 @@ pub(crate) fn set_load(
     offered: f64,
     connections_per_s: f64,
 ) -> Result<(), SimError> {
+    if let (Some(shed), Some(asked)) = (&mut setup.shed, &setting.shed) {
+        *shed = shed.at_capacity(asked, connections_per_s / offered);
+    }
     let arrivals = arrivals(setting, connections_per_s, load.seed)?;
     last(&mut setup.crowd, setup::Load::Open(arrivals), &load.phases(&setting.clients, offered));
     Ok(())

@@ -9,6 +9,7 @@ use crate::hook::Hook;
 use crate::machine::{Machine, Program};
 use crate::network::Way;
 use crate::pages::Pages;
+use crate::shed::Shed;
 use crate::stack::Kernel;
 
 /// A server, its clients, and what lies between.
@@ -30,6 +31,8 @@ pub struct Setup {
     pub pages: Pages,
     /// A mechanism's rules, and where it looks at SYNs.
     pub guard: Option<(tg_rules, Hook)>,
+    /// Persistent dropping, before all that.
+    pub shed: Option<Shed>,
     /// The way between.
     pub way: Way,
     /// The clients.
@@ -66,6 +69,7 @@ impl Setup {
             cost_ns: 0,
             pages,
             guard,
+            shed: None,
             way: Way { wire_ns: machine.wire_ns, ..Way::default() },
             crowd,
             seed: 1,

@@ -13,7 +13,6 @@ pub(crate) use conn::{Conn, State};
 pub(crate) use listener::Listener;
 pub use profile::{Kernel, Profile};
 
-use tidegate_client::Flags;
 use tidegate_policy::raw::{TG_COOKIE, TG_REASONS, TG_VERDICTS, tg_bucket, tg_decision, tg_rules};
 
 use crate::chance::Chance;
@@ -24,6 +23,7 @@ use crate::hook::Hook;
 use crate::network::Packet;
 use crate::pages::Pages;
 use crate::server::App;
+use crate::shed::Shedders;
 use crate::wire::{Wire, Work};
 
 /// A mechanism at its place.
@@ -83,6 +83,7 @@ pub(crate) struct Host {
     pub kernel: Kernel,
     pub costs: Costs,
     pub guard: Option<Guard>,
+    pub shed: Option<Shedders>,
     pub listener: Listener,
     pub cpu: Cpu,
     pub app: App,
@@ -102,7 +103,7 @@ impl Host {
     ) {
         self.counted.received += 1;
         let mut work = Work::new(wire, &self.costs, packet.flow, began_ns);
-        let is_syn = packet.flags.has(Flags::SYN) && !packet.flags.has(Flags::ACK);
+        let is_syn = packet.is_syn();
         if self.guard.is_some() && !is_syn {
             work.took.guard_ns += self.costs.hook_other_ns;
         }

@@ -7,6 +7,7 @@ use crate::chance::{Chance, Entity};
 use crate::costs::{Costs, Frames};
 use crate::engine::Queue;
 use crate::flow::Flow;
+use crate::machine::Attention;
 use crate::network::{Direction, Packet, Way};
 use crate::spent::Took;
 
@@ -29,22 +30,33 @@ pub(crate) enum Event {
     Step,
 }
 
+/// Events of a kind that mostly come in the order in which they are added.
+pub(crate) mod lane {
+    pub(crate) const STARTS: usize = 0;
+    pub(crate) const TO_SERVER: usize = 1;
+    pub(crate) const TO_CLIENTS: usize = 2;
+    pub(crate) const STEPS: usize = 3;
+}
+
 /// Events to come, and both directions.
 #[derive(Debug)]
 pub(crate) struct Wire {
     pub queue: Queue<Event>,
     pub inward: Direction,
     pub outward: Direction,
+    /// How clients are attended to.
+    pub clients: Attention,
     /// As clients count them.
     pub segments: Segments,
 }
 
 impl Wire {
-    pub(crate) fn new(way: &Way, seed: u64) -> Self {
+    pub(crate) fn new(way: &Way, clients: Attention, seed: u64) -> Self {
         Self {
             queue: Queue::default(),
             inward: Direction::inward(way, Chance::of(seed, Entity::WayIn)),
             outward: Direction::outward(way, Chance::of(seed, Entity::WayOut)),
+            clients,
             segments: Segments::default(),
         }
     }
@@ -79,7 +91,7 @@ impl Out for Post<'_> {
         self.syns = self.syns.saturating_add(u8::from(segment.flags.has(Flags::SYN)));
         if let Some(at_ns) = arrives {
             self.packets += 1;
-            self.wire.queue.add(at_ns, Event::AtServer(packet));
+            self.wire.queue.add_to(lane::TO_SERVER, at_ns, Event::AtServer(packet));
         }
     }
 }
@@ -135,7 +147,8 @@ impl<'a> Work<'a> {
         let now_ns = self.now_ns();
         if let Some(at_ns) = self.wire.outward.carry(now_ns, flow.delay_ns, &packet, 0) {
             flow.packets += 1;
-            self.wire.queue.add(at_ns, Event::AtClient(packet));
+            let seen_ns = self.wire.clients.sees_ns(at_ns);
+            self.wire.queue.add_to(lane::TO_CLIENTS, seen_ns, Event::AtClient(packet));
         }
     }
 

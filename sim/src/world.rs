@@ -13,6 +13,7 @@ use crate::flow::Flows;
 use crate::network::{Packet, Way};
 use crate::server::App;
 use crate::setup::{Balance, Crowd, Load, Setup};
+use crate::shed::Shedders;
 use crate::spent::Spent;
 use crate::stack::{Counted, Guard, Host, Listener};
 use crate::wire::{Event, Wire};
@@ -107,6 +108,7 @@ impl World {
             kernel,
             costs: machine.costs,
             guard,
+            shed: setup.shed.map(|shed| Shedders::new(&shed, seed)),
             listener: Listener::new(setup.backlog.min(machine.profile.backlog_max())),
             cpu: Cpu::new(machine.napi, machine.costs.interrupt_ns),
             app: App::new(setup.program, setup.accept_limit, setup.cost_ns),
@@ -119,7 +121,7 @@ impl World {
                 Load::Open(arrivals) => Starts::Open(arrivals.clone().peekable()),
                 Load::Closed { clients } => Starts::Closed { clients: *clients },
             },
-            wire: Wire::new(&way, seed),
+            wire: Wire::new(&way, machine.clients, seed),
             tally: Tally::new(counted_ns.clone()),
             marks: [(counted_ns.start, None), (counted_ns.end, None)],
             crowd,
@@ -252,6 +254,10 @@ impl World {
     fn at_server(&mut self, packet: &Packet, now_ns: u64) {
         self.wire.inward.carried.arrived += 1;
         let flow = self.flows.get(packet.flow);
+        if packet.is_syn() && self.host.router_sheds(flow, packet, now_ns, &mut self.wire) {
+            flow.packets -= 1;
+            return self.flows.tidy(packet.flow);
+        }
         match self.host.cpu.arrives(now_ns, packet) {
             Taken::At(begins_ns) => {
                 flow.packets -= 1;

@@ -4,10 +4,11 @@
 use proptest::prelude::*;
 use tidegate_client::{Arrivals, Close, Os, Person};
 use tidegate_policy::mechanism;
+use tidegate_policy::raw::{TG_KEY_CONNECTION, tg_shed_rules};
 use tidegate_scenarios::{Delay, Page};
 use tidegate_servers::AcceptLimit;
 use tidegate_sim::{
-    Crowd, Hook, Kernel, Link, Load, Machine, Napi, Pages, Program, Setup, Way, World,
+    Crowd, Hook, Kernel, Link, Load, Machine, Napi, Pages, Program, Setup, Shed, Way, World,
 };
 
 const MS_NS: u64 = 1_000_000;
@@ -112,6 +113,7 @@ fn setup() -> impl Strategy<Value = Setup> {
                 accept_limit: limit.parse::<AcceptLimit>().unwrap(),
                 cost_ns,
                 guard: mechanism.map(|name| (mechanism::parse(name).unwrap(), hook)),
+                shed: shed(seed),
                 way,
                 crowd,
                 pages,
@@ -119,6 +121,19 @@ fn setup() -> impl Strategy<Value = Setup> {
             }
         },
     )
+}
+
+/// Of two runs one sheds: in any way, on the server or on a router.
+fn shed(seed: u64) -> Option<Shed> {
+    let one_of = |bit: u32, count: u64| (seed >> bit) % count;
+    let (policy, p) = (1 + one_of(8, 3) as u32, one_of(16, 100) as f64 / 100.0);
+    let rules = match one_of(24, 2) {
+        0 => tg_shed_rules::new(policy, TG_KEY_CONNECTION, p, 5),
+        _ => tg_shed_rules::automatic(policy, TG_KEY_CONNECTION, 0, 5),
+    };
+    let rules = tg_shed_rules { blocks: 9, refusal: one_of(32, 3) as u32, ..rules };
+    let hook = [None, Some(Hook::Driver), Some(Hook::Ip)][one_of(40, 3) as usize];
+    (one_of(48, 2) == 0).then_some(Shed { rules, hook, in_series: 1 + one_of(56, 3) as u32 })
 }
 
 proptest! {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `tidelab`, the proving ground's command line.
 
+mod calibrate;
 mod crowd;
 mod demo;
 mod experiment;
@@ -36,6 +37,8 @@ enum Command {
     Figure(experiment::FigureArguments),
     /// Compare dropping every SYN alike with dropping some connections whole, by the model.
     Model(model::Arguments),
+    /// Measure this host, and write the machine that the simulator is to have.
+    Calibrate(calibrate::Arguments),
     /// Draw results as one page.
     Report(report::Arguments),
     /// Serve HTTP at a known processor cost per request, in this network namespace.
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => experiment::run(&arguments),
         Command::Figure(arguments) => experiment::figure(&arguments),
         Command::Model(arguments) => model::model(&arguments),
+        Command::Calibrate(arguments) => calibrate::calibrate(&arguments),
         Command::Report(arguments) => report::report(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Crowd(arguments) => crowd::send(&arguments),

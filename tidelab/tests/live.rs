@@ -134,6 +134,7 @@ fn a_mistake_is_one_sentence() {
         ("demo --times 0", "--times"),
         ("model --p 1", "--p 1"),
         ("model --os beos", "beos"),
+        ("calibrate --from /no/such/folder", "/no/such/folder"),
     ];
     for (arguments, named) in mistakes {
         let Output { status, stderr, .. } = tidelab(arguments).output().unwrap();

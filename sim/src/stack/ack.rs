@@ -117,7 +117,7 @@ impl Host {
         }
         self.counted.listen_overflows += 1;
         if by_guard {
-            flow.conn.has_cookie = false;
+            // Nothing is kept of a cookie: the segment after this one brings it again.
             work.tcp_takes(self.costs.reset_ns);
             work.refuse(flow, packet);
         } else {

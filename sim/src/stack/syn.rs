@@ -3,14 +3,16 @@
 
 use tidegate_policy::decide_syn;
 use tidegate_policy::raw::{
-    TG_COOKIE, TG_DROP, TG_KERNEL_COOKIE, TG_LISTENQ_FULL_AT_SYN, TG_RESET, TG_ROOM, tg_syn,
+    TG_COOKIE, TG_DROP, TG_KERNEL_COOKIE, TG_LISTENQ_FULL_AT_SYN, TG_PASS, TG_RESET, TG_ROOM,
+    tg_auto_queue, tg_decision, tg_syn,
 };
 
 use super::{Conn, Guard, Host, Profile, State};
 use crate::flow::Flow;
 use crate::hook::Hook;
 use crate::network::Packet;
-use crate::wire::Work;
+use crate::spent::Took;
+use crate::wire::{Wire, Work};
 
 /// What a mechanism leaves to do.
 enum Left {
@@ -19,8 +21,84 @@ enum Left {
 }
 
 impl Host {
+    /// What persistent dropping says of a SYN.
+    fn shed_decision(&mut self, flow: &Flow, packet: &Packet, now_ns: u64) -> tg_decision {
+        let room = self.listener.room(self.profile, &self.kernel);
+        let queues = self.listener.queues(&self.kernel);
+        let queue = tg_auto_queue {
+            listen_len: queues.listen_len,
+            waiting: queues.listen_len + queues.syn_len,
+            limit: queues.listen_max,
+            has_room: u32::from(room == TG_ROOM || room == TG_KERNEL_COOKIE),
+        };
+        let Some(shed) = &mut self.shed else { return tg_decision::default() };
+        let decision = shed.judge(flow.first, packet.seq, now_ns, &queue);
+        // As the datapath counts: on a path what passes too.
+        if decision.verdict != TG_PASS || shed.hook.is_none() {
+            self.counted.judge(decision);
+        }
+        decision
+    }
+
+    /// Persistent dropping on a router, which costs the server nothing; true where it ends there.
+    pub(crate) fn router_sheds(
+        &mut self,
+        flow: &mut Flow,
+        packet: &Packet,
+        now_ns: u64,
+        wire: &mut Wire,
+    ) -> bool {
+        if self.shed.as_ref().is_none_or(|shed| shed.hook.is_some()) {
+            return false;
+        }
+        let decision = self.shed_decision(flow, packet, now_ns);
+        let mut work = Work::new(wire, &self.costs, packet.flow, now_ns);
+        self.answer_shed(decision, flow, packet, &mut work)
+    }
+
+    /// Persistent dropping on the server; true where it ends there.
+    fn sheds(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) -> bool {
+        let Some(hook) = self.shed.as_ref().and_then(|shed| shed.hook) else { return false };
+        let decision = self.shed_decision(flow, packet, work.now_ns());
+        if decision.verdict == TG_PASS {
+            // The rest of the way is the mechanism's, or the kernel's.
+            work.took.guard_ns += self.costs.hook_ns;
+            return false;
+        }
+        work.took.add(&hook.way_to(&self.costs));
+        self.answer_shed(decision, flow, packet, work);
+        if hook == Hook::Driver {
+            work.took = Took { guard_ns: self.costs.early_ns, ..Took::default() };
+        }
+        true
+    }
+
+    fn answer_shed(
+        &self,
+        decision: tg_decision,
+        flow: &mut Flow,
+        packet: &Packet,
+        work: &mut Work<'_>,
+    ) -> bool {
+        match decision.verdict {
+            TG_PASS => return false,
+            TG_RESET => work.refuse(flow, packet),
+            TG_COOKIE => {
+                // The connection that it belongs to is nowhere: whoever answers meets nothing.
+                let nobody = Conn::of_syn(packet, packet.seq ^ 0x5bd1_e995);
+                let segment = nobody.syn_ack(self.profile, work.now_ns());
+                work.send(flow, &segment);
+            }
+            _ => {}
+        }
+        true
+    }
+
     /// The mechanism's decision comes first; what it passes meets the kernel's own rule.
     pub(super) fn syn(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
+        if self.sheds(flow, packet, work) {
+            return;
+        }
         let is_half_open = flow.conn.state == State::HalfOpen;
         let room = self.listener.room(self.profile, &self.kernel);
         // A request's own SYN carries no listener to the TCP entry, and is not judged there.
@@ -57,7 +135,6 @@ impl Host {
         let Some(guard) = &mut self.guard else { return Left::ToTheKernel };
         let hook = guard.hook;
         work.took.add(&hook.way_to(&self.costs));
-        work.took.guard_ns += self.costs.hook_ns;
         let queues = self.listener.shown(self.profile, &self.kernel, &guard.rules, room);
         let syn = tg_syn {
             now_ns: work.now_ns(),
@@ -85,6 +162,9 @@ impl Host {
                 work.took.add(&hook.way_from(&self.costs));
                 return Left::ToTheKernel;
             }
+        }
+        if hook == Hook::Driver {
+            work.took = Took { guard_ns: self.costs.early_ns, ..Took::default() };
         }
         Left::Nothing
     }

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Fits a machine's costs to what a live run measured on it.
+//!
+//! The measurements are scenarios like any other ([`scenarios`]). [`fit`] simulates the same
+//! scenarios, and looks for the costs with which the same numbers come out: by least squares, since
+//! every number depends a little on every cost. But each is there for one: the table `RULES` says
+//! which number fixes which costs. Costs that no single number tells apart keep their proportions
+//! to each other.
+//!
+//! Costs are looked for as logarithms of how many times they are what they began as, and a number
+//! is off by the logarithm of simulated over measured.
+
+mod least_squares;
+mod rules;
+
+use std::num::NonZeroUsize;
+
+use tidegate_report::{OperatingPoint, Point};
+use tidegate_scenarios::{Form, Load, Scenario, Setting};
+
+use crate::error::SimError;
+use crate::machine::Machine;
+use crate::point::Measured;
+use crate::setting;
+use crate::setup::{Crowd, Setup};
+use crate::spread::{News, Teller, spread};
+use crate::world::World;
+
+use least_squares::{Limits, least_squares};
+use rules::{Number, RULES, Rule};
+
+/// Steps at most; half a dozen is usual.
+pub const STEPS: usize = 24;
+/// Numbers agree when they differ by less than this share, which is what chance does to them. What is
+/// measured as nothing takes a cost to a fiftieth, and there it ends.
+const LIMITS: Limits = Limits { small: 0.005, steps: STEPS, away: 4.0 };
+/// Beyond this the machine is not described by its costs.
+const CONTRADICTS: f64 = 0.05;
+/// A simulated second has no noise but that of its arrivals: a short one does.
+const DURATION_NS: u64 = 1_500_000_000;
+const COOL_DOWN_NS: u64 = 100_000_000;
+
+/// A machine, and how well it does what was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Calibration {
+    /// The machine.
+    pub machine: Machine,
+    /// What fixed its costs, in the order of the rules.
+    pub fixed: Vec<Fixed>,
+}
+
+/// One number of a live run, and the costs that it fixed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fixed {
+    /// Which costs.
+    pub costs: &'static str,
+    /// By what.
+    pub by: &'static str,
+    /// The number's unit.
+    pub unit: &'static str,
+    /// As the live run measured it.
+    pub measured: f64,
+    /// As the machine has it.
+    pub simulated: f64,
+    /// Times what the costs were before.
+    pub scale: f64,
+}
+
+/// What is to be run live, in its short form.
+///
+/// # Panics
+/// Never: they come with the program, and a test reads them.
+#[must_use]
+pub fn scenarios() -> Vec<Scenario> {
+    let texts = [
+        ("calm", include_str!("calibrate/calm.toml")),
+        ("waiting", include_str!("calibrate/waiting.toml")),
+        ("batches", include_str!("calibrate/batches.toml")),
+        ("flood", include_str!("calibrate/flood.toml")),
+        ("cookies", include_str!("calibrate/cookies.toml")),
+    ];
+    texts
+        .into_iter()
+        .map(|(name, text)| Scenario::parse(name, name, text).expect("it is read in a test"))
+        .collect()
+}
+
+/// Finds the costs with which a machine does what these points measured. `begins` is a machine of
+/// the same kind; what no number fixes stays as it is there. `tell` hears of each step: its number,
+/// from 1, and by how much the worst number is off, as a share.
+///
+/// # Errors
+/// [`SimError::Uncalibrated`] where a point is missing, or no costs explain the points.
+pub fn fit(
+    points: &[Point],
+    begins: Machine,
+    threads: NonZeroUsize,
+    tell: &mut dyn FnMut(usize, f64),
+) -> Result<Calibration, SimError> {
+    let scenarios = scenarios();
+    let readings: Result<Vec<Reading<'_>>, SimError> =
+        RULES.iter().map(|rule| Reading::of(rule, &scenarios, points)).collect();
+    let bench = Bench { runs: Run::all(&readings?), begins, threads };
+    let at = least_squares(RULES.len(), &LIMITS, |places| bench.off(places), tell)?;
+    let numbers = bench.numbers(std::slice::from_ref(&at))?;
+    let mut readings: Vec<(&Reading<'_>, &f64)> =
+        bench.readings().zip(numbers.iter().flatten()).collect();
+    readings.sort_by_key(|(reading, _)| reading.place);
+    let fixed: Vec<Fixed> =
+        readings.iter().map(|(reading, simulated)| reading.fixed(**simulated, &at)).collect();
+    if let Some(Fixed { by, unit, measured, simulated, .. }) =
+        fixed.iter().find(|fixed| fixed.contradicts())
+    {
+        let what = format!(
+            "{by}: measured {measured:.1} {unit}, and the nearest that costs explain is \
+             {simulated:.1}"
+        );
+        return Err(SimError::Uncalibrated { what });
+    }
+    Ok(Calibration { machine: turned(&begins, &at), fixed })
+}
+
+impl Fixed {
+    /// What was measured as nothing has no cost that explains it better.
+    fn contradicts(&self) -> bool {
+        let is_at_its_end = self.scale.ln().abs() > LIMITS.away - 0.1;
+        !is_at_its_end && (self.simulated / self.measured).ln().abs() > CONTRADICTS
+    }
+}
+
+/// The machine with its costs so far away from where they began.
+fn turned(begins: &Machine, at: &[f64]) -> Machine {
+    let mut machine = *begins;
+    for (rule, at) in RULES.iter().zip(at) {
+        for cost in (rule.costs_of)(&mut machine) {
+            *cost = (*cost as f64 * at.exp()).round() as u64;
+        }
+    }
+    machine
+}
+
+/// A rule, and its number as a live run measured it.
+#[derive(Clone, Copy)]
+struct Reading<'a> {
+    place: usize,
+    rule: &'static Rule,
+    scenario: &'a Scenario,
+    setting: &'a Setting,
+    live: &'a Point,
+    measured: f64,
+}
+
+impl<'a> Reading<'a> {
+    fn of(
+        rule: &'static Rule,
+        scenarios: &'a [Scenario],
+        points: &'a [Point],
+    ) -> Result<Self, SimError> {
+        let missing = || SimError::Uncalibrated {
+            what: format!("{} was not measured, so that nothing fixes {}", rule.by, rule.costs),
+        };
+        let scenario = scenarios.iter().find(|scenario| scenario.name == rule.scenario);
+        let scenario = scenario.ok_or_else(missing)?;
+        let setting = scenario.settings.iter().find(|setting| setting.curve == rule.curve);
+        let is_it = |point: &&Point| point.scenario == rule.scenario && point.curve == rule.curve;
+        let (setting, live) = setting.zip(points.iter().find(is_it)).ok_or_else(missing)?;
+        let measured = rule.number.of(live);
+        let place = RULES.iter().position(|other| std::ptr::eq(other, rule)).ok_or_else(missing)?;
+        let reading = Self { place, rule, scenario, setting, live, measured };
+        if measured.is_finite() && measured > 0.0 { Ok(reading) } else { Err(missing()) }
+    }
+
+    fn is_capacity(&self) -> bool {
+        self.rule.number == Number::Capacity
+    }
+
+    fn fixed(&self, simulated: f64, at: &[f64]) -> Fixed {
+        let Rule { costs, by, number, .. } = *self.rule;
+        let scale = at[self.place].exp();
+        Fixed { costs, by, unit: number.unit(), measured: self.measured, simulated, scale }
+    }
+}
+
+/// A simulation, and the numbers that are read from it.
+struct Run<'a> {
+    readings: Vec<Reading<'a>>,
+}
+
+impl<'a> Run<'a> {
+    fn all(readings: &[Reading<'a>]) -> Vec<Self> {
+        let mut runs: Vec<Self> = Vec::new();
+        for reading in readings {
+            let is_same = |run: &&mut Self| {
+                let other = &run.readings[0];
+                std::ptr::eq(other.setting, reading.setting)
+                    && other.is_capacity() == reading.is_capacity()
+            };
+            match runs.iter_mut().find(is_same) {
+                Some(run) => run.readings.push(*reading),
+                None => runs.push(Self { readings: vec![*reading] }),
+            }
+        }
+        runs
+    }
+
+    fn numbers(&self, machine: &Machine) -> Result<Vec<f64>, SimError> {
+        let Reading { scenario, setting, live, .. } = self.readings[0];
+        let load = &scenario.load(Form::Short);
+        let offered = if self.readings[0].is_capacity() {
+            None
+        } else {
+            // As many connections a second, not as many times its own capacity.
+            Some((live.offered_over_capacity, live.capacity_per_s))
+        };
+        let point = simulated(scenario, setting, load, machine, offered)?;
+        Ok(self.readings.iter().map(|reading| reading.rule.number.of(&point)).collect())
+    }
+}
+
+/// A curve on a machine: at so many times this capacity, or its capacity itself.
+fn simulated(
+    scenario: &Scenario,
+    setting: &Setting,
+    load: &Load,
+    machine: &Machine,
+    offered: Option<(f64, f64)>,
+) -> Result<Point, SimError> {
+    let plain = if offered.is_none() { setting.for_capacity() } else { setting.clone() };
+    let mut setup = setting::setup(scenario, &plain, load, machine)?;
+    if let Some((times, capacity_per_s)) = offered {
+        let connections_per_s = capacity_per_s * times / setting.clients.requests;
+        setting::set_load(&mut setup, setting, load, times, connections_per_s)?;
+    } else {
+        setting::set_capacity_load(&mut setup);
+    }
+    let report = World::new(short(setup)).run(&mut |_| {});
+    let (offered_over_capacity, capacity_per_s) =
+        offered.unwrap_or((1.0, report.outcome.replies_per_s));
+    let at = OperatingPoint { scenario, setting, load, capacity_per_s, offered_over_capacity };
+    Ok(Measured { at, report }.point())
+}
+
+/// All simulations, side by side.
+struct Bench<'a> {
+    runs: Vec<Run<'a>>,
+    begins: Machine,
+    threads: NonZeroUsize,
+}
+
+impl<'a> Bench<'a> {
+    /// In the order of the simulations' numbers.
+    fn readings(&self) -> impl Iterator<Item = &Reading<'a>> {
+        self.runs.iter().flat_map(|run| &run.readings)
+    }
+
+    /// By how much each number is off, at each place.
+    fn off(&self, places: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, SimError> {
+        let off = |(reading, simulated): (&Reading<'_>, f64)| {
+            (simulated.max(f64::MIN_POSITIVE) / reading.measured).ln().clamp(-9.0, 9.0)
+        };
+        let numbers = self.numbers(places)?;
+        Ok(numbers.into_iter().map(|each| self.readings().zip(each).map(off).collect()).collect())
+    }
+
+    fn numbers(&self, places: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, SimError> {
+        let machines: Vec<Machine> = places.iter().map(|at| turned(&self.begins, at)).collect();
+        let runs = self.runs.len();
+        let work = |job: usize, _: &Teller<'_, (), Result<Vec<f64>, SimError>>| {
+            self.runs[job % runs].numbers(&machines[job / runs])
+        };
+        let mut numbers = vec![Vec::new(); places.len()];
+        spread(self.threads, runs * places.len(), work, |news| {
+            if let News::Done(job, found) = news {
+                numbers[job / runs].extend(found?);
+            }
+            Ok::<(), SimError>(())
+        })?;
+        Ok(numbers)
+    }
+}
+
+fn short(setup: Setup) -> Setup {
+    let crowd = Crowd { duration_ns: DURATION_NS, cool_down_ns: COOL_DOWN_NS, ..setup.crowd };
+    Setup { crowd, ..setup }
+}
+
+#[cfg(test)]
+mod tests;

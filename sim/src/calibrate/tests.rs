@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::*;
+use crate::costs::Costs;
+
+/// What this machine measures of itself.
+fn measured_on(machine: &Machine) -> Vec<Point> {
+    let mut points: Vec<Point> = Vec::new();
+    for scenario in scenarios() {
+        let load = scenario.load(Form::Short);
+        for setting in &scenario.settings {
+            let of = |offered| simulated(&scenario, setting, &load, machine, offered).unwrap();
+            let capacity_per_s = of(None).capacity_per_s;
+            points.push(of(Some((load.offered[0], capacity_per_s))));
+        }
+    }
+    points
+}
+
+fn threads() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+#[test]
+#[ignore = "simulates for a minute"]
+fn a_known_machine_is_found_again() {
+    let today = Machine::today();
+    // As far from where the fit begins as machines are from each other, in other directions.
+    let known = Machine {
+        cost_us_ns: 1000,
+        wire_ns: 25_000,
+        costs: Costs {
+            interrupt_ns: 1800,
+            wake_ns: 4500,
+            request_ns: 1200,
+            request_again_ns: 560,
+            child_ns: 1600,
+            overflow_ns: 240,
+            reset_ns: 2000,
+            accept_ns: 1600,
+            accept_none_ns: 192,
+            close_ns: 4000,
+            tux_ns: 8000,
+            serve_ns: 2000,
+            early_ns: 600,
+            hook_ns: 500,
+            transmit_ns: 450,
+            cookie_ns: 3000,
+            ..today.costs
+        },
+        ..today
+    };
+    let found = fit(&measured_on(&known), today, threads(), &mut |_, _| {}).unwrap();
+    for fixed in &found.fixed {
+        let off = (fixed.simulated / fixed.measured).ln().abs();
+        assert!(off < 2.0 * LIMITS.small, "{fixed:?}");
+    }
+    let near = |what: &str, within: f64, found: u64, known: u64| {
+        let off = (found as f64 / known as f64 - 1.0).abs();
+        assert!(off < within, "{what}: {found} ns for {known}");
+    };
+    let (costs, of) = (&found.machine.costs, &known.costs);
+    near("cost", 0.03, found.machine.cost_us_ns, known.cost_us_ns);
+    near("cable", 0.05, found.machine.wire_ns, known.wire_ns);
+    near("accept", 0.1, costs.accept_ns, of.accept_ns);
+    near("let in", 0.1, costs.child_ns, of.child_ns);
+    near("write", 0.05, costs.write_ns, of.write_ns);
+    near("serve", 0.05, costs.serve_ns, of.serve_ns);
+    near("cookie", 0.1, costs.cookie_ns, of.cookie_ns);
+    // What a SYN takes is told as a whole; how it divides into steps is less certain.
+    near("a dropped SYN", 0.1, dropped_ns(costs), dropped_ns(of));
+    near("a refused SYN", 0.1, refused_ns(costs), refused_ns(of));
+}
+
+/// A SYN that comes alone and is dropped by TCP.
+fn dropped_ns(costs: &Costs) -> u64 {
+    let Costs { interrupt_ns, frame_ns, buffer_ns, ip_ns, look_up_ns, refuse_ns, .. } = costs;
+    interrupt_ns + frame_ns + buffer_ns + ip_ns + look_up_ns + refuse_ns
+}
+
+/// One that is refused at the entry of IP.
+fn refused_ns(costs: &Costs) -> u64 {
+    let Costs { interrupt_ns, frame_ns, buffer_ns, ip_ns, hook_ns, transmit_ns, .. } = costs;
+    interrupt_ns + frame_ns + buffer_ns + hook_ns + ip_ns + transmit_ns
+}
+
+#[test]
+fn what_was_not_measured_is_told() {
+    let points = measured_on(&Machine::today());
+    let without: Vec<Point> =
+        points.into_iter().filter(|point| point.curve != "refused at the driver").collect();
+    let error = fit(&without, Machine::today(), threads(), &mut |_, _| {}).unwrap_err().to_string();
+    assert!(error.contains("refused at the driver"), "{error}");
+    assert_eq!(error.lines().count(), 1);
+}
+
+/// A server that served nothing has not told what a SYN costs.
+#[test]
+fn a_number_that_is_none_fixes_nothing() {
+    let mut points = measured_on(&Machine::today());
+    for point in &mut points {
+        if point.curve == "cookies" {
+            point.replies_per_s = 0.0;
+        }
+    }
+    let error = fit(&points, Machine::today(), threads(), &mut |_, _| {}).unwrap_err().to_string();
+    assert!(error.contains("a cookie"), "{error}");
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Persistent dropping, decided by the policy itself, on the server or on routers before it.
+
+use tidegate_policy::mechanism::REFUSALS_PER_S;
+use tidegate_policy::raw::{
+    TG_KEY_CLIENT, TG_KEY_CONNECTION, TG_PASS, TG_RBD, TG_REFUSE_COOKIE, TG_REFUSE_RESET,
+    TG_REFUSE_SILENTLY, TG_SBPD, TG_SHED_TURN_SHIFT, TG_SLPD, tg_auto_queue, tg_decision, tg_key,
+    tg_shed_rules, tg_shed_syn, tg_tuple,
+};
+use tidegate_policy::shed::{Shedder, blocks};
+use tidegate_scenarios as scenarios;
+use tidegate_scenarios::{ShedKey, ShedPlace, ShedPolicy, ShedRefusal, ShedShare};
+
+use crate::chance::{Chance, Entity};
+use crate::hook::Hook;
+
+/// σ of Eq. 9 (H. Jamjoom and K. Shin, *Persistent Dropping*, 2003), as the daemon has it.
+const OVERSIZE: f64 = 1.2;
+/// When the simulated wall clock begins: with a turn of K(t).
+const CLOCK_NS: u64 = 6_400_000 << TG_SHED_TURN_SHIFT;
+/// When the simulated kernel's does.
+const MONOTONIC_NS: u64 = 1 << 40;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shed {
+    /// The policy's rules.
+    pub rules: tg_shed_rules,
+    /// Where a server looks at SYNs for it; `None` is a router, which costs the server nothing.
+    pub hook: Option<Hook>,
+    /// So many in a row, each with a key of its own.
+    pub in_series: u32,
+}
+
+impl Shed {
+    /// As a scenario names it. A rate is set with the capacity, by [`Shed::at_capacity`].
+    #[must_use]
+    pub fn of(shed: &scenarios::Shed, hook: Hook) -> Self {
+        let policy = match shed.policy {
+            ShedPolicy::Slpd => TG_SLPD,
+            ShedPolicy::Sbpd => TG_SBPD,
+            ShedPolicy::Rbd => TG_RBD,
+        };
+        let key = match shed.key {
+            ShedKey::Client => TG_KEY_CLIENT,
+            ShedKey::Connection => TG_KEY_CONNECTION,
+        };
+        let refusal = match shed.refuse {
+            ShedRefusal::Silence => TG_REFUSE_SILENTLY,
+            ShedRefusal::Rst => TG_REFUSE_RESET,
+            ShedRefusal::Cookie => TG_REFUSE_COOKIE,
+        };
+        let rules = match shed.p {
+            ShedShare::Of(p) => tg_shed_rules::new(policy, key, p, shed.attempts),
+            ShedShare::Auto => tg_shed_rules::automatic(policy, key, 0, shed.attempts),
+        };
+        let blocks = if policy == TG_RBD { 0 } else { blocks(shed.arrivals_per_s, OVERSIZE) };
+        // Nothing is shed at the TCP entry.
+        let hook = if hook == Hook::Tcp { Hook::Ip } else { hook };
+        Self {
+            rules: tg_shed_rules { refusal, blocks, ..rules },
+            hook: (shed.at == ShedPlace::Server).then_some(hook),
+            in_series: shed.in_series,
+        }
+    }
+
+    /// The same for a server of this capacity.
+    #[must_use]
+    pub fn at_capacity(self, shed: &scenarios::Shed, capacity_per_s: f64) -> Self {
+        let rate_per_s = shed.rate_per_s(capacity_per_s);
+        Self { rules: tg_shed_rules { rate_per_s, ..self.rules }, ..self }
+    }
+}
+
+/// Hosts that shed.
+#[derive(Debug)]
+pub(crate) struct Shedders {
+    pub hook: Option<Hook>,
+    each: Vec<Shedder>,
+    chance: Chance,
+}
+
+impl Shedders {
+    pub(crate) fn new(shed: &Shed, seed: u64) -> Self {
+        let mut chance = Chance::of(seed, Entity::Shed);
+        let each = (0..shed.in_series).map(|_| {
+            let key = tg_key { k0: chance.draw(), k1: chance.draw() };
+            let mut shedder = Shedder::new(shed.rules, key);
+            shedder.refusal_cost_ns = 1_000_000_000 / REFUSALS_PER_S;
+            shedder
+        });
+        Self { hook: shed.hook, each: each.collect(), chance }
+    }
+
+    /// The first answer that is no. `client` names the connection.
+    pub(crate) fn judge(
+        &mut self,
+        client: u32,
+        isn: u32,
+        now_ns: u64,
+        queue: &tg_auto_queue,
+    ) -> tg_decision {
+        let tuple = tuple(client);
+        let syn = tg_shed_syn {
+            now_ns: MONOTONIC_NS + now_ns,
+            clock_ns: CLOCK_NS + now_ns,
+            isn,
+            ..tg_shed_syn::default()
+        };
+        let mut decision = tg_decision::default();
+        for shedder in &mut self.each {
+            let random = (self.chance.draw() >> 32) as u32;
+            decision = shedder.decide_at(&tuple, &tg_shed_syn { random, ..syn }, queue);
+            if decision.verdict != TG_PASS {
+                break;
+            }
+        }
+        decision
+    }
+}
+
+/// Each client has an address of its own, as long as there are some.
+fn tuple(client: u32) -> tg_tuple {
+    const ADDRESSES: u32 = 1 << 22;
+    let source = 0x0a80_0000 | (client % ADDRESSES);
+    let port = 1024 + (client / ADDRESSES) as u16;
+    tg_tuple {
+        saddr: [source.to_be(), 0, 0, 0],
+        daddr: [0x0a57_0001u32.to_be(), 0, 0, 0],
+        sport: port.to_be(),
+        dport: 8080u16.to_be(),
+        is_ipv6: 0,
+    }
+}
