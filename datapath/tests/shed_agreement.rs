@@ -187,7 +187,7 @@ fn monitor(rng: &mut Rng, rules: &tg_shed_rules, now_ns: u64) -> tg_shed_monitor
     tg_shed_monitor {
         since_ns: if rng.u8(..8) == 0 { 0 } else { now_ns.wrapping_sub(near(rng, 1 << 28)) },
         spared: rng.u64(..),
-        asked: near(rng, u64::from(arrivals) * (rules.p_x32 >> 8)),
+        asked: near(rng, u64::from(arrivals).wrapping_mul(rules.p_x32 >> 8)),
         arrivals,
         chosen: part(rng, chosen),
         taken: part(rng, taken),
