@@ -78,6 +78,12 @@ fn would_be(config: &Config, rows: &[tg_listener_row]) -> Result<()> {
         };
         println!("  on {} {place}", interface.name);
     }
+    for name in plan.answers_by_redirect() {
+        println!(
+            "  {name} is a veth: what its driver answers is lost unless the other end has GRO on\n  \
+             (ethtool -K PEER gro on) or XDP; hook = \"ip\" needs neither"
+        );
+    }
     Ok(())
 }
 

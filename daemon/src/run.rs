@@ -214,12 +214,6 @@ impl Daemon {
             );
         }
         let _ = stdout.flush();
-        for name in self.plan.answers_by_redirect() {
-            eprintln!(
-                "tidegate: {name} is a veth, and answers from its driver are lost unless the other \
-                 end has GRO on (ethtool -K PEER gro on) or XDP; hook = \"ip\" needs neither"
-            );
-        }
     }
 
     fn complain(&mut self, failure: &Failure) {
