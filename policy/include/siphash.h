@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * SipHash-2-4 and 1-3 (Aumasson and Bernstein, INDOCRYPT 2012) over 64-bit words and a tail of none
+ * SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012) over 64-bit words and a tail of none
  * or four bytes.
  */
 #ifndef TG_SIPHASH_H
@@ -53,26 +53,6 @@ TG_INLINE __u64 tg_siphash_finish(struct tg_siphash *s)
 {
 	s->v2 ^= 0xff;
 	tg_siphash_round(s);
-	tg_siphash_round(s);
-	tg_siphash_round(s);
-	tg_siphash_round(s);
-	return s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
-}
-
-/*
- * SipHash-1-3, half the rounds: what hash tables that face the network use (Linux's
- * hsiphash(), Rust's HashMap). An attacker sees one bit of a hash a SYN, below p* or not.
- */
-TG_INLINE void tg_siphash_1(struct tg_siphash *s, __u64 word)
-{
-	s->v3 ^= word;
-	tg_siphash_round(s);
-	s->v0 ^= word;
-}
-
-TG_INLINE __u64 tg_siphash_3(struct tg_siphash *s)
-{
-	s->v2 ^= 0xff;
 	tg_siphash_round(s);
 	tg_siphash_round(s);
 	tg_siphash_round(s);
