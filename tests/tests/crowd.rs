@@ -11,7 +11,7 @@ use tidegate_lab::{
 };
 use tidegate_tests::tidegate_program;
 
-const ROUNDS: u64 = 3;
+const ROUNDS: u64 = 7;
 /// A request takes the server 10 ms, as a page that is made for it may: it is busy 30 % of the time.
 /// (A client over sockets is woken by the kernel at each step, which comes to some 0.3 ms on two
 /// virtual processors that were idle; of a page that takes 1 ms that would be a lot.)
@@ -57,7 +57,7 @@ impl Ground {
                 .collect(),
             load: Load::Poisson { per_s: PER_S },
             warm_up: Duration::from_millis(500),
-            duration: Duration::from_secs(6),
+            duration: Duration::from_secs(4),
             seed,
             classes: vec![Class { timeout: Duration::from_secs(2), ..Class::default() }],
             ..Plan::default()

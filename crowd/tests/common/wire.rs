@@ -7,9 +7,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TcpOptionElement, TransportSlice};
+use nix::sys::socket::sockopt::ReceiveTimestampns;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt};
 
 /// A segment as it was captured.
 #[derive(Clone, Debug)]
@@ -55,8 +57,7 @@ impl Captured {
     }
 }
 
-/// Takes down what arrives, as it arrives: a segment from before the kernel began to stamp them
-/// has the time at which it is read.
+/// Takes down what arrives, as it arrives.
 pub struct Capture {
     over: Arc<AtomicBool>,
     thread: JoinHandle<Vec<Captured>>,
@@ -86,6 +87,32 @@ impl Capture {
         self.over.store(true, Ordering::Release);
         self.thread.join().unwrap()
     }
+}
+
+/// The kernel begins to stamp what arrives a moment after the first socket asks for it, from a work
+/// queue (`net_enable_timestamp()`); until then a packet has the time at which it is read. Waits
+/// until a datagram that lay unread for a while has the time at which it came.
+fn wait_for_stamps() {
+    const UNREAD: Duration = Duration::from_millis(20);
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    setsockopt(&socket, ReceiveTimestampns, &true).unwrap();
+    for _ in 0..250 {
+        socket.send_to(b"now", socket.local_addr().unwrap()).unwrap();
+        let sent = SystemTime::now();
+        std::thread::sleep(UNREAD);
+        let mut control = nix::cmsg_space!(libc::timespec);
+        let mut bytes = [0; 8];
+        let mut places = [io::IoSliceMut::new(&mut bytes)];
+        let fd = socket.as_raw_fd();
+        let received =
+            recvmsg::<()>(fd, &mut places, Some(&mut control), MsgFlags::empty()).unwrap();
+        let stamp = received.cmsgs().unwrap().next();
+        let Some(ControlMessageOwned::ScmTimestampns(at)) = stamp else { panic!("{stamp:?}") };
+        if SystemTime::UNIX_EPOCH + Duration::from(at) < sent + UNREAD / 2 {
+            return;
+        }
+    }
+    panic!("the kernel does not stamp packets as they arrive");
 }
 
 /// A packet socket on an interface of the calling thread's network namespace.
@@ -123,6 +150,7 @@ impl Wire {
                 assert_eq!(libc::setsockopt(fd, level, option, value.cast(), 4), 0);
             }
         }
+        wait_for_stamps();
         Self { socket }
     }
 
