@@ -93,8 +93,8 @@ impl Bench {
             namespace.output(gro).expect("ethtool");
         }
         cable.up().expect("both ends");
-        let receives = thread_polling(&server, NEAR, receiver);
-        thread_polling(&clients, FAR, sender);
+        let receives = cable.a().poll_on(receiver).expect("threaded NAPI (Linux 5.12)");
+        cable.b().poll_on(sender).expect("threaded NAPI (Linux 5.12)");
         let far = hardware_address(&clients, FAR);
         let neighbor = format!("neighbor replace 10.9.0.2 lladdr {far} dev {NEAR} nud permanent");
         server.ip(&neighbor).expect("a neighbour");
@@ -151,23 +151,6 @@ fn octets(address: &str) -> [u8; 6] {
 fn hardware_address(namespace: &Namespace, end: &str) -> String {
     let file = format!("/sys/class/net/{end}/address");
     namespace.read_file(file).expect("it has one").trim().to_owned()
-}
-
-/// Has a kernel thread of its own poll this end, on one processor.
-fn thread_polling(namespace: &Namespace, end: &'static str, cpu: usize) -> i32 {
-    let file = format!("/sys/class/net/{end}/threaded");
-    namespace.run(move || fs::write(file, "1")).expect("threaded NAPI (Linux 5.12)");
-    let (mut bound, mut thread) = (0, 0);
-    for process in fs::read_dir("/proc").expect("/proc").flatten() {
-        let comm = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-        if comm.starts_with(&format!("napi/{end}")) {
-            thread = process.file_name().to_string_lossy().parse().expect("a thread's number");
-            kernel::pin(thread, cpu);
-            bound += 1;
-        }
-    }
-    assert_eq!(bound, 1, "one polling thread for {end}");
-    thread
 }
 
 /// What has been disposed of so far.

@@ -84,6 +84,14 @@ pub enum LabError {
         /// The line that was not understood.
         line: String,
     },
+    /// Nothing polls an end of a cable.
+    #[error(
+        "no thread of the kernel polls {end}: attach an XDP program, or `ethtool -K {end} gro on`"
+    )]
+    Polling {
+        /// The interface.
+        end: String,
+    },
     /// A processor set could not be read or applied.
     #[error("cannot place work on processor {cpu}: {source}")]
     Placement {

@@ -25,10 +25,15 @@ pub fn allowed_cpus() -> Result<Vec<usize>, LabError> {
 /// # Errors
 /// [`LabError::Placement`] when there can be no such processor.
 pub fn pin_thread(cpu: usize) -> Result<(), LabError> {
+    pin_task(0, cpu)
+}
+
+/// Has one thread, by its number, run on one processor only; 0 is the calling one.
+pub(crate) fn pin_task(thread: i32, cpu: usize) -> Result<(), LabError> {
     let failed = |errno: nix::Error| LabError::Placement { cpu, source: errno.into() };
     let mut set = CpuSet::new();
     set.set(cpu).map_err(failed)?;
-    sched_setaffinity(Pid::from_raw(0), &set).map_err(failed)
+    sched_setaffinity(Pid::from_raw(thread), &set).map_err(failed)
 }
 
 /// Has the program run on one processor only.

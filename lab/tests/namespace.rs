@@ -3,12 +3,14 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tidegate_lab::{Counters, LabError, Link, Namespace, skip_without_root};
+use tidegate_lab::{
+    Counters, LabError, Link, Namespace, allowed_cpus, pin_thread, skip_without_root,
+};
 
 /// The host's mounts of the kinds that a namespace makes.
 fn host_mounts() -> String {
@@ -54,6 +56,53 @@ fn it_sees_its_own_devices_bpffs_and_the_hosts_cgroups() {
         assert!(listed.contains("cgroup."), "{point} holds `{listed}`");
     }
     assert_eq!(host_mounts(), before, "the host's mounts changed");
+}
+
+/// Packets that each processor has taken from drivers: the first column of softnet_stat.
+fn processed() -> Vec<u64> {
+    let text = fs::read_to_string("/proc/net/softnet_stat").unwrap();
+    let first = |line: &str| u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
+    text.lines().map(first).collect()
+}
+
+/// A veth's receiver works on the sender's processor unless it is told otherwise.
+#[test]
+fn an_end_takes_interrupts_on_the_processor_that_it_is_told() {
+    const DATAGRAMS: u64 = 50_000;
+    if skip_without_root("an_end_takes_interrupts_on_the_processor_that_it_is_told") {
+        return;
+    }
+    let cpus = allowed_cpus().unwrap();
+    let [receiver, .., sender] = cpus[..] else { return };
+    let (a, b) = (Namespace::new("interrupted").unwrap(), Namespace::new("sender").unwrap());
+    let cable = Link::between(&a, "irq0", &b, "irq1").unwrap();
+    cable.a().add_address("10.3.0.1/24").unwrap();
+    cable.b().add_address("10.3.0.2/24").unwrap();
+    cable.up().unwrap();
+    let send = |count: u64| {
+        b.thread(move || {
+            pin_thread(sender).unwrap();
+            let socket = UdpSocket::bind("10.3.0.2:0").unwrap();
+            for _ in 0..count {
+                // Nobody listens, and says so.
+                let _ = socket.send_to(&[0], "10.3.0.1:9");
+            }
+        })
+        .unwrap()
+        .join()
+        .unwrap();
+    };
+    let nobody_polls = cable.a().interrupt_on(receiver, || send(1)).unwrap_err();
+    assert!(nobody_polls.to_string().contains("irq0"), "{nobody_polls}");
+    // As an XDP program would have it.
+    a.output(a.command("ethtool -K irq0 gro on")).unwrap();
+    b.output(b.command("ethtool -K irq1 tso off")).unwrap();
+    cable.a().interrupt_on(receiver, || send(1)).unwrap();
+    let before = processed();
+    send(DATAGRAMS);
+    eventually("the receiver takes them", || {
+        processed()[receiver] - before[receiver] >= DATAGRAMS * 9 / 10
+    });
 }
 
 #[test]

@@ -60,6 +60,9 @@ impl Guard {
             (None, Treatment::Peer(_)) => {}
         }
         let child = program::start(&namespace, "tidegate", command, "guarding ", ATTACH_PATIENCE)?;
+        if setting.hook == "driver" && router.is_none() {
+            ground.interrupt_server()?;
+        }
         Ok(Self { child, namespace, programs: programs.clone() })
     }
 
