@@ -45,5 +45,5 @@ pub use link::{End, Link};
 pub use namespace::Namespace;
 pub use placement::{allowed_cpus, pin_command, pin_thread};
 pub use processor::{ForeignTime, ProcessorTime};
-pub use profile::Profile;
+pub use profile::{Profile, Profiled};
 pub use root::{require_root, skip_without_root};

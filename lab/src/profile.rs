@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which part of the system a processor spends its busy time in (Shukla, thesis, Table 4.4).
+//! What a processor spends its busy time on: by part of the system (Shukla, thesis, Table 4.4), and
+//! by system call (Pariag, thesis, Tables 4.3 and 4.9).
 //!
 //! The processor's clock interrupts it, and so sees code that holds interrupts off only at its end:
 //! such time is counted for whatever lets them in again, the entry of softirqs above all, which is
@@ -24,12 +25,40 @@ const SAMPLES_PER_S: u64 = 1999;
 const BUFFER_BYTES: usize = 1 << 20;
 /// The least kernel address on every 64-bit Linux.
 const KERNEL_FROM: u64 = 0xffff_0000_0000_0000;
+/// The marks of a chain are small negative numbers (perf_event.h, PERF_CONTEXT_MAX).
+const MARKS_FROM: u64 = -4095_i64 as u64;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// What dispatches system calls, on x86-64 and on arm64.
+const DISPATCHERS: [&str; 2] = ["do_syscall_64", "invoke_syscall"];
+/// Calls that go on in a library under an older one's name.
+const CALLS: [(&str, &str); 6] = [
+    ("pselect6", "select"),
+    ("ppoll", "poll"),
+    ("epoll_pwait", "epoll_wait"),
+    ("accept4", "accept"),
+    ("recvfrom", "recv"),
+    ("sendto", "send"),
+];
+/// Every softirq runs below it.
+const SOFTIRQ: &str = "handle_softirqs";
 
 /// A profile in the making: samples one processor by its clock until [`Profile::finish`].
 pub struct Profile {
     stop: Arc<AtomicBool>,
-    reader: JoinHandle<Vec<u64>>,
+    reader: JoinHandle<Vec<Sample>>,
+}
+
+/// Where the processor was at a tick.
+struct Sample {
+    process: i32,
+    /// Of the instruction, and of those that called it in the kernel, innermost first.
+    addresses: Vec<u64>,
+}
+
+/// A finished profile.
+pub struct Profiled {
+    samples: Vec<Sample>,
+    symbols: Symbols,
 }
 
 impl Profile {
@@ -46,7 +75,7 @@ impl Profile {
             .include_kernel()
             .exclude_idle(true)
             .sample_frequency(SAMPLES_PER_S)
-            .sample(SampleFlag::IP);
+            .sample(SampleFlag::IP | SampleFlag::TID | SampleFlag::CALLCHAIN);
         let mut sampler =
             builder.build().and_then(|counter| counter.sampled(BUFFER_BYTES)).map_err(failed)?;
         sampler.enable().map_err(failed)?;
@@ -55,49 +84,73 @@ impl Profile {
         let reader = thread::Builder::new()
             .name("profile".to_owned())
             .spawn(move || {
-                let mut addresses = Vec::new();
+                let mut samples = Vec::new();
                 while !stopped.load(Ordering::Relaxed) {
                     thread::sleep(LOOK_EVERY);
-                    drain(&mut sampler, &mut addresses);
+                    drain(&mut sampler, &mut samples);
                 }
                 let _ = sampler.disable();
-                drain(&mut sampler, &mut addresses);
-                addresses
+                drain(&mut sampler, &mut samples);
+                samples
             })
             .map_err(failed)?;
         Ok(Self { stop, reader })
     }
 
-    /// Ends it: the share of each component in the busy time, from 0 to 1; nothing where the
-    /// processor was idle throughout.
+    /// Ends it.
     #[must_use]
-    pub fn finish(self) -> BTreeMap<String, f64> {
+    pub fn finish(self) -> Profiled {
         self.stop.store(true, Ordering::Relaxed);
-        let addresses = self.reader.join().unwrap_or_default();
-        let symbols = Symbols::of_this_kernel();
-        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-        for address in addresses {
-            let part = if address < KERNEL_FROM {
-                Some("application")
-            } else {
-                component(symbols.name(address))
-            };
-            if let Some(part) = part {
-                *counts.entry(part).or_default() += 1;
-            }
-        }
-        let whole: u64 = counts.values().sum();
-        counts
-            .into_iter()
-            .map(|(part, count)| (part.to_owned(), count as f64 / whole as f64))
-            .collect()
+        let samples = self.reader.join().unwrap_or_default();
+        Profiled { samples, symbols: Symbols::of_this_kernel() }
     }
 }
 
-fn drain(sampler: &mut Sampler, addresses: &mut Vec<u64>) {
+impl Profiled {
+    /// The share of each component in the busy time, from 0 to 1; nothing where the processor was
+    /// idle throughout.
+    #[must_use]
+    pub fn components(&self) -> BTreeMap<String, f64> {
+        shares(self.samples.iter().filter_map(|sample| {
+            let innermost = *sample.addresses.first()?;
+            if innermost < KERNEL_FROM {
+                return Some("application");
+            }
+            component(self.symbols.name(innermost))
+        }))
+    }
+
+    /// The share of each system call in the time that these processes had, from 0 to 1. `user` is
+    /// their own code, `entry` the way
+    /// into calls and out, `interrupt` what the kernel did meanwhile for packets and timers.
+    #[must_use]
+    pub fn calls(&self, processes: &[i32]) -> BTreeMap<String, f64> {
+        let own = self.samples.iter().filter(|sample| processes.contains(&sample.process));
+        shares(own.map(|sample| self.symbols.call(&sample.addresses)))
+    }
+}
+
+fn shares<'a>(parts: impl Iterator<Item = &'a str>) -> BTreeMap<String, f64> {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for part in parts {
+        *counts.entry(part).or_default() += 1;
+    }
+    let whole: u64 = counts.values().sum();
+    counts.into_iter().map(|(part, count)| (part.to_owned(), count as f64 / whole as f64)).collect()
+}
+
+fn drain(sampler: &mut Sampler, samples: &mut Vec<Sample>) {
     while let Some(record) = sampler.next_record() {
         if let Ok(perf_event::data::Record::Sample(sample)) = record.parse_record() {
-            addresses.extend(sample.ip());
+            let innermost = sample.ip();
+            // The chain begins with a mark that says whose it is, and repeats the instruction; the
+            // program's own part comes last, after a mark of its own.
+            let chain = sample.callchain().unwrap_or_default().iter().copied();
+            let callers = chain.skip(2).take_while(|at| (KERNEL_FROM..MARKS_FROM).contains(at));
+            samples.push(Sample {
+                process: sample.pid().map_or(0, u32::cast_signed),
+                addresses: innermost.into_iter().chain(callers).collect(),
+            });
         }
     }
 }
@@ -127,11 +180,63 @@ impl Symbols {
         let after = self.0.partition_point(|(start, _)| *start <= address);
         after.checked_sub(1).map_or("", |at| self.0[at].1.as_str())
     }
+
+    /// What a process was at, by the addresses on its stack, innermost first.
+    fn call(&self, addresses: &[u64]) -> &str {
+        let mut before = "";
+        for address in addresses {
+            if *address < KERNEL_FROM {
+                return "user";
+            }
+            let name = self.name(*address);
+            if name == SOFTIRQ {
+                return "interrupt";
+            }
+            if DISPATCHERS.contains(&name) {
+                return call(before);
+            }
+            before = name;
+        }
+        "interrupt"
+    }
+}
+
+/// The system call that a function of the kernel carries out: of `__x64_sys_close`, or of what that
+/// one ends with a jump to, such as `ksys_read`, `__sys_accept4`, `do_writev`.
+fn call(function: &str) -> &str {
+    let is_between = function.is_empty() || function.starts_with("exit_to_user_mode");
+    if is_between || function == "x64_sys_call" {
+        return "entry";
+    }
+    let call = match function.split_once("sys_") {
+        Some((_, call)) => call,
+        None => function.trim_start_matches("do_"),
+    };
+    CALLS.iter().find(|(name, _)| *name == call).map_or(call, |(_, known)| known)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stack_is_of_the_call_that_it_began_with() {
+        let names = ["do_syscall_64", "__x64_sys_accept4", "tcp_ack", SOFTIRQ, "asm_exc"];
+        let line =
+            |(place, name): (u64, &str)| format!("{:x} T {name}\n", KERNEL_FROM + 0x10 * place);
+        let symbols = Symbols::parse(&(1..).zip(names).map(line).collect::<String>());
+        let [dispatcher, accept, ack, softirq, exception] =
+            [1, 2, 3, 4, 5].map(|place| KERNEL_FROM + 0x10 * place + 1);
+        assert_eq!(symbols.call(&[ack, accept, dispatcher]), "accept");
+        assert_eq!(symbols.call(&[dispatcher]), "entry");
+        assert_eq!(symbols.call(&[ack, softirq, accept, dispatcher]), "interrupt");
+        assert_eq!(symbols.call(&[exception]), "interrupt");
+        assert_eq!(symbols.call(&[0x1000]), "user");
+        assert_eq!(
+            ["ksys_read", "__sys_setsockopt", "do_writev"].map(call),
+            ["read", "setsockopt", "writev"]
+        );
+    }
 
     #[test]
     fn an_address_belongs_to_the_symbol_before_it() {

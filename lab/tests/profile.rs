@@ -31,12 +31,18 @@ fn a_profile_finds_where_the_time_goes() {
     let (reading, shares) = spend(|| {
         std::hint::black_box(std::fs::read("/proc/self/maps").expect("a file").len());
     });
+    // A file of the kernel's is made while it is read.
+    let own = [std::process::id().cast_signed()];
+    let (calls, calm_calls) = (reading.calls(&own), calm.calls(&own));
+    let (calm, reading) = (calm.components(), reading.components());
     let of = |parts: &std::collections::BTreeMap<String, f64>, part: &str| {
         parts.get(part).copied().unwrap_or_default()
     };
     assert!(of(&calm, "application") > of(&calm, "other-kernel"), "{calm:?}");
     assert!(of(&reading, "other-kernel") > of(&calm, "other-kernel"), "{reading:?} {calm:?}");
     assert!((reading.values().sum::<f64>() - 1.0).abs() < 1e-9, "{reading:?}");
+    assert!(of(&calls, "read") > 0.3, "{calls:?}");
+    assert!(of(&calm_calls, "user") > 0.8, "{calm_calls:?}");
     assert!((shares.values().sum::<f64>() - 1.0).abs() < 1e-9, "{shares:?}");
     assert!(of(&shares, "system") > 0.0, "{shares:?}");
 }

@@ -30,6 +30,8 @@ pub(crate) struct Reading {
     pub cpu: BTreeMap<String, f64>,
     /// Shares of its busy time by component.
     pub cpu_components: BTreeMap<String, f64>,
+    /// Shares of the server's time by system call.
+    pub cpu_calls: BTreeMap<String, f64>,
     /// Share of the machine that programs other than the experiment's had.
     pub foreign: f64,
     /// What the server counted of itself, where it is one of ours.
@@ -65,11 +67,14 @@ impl Gauge {
         let counters = Counters::of(&ground.server)?.since(&self.counters)?;
         let cpu = ProcessorTime::of(ground.server_cpu)?.shares_since(&self.processor);
         let now = guard.map(Guard::counted).transpose()?;
+        let profiled = self.profile.map(Profile::finish);
+        let calls = profiled.as_ref().map(|profiled| profiled.calls(&server.processes()));
         Ok(Reading {
             kernel: counters.nonzero().map(|(name, value)| (name.to_owned(), value)).collect(),
             cpu,
             foreign: ForeignTime::now().share_since(&self.foreign),
-            cpu_components: self.profile.map(Profile::finish).unwrap_or_default(),
+            cpu_components: profiled.map(|profiled| profiled.components()).unwrap_or_default(),
+            cpu_calls: calls.unwrap_or_default(),
             serving: served.map(|(now, before)| now.since(&before).measures()).unwrap_or_default(),
             guard: now.zip(self.guard).map(|(now, before)| now.since(&before)),
         })

@@ -27,12 +27,13 @@ impl Measured<'_> {
     pub(crate) fn point(self) -> Point {
         let (queue_drops_per_s, verdicts_per_s) = self.guard_rates();
         let warnings = self.warnings();
-        let Reading { cpu, cpu_components, serving, kernel, .. } = self.reading;
+        let Reading { cpu, cpu_components, cpu_calls, serving, kernel, .. } = self.reading;
         Point {
             queue_drops_per_s,
             verdicts_per_s,
             cpu,
             cpu_components,
+            cpu_calls,
             serving,
             kernel,
             warnings,

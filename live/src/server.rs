@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tidegate_lab::{Child, Namespace, pin_command};
+use tidegate_lab::{Child, Namespace, family, pin_command};
 use tidegate_scenarios::{Page, Server, ServerKind};
 use tidegate_servers::Statistics;
 
@@ -52,6 +52,11 @@ impl Running {
     ) -> Result<Option<Statistics>, LiveError> {
         let ask = || statistics::ask(&self.namespace, &self.child, STATISTICS, earlier);
         self.kind.is_ours().then(ask).transpose()
+    }
+
+    /// All of it.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        family(self.child.id().cast_signed())
     }
 
     /// Says whether it still stands: a server that died has measured nothing.

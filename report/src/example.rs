@@ -38,6 +38,7 @@ pub(crate) fn point(curve: &str, offered: f64) -> Point {
         segments: [].into(),
         cpu: [].into(),
         cpu_components: [].into(),
+        cpu_calls: [].into(),
         visits: [].into(),
         serving: [].into(),
         kernel: [].into(),

@@ -27,7 +27,7 @@ impl Unit {
     pub(crate) fn of(path: &str) -> Self {
         let field = path.split('.').next().unwrap_or_default();
         match field {
-            "cpu" | "cpu_components" => Self::Share,
+            "cpu" | "cpu_components" | "cpu_calls" => Self::Share,
             "offered_over_capacity" => Self::Load,
             "visits" | "serving" if path.ends_with("_per_s") => Self::PerSecond,
             "visits" if path.ends_with("_ms") => Self::Ms,

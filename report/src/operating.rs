@@ -52,6 +52,7 @@ impl OperatingPoint<'_> {
             segments: segments(outcome),
             cpu: nothing(),
             cpu_components: nothing(),
+            cpu_calls: nothing(),
             visits: visits(outcome),
             serving: nothing(),
             kernel: BTreeMap::new(),

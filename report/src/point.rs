@@ -75,6 +75,10 @@ pub struct Point {
     /// Share of the server's busy processor by component (Shukla Table 4.4); from 0 to 1.
     #[serde(default)]
     pub cpu_components: BTreeMap<String, f64>,
+    /// Share of the server's time by system call, `user` for its own code and `interrupt` for what
+    /// the kernel did meanwhile (Pariag Tables 4.3 and 4.9); from 0 to 1.
+    #[serde(default)]
+    pub cpu_calls: BTreeMap<String, f64>,
     /// Where clients browse, their visits to pages (Jamjoom, section 2.3): `started_per_s`,
     /// `completed_per_s`, `abandoned_per_s`, and the time of those completed, `page_mean_ms` and
     /// `page_p99_ms`.
@@ -134,6 +138,7 @@ impl Point {
             ("segments", _) => measured(&self.segments, part, |n| *n as f64),
             ("cpu", _) => measured(&self.cpu, part, |n| *n),
             ("cpu_components", _) => measured(&self.cpu_components, part, |n| *n),
+            ("cpu_calls", _) => measured(&self.cpu_calls, part, |n| *n),
             ("visits", _) => measured(&self.visits, part, |n| *n),
             ("serving", _) => measured(&self.serving, part, |n| *n),
             ("kernel", _) => measured(&self.kernel, part, |n| *n as f64),
@@ -165,6 +170,7 @@ impl Point {
             "segments" => self.segments.keys().cloned().collect(),
             "cpu" => self.cpu.keys().cloned().collect(),
             "cpu_components" => self.cpu_components.keys().cloned().collect(),
+            "cpu_calls" => self.cpu_calls.keys().cloned().collect(),
             "visits" => self.visits.keys().cloned().collect(),
             "serving" => self.serving.keys().cloned().collect(),
             "kernel" => self.kernel.keys().cloned().collect(),
@@ -256,6 +262,7 @@ mod tests {
         point.segments.insert("syn_sent".to_owned(), 1);
         point.cpu.insert("user".to_owned(), 1.0);
         point.cpu_components.insert("driver".to_owned(), 1.0);
+        point.cpu_calls.insert("select".to_owned(), 1.0);
         point.serving.insert("accepts_per_s".to_owned(), 1.0);
         point.kernel.insert("TcpExtListenDrops".to_owned(), 1);
         point.refusal_ms.mean = 1.0;

@@ -30,6 +30,7 @@ pub(super) fn name(measure: &str) -> String {
         "segments" => "Segments",
         "cpu" => "Processor",
         "cpu_components" => "Processor by component",
+        "cpu_calls" => "Server's time by system call",
         "visits" => "Visits",
         "serving" => return serving(part),
         "kernel" => "Kernel counter",

@@ -117,6 +117,7 @@ pub fn point(scenario: &str, curve: &str, load: f64, world: World) -> Point {
             let idle = 1.0 - 0.12 - system - softirq;
             named(&[("user", 0.12), ("system", system), ("softirq", softirq), ("idle", idle)])
         },
+        cpu_calls: BTreeMap::new(),
         cpu_components: named(&[
             ("driver", 0.2696 - 0.012 * over),
             ("net-ip", 0.0345),

@@ -291,6 +291,7 @@ mod tests {
             segments: Default::default(),
             cpu: Default::default(),
             cpu_components: Default::default(),
+            cpu_calls: Default::default(),
             visits: Default::default(),
             serving: Default::default(),
             kernel: Default::default(),
