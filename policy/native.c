@@ -67,6 +67,11 @@ __u64 tg_native_shed_hash(const struct tg_key *key, const struct tg_tuple *tuple
 	return tg_shed_hash(&work, question, number);
 }
 
+struct tg_auto_queue tg_native_auto_view(const struct tg_queues *queues, __u32 reason)
+{
+	return tg_auto_view(queues, reason);
+}
+
 __u64 tg_native_auto_root(__u64 p_x32, __u32 attempts)
 {
 	return tg_auto_root(p_x32, attempts);

@@ -94,10 +94,7 @@ TG_INLINE void tg_shed_read_queue(struct tg_shed_call *call, struct tcp_sock *tp
 	tg_read_queues(tp, &queues);
 	/* Early drop is by lot: nobody's by this one. */
 	reason = tg_syn_room(&conf->guards[index & (TG_GUARDS - 1)].rules, &queues, 0xffffffff);
-	call->queue.listen_len = queues.listen_len;
-	call->queue.waiting = queues.listen_len + queues.syn_len;
-	call->queue.limit = queues.listen_max;
-	call->queue.has_room = tg_syn_has_room(reason);
+	call->queue = tg_auto_view(&queues, reason);
 }
 
 /* Finds the listener; 0 where none listens. */

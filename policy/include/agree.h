@@ -8,6 +8,7 @@
 
 #include "ack.h"
 #include "cookie.h"
+#include "shed_auto.h"
 #include "syn.h"
 
 struct tg_case {
@@ -41,6 +42,7 @@ struct tg_answers {
 	__u32 asks_for_request;
 	__u32 wants_cookie;
 	__u32 padding;
+	struct tg_auto_queue view;
 };
 
 TG_INLINE void tg_agree(const struct tg_case *c, struct tg_answers *a)
@@ -49,6 +51,7 @@ TG_INLINE void tg_agree(const struct tg_case *c, struct tg_answers *a)
 	a->room = tg_syn_room(&c->rules, &c->queues, c->syn.random);
 	a->asks_for_request = tg_syn_asks_for_request(a->room, &c->queues);
 	a->wants_cookie = tg_syn_wants_cookie(&c->rules, a->room);
+	a->view = tg_auto_view(&c->queues, a->room);
 	a->syn = tg_syn_decide(&c->rules, a->room, &c->syn, &a->refusals);
 	a->ack = tg_ack_decide(&c->rules, &c->queues, &c->ack);
 	a->made = tg_cookie_make(&c->keys.current, &c->tuple, c->client_isn, c->epoch, &c->options);

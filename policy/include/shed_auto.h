@@ -21,6 +21,7 @@
 #define TG_SHED_AUTO_H
 
 #include "shed_target.h"
+#include "syn.h"
 
 /* Between two steps: 2^25 ns, 34 ms. */
 #define TG_AUTO_STEP_NS (1ull << 25)
@@ -55,6 +56,17 @@ struct tg_auto_queue {
 	__u32 limit;      /* of the listen queue; 0: there is none */
 	__u32 has_room;   /* a SYN let through now becomes a connection */
 };
+
+/* These queues as the control sees them; reason is what tg_syn_room() said of them. */
+TG_INLINE struct tg_auto_queue tg_auto_view(const struct tg_queues *queues, __u32 reason)
+{
+	return (struct tg_auto_queue){
+		.listen_len = queues->listen_len,
+		.waiting = queues->listen_len + queues->syn_len,
+		.limit = queues->listen_max,
+		.has_room = tg_syn_has_room(reason),
+	};
+}
 
 /* old, moved towards sample: an exponential mean over tau_ns. */
 TG_INLINE __u64 tg_auto_toward(__u64 old, __u64 sample, __u64 passed_ns, __u64 tau_ns)

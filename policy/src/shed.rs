@@ -40,6 +40,15 @@ impl tg_shed_rules {
     }
 }
 
+impl tg_auto_queue {
+    /// These queues as the control of p* sees them, where a SYN meets `reason` (`TG_ROOM` or
+    /// another that the SYN stage gives).
+    pub fn of(queues: &tg_queues, reason: u32) -> Self {
+        // SAFETY: the function reads only through this valid reference.
+        unsafe { tg_native_auto_view(queues, reason) }
+    }
+}
+
 impl tg_auto {
     /// p* in force.
     pub fn p(&self) -> f64 {

@@ -100,12 +100,14 @@ impl Plant {
             random,
             ..Default::default()
         };
-        let queue = tg_auto_queue {
+        let queues = tg_queues {
             listen_len: self.queue.ceil() as u32,
-            waiting: self.queue.ceil() as u32 + self.handshakes.len() as u32,
-            limit: self.backlog,
-            has_room: has_room.into(),
+            listen_max: self.backlog,
+            syn_len: self.handshakes.len() as u32,
+            ..Default::default()
         };
+        let reason = if has_room { TG_ROOM } else { TG_LISTENQ_FULL_AT_SYN };
+        let queue = tg_auto_queue::of(&queues, reason);
         let tuple = tg_tuple {
             saddr: [(who >> 14).to_be(), 0, 0, 0],
             daddr: [0x0a09_0001u32.to_be(), 0, 0, 0],
@@ -411,6 +413,23 @@ fn whoever_comes_after_a_silence_is_let_in() {
     for who in 0..200 {
         let fate = plant.syn(60 * SECOND + u64::from(who) * 5_000_000, 1_000_000 + who, 0);
         assert!(fate == Fate::Entered, "number {who}");
+    }
+}
+
+/// What the kernel answers with a cookie of its own becomes a connection too.
+#[test]
+fn the_control_sees_the_queues_and_whether_there_is_room() {
+    let queues = tg_queues { listen_len: 3, listen_max: 128, syn_len: 4, ..Default::default() };
+    let seen = tg_auto_queue { listen_len: 3, waiting: 7, limit: 128, has_room: 1 };
+    let full = tg_auto_queue { has_room: 0, ..seen };
+    for (reason, expected) in [
+        (TG_ROOM, seen),
+        (TG_KERNEL_COOKIE, seen),
+        (TG_LISTENQ_FULL_AT_SYN, full),
+        (TG_SYNQ_FULL, full),
+        (TG_NO_RESERVATION, full),
+    ] {
+        assert_eq!(tg_auto_queue::of(&queues, reason), expected, "reason {reason}");
     }
 }
 

@@ -25,12 +25,7 @@ impl Host {
     fn shed_decision(&mut self, flow: &Flow, packet: &Packet, now_ns: u64) -> tg_decision {
         let room = self.listener.room(self.profile, &self.kernel);
         let queues = self.listener.queues(&self.kernel);
-        let queue = tg_auto_queue {
-            listen_len: queues.listen_len,
-            waiting: queues.listen_len + queues.syn_len,
-            limit: queues.listen_max,
-            has_room: u32::from(room == TG_ROOM || room == TG_KERNEL_COOKIE),
-        };
+        let queue = tg_auto_queue::of(&queues, room);
         let Some(shed) = &mut self.shed else { return tg_decision::default() };
         let decision = shed.judge(flow.first, packet.seq, now_ns, &queue);
         // As the datapath counts: on a path what passes too.
