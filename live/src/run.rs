@@ -96,7 +96,7 @@ impl Run<'_> {
         offered: f64,
     ) -> Result<Point, LiveError> {
         let phases = self.load.phases(&setting.clients, offered);
-        let connections_per_s = capacity_per_s * offered / setting.clients.requests;
+        let connections_per_s = setting.clients.connections_per_s(capacity_per_s * offered);
         let crowd = Crowd::for_load(setting, &self.load, &phases, connections_per_s)?;
         self.next_step(&format!("{} at {offered} × capacity", setting.curve), crowd.lasts());
         let ground = Ground::lay(self.scenario.network)?;
@@ -142,7 +142,7 @@ fn set_treatment(
     capacity_per_s: f64,
 ) -> Result<Option<Guard>, LiveError> {
     // Peers and persistent dropping look at SYNs, and one may bring several requests.
-    let capacity_per_s = capacity_per_s / setting.clients.requests;
+    let capacity_per_s = setting.clients.connections_per_s(capacity_per_s);
     match &setting.treatment {
         Treatment::Peer(Peer::Kernel) if setting.sheds_on_router() => {
             Guard::set(ground, programs, setting, capacity_per_s).map(Some)

@@ -173,6 +173,12 @@ impl ClientKeys {
 }
 
 impl Clients {
+    /// Connections a second that bring so many requests a second, in the mean.
+    #[must_use]
+    pub fn connections_per_s(&self, requests_per_s: f64) -> f64 {
+        requests_per_s / self.requests
+    }
+
     /// In a few words, as results name them.
     #[must_use]
     pub fn summary(&self) -> String {
@@ -282,6 +288,7 @@ mod tests {
         assert_eq!(chrome.check(), Ok(()));
         // The page on one connection, twelve objects on six.
         assert_eq!(chrome.requests, 13.0 / 7.0);
+        assert!((chrome.connections_per_s(1300.0) - 700.0).abs() < 1e-9, "{chrome:?}");
         let browsing = chrome.browsing.as_ref().unwrap();
         assert_eq!((browsing.objects, browsing.requests_a_client()), (12, 13.0));
         let opera = over(&chrome, "browser = \"opera-6\"\npages = 2\nthink_s = 3");

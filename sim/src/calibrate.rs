@@ -228,8 +228,7 @@ fn simulated(
     let plain = if offered.is_none() { setting.for_capacity() } else { setting.clone() };
     let mut setup = setting::setup(scenario, &plain, load, machine)?;
     if let Some((times, capacity_per_s)) = offered {
-        let connections_per_s = capacity_per_s * times / setting.clients.requests;
-        setting::set_load(&mut setup, setting, load, times, connections_per_s)?;
+        setting::set_load(&mut setup, setting, load, capacity_per_s, times)?;
     } else {
         setting::set_capacity_load(&mut setup);
     }

@@ -110,9 +110,8 @@ impl Run<'_> {
         for (curve, capacity_per_s) in curves {
             for offered in &self.load.offered {
                 let setting = curve.setting;
-                let connections_per_s = capacity_per_s * offered / setting.clients.requests;
                 let mut setup = curve.setup.clone();
-                setting::set_load(&mut setup, setting, &self.load, *offered, connections_per_s)?;
+                setting::set_load(&mut setup, setting, &self.load, *capacity_per_s, *offered)?;
                 setups
                     .push((format!("simulating {} at {offered} × capacity", setting.curve), setup));
                 places.push((setting, *capacity_per_s, *offered));

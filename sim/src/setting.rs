@@ -84,19 +84,21 @@ pub(crate) fn setup(
     })
 }
 
-/// Gives it the load of one point.
+/// Gives it the load of one point: so many times the requests a second that the server can do.
 pub(crate) fn set_load(
     setup: &mut Setup,
     setting: &Setting,
     load: &Load,
+    capacity_per_s: f64,
     offered: f64,
-    connections_per_s: f64,
 ) -> Result<(), SimError> {
+    let clients = &setting.clients;
     if let (Some(shed), Some(asked)) = (&mut setup.shed, &setting.shed) {
-        *shed = shed.at_capacity(asked, connections_per_s / offered);
+        *shed = shed.at_capacity(asked, clients.connections_per_s(capacity_per_s));
     }
-    let arrivals = arrivals(setting, connections_per_s, load.seed)?;
-    last(&mut setup.crowd, setup::Load::Open(arrivals), &load.phases(&setting.clients, offered));
+    let per_s = clients.connections_per_s(capacity_per_s * offered);
+    let arrivals = arrivals(setting, per_s, load.seed)?;
+    last(&mut setup.crowd, setup::Load::Open(arrivals), &load.phases(clients, offered));
     Ok(())
 }
 
