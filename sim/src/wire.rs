@@ -7,6 +7,7 @@ use crate::chance::{Chance, Entity};
 use crate::costs::{Costs, Frames};
 use crate::engine::Queue;
 use crate::flow::Flow;
+use crate::hook::Hook;
 use crate::machine::Attention;
 use crate::network::{Direction, Packet, Way};
 use crate::spent::Took;
@@ -122,6 +123,21 @@ impl<'a> Work<'a> {
         self.took.driver_ns += self.frames.frame_ns;
         self.took.other_ns += self.frames.buffer_ns;
         self.took.ip_ns += self.frames.ip_ns;
+    }
+
+    /// The same, and TCP looks its connection up.
+    #[inline]
+    pub(crate) fn comes_to_tcp(&mut self, costs: &Costs) {
+        self.comes_up();
+        self.tcp_takes(costs.look_up_ns);
+    }
+
+    /// The segment has been answered, or dropped, where a hook looked at it. At the driver that is
+    /// one cost for all of it: the frame goes back as it came.
+    pub(crate) fn ends_at(&mut self, hook: Hook, costs: &Costs) {
+        if hook == Hook::Driver {
+            self.took = Took { guard_ns: costs.early_ns, ..Took::default() };
+        }
     }
 
     pub(crate) fn now_ns(&self) -> u64 {

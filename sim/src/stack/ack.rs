@@ -21,8 +21,7 @@ impl Host {
         packet: &Packet,
         work: &mut Work<'_>,
     ) {
-        work.comes_up();
-        work.tcp_takes(self.costs.look_up_ns);
+        work.comes_to_tcp(&self.costs);
         let conn = &flow.conn;
         let window_end = conn.expected.wrapping_add(self.profile.window());
         let in_window = !is_before(packet.seq, conn.expected) && is_before(packet.seq, window_end);
@@ -90,8 +89,7 @@ impl Host {
 
     /// A segment that belongs to nothing: perhaps it brings a cookie back.
     pub(super) fn stray(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
-        work.comes_up();
-        work.tcp_takes(self.costs.look_up_ns);
+        work.comes_to_tcp(&self.costs);
         if packet.flags.has(Flags::RST) {
             return;
         }

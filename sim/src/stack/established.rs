@@ -130,8 +130,7 @@ impl Host {
         packet: &Packet,
         work: &mut Work<'_>,
     ) {
-        work.comes_up();
-        work.tcp_takes(self.costs.look_up_ns);
+        work.comes_to_tcp(&self.costs);
         if packet.flags.has(Flags::RST) {
             if packet.seq == flow.conn.expected {
                 flow.conn.forget(work.wire);

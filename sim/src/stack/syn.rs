@@ -11,7 +11,6 @@ use super::{Conn, Guard, Host, Profile, State};
 use crate::flow::Flow;
 use crate::hook::Hook;
 use crate::network::Packet;
-use crate::spent::Took;
 use crate::wire::{Wire, Work};
 
 /// What a mechanism leaves to do.
@@ -62,9 +61,7 @@ impl Host {
         }
         work.took.add(&hook.way_to(&self.costs));
         self.answer_shed(decision, flow, packet, work);
-        if hook == Hook::Driver {
-            work.took = Took { guard_ns: self.costs.early_ns, ..Took::default() };
-        }
+        work.ends_at(hook, &self.costs);
         true
     }
 
@@ -103,8 +100,7 @@ impl Host {
                 return;
             }
         } else {
-            work.comes_up();
-            work.tcp_takes(self.costs.look_up_ns);
+            work.comes_to_tcp(&self.costs);
         }
         if is_half_open {
             work.tcp_takes(self.costs.request_again_ns);
@@ -158,9 +154,7 @@ impl Host {
                 return Left::ToTheKernel;
             }
         }
-        if hook == Hook::Driver {
-            work.took = Took { guard_ns: self.costs.early_ns, ..Took::default() };
-        }
+        work.ends_at(hook, &self.costs);
         Left::Nothing
     }
 
