@@ -6,13 +6,12 @@
 //! `cargo run --release -p tidegate-sim --example figure -- xeon short shukla-4.3 shukla-4.7`
 
 use std::error::Error;
-use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use tidegate_client::Progress;
 use tidegate_report::{Point, ResultsError, Watcher, judge_all};
 use tidegate_scenarios::{Form, Scenario, ScenarioError, named};
-use tidegate_sim::{Machine, Settings, run};
+use tidegate_sim::{Machine, Settings, processors, run};
 
 #[derive(Default)]
 struct Table(Vec<Point>);
@@ -75,8 +74,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "", "×", "offered", "replies", "ms", "errors", "SYN full", "ACK over", "other", "soft"
         );
         let mut table = Table::default();
-        let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        run(&scenario, form, &Settings { machine, threads }, &mut table)?;
+        run(&scenario, form, &Settings { machine, threads: processors() }, &mut table)?;
         for (claim, judged) in judge_all(&scenario, &table.0) {
             let number = judged.number.map_or_else(|| "-".to_owned(), |n| format!("{n:.3}"));
             let paper = judged.paper.map_or_else(String::new, |n| format!("(paper {n}) "));

@@ -49,5 +49,6 @@ pub use run::{Settings, run};
 pub use setup::{Balance, Crowd, Load, Setup};
 pub use shed::Shed;
 pub use spent::{Spent, Took};
+pub use spread::processors;
 pub use stack::{Kernel, Profile};
 pub use world::{Report, World};

@@ -7,6 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
+/// As many threads as this process has processors.
+#[must_use]
+pub fn processors() -> NonZeroUsize {
+    thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
 /// What is heard of a job.
 #[derive(Debug)]
 pub(crate) enum News<P, R> {

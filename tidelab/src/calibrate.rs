@@ -4,7 +4,6 @@
 use std::error::Error;
 use std::fmt::Write;
 use std::fs;
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,8 +15,8 @@ use tidegate_scenarios::Form;
 use tidegate_sim::calibrate::{self, Calibration, Fixed};
 use tidegate_sim::{Machine, SimError};
 
-use crate::experiment::RESULTS;
 use crate::failure::Failure;
+use crate::folder::{self, RESULTS};
 use crate::progress::{self, Bar};
 
 /// Measure this host, and write the machine that the simulator is to have.
@@ -45,7 +44,7 @@ pub(crate) fn calibrate(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Some(folder) => Results::read([folder.join(RESULTS)])?.points,
         None => measure(arguments.keep.as_deref())?,
     };
-    let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let threads = tidegate_sim::processors();
     let mut bar = progress::bar();
     let calibration = calibrate::fit(&points, Machine::today(), threads, &mut |step, off| {
         let name = format!("fitting: still off by {:.1} %", 100.0 * off);
@@ -65,7 +64,7 @@ fn measure(keep: Option<&Path>) -> Result<Vec<Point>, Failure> {
     // What is missing is told before anything is run.
     tidegate_lab::require_root()?;
     let programs = Programs::find()?;
-    let kept = keep.map(open).transpose()?;
+    let kept = keep.map(folder::open).transpose()?;
     let mut gathering =
         Gathering { bar: progress::bar(), kept, points: Vec::new(), left_out: None };
     for scenario in calibrate::scenarios() {
@@ -76,12 +75,6 @@ fn measure(keep: Option<&Path>) -> Result<Vec<Point>, Failure> {
         Some(what) => Err(SimError::Uncalibrated { what }.into()),
         None => Ok(gathering.points),
     }
-}
-
-fn open(folder: &Path) -> Result<Writer, Failure> {
-    let unwritable = |source| Failure::Folder { path: folder.to_owned(), source };
-    fs::create_dir_all(folder).map_err(unwritable)?;
-    Ok(Writer::open(&folder.join(RESULTS))?)
 }
 
 /// What was measured so far.

@@ -124,10 +124,8 @@ fn live(scenario: &Scenario) -> Result<Vec<Row>, Failure> {
 
 fn simulated(scenario: &Scenario) -> Result<Vec<Row>, Failure> {
     let mut rows = Rows::new();
-    let settings = tidegate_sim::Settings {
-        machine: Machine::today(),
-        threads: std::thread::available_parallelism().unwrap_or(std::num::NonZeroUsize::MIN),
-    };
+    let settings =
+        tidegate_sim::Settings { machine: Machine::today(), threads: tidegate_sim::processors() };
     tidegate_sim::run(scenario, Form::Full, &settings, &mut rows)?;
     Ok(rows.finish())
 }

@@ -3,7 +3,6 @@
 
 use std::error::Error;
 use std::fs;
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -15,17 +14,9 @@ use tidegate_scenarios::{Form, Scenario, shelf};
 use tidegate_sim::{Machine, SimError};
 
 use crate::failure::Failure;
+use crate::folder::{self, HOST, LEFT_OUT, RESULTS, SCENARIOS};
 use crate::progress::{self, Bar};
 use crate::report;
-
-/// Below the results, a copy of each scenario that they are from.
-pub(crate) const SCENARIOS: &str = "scenarios";
-/// The results.
-pub(crate) const RESULTS: &str = "result.jsonl";
-/// The machine that they are from.
-pub(crate) const HOST: &str = "host.json";
-/// How the files end that tell, for each scenario, what could not be run of it.
-pub(crate) const LEFT_OUT: &str = "left-out.txt";
 
 /// Run scenarios and report what came of them.
 ///
@@ -137,8 +128,8 @@ fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
     };
     let folder = how.out.clone().unwrap_or_else(|| Path::new("results").join(&scenarios[0].name));
     let mut keeper = Keeper::open(&folder, scenarios)?;
-    let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let settings = tidegate_sim::Settings { machine: how.machine, threads };
+    let settings =
+        tidegate_sim::Settings { machine: how.machine, threads: tidegate_sim::processors() };
     for scenario in scenarios {
         keeper.begin(scenario);
         if sim {
@@ -173,6 +164,7 @@ struct Keeper {
 
 impl Keeper {
     fn open(folder: &Path, scenarios: &[Scenario]) -> Result<Self, Failure> {
+        let results = folder::open(folder)?;
         let copies = folder.join(SCENARIOS);
         let unwritable = |source| Failure::Folder { path: folder.to_owned(), source };
         fs::create_dir_all(&copies).map_err(unwritable)?;
@@ -184,7 +176,7 @@ impl Keeper {
         fs::write(folder.join(HOST), host).map_err(unwritable)?;
         Ok(Self {
             bar: progress::bar(),
-            results: Writer::open(&folder.join(RESULTS))?,
+            results,
             folder: folder.to_owned(),
             scenario: String::new(),
             left_out: Vec::new(),

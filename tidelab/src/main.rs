@@ -6,6 +6,7 @@ mod crowd;
 mod demo;
 mod experiment;
 mod failure;
+mod folder;
 mod model;
 mod progress;
 mod quantity;

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use tidegate_report::{Host, Point, Results, Study, page};
 use tidegate_scenarios::Scenario;
 
-use crate::experiment::{HOST, LEFT_OUT, RESULTS, SCENARIOS};
 use crate::failure::Failure;
+use crate::folder::{HOST, LEFT_OUT, RESULTS, SCENARIOS};
 
 /// Draw the results in folders as one page that needs nothing else.
 #[derive(clap::Args)]

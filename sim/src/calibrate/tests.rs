@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
 use crate::costs::Costs;
+use crate::spread::processors;
 
 /// What this machine measures of itself.
 fn measured_on(machine: &Machine) -> Vec<Point> {
@@ -14,10 +15,6 @@ fn measured_on(machine: &Machine) -> Vec<Point> {
         }
     }
     points
-}
-
-fn threads() -> NonZeroUsize {
-    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
 #[test]
@@ -49,7 +46,7 @@ fn a_known_machine_is_found_again() {
         },
         ..today
     };
-    let found = fit(&measured_on(&known), today, threads(), &mut |_, _| {}).unwrap();
+    let found = fit(&measured_on(&known), today, processors(), &mut |_, _| {}).unwrap();
     for fixed in &found.fixed {
         let off = (fixed.simulated / fixed.measured).ln().abs();
         assert!(off < 2.0 * LIMITS.small, "{fixed:?}");
@@ -88,7 +85,8 @@ fn what_was_not_measured_is_told() {
     let points = measured_on(&Machine::today());
     let without: Vec<Point> =
         points.into_iter().filter(|point| point.curve != "refused at the driver").collect();
-    let error = fit(&without, Machine::today(), threads(), &mut |_, _| {}).unwrap_err().to_string();
+    let error =
+        fit(&without, Machine::today(), processors(), &mut |_, _| {}).unwrap_err().to_string();
     assert!(error.contains("refused at the driver"), "{error}");
     assert_eq!(error.lines().count(), 1);
 }
@@ -102,6 +100,7 @@ fn a_number_that_is_none_fixes_nothing() {
             point.replies_per_s = 0.0;
         }
     }
-    let error = fit(&points, Machine::today(), threads(), &mut |_, _| {}).unwrap_err().to_string();
+    let error =
+        fit(&points, Machine::today(), processors(), &mut |_, _| {}).unwrap_err().to_string();
     assert!(error.contains("a cookie"), "{error}");
 }
