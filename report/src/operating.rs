@@ -28,7 +28,6 @@ impl OperatingPoint<'_> {
     /// it knows.
     #[must_use]
     pub fn seen_by_clients(&self, world: World, outcome: &Outcome) -> Point {
-        let nothing = BTreeMap::new;
         Point {
             scenario: self.scenario.name.clone(),
             world,
@@ -46,15 +45,15 @@ impl OperatingPoint<'_> {
             refusal_ms: outcome.refusal_ms,
             delay_ms: outcome.delay_ms,
             errors_per_s: errors_per_s(outcome),
-            queue_drops_per_s: nothing(),
-            verdicts_per_s: nothing(),
+            queue_drops_per_s: BTreeMap::new(),
+            verdicts_per_s: BTreeMap::new(),
             syns_per_attempt: outcome.syns_per_attempt.clone(),
             segments: segments(outcome),
-            cpu: nothing(),
-            cpu_components: nothing(),
-            cpu_calls: nothing(),
+            cpu: BTreeMap::new(),
+            cpu_components: BTreeMap::new(),
+            cpu_calls: BTreeMap::new(),
             visits: visits(outcome),
-            serving: nothing(),
+            serving: BTreeMap::new(),
             kernel: BTreeMap::new(),
             late_p99_ms: outcome.late_starts.p99_ms,
             warnings: Vec::new(),

@@ -4,6 +4,12 @@
 //! Levenberg and Marquardt's step (Marquardt, *An algorithm for least-squares estimation of
 //! nonlinear parameters*, 1963). Slopes are measured over a distance that is long enough for a
 //! simulation's chance not to show.
+//!
+//! A crate would not make it shorter. `levenberg-marquardt` takes a Jacobian and knows neither
+//! limits to an unknown nor to its step, ends on a relative change of the sum and not on the largest
+//! residual, and has no way out for an error or for telling of a step: what is written here would
+//! stand around it, and nalgebra under it. What it would replace, [`solve`], is Gaussian elimination
+//! of as many unknowns as there are rules.
 
 /// By how much an unknown is changed to see what it does.
 const TRY: f64 = 0.2;
