@@ -2,9 +2,8 @@
 //! How strong a crowd one processor makes, beside httperf on the same processor.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use tidegate_crowd::{Class, Close, Driver, Load, Outcome, Plan, run};
@@ -14,6 +13,7 @@ use crate::numbers::{Rounds, verdict};
 
 const ROUNDS: usize = 3;
 const MEASURED: Duration = Duration::from_secs(3);
+const START_PATIENCE: Duration = Duration::from_secs(10);
 const SERVER: &str = "10.9.0.1";
 /// Nobody listens there: the kernel refuses.
 const CLOSED: u16 = 81;
@@ -191,14 +191,10 @@ impl Bench {
     fn start(&self, program: &str, words: &[&str], ready: &str) -> Child {
         let path = beside(program);
         let mut command = Command::new(path);
-        command.args(words).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.args(words);
         pin_command(&mut command, self.server_cpu).expect("a processor");
-        let mut child = self.server.spawn(command).expect("a program");
-        let mut output = BufReader::new(child.take_stdout().expect("a pipe"));
-        let mut line = String::new();
-        output.read_line(&mut line).expect("a line");
-        assert!(line.starts_with(ready), "{program} says {line:?}");
-        child
+        let child = self.server.start(program, command, ready, START_PATIENCE);
+        child.unwrap_or_else(|error| panic!("{error}"))
     }
 
     fn send(&self, plan: Plan) -> Outcome {

@@ -42,6 +42,14 @@ pub enum LabError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// A program did not come so far as to say that it is ready.
+    #[error("{program} did not start: {reason}")]
+    NotReady {
+        /// Which.
+        program: String,
+        /// What it said, or did not say.
+        reason: String,
+    },
     /// A program ran and failed.
     #[error("namespace {label}: `{command}` failed ({status}): {stderr}")]
     Command {

@@ -35,6 +35,7 @@ mod namespace;
 mod placement;
 mod processor;
 mod profile;
+mod ready;
 mod root;
 
 pub use child::Child;
@@ -46,4 +47,4 @@ pub use namespace::Namespace;
 pub use placement::{allowed_cpus, pin_command, pin_thread};
 pub use processor::{ForeignTime, ProcessorTime};
 pub use profile::{Profile, Profiled};
-pub use root::{require_root, skip_without_root};
+pub use root::{is_installed, require_root, skip_without, skip_without_root};

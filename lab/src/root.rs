@@ -19,14 +19,14 @@ pub fn require_root() -> Result<(), LabError> {
     if !missing.is_empty() {
         return Err(LabError::Privilege { missing: missing.join(", ") });
     }
+    require_program("ip", "iproute2")
+}
+
+/// Whether a program of this name is in `PATH`.
+#[must_use]
+pub fn is_installed(program: impl AsRef<Path>) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    if !std::env::split_paths(&path).any(|folder| is_file(&folder.join("ip"))) {
-        return Err(LabError::MissingProgram {
-            program: "ip".to_owned(),
-            package: "iproute2".to_owned(),
-        });
-    }
-    Ok(())
+    std::env::split_paths(&path).any(|folder| folder.join(&program).is_file())
 }
 
 /// For tests: true when the test cannot run here, having said what is lacking.
@@ -35,7 +35,18 @@ pub fn require_root() -> Result<(), LabError> {
 /// When `CI` is `true`, where a test that does not run is a failure.
 #[must_use]
 pub fn skip_without_root(test: &str) -> bool {
-    let Err(lacking) = require_root() else {
+    skip_without(test, &[])
+}
+
+/// As [`skip_without_root`], for a test that needs these programs too, each with the Debian package
+/// that has it.
+///
+/// # Panics
+/// When `CI` is `true`, where a test that does not run is a failure.
+#[must_use]
+pub fn skip_without(test: &str, programs: &[(&str, &str)]) -> bool {
+    let has = |(program, package): &(&str, &str)| require_program(program, package);
+    let Err(lacking) = require_root().and_then(|()| programs.iter().try_for_each(has)) else {
         return false;
     };
     assert!(std::env::var("CI").as_deref() != Ok("true"), "{test} cannot run: {lacking}");
@@ -52,18 +63,30 @@ fn missing_capabilities(status: &str) -> Vec<&'static str> {
     NEEDED.iter().filter(|(_, bit)| effective & (1 << bit) == 0).map(|(name, _)| *name).collect()
 }
 
-fn is_file(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|found| found.is_file())
+fn require_program(program: &str, package: &str) -> Result<(), LabError> {
+    if is_installed(program) {
+        return Ok(());
+    }
+    Err(LabError::MissingProgram { program: program.to_owned(), package: package.to_owned() })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::missing_capabilities;
+    use super::{is_installed, missing_capabilities, require_program};
 
     #[test]
     fn missing_capabilities_are_named() {
         assert!(missing_capabilities("CapEff:\t000001fffeffffff\n").is_empty());
         assert_eq!(missing_capabilities("CapEff:\t0000000000201000\n"), ["CAP_BPF"]);
         assert_eq!(missing_capabilities("").len(), 3);
+    }
+
+    #[test]
+    fn a_program_that_is_missing_is_told_with_its_package() {
+        assert!(is_installed("sh") && require_program("sh", "dash").is_ok());
+        // A folder is no program.
+        assert!(!is_installed("."));
+        let told = require_program("no-such-program", "nowhere").unwrap_err().to_string();
+        assert_eq!(told, "`no-such-program` is not in PATH: install it (nowhere)");
     }
 }

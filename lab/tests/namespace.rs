@@ -188,6 +188,32 @@ fn a_failing_command_says_why() {
 }
 
 #[test]
+fn a_program_is_waited_for_until_it_says_that_it_is_ready() {
+    if skip_without_root("a_program_is_waited_for_until_it_says_that_it_is_ready") {
+        return;
+    }
+    let namespace = Namespace::new("ready").unwrap();
+    let start = |script: &str, patience| {
+        let mut shell = namespace.command("sh -c");
+        shell.arg(script);
+        namespace.start("shell", shell, "ready ", patience)
+    };
+    let long = Duration::from_secs(60);
+    let mut ready = start("echo preparing; echo ready now; exec sleep 100", long).unwrap();
+    assert!(ready.try_wait().unwrap().is_none(), "it goes on");
+    for (script, patience, expected) in [
+        ("echo preparing; exit 3", long, "it ended without a word (exit status: 3)"),
+        ("echo 'shell: no room' >&2; exit 1", long, "no room"),
+        ("exec sleep 100", Duration::from_millis(50), "it did not say `ready` within 50ms"),
+    ] {
+        match start(script, patience) {
+            Err(LabError::NotReady { reason, .. }) => assert_eq!(reason, expected),
+            other => panic!("{script}: {other:?}"),
+        }
+    }
+}
+
+#[test]
 #[should_panic(expected = "said on the thread")]
 fn a_panic_inside_is_a_panic_outside() {
     if skip_without_root("a_panic_inside_is_a_panic_outside") {

@@ -4,13 +4,15 @@
 use std::io;
 use std::path::PathBuf;
 
+use tidegate_lab::LabError;
+
 /// Why an experiment could not be run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiveError {
     /// The testbed.
     #[error(transparent)]
-    Lab(#[from] tidegate_lab::LabError),
+    Lab(LabError),
     /// The crowd.
     #[error(transparent)]
     Crowd(#[from] tidegate_crowd::CrowdError),
@@ -67,4 +69,14 @@ pub enum LiveError {
     /// Whoever watches could not take a point.
     #[error(transparent)]
     Watcher(#[from] tidegate_report::ResultsError),
+}
+
+impl From<LabError> for LiveError {
+    /// What does not start is that curve's affair, not the testbed's.
+    fn from(error: LabError) -> Self {
+        match error {
+            LabError::NotReady { program, reason } => Self::NotStarted { program, reason },
+            error => Self::Lab(error),
+        }
+    }
 }

@@ -12,7 +12,6 @@ use tidegate_scenarios::{Setting, Shed, Treatment};
 
 use crate::error::LiveError;
 use crate::ground::{Ground, PORT};
-use crate::program;
 use crate::programs::Programs;
 
 const ATTACH_PATIENCE: Duration = Duration::from_secs(10);
@@ -59,7 +58,7 @@ impl Guard {
             }
             (None, Treatment::Peer(_)) => {}
         }
-        let child = program::start(&namespace, "tidegate", command, "guarding ", ATTACH_PATIENCE)?;
+        let child = namespace.start("tidegate", command, "guarding ", ATTACH_PATIENCE)?;
         if setting.hook == "driver" && router.is_none() {
             ground.interrupt_server()?;
         }

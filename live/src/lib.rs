@@ -12,7 +12,6 @@ mod ground;
 mod guard;
 mod peer;
 mod point;
-mod program;
 mod programs;
 mod run;
 mod server;

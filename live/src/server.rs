@@ -8,13 +8,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tidegate_lab::{Child, Namespace, family, pin_command};
+use tidegate_lab::{Child, Namespace, family, is_installed, pin_command};
 use tidegate_scenarios::{Page, Server, ServerKind};
 use tidegate_servers::Statistics;
 
 use crate::error::LiveError;
 use crate::ground::{Ground, PORT};
-use crate::program;
 use crate::programs::Programs;
 
 const START_PATIENCE: Duration = Duration::from_secs(10);
@@ -105,7 +104,8 @@ fn start_ours(ground: &Ground, programs: &Programs, server: &Server) -> Result<C
         _ => &mut command,
     };
     pin_command(&mut command, ground.server_cpu)?;
-    program::start(&ground.server, server.kind.name(), command, "listening on ", START_PATIENCE)
+    let name = server.kind.name();
+    Ok(ground.server.start(name, command, "listening on ", START_PATIENCE)?)
 }
 
 fn start_other(ground: &Ground, server: &Server) -> Result<Child, LiveError> {
@@ -132,9 +132,7 @@ fn start_other(ground: &Ground, server: &Server) -> Result<Child, LiveError> {
 
 /// Servers live in `/usr/sbin`, which an ordinary path lacks.
 fn require(kind: ServerKind, command: &Command) -> Result<(), LiveError> {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&paths).any(|dir| dir.join(command.get_program()).is_file());
-    if found {
+    if is_installed(command.get_program()) {
         return Ok(());
     }
     let package = match kind {

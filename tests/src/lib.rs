@@ -12,6 +12,7 @@ mod listener;
 mod nginx;
 mod stage;
 mod tidegate;
+mod tidelab;
 pub mod wire;
 
 pub use burst::{Attempt, Spoofed, burst, more_addresses};
@@ -26,5 +27,6 @@ pub use listener::{Stalled, defer_accept, half_open, listen_queue, until};
 pub use nginx::Nginx;
 pub use stage::{CLIENT_V4, CLIENT_V6, SERVER_V4, SERVER_V6, Stage};
 pub use tidegate::{Guard, Refused, run_to_end, status, tidegate_program};
+pub use tidelab::serve;
 
 pub use tidegate_lab::skip_without_root;

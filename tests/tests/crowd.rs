@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The crowd's own packets and this kernel's sockets tell the same of a server at ease.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tidegate_crowd::{Class, Driver, Load, Outcome, Plan, run};
-use tidegate_lab::{
-    Child, Link, Namespace, allowed_cpus, pin_command, pin_thread, skip_without_root,
-};
-use tidegate_tests::tidegate_program;
+use tidegate_lab::{Child, Link, Namespace, allowed_cpus, pin_thread, skip_without_root};
+use tidegate_tests::serve;
 
 const ROUNDS: u64 = 7;
 /// A request takes the server 10 ms, as a page that is made for it may: it is busy 30 % of the time.
@@ -37,14 +33,7 @@ impl Ground {
         cable.up().expect("both ends up");
         cable.a().receive_on(server_cpu).expect("receive packet steering");
         cable.b().receive_on(crowd_cpu).expect("receive packet steering");
-        let mut command = Command::new(tidegate_program().with_file_name("tidelab"));
-        command.args(["serve", "--port=80", "--cost-us=10000"]).stdout(Stdio::piped());
-        pin_command(&mut command, server_cpu).expect("a processor");
-        let mut child = server.spawn(command).expect("a server");
-        let mut line = String::new();
-        let mut output = BufReader::new(child.take_stdout().expect("a pipe"));
-        output.read_line(&mut line).expect("a line");
-        assert!(line.starts_with("listening on "), "{line}");
+        let child = serve(&server, &["--port=80", "--cost-us=10000"], Some(server_cpu));
         Self { _server: child, clients, crowd_cpu }
     }
 

@@ -2,13 +2,12 @@
 //! The servers speak to the programs that people use: curl, wrk, h2load and a browser.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use tempfile::TempDir;
-use tidegate_lab::{Child, Namespace, skip_without_root};
-use tidegate_tests::tidegate_program;
+use tidegate_lab::{Child, Namespace, skip_without};
+use tidegate_tests::serve;
 
 /// Every server, and every way in which it learns of events.
 const WAYS: [&[&str]; 7] = [
@@ -20,6 +19,9 @@ const WAYS: [&[&str]; 7] = [
     &["--server=knot-a"],
     &["--server=tux"],
 ];
+/// Each with its package.
+const TOOLS: [(&str, &str); 4] =
+    [("curl", "curl"), ("wrk", "wrk"), ("h2load", "nghttp2-client"), ("chromium", "chromium")];
 /// Larger than any socket's buffer.
 const LARGE_BYTES: usize = 9_000_000;
 const PAGE: &str = "<!doctype html><title>servers</title><link rel=stylesheet href=/style.css>\
@@ -44,14 +46,8 @@ impl Site {
         place("style.css", b"#told { color: rgb(1, 2, 3) }");
         place("large", &vec![b'~'; LARGE_BYTES]);
         let namespace = Namespace::new("tools").expect("a namespace");
-        let mut command = Command::new(tidegate_program().with_file_name("tidelab"));
-        command.args(["serve", "--port=80"]).args(way).stdout(Stdio::piped());
-        command.arg(format!("--root={}", folder.path().display()));
-        let mut server = namespace.spawn(command).expect("a server");
-        let mut line = String::new();
-        let mut output = BufReader::new(server.take_stdout().expect("a pipe"));
-        output.read_line(&mut line).expect("a line");
-        assert!(line.starts_with("listening on "), "{way:?}: {line}");
+        let root = format!("--root={}", folder.path().display());
+        let server = serve(&namespace, &[&["--port=80", root.as_str()], way].concat(), None);
         Self { folder, namespace, _server: server }
     }
 
@@ -63,25 +59,9 @@ impl Site {
     }
 }
 
-fn missing() -> Option<&'static str> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = |program: &&str| {
-        std::env::split_paths(&path)
-            .any(|folder: std::path::PathBuf| folder.join(program).is_file())
-    };
-    ["curl", "wrk", "h2load", "chromium"].into_iter().find(|program| !is_there(program))
-}
-
 #[test]
 fn curl_wrk_h2load_and_a_browser_work_with_every_server() {
-    if skip_without_root("curl_wrk_h2load_and_a_browser_work_with_every_server") {
-        return;
-    }
-    if let Some(program) = missing() {
-        let lacking =
-            format!("`{program}` is not in PATH: install it (curl wrk nghttp2-client chromium)");
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "{lacking}");
-        eprintln!("skipped: {lacking}");
+    if skip_without("curl_wrk_h2load_and_a_browser_work_with_every_server", &TOOLS) {
         return;
     }
     for way in WAYS {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tidegate_lab::{Child, Namespace, skip_without_root};
+use tidegate_lab::{Child, Namespace, skip_without};
 
 /// Far beyond what any answer takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,17 +34,7 @@ pub struct Browser {
 /// # Panics
 /// Under `CI=true`, where a test that does not run is a failure.
 pub fn skip_without_chromium(test: &str) -> bool {
-    if skip_without_root(test) {
-        return true;
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    if std::env::split_paths(&path).any(|folder| folder.join("chromium").is_file()) {
-        return false;
-    }
-    let lacking = "`chromium` is not in PATH: install it (chromium)";
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "{test} cannot run: {lacking}");
-    eprintln!("{test} skipped: {lacking}");
-    true
+    skip_without(test, &[("chromium", "chromium")])
 }
 
 impl Browser {
