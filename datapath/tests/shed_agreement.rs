@@ -6,6 +6,7 @@
 mod common;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use common::Runner;
@@ -355,13 +356,8 @@ impl Trace {
 }
 
 fn connection(who: u32) -> tg_tuple {
-    tg_tuple {
-        saddr: [(0x0a00_0000 | (who / 40)).to_be(), 0, 0, 0],
-        daddr: [0x0a09_0001u32.to_be(), 0, 0, 0],
-        sport: (40_000 + (who % 40) as u16).to_be(),
-        dport: 443u16.to_be(),
-        is_ipv6: 0,
-    }
+    let from = (Ipv4Addr::from(0x0a00_0000 | (who / 40)), 40_000 + (who % 40) as u16);
+    tg_tuple::between(from.into(), (Ipv4Addr::new(10, 9, 0, 1), 443).into())
 }
 
 /// The native policy goes through the trace, with a table and all that it measures; the kernel

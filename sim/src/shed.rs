@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Persistent dropping, decided by the policy itself, on the server or on routers before it.
 
+use std::net::Ipv4Addr;
+
 use tidegate_policy::mechanism::REFUSALS_PER_S;
 use tidegate_policy::raw::{
     TG_KEY_CLIENT, TG_KEY_CONNECTION, TG_PASS, TG_RBD, TG_REFUSE_COOKIE, TG_REFUSE_RESET,
@@ -122,13 +124,8 @@ impl Shedders {
 /// Each client has an address of its own, as long as there are some.
 fn tuple(client: u32) -> tg_tuple {
     const ADDRESSES: u32 = 1 << 22;
-    let source = 0x0a80_0000 | (client % ADDRESSES);
+    let source = Ipv4Addr::from(0x0a80_0000 | (client % ADDRESSES));
     let port = 1024 + (client / ADDRESSES) as u16;
-    tg_tuple {
-        saddr: [source.to_be(), 0, 0, 0],
-        daddr: [0x0a57_0001u32.to_be(), 0, 0, 0],
-        sport: port.to_be(),
-        dport: 8080u16.to_be(),
-        is_ipv6: 0,
-    }
+    let server = (Ipv4Addr::new(10, 87, 0, 1), 8080);
+    tg_tuple::between((source, port).into(), server.into())
 }

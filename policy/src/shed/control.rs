@@ -4,7 +4,9 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::net::Ipv4Addr;
 
+use super::random::Random;
 use super::*;
 
 const KEY: tg_key = tg_key { k0: 11, k1: 12 };
@@ -14,22 +16,10 @@ const BEGIN: u64 = 6_400_000 * TG_SHED_TURN_NS + TG_SHED_TURN_NS / 4;
 /// When Linux sends its SYN again, in s (since 6.5), as far as anyone waits here.
 const AGAIN_S: [u64; 7] = [1, 2, 3, 4, 5, 7, 11];
 
-/// xorshift64* (Vigna 2016).
-#[derive(Clone)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn exponential(&mut self) -> f64 {
-        -((self.next() >> 11) as f64 + 1.0).log2() * std::f64::consts::LN_2
-            + 53.0 * std::f64::consts::LN_2
-    }
+/// An address has 16384 of them, a port each.
+fn connection(who: u32) -> tg_tuple {
+    let from = (Ipv4Addr::from(who >> 14), who as u16 & 0x3fff);
+    tg_tuple::between(from.into(), (Ipv4Addr::new(10, 9, 0, 1), 443).into())
 }
 
 /// A server behind a listen queue, and those on their way to it.
@@ -108,14 +98,7 @@ impl Plant {
         };
         let reason = if has_room { TG_ROOM } else { TG_LISTENQ_FULL_AT_SYN };
         let queue = tg_auto_queue::of(&queues, reason);
-        let tuple = tg_tuple {
-            saddr: [(who >> 14).to_be(), 0, 0, 0],
-            daddr: [0x0a09_0001u32.to_be(), 0, 0, 0],
-            sport: (who as u16 & 0x3fff).to_be(),
-            dport: 443u16.to_be(),
-            is_ipv6: 0,
-        };
-        if self.shedder.decide_at(&tuple, &syn, &queue).verdict != TG_PASS {
+        if self.shedder.decide_at(&connection(who), &syn, &queue).verdict != TG_PASS {
             self.shed += 1;
             return Fate::Shed;
         }
@@ -390,8 +373,7 @@ fn a_rate_set_by_hand_is_kept() {
                 break;
             }
             let syn = tg_shed_syn { now_ns: at_ns, clock_ns: BEGIN + at_ns, ..Default::default() };
-            let tuple = tg_tuple { saddr: [who, 0, 0, 0], ..Default::default() };
-            let passes = shedder.decide(&tuple, &syn).verdict == TG_PASS;
+            let passes = shedder.decide(&connection(who), &syn).verdict == TG_PASS;
             if at_ns > 3 * SECOND {
                 passed += u64::from(passes);
                 shed += u64::from(!passes);

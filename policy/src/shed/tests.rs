@@ -2,7 +2,9 @@
 //! The paper's claims of section 3.4, and ours.
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
+use super::random::Random;
 use super::*;
 use crate::agree_shed;
 
@@ -13,22 +15,14 @@ const TURN: u64 = TG_SHED_TURN_NS;
 const CALM: u64 = 6_400_000 * TURN + TURN / 2;
 
 fn connection(client: u32, port: u16) -> tg_tuple {
-    tg_tuple {
-        saddr: [client.to_be(), 0, 0, 0],
-        daddr: [0x0a09_0001u32.to_be(), 0, 0, 0],
-        sport: port.to_be(),
-        dport: 443u16.to_be(),
-        is_ipv6: 0,
-    }
+    let server = Ipv4Addr::new(10, 9, 0, 1);
+    tg_tuple::between((Ipv4Addr::from(client), port).into(), (server, 443).into())
 }
 
 fn connection_v6(low: u32, port: u16) -> tg_tuple {
-    tg_tuple {
-        saddr: [0x2001_0db8u32.to_be(), 0, 0, low.to_be()],
-        daddr: [0x2001_0db8u32.to_be(), 1, 0, 1u32.to_be()],
-        is_ipv6: 1,
-        ..connection(0, port)
-    }
+    let client = Ipv6Addr::from((0x2001_0db8 << 96) | u128::from(low));
+    let server = Ipv6Addr::new(0x2001, 0xdb8, 0x100, 0, 0, 0, 0, 1);
+    tg_tuple::between((client, port).into(), (server, 443).into())
 }
 
 /// A SYN at a time of the wall clock; the monotonic clock began a million seconds after it.
@@ -47,18 +41,6 @@ fn shedder(policy: u32, p: f64, arrivals_per_s: u32) -> Shedder {
 
 fn dropped(d: tg_decision) -> bool {
     d.verdict == TG_DROP
-}
-
-/// xorshift64* (Vigna 2016).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
 }
 
 /// Pearson's statistic of these counts against equal ones, in standard deviations from its mean:
