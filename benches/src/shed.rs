@@ -30,8 +30,7 @@ pub type Row = (String, Rounds, Option<f64>);
 /// All or none. The same SYN again and again is one client that makes all requests, and none
 /// dropped is a target missed; but so small a p* is never judged.
 fn rules(policy: u32, dropped: bool) -> tg_shed_rules {
-    let blocks = if policy == TG_RBD { 0 } else { blocks(10_000, 1.2) };
-    let all = tg_shed_rules { blocks, ..tg_shed_rules::new(policy, TG_KEY_CONNECTION, 1.0, 5) };
+    let all = tg_shed_rules::new(policy, TG_KEY_CONNECTION, 1.0, 5).with_table(10_000, 1.2);
     if dropped { all } else { tg_shed_rules { p_x32: 1, ..all } }
 }
 

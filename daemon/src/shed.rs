@@ -4,9 +4,9 @@
 use serde::Deserialize;
 use tidegate_datapath::configuration::Guarded;
 use tidegate_datapath::network::Network;
-use tidegate_policy::names::{SHED_KEYS, SHED_POLICIES, SHED_REFUSALS};
+use tidegate_policy::names::{SHED_KEYS, SHED_POLICIES};
 use tidegate_policy::raw::*;
-use tidegate_policy::shed;
+use tidegate_policy::shed::{self, Key, Policy, Refusal, Word};
 use toml::{Spanned, Value};
 
 use crate::config::Reader;
@@ -28,40 +28,29 @@ pub struct Shed {
     preferred: Vec<Spanned<String>>,
 }
 
-/// Less is nothing that a listener would notice.
-const LEAST_P: f64 = 0.001;
-/// Windows 10 and 11 send five SYNs before they give up.
-const ATTEMPTS: i64 = 5;
 /// λ₀ᵐᵃˣ of Eq. 9: the table then takes 1 MB.
-const ARRIVALS_PER_S: i64 = 10_000;
-/// σ of Eq. 9.
-const OVERSIZE: f64 = 1.2;
+const ARRIVALS_PER_S: u32 = 10_000;
 
-/// One of a few names: its number.
-fn named(
-    reader: &Reader<'_>,
-    what: &str,
-    value: &Option<Spanned<String>>,
-    names: &[&str],
-    default: u32,
-) -> Result<u32> {
-    let Some(value) = value else { return Ok(default) };
+/// One of a few words.
+fn word<W: Word>(reader: &Reader<'_>, what: &str, value: &Option<Spanned<String>>) -> Result<W> {
+    let Some(value) = value else { return Ok(W::default()) };
     let text = value.get_ref().as_str();
-    if let Some(at) = names.iter().position(|name| *name == text && *name != "off") {
-        return Ok(at as u32);
-    }
-    let known: Vec<String> =
-        names.iter().filter(|name| **name != "off").map(|name| format!("\"{name}\"")).collect();
-    Err(reader.wrong(
-        value.span(),
-        format!("{what} = \"{text}\" is unknown"),
-        format!("write one of {}", known.join(", ")),
-    ))
+    W::named(text).ok_or_else(|| {
+        reader.wrong(
+            value.span(),
+            format!("{what} = \"{text}\" is unknown"),
+            format!("write one of {}", W::list()),
+        )
+    })
 }
 
 /// `p`: a number, or none where it is controlled.
 fn probability(reader: &Reader<'_>, options: &Spanned<Shed>) -> Result<Option<f64>> {
-    let fix = format!("give a number from {LEAST_P} to 1, or \"auto\"");
+    let fix = format!(
+        "give a number from {} to {}, or \"auto\"",
+        shed::P_RANGE.start(),
+        shed::P_RANGE.end()
+    );
     let Some(value) = &options.get_ref().p else {
         return Err(reader.wrong(
             options.span(),
@@ -77,7 +66,7 @@ fn probability(reader: &Reader<'_>, options: &Spanned<Shed>) -> Result<Option<f6
             return Err(reader.wrong(value.span(), format!("p = {other} is no number"), fix));
         }
     };
-    if (LEAST_P..=1.0).contains(&p) {
+    if shed::P_RANGE.contains(&p) {
         return Ok(Some(p));
     }
     Err(reader.wrong(value.span(), format!("p = {p} is out of range"), fix))
@@ -112,7 +101,7 @@ fn rate(
 }
 
 fn oversize(reader: &Reader<'_>, value: &Option<Spanned<f64>>) -> Result<f64> {
-    let Some(value) = value else { return Ok(OVERSIZE) };
+    let Some(value) = value else { return Ok(shed::OVERSIZE) };
     let number = *value.get_ref();
     if (1.0..=100.0).contains(&number) {
         return Ok(number);
@@ -146,33 +135,36 @@ pub fn rules(
     is_path: bool,
 ) -> Result<(tg_shed_rules, Vec<Network>)> {
     let options = spanned.get_ref();
-    let policy = named(reader, "policy", &options.policy, &SHED_POLICIES, TG_SLPD)?;
-    let key = named(reader, "key", &options.key, &SHED_KEYS, TG_KEY_CONNECTION)?;
-    if policy == TG_SBPD && key == TG_KEY_CLIENT {
-        // A client that was not drawn leaves no trace: each of its connections is a new chance to
-        // be, and then 75 s without any. The paper has it by connection alone (3.4.2).
+    let policy: Policy = word(reader, "policy", &options.policy)?;
+    let key: Key = word(reader, "key", &options.key)?;
+    if !policy.can_shed_by(key) {
         return Err(reader.wrong(
             spanned.span(),
             "sbpd draws for each connection, so by client it would drop nearly everyone",
             "use policy = \"slpd\", or key = \"connection\"",
         ));
     }
-    let refusal = named(reader, "refuse", &options.refuse, &SHED_REFUSALS, TG_REFUSE_SILENTLY)?;
+    let refusal: Refusal = word(reader, "refuse", &options.refuse)?;
     let p = probability(reader, spanned)?;
     let rate_per_s = rate(reader, spanned, p, is_path)?;
-    let number = |name, value: &Option<Spanned<i64>>, default, to| match value {
-        Some(value) => reader.number(name, value, 1, to),
+    let number = |name, value: &Option<Spanned<i64>>, default: u32, to: u32| match value {
+        Some(value) => reader.number(name, value, 1, to.into()).map(|number| number as u32),
         None => Ok(default),
     };
-    let attempts = number("attempts", &options.attempts, ATTEMPTS, 100)?;
-    let arrivals = number("arrivals_per_s", &options.arrivals_per_s, ARRIVALS_PER_S, 1_000_000)?;
+    let attempts = number("attempts", &options.attempts, shed::ATTEMPTS, shed::ATTEMPTS_MOST)?;
+    let arrivals_per_s = number(
+        "arrivals_per_s",
+        &options.arrivals_per_s,
+        ARRIVALS_PER_S,
+        shed::ARRIVALS_PER_S_MOST,
+    )?;
     let oversize = oversize(reader, &options.oversize)?;
-    let blocks = if policy == TG_RBD { 0 } else { shed::blocks(arrivals as u32, oversize) };
+    let (policy, key, refusal) = (policy.number(), key.number(), refusal.number());
     let rules = match p {
-        Some(p) => tg_shed_rules::new(policy, key, p, attempts as u32),
-        None => tg_shed_rules::automatic(policy, key, rate_per_s, attempts as u32),
+        Some(p) => tg_shed_rules::new(policy, key, p, attempts),
+        None => tg_shed_rules::automatic(policy, key, rate_per_s, attempts),
     };
-    let rules = tg_shed_rules { refusal, blocks, ..rules };
+    let rules = tg_shed_rules { refusal, ..rules.with_table(arrivals_per_s, oversize) };
     Ok((rules, preferred(reader, &options.preferred)?))
 }
 

@@ -2,6 +2,12 @@
 //! Persistent dropping (Jamjoom and Shin, SIGCOMM 2003, section 3.4), natively: rules from what
 //! people say, and a listener's whole state for the simulator and the tests.
 
+mod words;
+
+pub use words::{
+    ARRIVALS_PER_S_MOST, ATTEMPTS, ATTEMPTS_MOST, Key, OVERSIZE, P_RANGE, Policy, Refusal, Word,
+};
+
 use crate::raw::*;
 
 /// `TG_SHED_ONE`.
@@ -32,6 +38,14 @@ impl tg_shed_rules {
     /// `rate_per_s` is not 0, such that so many connections a second are admitted.
     pub fn automatic(policy: u32, key: u32, rate_per_s: u32, attempts: u32) -> Self {
         tg_shed_rules { policy, key, is_auto: 1, rate_per_s, attempts, ..Default::default() }
+    }
+
+    /// The same with a table for this many new connections a second, as [`blocks`] sizes it: RBD
+    /// needs none.
+    #[must_use]
+    pub fn with_table(self, arrivals_per_s: u32, sigma: f64) -> Self {
+        let blocks = if self.policy == TG_RBD { 0 } else { blocks(arrivals_per_s, sigma) };
+        tg_shed_rules { blocks, ..self }
     }
 
     /// The probability asked for; 0 where it is controlled.

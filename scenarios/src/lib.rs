@@ -28,7 +28,7 @@ pub use error::ScenarioError;
 pub use load::{Form, Load, Phases};
 pub use scenario::{Network, Scenario};
 pub use server::{AcceptLimit, Page, Server, ServerKind};
-pub use shed::{Shed, ShedKey, ShedPlace, ShedPolicy, ShedRefusal, ShedShare};
+pub use shed::{Shed, ShedPlace, ShedShare};
 pub use shelf::{named, shelf};
 pub use trace::{read_scalable_trace, read_trace};
 pub use view::{Bars, Column, Panel, Table};

@@ -3,43 +3,7 @@
 //! configuration.
 
 use serde::{Deserialize, Serialize};
-
-/// Who is dropped at every attempt.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ShedPolicy {
-    /// Whom a keyed hash chooses (3.4.1).
-    #[default]
-    Slpd,
-    /// Who is drawn, as a table remembers (3.4.2).
-    Sbpd,
-    /// Nobody: every SYN is drawn for, the paper's baseline.
-    Rbd,
-}
-
-/// What is dropped as one (3.4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ShedKey {
-    /// All connections of an address: H1.
-    Client,
-    /// Each connection by itself: H2.
-    #[default]
-    Connection,
-}
-
-/// The form of refusal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ShedRefusal {
-    /// None, the paper's.
-    #[default]
-    Silence,
-    /// RST.
-    Rst,
-    /// SYN/ACK, and RST for who answers it.
-    Cookie,
-}
+use tidegate_policy::shed::{self, Key, Policy, Refusal, Word};
 
 /// Where it stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,11 +21,11 @@ pub enum ShedPlace {
 #[serde(deny_unknown_fields)]
 pub struct Shed {
     /// Who is dropped.
-    #[serde(alias = "by", default)]
-    pub policy: ShedPolicy,
+    #[serde(alias = "by", default, with = "word")]
+    pub policy: Policy,
     /// What is dropped as one.
-    #[serde(default)]
-    pub key: ShedKey,
+    #[serde(default, with = "word")]
+    pub key: Key,
     /// p*; with `rbd` that of each SYN.
     pub p: ShedShare,
     /// With `p = "auto"`, connections to admit in multiples of the capacity; none is what the
@@ -69,8 +33,8 @@ pub struct Shed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_over_capacity: Option<f64>,
     /// The form of refusal.
-    #[serde(default)]
-    pub refuse: ShedRefusal,
+    #[serde(default, with = "word")]
+    pub refuse: Refusal,
     /// SYNs of a client before it gives up.
     #[serde(default = "attempts")]
     pub attempts: u32,
@@ -94,9 +58,9 @@ pub enum ShedShare {
     Auto,
 }
 
-/// As `tidegate` has it: Windows of today sends five SYNs.
+/// As `tidegate` has it.
 fn attempts() -> u32 {
-    5
+    shed::ATTEMPTS
 }
 
 /// Twice what anything here offers.
@@ -106,6 +70,24 @@ fn arrivals_per_s() -> u32 {
 
 fn one() -> u32 {
     1
+}
+
+/// The policy's words, as text.
+mod word {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use tidegate_policy::shed::Word;
+
+    pub(super) fn serialize<W: Word, S: Serializer>(word: &W, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(word.name())
+    }
+
+    pub(super) fn deserialize<'de, W: Word, D: Deserializer<'de>>(from: D) -> Result<W, D::Error> {
+        let name = String::deserialize(from)?;
+        let unknown =
+            || D::Error::custom(format_args!("`{name}` is unknown: write one of {}", W::list()));
+        W::named(&name).ok_or_else(unknown)
+    }
 }
 
 impl Serialize for ShedShare {
@@ -126,21 +108,13 @@ impl<'de> Deserialize<'de> for ShedShare {
             Word(String),
         }
         match Given::deserialize(deserializer) {
-            Ok(Given::Number(p)) if (0.001..=1.0).contains(&p) => Ok(Self::Of(p)),
+            Ok(Given::Number(p)) if shed::P_RANGE.contains(&p) => Ok(Self::Of(p)),
             Ok(Given::Word(word)) if word == "auto" => Ok(Self::Auto),
-            _ => Err(serde::de::Error::custom("p is a number from 0.001 to 1, or \"auto\"")),
-        }
-    }
-}
-
-impl ShedPolicy {
-    /// As `tidegate` spells it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Slpd => "slpd",
-            Self::Sbpd => "sbpd",
-            Self::Rbd => "rbd",
+            _ => Err(serde::de::Error::custom(format_args!(
+                "p is a number from {} to {}, or \"auto\"",
+                shed::P_RANGE.start(),
+                shed::P_RANGE.end(),
+            ))),
         }
     }
 }
@@ -155,12 +129,12 @@ impl Shed {
             (ShedShare::Auto, Some(rate)) => format!("auto to {rate}×"),
         };
         let mut words = format!("{} {share}", self.policy.name());
-        words.push_str(if self.key == ShedKey::Client { " by client" } else { "" });
-        words.push_str(match self.refuse {
-            ShedRefusal::Silence => "",
-            ShedRefusal::Rst => ", rst",
-            ShedRefusal::Cookie => ", cookie",
-        });
+        if self.key != Key::default() {
+            words.push_str(&format!(" by {}", self.key.name()));
+        }
+        if self.refuse != Refusal::default() {
+            words.push_str(&format!(", {}", self.refuse.name()));
+        }
         if self.in_series > 1 {
             words.push_str(&format!(", {} in series", self.in_series));
         }
@@ -170,12 +144,6 @@ impl Shed {
     /// As `tidegate`'s configuration has it, for a server of this capacity.
     #[must_use]
     pub fn configuration(&self, capacity_per_s: f64) -> String {
-        let key = if self.key == ShedKey::Client { "client" } else { "connection" };
-        let refuse = match self.refuse {
-            ShedRefusal::Silence => "silence",
-            ShedRefusal::Rst => "rst",
-            ShedRefusal::Cookie => "cookie",
-        };
         let p = match self.p {
             ShedShare::Of(p) => p.to_string(),
             ShedShare::Auto => "\"auto\"".to_owned(),
@@ -185,9 +153,11 @@ impl Shed {
             rate_per_s => format!(", rate_per_s = {rate_per_s}"),
         };
         format!(
-            "{{ policy = \"{}\", key = \"{key}\", p = {p}{rate}, refuse = \"{refuse}\", \
+            "{{ policy = \"{}\", key = \"{}\", p = {p}{rate}, refuse = \"{}\", \
              attempts = {}, arrivals_per_s = {} }}",
             self.policy.name(),
+            self.key.name(),
+            self.refuse.name(),
             self.attempts,
             self.arrivals_per_s,
         )
@@ -200,7 +170,7 @@ impl Shed {
     }
 
     pub(crate) fn check(&self) -> Result<(), String> {
-        if self.policy == ShedPolicy::Sbpd && self.key == ShedKey::Client {
+        if !self.policy.can_shed_by(self.key) {
             return Err("sbpd draws for each connection: with key = \"client\" give slpd".into());
         }
         let is_auto = self.p == ShedShare::Auto;
@@ -217,8 +187,8 @@ impl Shed {
                 .into());
         }
         for (key, number, most) in [
-            ("attempts", self.attempts, 100),
-            ("arrivals_per_s", self.arrivals_per_s, 1_000_000),
+            ("attempts", self.attempts, shed::ATTEMPTS_MOST),
+            ("arrivals_per_s", self.arrivals_per_s, shed::ARRIVALS_PER_S_MOST),
             ("in_series", self.in_series, 64),
         ] {
             if !(1..=most).contains(&number) {
@@ -259,7 +229,8 @@ mod tests {
         for (text, part) in [
             ("p = 0", "0.001 to 1"),
             ("p = \"much\"", "\"auto\""),
-            ("by = \"red\"\np = 0.1", "red"),
+            ("by = \"red\"\np = 0.1", "`red` is unknown: write one of \"rbd\", \"slpd\", \"sbpd\""),
+            ("key = \"ip\"\np = 0.1", "\"client\", \"connection\""),
             ("by = \"sbpd\"\nkey = \"client\"\np = 0.1", "give slpd"),
             ("p = 0.1\nrate_over_capacity = 1.0", "for p = \"auto\""),
             ("p = \"auto\"\nat = \"router\"", "rate_over_capacity"),

@@ -5,19 +5,16 @@ use std::net::Ipv4Addr;
 
 use tidegate_policy::mechanism::REFUSALS_PER_S;
 use tidegate_policy::raw::{
-    TG_KEY_CLIENT, TG_KEY_CONNECTION, TG_PASS, TG_RBD, TG_REFUSE_COOKIE, TG_REFUSE_RESET,
-    TG_REFUSE_SILENTLY, TG_SBPD, TG_SHED_TURN_SHIFT, TG_SLPD, tg_auto_queue, tg_decision, tg_key,
-    tg_shed_rules, tg_shed_syn, tg_tuple,
+    TG_PASS, TG_SHED_TURN_SHIFT, tg_auto_queue, tg_decision, tg_key, tg_shed_rules, tg_shed_syn,
+    tg_tuple,
 };
-use tidegate_policy::shed::{Shedder, blocks};
+use tidegate_policy::shed::{OVERSIZE, Shedder, Word};
 use tidegate_scenarios as scenarios;
-use tidegate_scenarios::{ShedKey, ShedPlace, ShedPolicy, ShedRefusal, ShedShare};
+use tidegate_scenarios::{ShedPlace, ShedShare};
 
 use crate::chance::{Chance, Entity};
 use crate::hook::Hook;
 
-/// σ of Eq. 9 (H. Jamjoom and K. Shin, *Persistent Dropping*, 2003), as the daemon has it.
-const OVERSIZE: f64 = 1.2;
 /// When the simulated wall clock begins: with a turn of K(t).
 const CLOCK_NS: u64 = 6_400_000 << TG_SHED_TURN_SHIFT;
 /// When the simulated kernel's does.
@@ -38,29 +35,16 @@ impl Shed {
     /// As a scenario names it. A rate is set with the capacity, by [`Shed::at_capacity`].
     #[must_use]
     pub fn of(shed: &scenarios::Shed, hook: Hook) -> Self {
-        let policy = match shed.policy {
-            ShedPolicy::Slpd => TG_SLPD,
-            ShedPolicy::Sbpd => TG_SBPD,
-            ShedPolicy::Rbd => TG_RBD,
-        };
-        let key = match shed.key {
-            ShedKey::Client => TG_KEY_CLIENT,
-            ShedKey::Connection => TG_KEY_CONNECTION,
-        };
-        let refusal = match shed.refuse {
-            ShedRefusal::Silence => TG_REFUSE_SILENTLY,
-            ShedRefusal::Rst => TG_REFUSE_RESET,
-            ShedRefusal::Cookie => TG_REFUSE_COOKIE,
-        };
+        let (policy, key) = (shed.policy.number(), shed.key.number());
         let rules = match shed.p {
             ShedShare::Of(p) => tg_shed_rules::new(policy, key, p, shed.attempts),
             ShedShare::Auto => tg_shed_rules::automatic(policy, key, 0, shed.attempts),
         };
-        let blocks = if policy == TG_RBD { 0 } else { blocks(shed.arrivals_per_s, OVERSIZE) };
+        let rules = rules.with_table(shed.arrivals_per_s, OVERSIZE);
         // Nothing is shed at the TCP entry.
         let hook = if hook == Hook::Tcp { Hook::Ip } else { hook };
         Self {
-            rules: tg_shed_rules { refusal, blocks, ..rules },
+            rules: tg_shed_rules { refusal: shed.refuse.number(), ..rules },
             hook: (shed.at == ShedPlace::Server).then_some(hook),
             in_series: shed.in_series,
         }

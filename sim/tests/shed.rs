@@ -5,7 +5,6 @@ use tidegate_client::{Arrivals, Os, Trace};
 use tidegate_policy::raw::{
     TG_KEY_CONNECTION, TG_RBD, TG_REFUSE_COOKIE, TG_REFUSE_RESET, TG_SBPD, TG_SLPD, tg_shed_rules,
 };
-use tidegate_policy::shed::blocks;
 use tidegate_sim::{Hook, Load, Machine, Report, Setup, Shed, World};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -25,9 +24,7 @@ fn of(setup: Setup) -> Report {
 }
 
 fn shed(rules: tg_shed_rules) -> Option<Shed> {
-    let blocks = if rules.policy == TG_RBD { 0 } else { blocks(10_000, 1.2) };
-    let rules = tg_shed_rules { blocks, ..rules };
-    Some(Shed { rules, hook: Some(Hook::Ip), in_series: 1 })
+    Some(Shed { rules: rules.with_table(10_000, 1.2), hook: Some(Hook::Ip), in_series: 1 })
 }
 
 fn capacity_per_s() -> f64 {
