@@ -226,24 +226,39 @@ fn with_a_table_the_drawn_fail_whole_and_have_their_stamps() {
     assert_share(first.silent.len(), CONNECTIONS);
     sleep(Duration::from_millis(4500));
     assert_eq!(Fates::of(&mut attempts).silent, first.silent, "nobody gets through later");
-    let mut counted = (0, 0, 0);
-    let dropped = first.silent.len() as u64;
+    let status = guard.status();
+    let stamps = guard_of(&status, 80, None)["shed"]["cells_in_use"].as_u64().expect("a table");
+    assert_each_has_a_stamp(&stage.client, &guard, first.silent.len(), stamps);
+    let again = retransmitted_syns(&stage.client) - before;
+    assert!(again >= 4 * first.silent.len() as u64, "they went on trying: {again} times");
+    guard.stop();
+}
+
+/// Every connection that was dropped by SBPD has a stamp that stands: one of its own, or, of those
+/// returned, one that it met at its first SYN, when another had made it in the same cell. Of 400
+/// connections and 900,000 cells one does so in 2.7 % of all runs (p × 400 × 399 / 2 / cells), and
+/// three in three of a million.
+#[track_caller]
+fn assert_each_has_a_stamp(
+    client: &Namespace,
+    guard: &Guard,
+    dropped: usize,
+    stamps: u64,
+) -> usize {
+    let mut counted = Default::default();
     let everything = || {
-        let again = retransmitted_syns(&stage.client) - before;
+        let again = retransmitted_syns(client);
         let status = guard.status();
         let counts = guard_of(&status, 80, None);
-        let drops = |reason| packets(counts, reason, "drop");
-        counted = (again, drops("ShedNew"), drops("ShedAgain"));
-        counted.1 + counted.2 == dropped + again
+        counted = (packets(counts, "ShedNew", "drop"), packets(counts, "ShedAgain", "drop"), again);
+        let (new, met, again) = counted;
+        new + met == dropped as u64 + again
     };
-    until("every SYN is counted", everything);
-    let (again, new, _) = counted;
-    assert!(again >= 4 * dropped, "they went on trying: {again} times");
-    // Two of a few hundred may share one of 900,000 cells: the second seems to come again.
-    assert!((dropped - 2..=dropped).contains(&new), "{new} of {dropped}");
-    let status = guard.status();
-    assert_eq!(guard_of(&status, 80, None)["shed"]["cells_in_use"], new, "{status:#}");
-    guard.stop();
+    until("each SYN of those dropped is counted", everything);
+    let (new, ..) = counted;
+    assert_eq!(stamps, new, "stamps; of new drops, drops again and SYNs again {counted:?}");
+    assert!((dropped as u64 - 2..=dropped as u64).contains(&new), "{counted:?} of {dropped}");
+    dropped - new as usize
 }
 
 /// A path's section for port 80 of the chain's server.
@@ -455,7 +470,8 @@ fn the_dropped_stay_dropped_while_daemons_come_and_go() {
     let stamps = |guard: &Guard| {
         let status = guard.status();
         let shed = &guard_of(&status, 80, None)["shed"];
-        (shed["cells_in_use"].as_u64(), shed["cells"].as_u64().expect("a table"))
+        let number = |name: &str| shed[name].as_u64().expect("a table");
+        (number("cells_in_use"), number("cells"))
     };
     write(10_000);
     let guard = start();
@@ -465,7 +481,7 @@ fn the_dropped_stay_dropped_while_daemons_come_and_go() {
     let dropped = Fates::of(&mut attempts).silent;
     assert_share(dropped.len(), CONNECTIONS);
     let stamped = stamps(&guard);
-    assert_eq!(stamped.0, Some(dropped.len() as u64));
+    let strangers = assert_each_has_a_stamp(&stage.client, &guard, dropped.len(), stamped.0);
 
     // Killed, it stands alone; the next one finds the stamps. Their SYNs come all the while.
     guard.kill();
@@ -482,12 +498,16 @@ fn the_dropped_stay_dropped_while_daemons_come_and_go() {
     assert!(complaint.contains("stop tidegate and start it again"), "{complaint}");
     assert_eq!(stamps(&guard), stamped, "the configuration is as it was");
 
-    // The next daemon makes it. It begins empty, but each draws again as it drew before.
+    // The next daemon makes it. It begins empty, but each draws again as it drew before; only who
+    // was not drawn, and had met another's stamp, may get in.
     guard.kill();
     let guard = start();
     assert!(stamps(&guard).1 > stamped.1, "a larger table");
     sleep(Duration::from_millis(1500));
-    assert_eq!(Fates::of(&mut attempts).silent, dropped);
+    let still = Fates::of(&mut attempts).silent;
+    let came_in: Vec<_> = dropped.iter().filter(|from| !still.contains(from)).collect();
+    assert!(came_in.len() <= strangers, "{came_in:?} came in, {strangers} may");
+    assert_eq!(still.len() + came_in.len(), dropped.len(), "nobody is dropped who was let in");
     guard.stop();
     until("everyone is connected once nothing sheds", || {
         Fates::of(&mut attempts).silent.is_empty()

@@ -88,6 +88,35 @@ fn the_hash_spreads_consecutive_ports_and_clustered_addresses_evenly() {
     }
 }
 
+/// What a table cannot tell apart: who comes first to a cell that another's stamp has taken, drawn or
+/// not, is dropped for a retransmission and makes no stamp. Of n connections one after the other,
+/// p × n (n − 1) / 2 pairs share a cell of M in which the earlier one was dropped.
+#[test]
+fn who_meets_the_stamp_of_another_is_dropped_and_makes_none() {
+    const CONNECTIONS: u16 = 400;
+    const TABLES: u64 = 400;
+    let (mut chance, mut met) = (Random(11), 0);
+    for key in 0..TABLES {
+        let key = tg_key { k0: key, k1: chance.next() };
+        let mut shed = Shedder { key, ..shedder(TG_SBPD, 0.3, 1000) };
+        let (mut new, mut again) = (0, 0);
+        for port in 0..CONNECTIONS {
+            let syn = at(CALM, chance.next() as u32);
+            match shed.decide(&connection(1, 20_800 + port), &syn).reason {
+                TG_SHED_NEW => new += 1,
+                TG_SHED_AGAIN => again += 1,
+                _ => {}
+            }
+        }
+        assert_eq!(standing(&shed.table, at(CALM, 0).now_ns), new, "a stamp for each new drop");
+        met += again;
+    }
+    let cells = f64::from(blocks(1000, 1.2) * TG_SHED_CELLS);
+    let pairs = f64::from(CONNECTIONS) * f64::from(CONNECTIONS - 1) / 2.0;
+    let expected = 0.3 * pairs / cells * TABLES as f64;
+    assert!((f64::from(met) - expected).abs() < 5.0 * expected.sqrt(), "{met} of {expected}");
+}
+
 /// Turns are independent of each other: of those chosen in one, the next chooses as many as of all.
 #[test]
 fn a_turn_tells_nothing_of_the_next() {
