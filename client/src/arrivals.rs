@@ -14,7 +14,7 @@ use crate::trace::Trace;
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     starts: Starts,
-    bursts: Option<Bursts>,
+    shape: Shape,
 }
 
 #[derive(Clone, Debug)]
@@ -41,10 +41,37 @@ struct Scale {
     lasts_ns: f64,
 }
 
+/// What becomes of times that know one rate.
+#[derive(Clone, Debug)]
+enum Shape {
+    Even,
+    Bursts(Bursts),
+    Steps { steps: Vec<Step>, now: Passed },
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Bursts {
     burst_ns: f64,
     silence_ns: f64,
+}
+
+/// A part of a load whose rate changes by steps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// How long it lasts, in ns.
+    pub lasts_ns: u64,
+    /// Its rate, in multiples of the schedule's; 0 is silence.
+    pub times: f64,
+}
+
+/// The step that the next start is in, and what lies before it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passed {
+    step: usize,
+    /// Time, in ns.
+    real_ns: f64,
+    /// The same at the schedule's own rate: Σ lasts_ns × times.
+    even_ns: f64,
 }
 
 impl Arrivals {
@@ -61,7 +88,8 @@ impl Arrivals {
     }
 
     fn drawn(per_s: f64, chance: Option<Box<ChaCha8Rng>>) -> Self {
-        Self { starts: Starts::Drawn { gap_ns: 1e9 / per_s, now_ns: 0.0, chance }, bursts: None }
+        let starts = Starts::Drawn { gap_ns: 1e9 / per_s, now_ns: 0.0, chance };
+        Self { starts, shape: Shape::Even }
     }
 
     /// A trace as it was recorded: at its own times, once.
@@ -81,7 +109,8 @@ impl Arrivals {
     }
 
     fn recorded(trace: &Trace, scale: Option<Scale>) -> Self {
-        Self { starts: Starts::Recorded { trace: trace.clone(), next: 0, scale }, bursts: None }
+        let starts = Starts::Recorded { trace: trace.clone(), next: 0, scale };
+        Self { starts, shape: Shape::Even }
     }
 
     /// The same starts, pressed into bursts with nothing between them, beginning with a burst.
@@ -92,7 +121,35 @@ impl Arrivals {
     #[must_use]
     pub fn in_bursts(self, burst_ns: u64, silence_ns: u64) -> Self {
         let bursts = Bursts { burst_ns: burst_ns.max(1) as f64, silence_ns: silence_ns as f64 };
-        Self { bursts: (silence_ns > 0).then_some(bursts), ..self }
+        let shape = if silence_ns > 0 { Shape::Bursts(bursts) } else { Shape::Even };
+        Self { shape, ..self }
+    }
+
+    /// The same starts at a rate that changes by steps, from the beginning on; the last step's goes
+    /// on. A Poisson schedule stays one: within a step gaps are exponential.
+    ///
+    /// Where the last step is silence nobody comes any more: the schedule ends.
+    #[must_use]
+    pub fn in_steps(self, steps: &[Step]) -> Self {
+        Self { shape: Shape::Steps { steps: steps.to_vec(), now: Passed::default() }, ..self }
+    }
+}
+
+impl Passed {
+    /// When a start is that is at `even_ns` of the schedule's own time, which never falls.
+    fn place(&mut self, steps: &[Step], even_ns: f64) -> Option<f64> {
+        while let Some(step) = steps.get(self.step) {
+            let lasts_ns = step.lasts_ns as f64;
+            let is_last = self.step + 1 == steps.len();
+            let into_ns = even_ns - self.even_ns;
+            if step.times > 0.0 && (is_last || into_ns < lasts_ns * step.times) {
+                return Some(self.real_ns + into_ns / step.times);
+            }
+            self.real_ns += lasts_ns;
+            self.even_ns += lasts_ns * step.times;
+            self.step += 1;
+        }
+        None
     }
 }
 
@@ -108,10 +165,12 @@ impl Iterator for Arrivals {
 
     fn next(&mut self) -> Option<u64> {
         let start_ns = self.starts.next_ns()?;
-        Some(match self.bursts {
-            None => start_ns.round() as u64,
-            Some(bursts) => bursts.press(start_ns).round() as u64,
-        })
+        let start_ns = match &mut self.shape {
+            Shape::Even => start_ns,
+            Shape::Bursts(bursts) => bursts.press(start_ns),
+            Shape::Steps { steps, now } => now.place(steps, start_ns)?,
+        };
+        Some(start_ns.round() as u64)
     }
 }
 
@@ -200,6 +259,28 @@ mod tests {
         let at_random = pressed(Arrivals::poisson(10_000.0, 3));
         assert!((at_random.len() as f64 / 300_000.0 - 1.0).abs() < 0.01);
         assert!(at_random.iter().all(|start_ns| start_ns % (15 * SECOND_NS) < 10 * SECOND_NS));
+    }
+
+    #[test]
+    fn steps_have_the_rate_of_each_and_the_last_goes_on() {
+        let step = |seconds, times| Step { lasts_ns: seconds * SECOND_NS, times };
+        let steps = [step(2, 0.5), step(3, 3.0), step(1, 0.0), step(1, 1.0)];
+        let counts = |arrivals: Arrivals, steps: &[Step]| {
+            let mut counts = [0u32; 9];
+            let mut starts = arrivals.in_steps(steps).take_while(|at| *at < 9 * SECOND_NS);
+            starts.by_ref().for_each(|at_ns| counts[(at_ns / SECOND_NS) as usize] += 1);
+            counts
+        };
+        let even = counts(Arrivals::constant(1000.0), &steps);
+        assert_eq!(even, [500, 500, 3000, 3000, 3000, 0, 1000, 1000, 1000]);
+        let drawn = counts(Arrivals::poisson(1000.0, 5), &steps);
+        for (drawn, even) in drawn.into_iter().zip(even) {
+            let (drawn, even) = (f64::from(drawn), f64::from(even));
+            assert!((drawn - even).abs() <= 5.0 * even.sqrt(), "{drawn} of {even}");
+        }
+        let over = counts(Arrivals::constant(1000.0), &steps[..3]);
+        assert_eq!(over, [500, 500, 3000, 3000, 3000, 0, 0, 0, 0]);
+        assert!(Arrivals::constant(1000.0).in_steps(&steps[..3]).is_sorted());
     }
 
     #[test]

@@ -54,13 +54,13 @@ pub mod tally;
 pub mod trace;
 pub mod visit;
 
-pub use arrivals::Arrivals;
+pub use arrivals::{Arrivals, Step};
 pub use attempt::{Attempt, Close, End, Person};
 pub use browser::{Browser, UnknownBrowser};
 pub use connection::Ended;
 pub use http::{Request, Requests};
 pub use os::{OnRefusal, Os, UnknownOs};
-pub use outcome::{Errors, LateStarts, Outcome, Segments, SynClass, Times, Visits};
+pub use outcome::{Errors, LateStarts, Outcome, Second, Segments, SynClass, Times, Visits};
 pub use progress::Progress;
 pub use segment::{Flags, Options, Out, Segment};
 pub use tally::Tally;

@@ -53,9 +53,26 @@ pub struct Outcome {
     /// Segments of all attempts, counted or not; zero where the driver cannot know.
     #[serde(default)]
     pub segments: Segments,
+    /// The time that counts, second by second; the last one may be shorter.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seconds: Vec<Second>,
     /// Visits to pages; none where attempts stood alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub visits: Option<Visits>,
+}
+
+/// What became of a second of the time that counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Second {
+    /// Attempts whose intended start was in it.
+    pub started: u64,
+    /// Of them, those that sent more than one SYN; 0 where the driver cannot know.
+    pub repeated: u64,
+    /// Of them, those that got no reply.
+    pub failed: u64,
+    /// Requests answered over connections whose attempts ended in it, as in
+    /// [`Outcome::replies_per_s`].
+    pub replies: u64,
 }
 
 /// What became of visits to pages, each of several attempts (Jamjoom, section 2.3): of those whose
@@ -239,6 +256,7 @@ mod tests {
         assert_eq!(outcome.response_ms.ci95, None);
         assert_eq!(outcome.segments, Segments::default());
         assert_eq!(outcome.visits, None);
+        assert_eq!(outcome.seconds, []);
         let again = serde_json::to_string(&outcome).unwrap();
         assert_eq!(serde_json::from_str::<Outcome>(&again).unwrap(), outcome);
     }

@@ -10,9 +10,11 @@ use hdrhistogram::Histogram;
 use nix::errno::Errno;
 
 use crate::attempt::End;
-use crate::outcome::{Errors, LateStarts, Outcome, Segments, SynClass, Visits};
+use crate::outcome::{Errors, LateStarts, Outcome, Second, Segments, SynClass, Visits};
 use crate::visit::VisitEnd;
 use spread::{SLICES, Spread, half_width, histogram};
+
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// Counts attempts as they start and end. Times are in ns since the run began.
 #[derive(Debug)]
@@ -31,6 +33,7 @@ pub struct Tally {
     syns: BTreeMap<u32, SynClass>,
     /// Replies by when they came.
     replies_in_time: [u64; SLICES],
+    seconds: Vec<Second>,
     /// Once there was one.
     visits: Option<Box<VisitTally>>,
 }
@@ -62,6 +65,7 @@ impl Tally {
     #[must_use]
     pub fn new(counted_ns: Range<u64>) -> Self {
         assert!(!counted_ns.is_empty(), "a run counts for more than 0 ns");
+        let seconds = (counted_ns.end - counted_ns.start).div_ceil(SECOND_NS) as usize;
         Self {
             segments: Segments::default(),
             counted_ns,
@@ -75,6 +79,7 @@ impl Tally {
             late_us: histogram(),
             syns: BTreeMap::new(),
             replies_in_time: Default::default(),
+            seconds: vec![Second::default(); seconds],
             visits: None,
         }
     }
@@ -100,7 +105,9 @@ impl Tally {
     /// So many requests were answered over a connection whose attempt ends now, however it ends.
     pub fn answered(&mut self, requests: u16, now_ns: u64) {
         if self.counts(now_ns) {
-            self.replies_in_time[self.slice(now_ns)] += u64::from(requests);
+            let slice = self.slice(now_ns);
+            self.replies_in_time[slice] += u64::from(requests);
+            self.second(now_ns).replies += u64::from(requests);
         }
     }
 
@@ -110,6 +117,10 @@ impl Tally {
             return;
         }
         self.attempts += 1;
+        let second = self.second(intended_ns);
+        second.started += 1;
+        second.repeated += u64::from(syns.is_some_and(|syns| syns > 1));
+        second.failed += u64::from(end != End::Replied);
         if let Some(syns) = syns {
             let class = self.syns.entry(syns).or_default();
             class.attempts += 1;
@@ -154,6 +165,9 @@ impl Tally {
         if self.counts(intended_ns) {
             self.attempts += 1;
             self.errors.not_started += 1;
+            let second = self.second(intended_ns);
+            second.started += 1;
+            second.failed += 1;
         }
     }
 
@@ -183,6 +197,11 @@ impl Tally {
             let (completed, abandoned) = (Spread::new(), Spread::new());
             Box::new(VisitTally { started: 0, completed, abandoned })
         })
+    }
+
+    /// The second of a time that counts.
+    fn second(&mut self, at_ns: u64) -> &mut Second {
+        &mut self.seconds[((at_ns - self.counted_ns.start) / SECOND_NS) as usize]
     }
 
     fn slice(&self, at_ns: u64) -> usize {
@@ -219,6 +238,7 @@ impl Tally {
             driver: String::new(),
             syns_per_attempt: self.syns,
             segments: self.segments,
+            seconds: self.seconds,
             visits: self.visits.map(|visits| visits.outcome()),
         }
     }
@@ -227,8 +247,6 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const SECOND_NS: u64 = 1_000_000_000;
 
     #[test]
     fn every_attempt_is_counted_once() {
@@ -286,6 +304,25 @@ mod tests {
         assert_eq!(outcome.replies_per_s, 5.5);
         assert!(near(outcome.replies_per_s_ci95, 2.1657), "{:?}", outcome.replies_per_s_ci95);
         assert_eq!(outcome.syns_per_attempt[&2], SynClass { attempts: 55, errors: 0 });
+    }
+
+    #[test]
+    fn a_second_has_those_that_start_in_it_and_the_replies_that_come_in_it() {
+        let mut tally = Tally::new(5 * SECOND_NS..7 * SECOND_NS + 1);
+        let at = |tenths: u64| tenths * SECOND_NS / 10;
+        tally.answered(3, at(61));
+        tally.ended(End::Replied, at(50), at(61), Some(1));
+        tally.ended(End::TimedOutConnecting, at(59), at(99), Some(4));
+        tally.ended(End::Refused, at(60), at(60), None);
+        tally.not_started(at(69));
+        // Before and after the time that counts.
+        tally.answered(1, at(49));
+        tally.ended(End::Replied, at(49), at(49), Some(2));
+        tally.not_started(at(71));
+        let second =
+            |started, repeated, failed, replies| Second { started, repeated, failed, replies };
+        let expected = [second(2, 1, 1, 0), second(2, 0, 2, 3), second(0, 0, 0, 0)];
+        assert_eq!(tally.outcome(1).seconds, expected);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use tidegate_client::Trace;
+use tidegate_client::{Step, Trace};
 
 use crate::class::Class;
 use crate::error::CrowdError;
@@ -37,6 +37,13 @@ pub enum Load {
         burst: Duration,
         /// How long the silence after it.
         silence: Duration,
+    },
+    /// Open loop, at random, at a rate that changes by steps.
+    Steps {
+        /// Starts per second where a step says 1.
+        per_s: f64,
+        /// From the beginning of the run on; the last one's rate goes on.
+        steps: Vec<Step>,
     },
     /// Open loop, as in a recorded trace.
     Trace {
@@ -103,6 +110,7 @@ impl Load {
             Self::Constant { per_s }
             | Self::Poisson { per_s }
             | Self::Bursts { per_s, .. }
+            | Self::Steps { per_s, .. }
             | Self::Trace { per_s: Some(per_s), .. }
                 if !(*per_s > 0.0 && *per_s <= RATE_MAX_PER_S) =>
             {
@@ -113,6 +121,17 @@ impl Load {
             }
             Self::Bursts { burst, .. } if burst.is_zero() || *burst > DURATION_MAX => {
                 Err(CrowdError::Duration { what: "a burst", given_s: burst.as_secs_f64() })
+            }
+            Self::Steps { per_s, steps } => {
+                let most = most_times(steps) * per_s;
+                // Written so that NaN is refused too.
+                if most > 0.0
+                    && most <= RATE_MAX_PER_S
+                    && steps.iter().all(|step| step.times >= 0.0)
+                {
+                    return Ok(());
+                }
+                Err(CrowdError::Rate { per_s: most })
             }
             Self::Closed { clients: 0 } => Err(CrowdError::NoClients),
             _ => Ok(()),
@@ -191,6 +210,7 @@ impl Plan {
             Load::Bursts { per_s, burst, silence } => {
                 at_rate(per_s * (*burst + *silence).as_secs_f64() / burst.as_secs_f64())
             }
+            Load::Steps { per_s, steps } => at_rate(per_s * most_times(steps)),
             Load::Trace { trace, per_s: None } => trace.most_within(ns(waits)) as f64,
             Load::Trace { trace, per_s: Some(per_s) } => {
                 let factor = per_s / trace.per_s().unwrap_or(*per_s);
@@ -206,6 +226,11 @@ impl Plan {
     pub(crate) fn whole(&self) -> Duration {
         self.warm_up + self.duration + self.cool_down
     }
+}
+
+/// The highest rate among steps, in multiples of the schedule's.
+fn most_times(steps: &[Step]) -> f64 {
+    steps.iter().map(|step| step.times).fold(0.0, f64::max)
 }
 
 /// A duration in ns.
@@ -245,6 +270,14 @@ mod tests {
                 p.load = Load::Bursts { per_s: 1.0, burst, silence };
             })
             .contains("burst of 0 s")
+        );
+        assert!(
+            refused(|p| {
+                let steps =
+                    vec![Step { lasts_ns: 1, times: 3.0 }, Step { lasts_ns: 1, times: -1.0 }];
+                p.load = Load::Steps { per_s: 2.0, steps };
+            })
+            .contains("6 attempts a second")
         );
         assert!(refused(|p| p.load = scaled("3\n3", 10.0)).contains("no rate"));
         assert!(refused(|p| p.load = scaled("3\n4", -10.0)).contains("-10"));

@@ -22,6 +22,7 @@ impl Schedule {
             Load::Bursts { per_s, burst, silence } => {
                 Arrivals::poisson(*per_s, plan.seed).in_bursts(ns(*burst), ns(*silence))
             }
+            Load::Steps { per_s, steps } => Arrivals::poisson(*per_s, plan.seed).in_steps(steps),
             // A trace without a rate of its own is refused before it comes here.
             Load::Trace { trace, per_s } => per_s
                 .and_then(|per_s| Arrivals::trace_at(trace, per_s))

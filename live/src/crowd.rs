@@ -12,7 +12,7 @@ use tidegate_crowd::{self as crowd, Browsing, Class, Network, Outcome, Plan};
 use tidegate_lab::pin_thread;
 use tidegate_scenarios::{
     Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Driver, Load, Page, Phases, Setting,
-    read_scalable_trace,
+    read_scalable_trace, scheduled,
 };
 
 use crate::error::LiveError;
@@ -61,6 +61,7 @@ impl Crowd {
                 let [burst, silence] = [*burst_s, *silence_s].map(Duration::from_secs_f64);
                 crowd::Load::Bursts { per_s, burst, silence }
             }
+            Arrivals::Steps(steps) => crowd::Load::Steps { per_s, steps: scheduled(steps, phases) },
             Arrivals::Trace(file) => {
                 crowd::Load::Trace { trace: read_scalable_trace(file)?, per_s: Some(per_s) }
             }

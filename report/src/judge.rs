@@ -203,15 +203,27 @@ impl Evidence<'_> {
 
     /// A cell's number, or what is wrong with it.
     fn value(&self, cell: &Cell) -> Result<f64, String> {
+        let Some((from, to)) = self.claim.seconds else {
+            return self.number_of(cell, &self.claim.measure);
+        };
+        let each = (from..=to).map(|second| {
+            let number = self.number_of(cell, &format!("{}.{second}", self.claim.measure))?;
+            Ok((f64::from(second), number))
+        });
+        let each: Series = each.collect::<Result<_, String>>()?;
+        taken(self.claim.take, &each).ok_or_else(|| "no second".to_owned())
+    }
+
+    fn number_of(&self, cell: &Cell, measure: &str) -> Result<f64, String> {
         let find = |measure: &str| {
             let found = cell.estimate(measure).map(|estimate| estimate.mean);
             found.ok_or_else(|| format!("{} has no {measure}", cell.curve))
         };
-        let number = find(&self.claim.measure)?;
+        let number = find(measure)?;
         let Some(over) = &self.claim.over else { return Ok(number) };
         let divisor = find(over)?;
         // Run by run where there are several, as the statistics of a quotient should be.
-        match cell.quotient(&self.claim.measure, over) {
+        match cell.quotient(measure, over) {
             Some(quotient) => Ok(quotient.mean),
             None => Err(format!("division by {divisor}: {over} of {}", cell.curve)),
         }

@@ -29,6 +29,7 @@ impl Unit {
         match field {
             "cpu" | "cpu_components" | "cpu_calls" => Self::Share,
             "offered_over_capacity" => Self::Load,
+            "seconds" => Self::PerSecond,
             "visits" | "serving" if path.ends_with("_per_s") => Self::PerSecond,
             "visits" if path.ends_with("_ms") => Self::Ms,
             "visits" | "serving" => Self::Count,

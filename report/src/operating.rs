@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_client::Outcome;
-use tidegate_scenarios::{Load, Scenario, Setting};
+use tidegate_client::{Outcome, Second};
+use tidegate_scenarios::{Arrivals, Load, Scenario, Setting};
 
 use crate::point::{Point, World};
 
@@ -54,12 +54,33 @@ impl OperatingPoint<'_> {
             cpu_calls: BTreeMap::new(),
             visits: visits(outcome),
             serving: BTreeMap::new(),
+            seconds: self.seconds(outcome),
             kernel: BTreeMap::new(),
             late_p99_ms: outcome.late_starts.p99_ms,
             warnings: Vec::new(),
             duration_s: outcome.duration_s,
             seed: self.load.seed,
         }
+    }
+
+    /// Elsewhere each second is like the other, and a result would be long.
+    fn seconds(&self, outcome: &Outcome) -> BTreeMap<String, Vec<f64>> {
+        if !matches!(self.setting.clients.arrivals, Arrivals::Steps(_)) {
+            return BTreeMap::new();
+        }
+        let whole = outcome.duration_s as usize;
+        let counts = |count: fn(&Second) -> u64| {
+            outcome.seconds.iter().take(whole).map(|second| count(second) as f64).collect()
+        };
+        let mut seconds: BTreeMap<String, Vec<f64>> = BTreeMap::from([
+            ("started".to_owned(), counts(|second| second.started)),
+            ("failed".to_owned(), counts(|second| second.failed)),
+            ("replies".to_owned(), counts(|second| second.replies)),
+        ]);
+        if !outcome.syns_per_attempt.is_empty() {
+            seconds.insert("repeated".to_owned(), counts(|second| second.repeated));
+        }
+        seconds
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One HTML file that shows results: no network, no file beside it, no script needed to read it.
 
+mod across;
 mod axis;
 mod bars;
 mod claims;

@@ -89,6 +89,11 @@ pub struct Point {
     /// `accepts_per_s`, `work_items_per_phase`, `found_dead_per_s`.
     #[serde(default)]
     pub serving: BTreeMap<String, f64>,
+    /// Where load changes by steps, every whole second of the counted time: attempts `started` in
+    /// it, those of them that `failed`, those that were `repeated` with more than one SYN (left out
+    /// where the driver cannot know), and requests answered in it, `replies`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub seconds: BTreeMap<String, Vec<f64>>,
     /// The kernel's own counters of the server's namespace that changed, such as
     /// `TcpExtListenDrops`.
     #[serde(default)]
@@ -141,6 +146,7 @@ impl Point {
             ("cpu_calls", _) => measured(&self.cpu_calls, part, |n| *n),
             ("visits", _) => measured(&self.visits, part, |n| *n),
             ("serving", _) => measured(&self.serving, part, |n| *n),
+            ("seconds", Some(part)) => self.second(part),
             ("kernel", _) => measured(&self.kernel, part, |n| *n as f64),
             ("syns_per_attempt", _) => self.syns(part),
             _ => None,
@@ -176,6 +182,19 @@ impl Point {
             "kernel" => self.kernel.keys().cloned().collect(),
             "syns_per_attempt" => self.syns_per_attempt.keys().map(u32::to_string).collect(),
             _ => Vec::new(),
+        }
+    }
+
+    /// `replies.7` is the eighth second's, `replies` the sum of all.
+    fn second(&self, part: &str) -> Option<f64> {
+        let (name, second) = match part.split_once('.') {
+            Some((name, second)) => (name, Some(second.parse::<usize>().ok()?)),
+            None => (part, None),
+        };
+        let counts = self.seconds.get(name)?;
+        match second {
+            Some(second) => counts.get(second).copied(),
+            None => Some(counts.iter().sum()),
         }
     }
 
@@ -268,6 +287,9 @@ mod tests {
         point.refusal_ms.mean = 1.0;
         point.delay_ms.mean = 1.0;
         point.visits.insert("completed_per_s".to_owned(), 1.0);
+        for name in ["started", "replies", "failed", "repeated"] {
+            point.seconds.insert(name.to_owned(), vec![1.0]);
+        }
         for (name, _) in tidegate_scenarios::shelf() {
             let scenario = tidegate_scenarios::named(&name).expect("a scenario");
             let claims = scenario.claims.iter();
@@ -325,5 +347,11 @@ mod tests {
         point.syns_per_attempt = [(1, SynClass::default())].into();
         assert_eq!(point.measure("syns_per_attempt.9.errors"), Some(0.0));
         assert_eq!(point.measure("syns_per_attempt.one"), None);
+        point.seconds = [("replies".to_owned(), vec![3.0, 4.0])].into();
+        assert_eq!(point.measure("seconds.replies.1"), Some(4.0));
+        assert_eq!(point.measure("seconds.replies"), Some(7.0));
+        for unmeasured in ["seconds.replies.2", "seconds.replies.x", "seconds.failed", "seconds"] {
+            assert_eq!(point.measure(unmeasured), None, "{unmeasured}");
+        }
     }
 }

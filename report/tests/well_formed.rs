@@ -193,6 +193,22 @@ fn a_page_says_what_the_points_say() {
     assert!(found.contains(&shown), "{shown}");
 }
 
+/// Counts by the second have time along their axis, and none of the loads.
+#[test]
+fn counts_by_the_second_are_drawn_over_time() {
+    let text = "title = \"t\"\nsource = \"s\"\n[load]\noffered = [1]\n[[curve]]\nmechanism = \"abort\"\n\
+                [[panel]]\nmeasure = \"seconds.replies\"";
+    let mut point = samples::point("s", "abort", 1.0, World::Sim);
+    let counts = (0..120).map(|second| f64::from(1000 + second));
+    point.seconds = [("replies".to_owned(), counts.collect())].into();
+    let study = samples::study(samples::parsed("s", text), vec![point], "tidelab");
+    let found = parsed(&page(&[study])).join(" ");
+    for text in ["Throughput (replies/s)", "each second, from its beginning", "1,000/s at 0 s"] {
+        assert!(found.contains(text), "{text}");
+    }
+    assert!(found.contains("1,119/s at 119 s") && !found.contains("offered load, ×"));
+}
+
 fn thousands(number: f64) -> String {
     format!("{},{:03}/s", (number / 1e3) as u32, number.round() as u32 % 1000)
 }

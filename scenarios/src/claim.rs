@@ -43,6 +43,9 @@ pub struct Claim {
     pub than: Option<String>,
     /// From and to which offered load, in multiples of capacity, both included.
     pub offered: (f64, f64),
+    /// Of a measure by the second (`seconds.replies`): from which second of the time that counts to
+    /// which, both included and the first of all 0; [`Claim::take`] makes one number of them too.
+    pub seconds: Option<(u32, u32)>,
     /// Divided by another range (a rise or fall along a curve).
     pub than_offered: Option<(f64, f64)>,
     /// What becomes of several points.
@@ -71,6 +74,20 @@ impl Claim {
         let ranges = [Some(self.offered), self.than_offered];
         if let Some((from, to)) = ranges.into_iter().flatten().find(|(from, to)| from > to) {
             return Err(format!("the range [{from}, {to}] of a claim is empty"));
+        }
+        if let Some((from, to)) = self.seconds
+            && from > to
+        {
+            return Err(format!("the seconds [{from}, {to}] of a claim are none"));
+        }
+        if self.seconds.is_some() && self.take == Take::PeakAt {
+            return Err("peak-at is a place among offered loads, and not among seconds".to_owned());
+        }
+        if self.seconds.is_some() != self.measure.starts_with("seconds.") {
+            return Err(format!(
+                "{} and seconds belong together: a measure is that of some seconds",
+                self.measure
+            ));
         }
         if self.at_least.is_none() && self.at_most.is_none() && self.not_comparable.is_none() {
             return Err(format!(

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_client::Os;
 
 use crate::browsing::Browsing;
+use crate::steps::{self, Step};
 
 /// How packets are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +59,8 @@ pub enum Arrivals {
         /// Length of the silence after it, in s.
         silence_s: f64,
     },
+    /// At random, at a rate that changes by steps, which are the time that counts.
+    Steps(Vec<Step>),
     /// As in a recorded trace, a text file of seconds, one a line; pressed or stretched to the
     /// offered rate, and played again from its beginning when it ends.
     Trace(PathBuf),
@@ -205,6 +208,7 @@ impl Clients {
             Arrivals::Bursts { burst_s, silence_s } => {
                 words.push_str(&format!(", bursts of {burst_s} s, {silence_s} s apart"));
             }
+            Arrivals::Steps(steps) => words.push_str(&format!(", {}", steps::summary(steps))),
             Arrivals::Trace(file) => {
                 let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
                 words.push_str(&format!(", arrivals as in {name}"));
@@ -261,6 +265,9 @@ impl Clients {
             return Err(format!(
                 "bursts of {burst_s} s with {silence_s} s of silence are impossible"
             ));
+        }
+        if let Arrivals::Steps(steps) = &self.arrivals {
+            steps::check(steps)?;
         }
         if self.arrivals == Arrivals::Trace(PathBuf::new()) {
             return Err("trace names no file: give a text file of seconds, one a line".to_owned());

@@ -16,6 +16,7 @@ mod scenario;
 mod server;
 mod shed;
 mod shelf;
+mod steps;
 mod trace;
 mod view;
 
@@ -30,5 +31,6 @@ pub use scenario::{Network, Scenario};
 pub use server::{AcceptLimit, Page, Server, ServerKind};
 pub use shed::{Shed, ShedPlace, ShedShare};
 pub use shelf::{named, shelf};
+pub use steps::{Step, scheduled};
 pub use trace::{read_scalable_trace, read_trace};
 pub use view::{Bars, Column, Panel, Table};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::clients::{Arrivals, Clients};
+use crate::steps;
 
 /// Whether a scenario runs as its paper did, or in minutes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub struct Load {
     /// Load before attempts count, in s; by default as long as a client waits, since by then clients
     /// give up as fast as they come, and 3 s where the server can serve all.
     pub warm_up_s: Option<f64>,
-    /// How long attempts are counted, in s.
+    /// How long attempts are counted, in s; steps last as long as they say.
     pub duration_s: f64,
     /// The schedule's seed.
     pub seed: u64,
@@ -112,13 +113,18 @@ impl Load {
     pub fn phases(&self, clients: &Clients, offered: f64) -> Phases {
         let patience_s = clients.timeout_s;
         let calm_s = CALM_WARM_UP_S.min(patience_s);
-        let usual_s = if offered < CALM_BELOW { calm_s } else { patience_s };
+        let first = match &clients.arrivals {
+            Arrivals::Steps(steps) => steps.first().map_or(0.0, |step| offered * step.times),
+            _ => offered,
+        };
+        let usual_s = if first < CALM_BELOW { calm_s } else { patience_s };
         let duration_s = match &clients.arrivals {
             // A mean rate is one of whole periods.
             Arrivals::Bursts { burst_s, silence_s } => {
                 let period_s = burst_s + silence_s;
                 (self.duration_s / period_s).ceil() * period_s
             }
+            Arrivals::Steps(steps) => steps::last_s(steps),
             _ => self.duration_s,
         };
         // The objects of a page come after the page.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use crate::claim::Claim;
-use crate::clients::{ClientKeys, Clients};
+use crate::clients::{Arrivals, ClientKeys, Clients};
 use crate::curve::{CurveKeys, Setting};
 use crate::error::{Place, ScenarioError};
 use crate::load::{Form, Load, LoadKeys};
@@ -131,9 +131,9 @@ impl Scenario {
             }
             None => Clients::default(),
         };
+        let load = |form| read.load.get_ref().resolve(form);
         for form in [Form::Full, Form::Short] {
-            let load = read.load.get_ref().resolve(form);
-            load.check().map_err(|what| at(Some(read.load.span().start), what))?;
+            load(form).check().map_err(|what| at(Some(read.load.span().start), what))?;
         }
         let folder = Path::new(file).parent().unwrap_or(Path::new(""));
         let mut settings: Vec<Setting> = Vec::new();
@@ -144,6 +144,12 @@ impl Scenario {
             if read.network == Network::Direct && setting.sheds_on_router() {
                 let what = "shed is on a router, and there is none";
                 return Err(wrong(format!("{what}: write network = \"routed\" above")));
+            }
+            if let Arrivals::Steps(_) = setting.clients.arrivals
+                && [Form::Full, Form::Short].iter().any(|form| load(*form).offered.len() > 1)
+            {
+                let what = "steps are multiples of one offered rate, and there are several";
+                return Err(wrong(format!("{what}: write offered = [1]")));
             }
             if settings.iter().any(|other| other.curve == setting.curve) {
                 return Err(wrong(format!(
@@ -217,7 +223,7 @@ fn line(text: &str, offset: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AcceptLimit, Arrivals, Treatment};
+    use crate::{AcceptLimit, Treatment};
 
     const GOOD: &str = r#"title = "Overload"
 source = "today"
@@ -259,6 +265,28 @@ at_least = 1.1
         assert_eq!((load.duration_s, load.warm_up_s), (3.0, None));
         assert_eq!(second.clients.arrivals, Arrivals::Bursts { burst_s: 10.0, silence_s: 5.0 });
         assert_eq!(scenario.load(Form::Full).duration_s, 120.0);
+    }
+
+    #[test]
+    fn steps_are_the_time_that_counts() {
+        let steps = "steps = [{ lasts_s = 2, times = 0.5 }, { lasts_s = 7, times = 3 }]";
+        let bursts = "bursts = { burst_s = 10, silence_s = 5 }";
+        let several = refused(|text| text.replace(bursts, steps));
+        assert!(several.starts_with("s.toml:10: ") && several.contains("offered = [1]"));
+        let text = GOOD.replace(bursts, steps).replace("[0.5, 2]", "[1]");
+        let scenario = Scenario::parse("s", "s.toml", &text).unwrap();
+        let clients = &scenario.settings[1].clients;
+        assert!(clients.summary().ends_with("0.5× for 2 s, 3× for 7 s"), "{}", clients.summary());
+        for form in [Form::Short, Form::Full] {
+            let phases = scenario.load(form).phases(clients, 1.0);
+            // The patience of these clients is less than what a calm start takes.
+            assert_eq!((phases.warm_up.as_secs(), phases.duration.as_secs()), (1, 9));
+        }
+        let claim = "measure = \"replies_per_s\"";
+        let part = |measure: &str| refused(|text| text.replace(claim, measure));
+        assert!(part("measure = \"seconds.replies\"").contains("belong together"));
+        assert!(part(&format!("{claim}\nseconds = [1, 2]")).contains("belong together"));
+        assert!(part("measure = \"seconds.replies\"\nseconds = [2, 1]").contains("[2, 1]"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tidegate_client::{Os, Person};
 use tidegate_policy::mechanism;
 use tidegate_scenarios::{
     AcceptLimit, Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Load, Network, Peer, Phases,
-    Scenario, Server, ServerKind, Setting, Treatment, read_scalable_trace,
+    Scenario, Server, ServerKind, Setting, Treatment, read_scalable_trace, scheduled,
 };
 
 use crate::error::SimError;
@@ -97,8 +97,9 @@ pub(crate) fn set_load(
         *shed = shed.at_capacity(asked, clients.connections_per_s(capacity_per_s));
     }
     let per_s = clients.connections_per_s(capacity_per_s * offered);
-    let arrivals = arrivals(setting, per_s, load.seed)?;
-    last(&mut setup.crowd, setup::Load::Open(arrivals), &load.phases(clients, offered));
+    let phases = load.phases(clients, offered);
+    let arrivals = arrivals(setting, &phases, per_s, load.seed)?;
+    last(&mut setup.crowd, setup::Load::Open(arrivals), &phases);
     Ok(())
 }
 
@@ -153,12 +154,20 @@ fn accept_limit(limit: AcceptLimit) -> tidegate_servers::AcceptLimit {
     }
 }
 
-fn arrivals(setting: &Setting, per_s: f64, seed: u64) -> Result<client::Arrivals, SimError> {
+fn arrivals(
+    setting: &Setting,
+    phases: &Phases,
+    per_s: f64,
+    seed: u64,
+) -> Result<client::Arrivals, SimError> {
     Ok(match &setting.clients.arrivals {
         Arrivals::Poisson => client::Arrivals::poisson(per_s, seed),
         Arrivals::Constant => client::Arrivals::constant(per_s),
         Arrivals::Bursts { burst_s, silence_s } => {
             client::Arrivals::poisson(per_s, seed).in_bursts(ns(*burst_s), ns(*silence_s))
+        }
+        Arrivals::Steps(steps) => {
+            client::Arrivals::poisson(per_s, seed).in_steps(&scheduled(steps, phases))
         }
         Arrivals::Trace(file) => {
             let trace = read_scalable_trace(file)?;

@@ -48,6 +48,29 @@ fn each_take_of_a_curve() {
     about(number("offered = [0.5, 1]\ntake = \"peak-at\""), 1.0);
 }
 
+/// By the second default has 4, 8, 6 and abort 2, 10, 9 replies, at every rate.
+#[test]
+fn each_take_of_seconds() {
+    let mut points = points();
+    for point in &mut points {
+        let counts = if point.curve == "abort" { [2.0, 10.0, 9.0] } else { [4.0, 8.0, 6.0] };
+        point.seconds = [("replies".to_owned(), counts.to_vec())].into();
+    }
+    let judged = |claim: &str| {
+        let bound = "measure = \"seconds.replies\"\nat_least = 0\noffered = [2, 2]";
+        judged(&format!("{bound}\n{claim}"), &points)
+    };
+    let number = |claim: &str| judged(claim).number.unwrap();
+    about(number("seconds = [0, 2]"), 7.0);
+    about(number("seconds = [0, 2]\ntake = \"min\""), 2.0);
+    about(number("seconds = [1, 2]\ntake = \"min\""), 9.0);
+    about(number("seconds = [1, 1]\nover = \"capacity_per_s\""), 0.01);
+    about(number("seconds = [0, 2]\ntake = \"max\"\nthan = \"default\""), 10.0 / 8.0);
+    let beyond = judged("seconds = [1, 3]");
+    assert_eq!((beyond.verdict, beyond.number), (Verdict::Undecided, None));
+    assert!(beyond.reason.contains("seconds.replies.3"), "{beyond:?}");
+}
+
 #[test]
 fn each_take_against_another_curve_goes_point_by_point() {
     let than = "than = \"default\"\noffered = [0.5, 4]";

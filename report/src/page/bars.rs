@@ -4,9 +4,10 @@
 use maud::{Markup, html};
 use tidegate_scenarios::Bars;
 
+use super::across::load_head;
 use super::axis::{Axis, drawable};
 use super::legend::{colour, world_class};
-use super::panel::{head, json};
+use super::panel::json;
 use super::study::View;
 use super::words;
 use crate::number::{Unit, load};
@@ -194,7 +195,7 @@ fn facet(view: &View, facet: &Facet) -> Markup {
     let width = LEFT + PITCH * loads.len() as f64 + 10.0;
     let centres: Vec<f64> =
         (0..loads.len()).map(|bar| LEFT + PITCH * (bar as f64 + 0.5) + 3.0).collect();
-    let heads: Vec<String> = loads.iter().map(|load| head(*load, view.capacity())).collect();
+    let heads: Vec<String> = loads.iter().map(|load| load_head(*load, view.capacity())).collect();
     let bar = |cell: &Cell| loads.iter().position(|load| same_load(*load, cell.offered));
     let shown = view.name(facet.curve, facet.world);
     let world = world_class(facet.world);

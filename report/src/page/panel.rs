@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A plot of a measure against offered load.
+//! A plot of a measure against offered load, or of counts by the second against time.
 
 use maud::{Markup, html};
 use tidegate_scenarios::Panel;
 
+use super::across::Across;
 use super::axis::{Axis, drawable};
 use super::legend::{colour, marker, world_class};
 use super::study::View;
 use super::words;
-use crate::number::{Unit, load};
+use crate::number::Unit;
 use crate::point::World;
-use crate::statistics::{Estimate, same_load};
+use crate::statistics::Estimate;
 
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 316.0;
@@ -31,7 +32,7 @@ struct Curve<'a> {
     shown: String,
     place: usize,
     world: World,
-    /// Every load that was run, with the number if it has a place here.
+    /// Every load that was run, or every second, with the number if it has a place here.
     dots: Vec<(f64, Option<Estimate>)>,
 }
 
@@ -39,7 +40,8 @@ struct Curve<'a> {
 pub(super) fn panel(view: &View, index: usize, panel: &Panel) -> Markup {
     let id = format!("{}-panel-{}", view.id, index + 1);
     let title = panel.title.clone().unwrap_or_else(|| words::title(&panel.measure));
-    let curves = curves(view, panel);
+    let across = Across::of(view, &panel.measure);
+    let curves = curves(view, panel, &across);
     let empty = curves.iter().all(|curve| curve.dots.iter().all(|(_, dot)| dot.is_none()));
     html! {
         figure.panel {
@@ -50,17 +52,16 @@ pub(super) fn panel(view: &View, index: usize, panel: &Panel) -> Markup {
             @if empty {
                 p.empty { "No point has a number for " code { (panel.measure) } "." }
             } @else {
-                (drawing(view, &id, &title, panel, &curves))
-                @if let Some(note) = gaps(&curves, &panel.measure) { p.gaps { (note) } }
+                (drawing(&across, &id, &title, panel, &curves))
+                @if let Some(note) = gaps(&across, &curves, &panel.measure) { p.gaps { (note) } }
             }
         }
     }
 }
 
-fn curves<'a>(view: &View<'a>, panel: &Panel) -> Vec<Curve<'a>> {
-    let dot = |cell: &&crate::statistics::Cell| {
-        let found = cell.estimate(&panel.measure).filter(|e| drawable(e.mean, panel.log));
-        (cell.offered, found)
+fn curves<'a>(view: &View<'a>, panel: &Panel, across: &Across) -> Vec<Curve<'a>> {
+    let dot = |(at, found): (f64, Option<Estimate>)| {
+        (at, found.filter(|estimate| drawable(estimate.mean, panel.log)))
     };
     let drawn = view.drawn().into_iter();
     drawn
@@ -69,16 +70,16 @@ fn curves<'a>(view: &View<'a>, panel: &Panel) -> Vec<Curve<'a>> {
             shown: view.name(name, world),
             place: view.place(name),
             world,
-            dots: view.series(name, world).iter().map(dot).collect(),
+            dots: across.dots(&view.series(name, world), &panel.measure).map(dot).collect(),
         })
         .collect()
 }
 
 /// What is not drawn, said in words: a gap in a line is easily overlooked.
-fn gaps(curves: &[Curve], measure: &str) -> Option<String> {
+fn gaps(across: &Across, curves: &[Curve], measure: &str) -> Option<String> {
     let of = |curve: &Curve| {
-        let lacking: Vec<String> =
-            curve.dots.iter().filter(|(_, dot)| dot.is_none()).map(|(at, _)| load(*at)).collect();
+        let lacking = curve.dots.iter().filter(|(_, dot)| dot.is_none());
+        let lacking: Vec<String> = lacking.map(|(at, _)| across.show(*at)).collect();
         (!lacking.is_empty()).then(|| format!("{} at {}", curve.shown, lacking.join(", ")))
     };
     let all: Vec<String> = curves.iter().filter_map(of).collect();
@@ -87,37 +88,35 @@ fn gaps(curves: &[Curve], measure: &str) -> Option<String> {
 }
 
 /// The drawing itself; it needs no script.
-fn drawing(view: &View, id: &str, title: &str, panel: &Panel, curves: &[Curve]) -> Markup {
+fn drawing(across: &Across, id: &str, title: &str, panel: &Panel, curves: &[Curve]) -> Markup {
     let unit = Unit::of(&panel.measure);
-    let loads = view.loads();
     let longest = curves.iter().map(|curve| cut(curve.name).chars().count()).max().unwrap_or(0);
     let right = WIDTH - (longest as f64 * LETTER + 16.0);
-    let (x, y) = axes(&loads, curves, panel.log);
+    let (x, y) = axes(&across.places, curves, panel.log);
     let (x, y) = (x.drawn(LEFT, right), y.drawn(BOTTOM, TOP));
-    let columns: Vec<f64> = loads.iter().map(|load| x.place(*load)).collect();
-    let capacity = view.capacity();
-    let heads: Vec<String> = loads.iter().map(|at| head(*at, capacity)).collect();
-    let r = if loads.len() > 15 { 2.6 } else { 3.6 };
+    let columns: Vec<f64> = across.places.iter().map(|at| x.place(*at)).collect();
+    let heads: Vec<String> = across.places.iter().map(|at| across.head(*at)).collect();
+    let r = if across.places.len() > 15 { 2.6 } else { 3.6 };
     html! {
         div.plot tabindex="0" role="group" aria-label={ (title) ": values by arrow keys" } {
             svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img"
                 aria-labelledby={ (id) "-t " (id) "-d" }
                 data-xs=(json(&columns)) data-heads=(json(&heads)) {
                 title id={ (id) "-t" } { (title) }
-                desc id={ (id) "-d" } { (description(curves, unit)) }
-                (frame(&x, &y, right, unit, capacity))
+                desc id={ (id) "-d" } { (description(across, curves, unit)) }
+                (frame(across, &x, &y, right, unit))
                 line.hair x1="0" x2="0" y1=(TOP) y2=(BOTTOM) {}
-                @for curve in curves { (line(curve, &x, &y, unit, &loads, r)) }
-                (labels(curves, &x, &y, &loads))
+                @for curve in curves { (line(across, curve, &x, &y, unit, r)) }
+                (labels(across, curves, &x, &y))
             }
         }
     }
 }
 
-fn axes(loads: &[f64], curves: &[Curve], log: bool) -> (Axis, Axis) {
-    let last = loads.last().copied().unwrap_or(1.0);
+fn axes(places: &[f64], curves: &[Curve], log: bool) -> (Axis, Axis) {
+    let last = places.last().copied().unwrap_or(1.0);
     // One rate alone stands in the middle.
-    let end = if loads.len() == 1 { 2.0 * last } else { last };
+    let end = if places.len() == 1 { 2.0 * last } else { last };
     let x = Axis::linear(&[end], 6).cut_at(end);
     let found = || curves.iter().flat_map(|curve| curve.dots.iter().filter_map(|(_, dot)| *dot));
     let highest = found().map(|dot| dot.mean).fold(f64::MIN, f64::max);
@@ -132,7 +131,7 @@ fn axes(loads: &[f64], curves: &[Curve], log: bool) -> (Axis, Axis) {
 }
 
 /// Grid, axes and their labels.
-fn frame(x: &Axis, y: &Axis, right: f64, unit: Unit, capacity: Option<f64>) -> Markup {
+fn frame(across: &Across, x: &Axis, y: &Axis, right: f64, unit: Unit) -> Markup {
     html! {
         g.grid {
             @for tick in &y.ticks {
@@ -151,23 +150,23 @@ fn frame(x: &Axis, y: &Axis, right: f64, unit: Unit, capacity: Option<f64>) -> M
             }
             @for tick in &x.ticks {
                 text x=(x.place(*tick)) y=(BOTTOM + 17.0) text-anchor="middle" {
-                    (Unit::Load.tick(*tick))
+                    (across.unit().tick(*tick))
                 }
-                @if let Some(capacity) = capacity && *tick != 0.0 {
+                @if let Some(capacity) = across.capacity && *tick != 0.0 {
                     text.second x=(x.place(*tick)) y=(BOTTOM + 31.0) text-anchor="middle" {
                         (Unit::PerSecond.tick(tick * capacity))
                     }
                 }
             }
             text.title x=(right) y=(BOTTOM + 47.0) text-anchor="end" {
-                "offered load, × capacity"
-                @if capacity.is_some() { tspan.second { " and requests/s" } }
+                (across.title())
+                @if across.capacity.is_some() { tspan.second { " and requests/s" } }
             }
         }
     }
 }
 
-fn line(curve: &Curve, x: &Axis, y: &Axis, unit: Unit, loads: &[f64], r: f64) -> Markup {
+fn line(across: &Across, curve: &Curve, x: &Axis, y: &Axis, unit: Unit, r: f64) -> Markup {
     let mut path = String::new();
     let mut pen_down = false;
     for (at, dot) in &curve.dots {
@@ -193,7 +192,7 @@ fn line(curve: &Curve, x: &Axis, y: &Axis, unit: Unit, loads: &[f64], r: f64) ->
             @for (at, dot) in &dots {
                 path.mark d=(marker(curve.place, x.place(*at), y.place(dot.mean), r))
                     data-y=(y.place(dot.mean)) data-v=(value(dot, unit))
-                    data-k=[loads.iter().position(|load| same_load(*load, *at))] {}
+                    data-k=[across.column(*at)] {}
             }
         }
     }
@@ -206,14 +205,14 @@ fn interval(x: f64, y: &Axis, mean: f64, half: f64) -> String {
 }
 
 /// Names at the ends of the lines, side by side where there is room; the legend has them all.
-fn labels(curves: &[Curve], x: &Axis, y: &Axis, loads: &[f64]) -> Markup {
-    let last = loads.last().copied().unwrap_or(0.0);
+fn labels(across: &Across, curves: &[Curve], x: &Axis, y: &Axis) -> Markup {
+    let last = across.places.last().copied().unwrap_or(0.0);
     let mut ends: Vec<(&Curve, f64)> = Vec::new();
     for curve in curves {
         // A curve that ends early has no place for its name, and one of both worlds is named once.
         if !ends.iter().any(|(other, _)| other.place == curve.place)
             && let Some((at, Some(dot))) = curve.dots.last()
-            && same_load(*at, last)
+            && across.is_same(*at, last)
         {
             ends.push((curve, y.place(dot.mean)));
         }
@@ -274,32 +273,21 @@ fn value(dot: &Estimate, unit: Unit) -> String {
     text
 }
 
-/// What a reader sees above the values at one load.
-pub(super) fn head(at: f64, capacity: Option<f64>) -> String {
-    match capacity {
-        Some(capacity) => {
-            format!("{} capacity, {} offered", load(at), Unit::PerSecond.show(at * capacity))
-        }
-        None => format!("{} capacity", load(at)),
-    }
-}
-
 /// The figure in words, for who cannot see it.
-fn description(curves: &[Curve], unit: Unit) -> String {
+fn description(across: &Across, curves: &[Curve], unit: Unit) -> String {
     let of = |curve: &Curve| {
         let dots: Vec<(f64, f64)> =
             curve.dots.iter().filter_map(|(at, dot)| Some((*at, dot.as_ref()?.mean))).collect();
         let (first, last) = (dots.first()?, dots.last()?);
-        let end = |(at, number): &(f64, f64)| format!("{} at {}", unit.show(*number), load(*at));
+        let end =
+            |(at, number): &(f64, f64)| format!("{} at {}", unit.show(*number), across.show(*at));
         if dots.len() == 1 {
             return Some(format!("{}: {}", curve.shown, end(first)));
         }
         Some(format!("{}: from {} to {}", curve.shown, end(first), end(last)))
     };
-    format!(
-        "Against offered load. {}.",
-        curves.iter().filter_map(of).collect::<Vec<_>>().join("; ")
-    )
+    let each = curves.iter().filter_map(of).collect::<Vec<_>>().join("; ");
+    format!("Against {}. {each}.", across.name())
 }
 
 fn cut(name: &str) -> String {

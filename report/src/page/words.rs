@@ -33,6 +33,7 @@ pub(super) fn name(measure: &str) -> String {
         "cpu_calls" => "Server's time by system call",
         "visits" => "Visits",
         "serving" => return serving(part),
+        "seconds" => return second(part).to_owned(),
         "kernel" => "Kernel counter",
         "late_p99_ms" => "Generator behind schedule, p99",
         "offered_per_s" => "Offered",
@@ -64,9 +65,22 @@ fn serving(part: Option<&str>) -> String {
     .to_owned()
 }
 
+/// Counts by the second.
+fn second(part: Option<&str>) -> &str {
+    match part {
+        Some("started") => "Attempts started",
+        Some("failed") => "Attempts started that got no reply",
+        Some("repeated") => "Attempts started that took more than one SYN",
+        Some("replies") => "Throughput",
+        Some(other) => other,
+        None => "Seconds",
+    }
+}
+
 fn unit_words(measure: &str) -> &'static str {
     match measure.split('.').next().unwrap_or_default() {
         "replies_per_s" => "replies/s",
+        "seconds" if measure.starts_with("seconds.replies") => "replies/s",
         "errors_per_s" => "errors/s",
         "queue_drops_per_s" => "drops/s",
         "offered_per_s" | "capacity_per_s" => "requests/s",
