@@ -41,6 +41,11 @@
 #define TG_AUTO_STARVED_STEPS 12
 /* Some are always let through: else nobody would tell what comes. */
 #define TG_AUTO_P_MOST (TG_SHED_ONE - (TG_SHED_ONE >> 8))
+/*
+ * SBPD's least while those whom it remembers still come, and are too many to be let in at
+ * once: nearly nobody of those who are new.
+ */
+#define TG_AUTO_P_LEAST (TG_SHED_ONE >> 8)
 /* A queue that is counted, for a rate set by hand, holds what it drains in 2^28 ns. */
 #define TG_AUTO_COUNTED_NS (1ull << 28)
 /* What was known this long ago is forgotten. */
@@ -204,6 +209,17 @@ TG_INLINE __u64 tg_auto_count_queue(const struct tg_auto *a, __u64 passed, __u64
 	return queue < limit_x256 ? queue : limit_x256;
 }
 
+/*
+ * Where p* is 0, SBPD drops nobody whom it remembers either. So it becomes 0 only when all
+ * who come could be admitted, new or not: else they would fill the queue in a moment, be
+ * taken for new ones, and raise p* against those who are.
+ */
+TG_INLINE int tg_auto_remembered_wait(const struct tg_shed_rules *rules, __u64 seen,
+                                      __u64 admit_x256, __u64 passed_ns)
+{
+	return rules->policy == TG_SBPD && tg_auto_rate(seen, passed_ns) > admit_x256;
+}
+
 /* One step. Apart, for the sake of the stack of its caller. */
 TG_APART void tg_auto_step(const struct tg_shed_rules *rules, struct tg_auto *a,
                            const struct tg_auto_queue *now, __u64 now_ns)
@@ -248,6 +264,9 @@ TG_APART void tg_auto_step(const struct tg_shed_rules *rules, struct tg_auto *a,
 	if (!a->is_shedding && limit_x256 && a->queue_x256 >= limit_x256 / 2)
 		a->is_shedding = 1;
 	a->p_x32 = a->is_shedding ? tg_auto_p(a->fresh_x256, admit_x256) : 0;
+	if (a->is_shedding && a->p_x32 < TG_AUTO_P_LEAST &&
+	    tg_auto_remembered_wait(rules, seen, admit_x256, passed_ns))
+		a->p_x32 = TG_AUTO_P_LEAST;
 	if (!a->p_x32)
 		a->is_shedding = 0;
 	a->uniform_x32 = tg_auto_root(a->p_x32, rules->attempts);

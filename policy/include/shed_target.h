@@ -130,6 +130,22 @@ TG_INLINE __u64 tg_shed_excess(__u64 p_x32, const struct tg_shed_monitor *m)
 	return (taken_x32 >> 8) * (rest_x32 >> 8) >> 16;
 }
 
+/*
+ * What the table may drop beyond p*. Where p* is controlled, the control makes up for it, and
+ * a p* that falls while the stamps of a crowd still stand is no reason to forget them: then
+ * it is that of a p* of 1/16 at least.
+ */
+#define TG_SHED_AUTO_BOUND (TG_SHED_ONE >> 4)
+
+TG_INLINE __u64 tg_shed_excess_bound(const struct tg_shed_rules *rules, __u64 p_x32)
+{
+	__u64 bound_x32 = tg_shed_bound(p_x32);
+
+	if (rules->is_auto && p_x32 < TG_SHED_AUTO_BOUND)
+		return TG_SHED_AUTO_BOUND;
+	return bound_x32;
+}
+
 /* The share of the SYNs that the hash has chosen. */
 TG_INLINE __u64 tg_shed_chosen_share(const struct tg_shed_monitor *m)
 {
@@ -150,7 +166,7 @@ TG_INLINE __u64 tg_shed_chosen_share(const struct tg_shed_monitor *m)
 TG_INLINE __u32 tg_shed_next_fallback(const struct tg_shed_rules *rules, __u32 fallback,
                                       const struct tg_shed_monitor *m)
 {
-	__u64 p_x32 = tg_shed_asked(rules, m), bound_x32 = tg_shed_bound(p_x32);
+	__u64 p_x32 = tg_shed_asked(rules, m), bound_x32 = tg_shed_bound(p_x32), excess_x32;
 	__u64 chosen_x32 = tg_shed_chosen_share(m);
 	int stateful = rules->policy == TG_SBPD;
 
@@ -162,11 +178,13 @@ TG_INLINE __u32 tg_shed_next_fallback(const struct tg_shed_rules *rules, __u32 f
 	if (fallback == TG_FALLBACK_STATELESS || !stateful) {
 		if (chosen_x32 < p_x32 / 2)
 			return TG_FALLBACK_UNIFORM;
-		if (stateful && tg_shed_excess(p_x32, m) < bound_x32 - bound_x32 / 8)
+		excess_x32 = tg_shed_excess_bound(rules, p_x32);
+		if (stateful && tg_shed_excess(p_x32, m) < excess_x32 - excess_x32 / 8)
 			return TG_FALLBACK_NONE;
 		return fallback;
 	}
-	return tg_shed_excess(p_x32, m) > bound_x32 ? TG_FALLBACK_STATELESS : fallback;
+	excess_x32 = tg_shed_excess_bound(rules, p_x32);
+	return tg_shed_excess(p_x32, m) > excess_x32 ? TG_FALLBACK_STATELESS : fallback;
 }
 
 /*

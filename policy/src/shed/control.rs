@@ -125,6 +125,8 @@ struct Sample {
     shed: u64,
     /// New connections that came.
     came: u64,
+    /// Of them, those shed at their first SYN.
+    turned_away: u64,
 }
 
 /// Who comes: so many times the drain from so many seconds on.
@@ -140,6 +142,7 @@ fn respond(plant: &mut Plant, crowd: &Crowd) -> Vec<Sample> {
     let mut due: BinaryHeap<Reverse<(u64, u32, usize)>> = BinaryHeap::new();
     let (mut next_ns, mut who, mut samples) = (0u64, 0u32, Vec::new());
     let (mut sampled_ns, mut served, mut shed, mut came) = (0, 0.0, 0, 0);
+    let mut turned_away = 0;
     let ends_ns = (crowd.lasts_s * 1e9) as u64;
     let load = |at_ns: u64| {
         let passed = crowd.steps.iter().rev().find(|(from_s, _)| at_ns as f64 / 1e9 >= *from_s);
@@ -154,7 +157,15 @@ fn respond(plant: &mut Plant, crowd: &Crowd) -> Vec<Sample> {
             let goodput_per_s = (plant.served - served) * 10.0;
             let (at_s, p, queue) = (sampled_ns as f64 / 1e9, plant.p(), plant.queue);
             let (shed_now, came_now) = (plant.shed - shed, u64::from(who) - came);
-            samples.push(Sample { at_s, p, queue, goodput_per_s, shed: shed_now, came: came_now });
+            samples.push(Sample {
+                at_s,
+                p,
+                queue,
+                goodput_per_s,
+                shed: shed_now,
+                came: came_now,
+                turned_away: std::mem::take(&mut turned_away),
+            });
             (served, shed, came) = (plant.served, plant.shed, u64::from(who));
         }
         if at_ns >= ends_ns {
@@ -170,6 +181,7 @@ fn respond(plant: &mut Plant, crowd: &Crowd) -> Vec<Sample> {
             (who, 0)
         };
         let fate = plant.syn(at_ns, one, (random.next() >> 32) as u32);
+        turned_away += u64::from(attempt == 0 && fate == Fate::Shed);
         if fate != Fate::Entered
             && crowd.persistent
             && let Some(after) = AGAIN_S.get(attempt)
@@ -261,6 +273,26 @@ fn a_crowd_that_comes_again_is_followed_too() {
                 Crowd { steps: up_and_down(), lasts_s: 45.0, persistent: true, poisson: true };
             let what = format!("persistent, policy {policy}, {drain_per_s}/s, {backlog}");
             assert_step(&mut plant, &crowd, &what);
+        }
+    }
+}
+
+/// After the step down those whom `sbpd` remembers come on. Let in all at once, they would fill the
+/// queue, p* would rise, and shut out who is new while the server has nothing to do.
+#[test]
+fn who_is_remembered_does_not_shut_out_who_is_new() {
+    for (drain_per_s, backlog) in [(1000.0, 128), (5000.0, 128), (5000.0, 511)] {
+        let mut plant = Plant::new(automatic(TG_SBPD), drain_per_s, backlog);
+        let crowd = Crowd { steps: up_and_down(), lasts_s: 45.0, persistent: true, poisson: true };
+        let samples = respond(&mut plant, &crowd);
+        for from in 15..45 {
+            let range = f64::from(from)..f64::from(from) + 1.0;
+            let goodput = mean(&samples, range.clone(), |s| s.goodput_per_s);
+            let came = mean(&samples, range.clone(), |s| s.came as f64 * 10.0);
+            let turned_away = mean(&samples, range, |s| s.turned_away as f64 * 10.0);
+            let what = format!("{drain_per_s}/s, {backlog}, after {from} s");
+            assert!(goodput >= 0.95 * came, "{what}: {goodput} of {came}");
+            assert!(turned_away <= 0.03 * came, "{what}: {turned_away} of {came} turned away");
         }
     }
 }
