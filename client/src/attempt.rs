@@ -160,10 +160,14 @@ impl Attempt {
 
     /// When to call [`Attempt::timer`]. It may have come nearer after any call; where it has moved
     /// away, let the old one fire and ask again.
+    #[inline]
     #[must_use]
     pub fn next_timer_ns(&self) -> Option<u64> {
-        let patience_ns = self.end.is_none().then_some(self.deadline_ns);
-        self.connection.next_timer_ns().into_iter().chain(patience_ns).min()
+        match self.connection.next_timer_ns() {
+            Some(next_ns) if self.end.is_none() => Some(next_ns.min(self.deadline_ns)),
+            None if self.end.is_none() => Some(self.deadline_ns),
+            next_ns => next_ns,
+        }
     }
 
     /// How it ended, if it has.
@@ -173,6 +177,7 @@ impl Attempt {
     }
 
     /// Whether it has ended and its connection too: the driver may forget it.
+    #[inline]
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.end.is_some() && self.connection.ended().is_some()

@@ -231,6 +231,7 @@ impl Connection {
     }
 
     /// When [`Connection::timer`] has something to do.
+    #[inline]
     #[must_use]
     pub fn next_timer_ns(&self) -> Option<u64> {
         let next_ns = self.again_at_ns.min(self.quits_at_ns).min(self.acks.at_ns);

@@ -85,6 +85,7 @@ impl Tally {
     }
 
     /// Whether an attempt of this intended start counts.
+    #[inline]
     #[must_use]
     pub fn counts(&self, intended_ns: u64) -> bool {
         self.counted_ns.contains(&intended_ns)
@@ -98,11 +99,13 @@ impl Tally {
     }
 
     /// So many attempts are under way.
+    #[inline]
     pub fn in_flight(&mut self, count: u64) {
         self.in_flight_max = self.in_flight_max.max(count);
     }
 
     /// So many requests were answered over a connection whose attempt ends now, however it ends.
+    #[inline]
     pub fn answered(&mut self, requests: u16, now_ns: u64) {
         if self.counts(now_ns) {
             let slice = self.slice(now_ns);
@@ -206,8 +209,12 @@ impl Tally {
 
     fn slice(&self, at_ns: u64) -> usize {
         let whole_ns = self.counted_ns.end - self.counted_ns.start;
-        let share = u128::from(at_ns - self.counted_ns.start) * SLICES as u128;
-        (share / u128::from(whole_ns)) as usize
+        let since_ns = at_ns - self.counted_ns.start;
+        match since_ns.checked_mul(SLICES as u64) {
+            Some(share) => (share / whole_ns) as usize,
+            // Over half a century.
+            None => (u128::from(since_ns) * SLICES as u128 / u128::from(whole_ns)) as usize,
+        }
     }
 
     /// What became of all of them.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How many connection attempts a second of real time one core simulates, in one-packet overload.
 //!
-//! `cargo run --release -p tidegate-sim --example speed`
+//! `cargo run --release -p tidegate-sim --example speed`, of all, or with the beginning of a line's name
+//! behind `--` of those lines only, and with a number after it for so many simulated seconds.
 
 use tidegate_client::{Arrivals, Os};
 use tidegate_policy::mechanism;
@@ -11,21 +12,26 @@ use tidegate_sim::{Load, Machine, Setup, SimError, World};
 const SECOND_NS: u64 = 1_000_000_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let only = std::env::args().nth(1).unwrap_or_default();
+    let seconds = std::env::args().nth(2).map_or(Ok(20), |seconds| seconds.parse())?;
     println!("{:<28} {:>10} {:>14} {:>14} {:>10}", "", "attempts", "attempts/s", "events/s", "s");
     let dynamic = AcceptLimit::Dynamic;
-    for (machine, name, limit, mechanism, per_s, seconds) in [
-        (Machine::today(), "today", dynamic, "abort rst-syn", 150_000.0, 20),
-        (Machine::today(), "today", dynamic, "default", 60_000.0, 20),
-        (Machine::xeon(), "the papers", AcceptLimit::INF, "abort rst-syn", 60_000.0, 20),
-        (Machine::xeon(), "the papers", AcceptLimit::INF, "default", 40_000.0, 20),
+    for (machine, name, limit, mechanism, per_s) in [
+        (Machine::today(), "today", dynamic, "abort rst-syn", 150_000.0),
+        (Machine::today(), "today", dynamic, "default", 60_000.0),
+        (Machine::xeon(), "the papers", AcceptLimit::INF, "abort rst-syn", 60_000.0),
+        (Machine::xeon(), "the papers", AcceptLimit::INF, "default", 40_000.0),
     ] {
+        let name = format!("{mechanism}, {name}");
+        if !name.starts_with(&only) {
+            continue;
+        }
         let world = World::new(setup(machine, limit, mechanism, per_s, seconds)?);
         let began_s = processor_s();
         let report = world.run(&mut |_| {});
         let took_s = processor_s() - began_s;
         println!(
-            "{:<28} {:>10} {:>14.0} {:>14.0} {took_s:>10.2}",
-            format!("{mechanism}, {name}"),
+            "{name:<28} {:>10} {:>14.0} {:>14.0} {took_s:>10.2}",
             report.balance.attempts,
             report.balance.attempts as f64 / took_s,
             report.events as f64 / took_s,

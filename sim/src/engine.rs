@@ -26,6 +26,8 @@ const BUCKETS: usize = 1 << DIGIT_BITS;
 const LEVELS: usize = (u64::BITS - PRESENT_BITS).div_ceil(DIGIT_BITS) as usize;
 const WORDS: usize = BUCKETS / 64;
 const NONE: u32 = u32::MAX;
+/// The place of [`Due::NEVER`]; one in a lane has [`NONE`].
+const NEVER_PLACE: u32 = u32::MAX - 1;
 /// How many lanes there are.
 pub const LANES: usize = 4;
 
@@ -38,8 +40,10 @@ pub struct Queue<E> {
     present: BinaryHeap<Due>,
     levels: Vec<Level>,
     lanes: [VecDeque<(Due, E)>; LANES],
-    /// A bucket's memory, to be used again.
-    spare: Vec<Due>,
+    /// The first of each lane, side by side.
+    firsts: [Due; LANES],
+    /// Nothing in the levels is earlier.
+    far_from_ns: u64,
     nodes: Vec<Node<E>>,
     free: u32,
     len: usize,
@@ -52,6 +56,8 @@ struct Level {
     buckets: Vec<Vec<Due>>,
     /// Which buckets have any, a bit each.
     occupied: [u64; WORDS],
+    /// Memory of buckets that had as much to hold as others of this level, to be used again.
+    spare: Vec<Vec<Due>>,
 }
 
 /// An event's time and place.
@@ -78,6 +84,16 @@ pub struct Ticket {
     number: u32,
 }
 
+impl Due {
+    /// Of a lane that has none.
+    const NEVER: Self = Self { at_ns: u64::MAX, number: 0, place: NEVER_PLACE };
+
+    #[inline]
+    fn is_never(self) -> bool {
+        self.place == NEVER_PLACE
+    }
+}
+
 /// The earliest is the greatest. Numbers wrap around: of two additions more than 2^31 apart whose
 /// events have the same ns, the later one comes first, which is as good an order.
 impl Ord for Due {
@@ -97,7 +113,7 @@ impl PartialOrd for Due {
 
 impl Level {
     fn empty() -> Self {
-        Self { buckets: vec![Vec::new(); BUCKETS], occupied: [0; WORDS] }
+        Self { buckets: vec![Vec::new(); BUCKETS], occupied: [0; WORDS], spare: Vec::new() }
     }
 
     #[inline]
@@ -108,8 +124,20 @@ impl Level {
 
     #[inline]
     fn put(&mut self, bucket: usize, due: Due) {
-        self.buckets[bucket].push(due);
+        let into = &mut self.buckets[bucket];
+        if into.capacity() == 0
+            && let Some(spare) = self.spare.pop()
+        {
+            *into = spare;
+        }
+        into.push(due);
         self.occupied[bucket / 64] |= 1 << (bucket % 64);
+    }
+
+    /// Empties a bucket.
+    fn take(&mut self, bucket: usize) -> Vec<Due> {
+        self.occupied[bucket / 64] &= !(1 << (bucket % 64));
+        std::mem::take(&mut self.buckets[bucket])
     }
 }
 
@@ -121,7 +149,8 @@ impl<E: Copy> Default for Queue<E> {
             present: BinaryHeap::new(),
             levels: (0..LEVELS).map(|_| Level::empty()).collect(),
             lanes: Default::default(),
-            spare: Vec::new(),
+            firsts: [Due::NEVER; LANES],
+            far_from_ns: u64::MAX,
             nodes: Vec::new(),
             free: NONE,
             len: 0,
@@ -190,13 +219,17 @@ impl<E: Copy> Queue<E> {
     #[inline]
     pub fn add_to(&mut self, lane: usize, at_ns: u64, event: E) {
         let at_ns = at_ns.max(self.now_ns);
-        if self.lanes[lane].back().is_some_and(|(last, _)| last.at_ns > at_ns) {
+        let last_ns = self.lanes[lane].back().map_or(0, |(last, _)| last.at_ns);
+        if last_ns > at_ns || at_ns == u64::MAX {
             self.add(at_ns, event);
             return;
         }
         let due = Due { at_ns, number: self.number, place: NONE };
         self.number = self.number.wrapping_add(1);
         self.len += 1;
+        if self.firsts[lane].is_never() {
+            self.firsts[lane] = due;
+        }
         self.lanes[lane].push_back((due, event));
     }
 
@@ -211,11 +244,11 @@ impl<E: Copy> Queue<E> {
     /// The next event and its time.
     #[inline]
     pub fn take_next(&mut self) -> Option<(u64, E)> {
-        let lane = self.first_lane();
+        let (lane, first) = self.first_lane();
         loop {
             while let Some(due) = self.present.peek() {
                 // The greater comes first.
-                if lane.is_some_and(|(_, first)| first > *due) {
+                if first > *due && !first.is_never() {
                     return self.take_from(lane);
                 }
                 let due = *due;
@@ -227,34 +260,32 @@ impl<E: Copy> Queue<E> {
                     return Some((due.at_ns, event));
                 }
             }
-            if !self.go_on(lane.map_or(u64::MAX, |(_, first)| first.at_ns)) {
+            if self.far_from_ns > first.at_ns || !self.go_on(first.at_ns) {
                 return self.take_from(lane);
             }
         }
     }
 
-    /// The lane whose first is earliest.
+    /// The lane whose first is earliest, and that first.
     #[inline]
-    fn first_lane(&self) -> Option<(usize, Due)> {
-        let mut first: Option<(usize, Due)> = None;
-        for (place, lane) in self.lanes.iter().enumerate() {
-            if let Some((due, _)) = lane.front()
-                && first.is_none_or(|(_, first)| *due > first)
-            {
-                first = Some((place, *due));
+    fn first_lane(&self) -> (usize, Due) {
+        let mut first = (0, self.firsts[0]);
+        for lane in 1..LANES {
+            if self.firsts[lane] > first.1 {
+                first = (lane, self.firsts[lane]);
             }
         }
         first
     }
 
     #[inline]
-    fn take_from(&mut self, lane: Option<(usize, Due)>) -> Option<(u64, E)> {
-        let Some((place, _)) = lane else {
+    fn take_from(&mut self, lane: usize) -> Option<(u64, E)> {
+        let Some((due, event)) = self.lanes[lane].pop_front() else {
             // Only what was taken back was left: the present is where it was.
             self.here_ns = self.now_ns;
             return None;
         };
-        let (due, event) = self.lanes[place].pop_front()?;
+        self.firsts[lane] = self.lanes[lane].front().map_or(Due::NEVER, |(due, _)| *due);
         self.now_ns = due.at_ns;
         self.len -= 1;
         Some((due.at_ns, event))
@@ -263,18 +294,17 @@ impl<E: Copy> Queue<E> {
     /// Makes the time of the next event the present, but none later than `most_ns`; `false` when
     /// there is none so early.
     fn go_on(&mut self, most_ns: u64) -> bool {
-        let occupied = |level: &Level| level.first();
-        let Some((level, bucket)) =
-            self.levels.iter().enumerate().find_map(|(n, level)| Some((n, occupied(level)?)))
-        else {
+        let mut levels = self.levels.iter().enumerate();
+        let Some((level, bucket)) = levels.find_map(|(n, level)| Some((n, level.first()?))) else {
+            self.far_from_ns = u64::MAX;
             return false;
         };
-        if self.begins_ns(level, bucket) > most_ns {
+        let begins_ns = self.begins_ns(level, bucket);
+        if begins_ns > most_ns {
+            self.far_from_ns = begins_ns;
             return false;
         }
-        let mut moved = std::mem::take(&mut self.spare);
-        std::mem::swap(&mut moved, &mut self.levels[level].buckets[bucket]);
-        self.levels[level].occupied[bucket / 64] &= !(1 << (bucket % 64));
+        let mut moved = self.levels[level].take(bucket);
         let first_ns = moved.iter().map(|due| due.at_ns).min().unwrap_or(self.here_ns);
         // Nothing is ever put before the present.
         self.here_ns = first_ns.min(most_ns);
@@ -284,7 +314,7 @@ impl<E: Copy> Queue<E> {
                 self.put(due);
             }
         }
-        self.spare = moved;
+        self.levels[level].spare.push(moved);
         true
     }
 
@@ -306,6 +336,7 @@ impl<E: Copy> Queue<E> {
         }
         let level = (63 - differs.leading_zeros() - PRESENT_BITS) / DIGIT_BITS;
         let bucket = (due.at_ns >> (PRESENT_BITS + level * DIGIT_BITS)) as usize % BUCKETS;
+        self.far_from_ns = self.far_from_ns.min(due.at_ns);
         self.levels[level as usize].put(bucket, due);
     }
 

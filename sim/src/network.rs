@@ -195,6 +195,8 @@ pub(crate) struct Direction {
     loss_of_syns: Vec<f64>,
     reorder: f64,
     links: Vec<(Link, u64)>,
+    /// Nothing happens to packets but their delay.
+    is_plain: bool,
 }
 
 impl Direction {
@@ -216,6 +218,7 @@ impl Direction {
             loss_of_syns: syns.to_vec(),
             reorder,
             links: links.iter().map(|link| (*link, 0)).collect(),
+            is_plain: loss <= 0.0 && syns.is_empty() && reorder <= 0.0 && links.is_empty(),
         }
     }
 
@@ -230,6 +233,19 @@ impl Direction {
         syns_before: u8,
     ) -> Option<u64> {
         self.carried.sent += 1;
+        if self.is_plain {
+            return Some(now_ns + delay_ns);
+        }
+        self.carry_perhaps(now_ns, delay_ns, packet, syns_before)
+    }
+
+    fn carry_perhaps(
+        &mut self,
+        now_ns: u64,
+        delay_ns: u64,
+        packet: &Packet,
+        syns_before: u8,
+    ) -> Option<u64> {
         let loss = self.loss_for(packet, syns_before);
         if self.chance.happens(loss) {
             self.carried.lost += 1;

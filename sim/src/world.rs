@@ -78,6 +78,8 @@ pub struct World {
     events: u64,
     /// The time that counts, and what stood at its beginning and its end.
     marks: [(u64, Option<Mark>); 2],
+    /// The next of them that has not been reached.
+    next_mark_ns: u64,
 }
 
 /// What stood at a time.
@@ -123,6 +125,7 @@ impl World {
             },
             wire: Wire::new(&way, machine.clients, seed),
             tally: Tally::new(counted_ns.clone()),
+            next_mark_ns: counted_ns.start,
             marks: [(counted_ns.start, None), (counted_ns.end, None)],
             crowd,
             way,
@@ -185,10 +188,8 @@ impl World {
             return false;
         }
         let Some((now_ns, event)) = self.wire.queue.take_next() else { return false };
-        for place in 0..2 {
-            if now_ns >= self.marks[place].0 {
-                self.mark(place);
-            }
+        if now_ns >= self.next_mark_ns {
+            self.mark_due(now_ns);
         }
         self.events += 1;
         match event {
@@ -239,6 +240,19 @@ impl World {
 
     pub(crate) fn load_ends_ns(&self) -> u64 {
         self.crowd.warm_up_ns + self.crowd.duration_ns + self.crowd.cool_down_ns
+    }
+
+    #[cold]
+    fn mark_due(&mut self, now_ns: u64) {
+        self.next_mark_ns = u64::MAX;
+        for place in 0..2 {
+            let at_ns = self.marks[place].0;
+            if now_ns >= at_ns {
+                self.mark(place);
+            } else {
+                self.next_mark_ns = self.next_mark_ns.min(at_ns);
+            }
+        }
     }
 
     fn mark(&mut self, place: usize) {

@@ -80,19 +80,13 @@ impl Listener {
     /// The queues as a mechanism is to see them: such that the rule of today's kernels, which the
     /// policy has, says of them what this kernel's own rule says. reserv sees them as they are: its
     /// rule is its own.
-    pub(crate) fn shown(
-        &self,
-        profile: Profile,
-        kernel: &Kernel,
-        rules: &tg_rules,
-        room: u32,
-    ) -> tg_queues {
+    pub(crate) fn shown(&self, profile: Profile, kernel: &Kernel, rules: &tg_rules) -> tg_queues {
         let queues = self.queues(kernel);
         if profile == Profile::Linux6 || rules.room == TG_ROOM_RESERVE {
             return queues;
         }
         let unbounded = tg_queues { listen_len: 0, listen_max: u32::MAX, ..queues };
-        match room {
+        match self.room(profile, kernel) {
             TG_LISTENQ_FULL_AT_SYN => tg_queues { syn_len: 1, ..queues },
             TG_SYNQ_FULL | TG_KERNEL_COOKIE => {
                 tg_queues { listen_len: 0, listen_max: self.half_open - 1, ..queues }
@@ -167,7 +161,7 @@ mod tests {
             ] {
                 let listener = listener(queued, half_open, young);
                 let room = listener.room(Profile::Linux24, &kernel);
-                let queues = listener.shown(Profile::Linux24, &kernel, &rules, room);
+                let queues = listener.shown(Profile::Linux24, &kernel, &rules);
                 let syn = tg_syn::default();
                 let seen = decide_syn(&rules, &queues, &syn, &mut Default::default());
                 assert_eq!(seen.reason, room, "{queued} {half_open} {young} {syncookies}");

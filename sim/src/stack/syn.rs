@@ -92,11 +92,10 @@ impl Host {
             return;
         }
         let is_half_open = flow.conn.state == State::HalfOpen;
-        let room = self.listener.room(self.profile, &self.kernel);
         // A request's own SYN carries no listener to the TCP entry, and is not judged there.
         let judges = |guard: &Guard| !(is_half_open && guard.hook == Hook::Tcp);
         if self.guard.as_ref().is_some_and(judges) {
-            if let Left::Nothing = self.judge_syn(room, flow, packet, work) {
+            if let Left::Nothing = self.judge_syn(flow, packet, work) {
                 return;
             }
         } else {
@@ -106,7 +105,7 @@ impl Host {
             work.tcp_takes(self.costs.request_again_ns);
             return self.send_syn_ack(flow, work);
         }
-        match room {
+        match self.listener.room(self.profile, &self.kernel) {
             TG_ROOM => self.make_request(flow, packet, work),
             TG_KERNEL_COOKIE => {
                 work.tcp_takes(self.costs.cookie_ns);
@@ -116,17 +115,11 @@ impl Host {
         }
     }
 
-    fn judge_syn(
-        &mut self,
-        room: u32,
-        flow: &mut Flow,
-        packet: &Packet,
-        work: &mut Work<'_>,
-    ) -> Left {
+    fn judge_syn(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) -> Left {
         let Some(guard) = &mut self.guard else { return Left::ToTheKernel };
         let hook = guard.hook;
         work.took.add(&hook.way_to(&self.costs));
-        let queues = self.listener.shown(self.profile, &self.kernel, &guard.rules, room);
+        let queues = self.listener.shown(self.profile, &self.kernel, &guard.rules);
         let syn = tg_syn {
             now_ns: work.now_ns(),
             random: (self.chance.draw() >> 32) as u32,
