@@ -53,6 +53,7 @@ test: setup-test
 
 test-long: test
 	$(CARGO) test --workspace --locked -- --ignored --test-threads=1
+	$(CARGO) test --locked -p tidegate-report -p tidelab --features tidelab/parquet --lib --test sweep
 
 bench: setup-test
 	$(call install,$(BENCH_PACKAGES))
@@ -62,6 +63,7 @@ bench: setup-test
 lint: setup-lint
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p tidegate-report -p tidelab --features tidelab/parquet --all-targets --locked -- -D warnings
 	clang-format --dry-run --Werror policy/native.c policy/include/*.h datapath/bpf/*.h datapath/bpf/*.c servers/bpf/*.c
 	$(CARGO) deny --locked --offline check licenses bans sources
 

@@ -6,18 +6,23 @@
 //! beside it, and [`Summary`] the same in brief for a terminal.
 
 mod claims;
+#[cfg(feature = "parquet")]
+mod columns;
 #[cfg(test)]
 mod example;
 mod judge;
 mod number;
 mod operating;
 mod page;
+
 mod point;
 mod results;
 mod statistics;
 mod text;
 mod watcher;
 
+#[cfg(feature = "parquet")]
+pub use columns::write_parquet;
 pub use judge::{Judgement, Verdict, judge, judge_all};
 pub use operating::OperatingPoint;
 pub use page::{Host, Study, page};

@@ -38,6 +38,20 @@ pub enum ResultsError {
         /// What is wrong with it.
         what: String,
     },
+    /// A Parquet file is not one of points.
+    #[error("{file}: {what}; take the file that a run with --format parquet wrote")]
+    Row {
+        /// The file.
+        file: String,
+        /// What is wrong with it, and in which row, counted from 1.
+        what: String,
+    },
+    /// This program cannot read or write Parquet.
+    #[error("{file}: this program was built without Parquet; build it with --features parquet")]
+    NoParquet {
+        /// The file.
+        file: String,
+    },
     /// The last line ends in its middle: the run was killed while it wrote.
     #[error("{file}:{line}: the last line is cut off ({what}); run that point again")]
     Torn {
@@ -74,11 +88,11 @@ pub struct Results {
 }
 
 impl Results {
-    /// Reads any set of files.
+    /// Reads any set of files; those whose name ends in `.parquet` as Parquet.
     ///
     /// # Errors
     /// [`ResultsError::Unreadable`]; [`ResultsError::Line`] for a line that is not a point, unless
-    /// it is the last and has no end.
+    /// it is the last and has no end; [`ResultsError::Row`] and [`ResultsError::NoParquet`].
     pub fn read<P: AsRef<Path>>(files: impl IntoIterator<Item = P>) -> Result<Self, ResultsError> {
         let mut results = Self::default();
         for file in files {
@@ -89,6 +103,14 @@ impl Results {
 
     fn read_one(&mut self, path: &Path) -> Result<(), ResultsError> {
         let file = path.display().to_string();
+        if path.extension().is_some_and(|extension| extension == "parquet") {
+            #[cfg(feature = "parquet")]
+            self.points.extend(crate::columns::read(path)?);
+            #[cfg(not(feature = "parquet"))]
+            return Err(ResultsError::NoParquet { file });
+            #[cfg(feature = "parquet")]
+            return Ok(());
+        }
         let bytes = fs::read(path)
             .map_err(|source| ResultsError::Unreadable { file: file.clone(), source })?;
         for (index, text) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
@@ -162,15 +184,7 @@ impl Writer {
     /// [`ResultsError::Unwritable`], or [`ResultsError::NotFinite`] for a number that could not be
     /// read again.
     pub fn append(&mut self, point: &Point) -> Result<(), ResultsError> {
-        let value = serde_json::to_value(point).expect("a point has only strings as keys");
-        if let Some(path) = null(&value) {
-            return Err(ResultsError::NotFinite {
-                file: self.path.display().to_string(),
-                path,
-                curve: point.curve.clone(),
-                offered: point.offered_over_capacity,
-            });
-        }
+        finite(point, &self.path)?;
         let mut line = serde_json::to_vec(point).expect("it has just been serialized");
         line.push(b'\n');
         self.save(&line)
@@ -181,6 +195,20 @@ impl Writer {
         self.file.write_all(bytes).and_then(|()| self.file.sync_data()).map_err(|source| {
             ResultsError::Unwritable { file: self.path.display().to_string(), source }
         })
+    }
+}
+
+/// A point as JSON that can be read again, for this file.
+pub(crate) fn finite(point: &Point, path: &Path) -> Result<Value, ResultsError> {
+    let value = serde_json::to_value(point).expect("a point has only strings as keys");
+    match null(&value) {
+        None => Ok(value),
+        Some(number) => Err(ResultsError::NotFinite {
+            file: path.display().to_string(),
+            path: number,
+            curve: point.curve.clone(),
+            offered: point.offered_over_capacity,
+        }),
     }
 }
 

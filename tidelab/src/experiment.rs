@@ -14,7 +14,7 @@ use tidegate_scenarios::{Form, Scenario, shelf};
 use tidegate_sim::{Machine, SimError};
 
 use crate::failure::Failure;
-use crate::folder::{self, HOST, LEFT_OUT, RESULTS, SCENARIOS};
+use crate::folder::{self, COLUMNS, HOST, LEFT_OUT, RESULTS, SCENARIOS};
 use crate::progress::{self, Bar};
 use crate::report;
 
@@ -60,6 +60,10 @@ struct How {
     /// Folder for the results; by default results/NAME.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// What to keep of it when it is over, beside the lines: nothing, or the same as Parquet in
+    /// DIR/result.parquet.
+    #[arg(long, value_enum, default_value_t = Format::Json)]
+    format: Format,
     /// As long as in the paper, two minutes a point, instead of a figure in minutes.
     #[arg(long)]
     full: bool,
@@ -73,6 +77,14 @@ enum World {
     Sim,
     /// One after the other.
     Both,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// A line of JSON a point.
+    Json,
+    /// The lines, and a Parquet file with the same schema.
+    Parquet,
 }
 
 fn machine(given: &str) -> Result<Machine, SimError> {
@@ -120,6 +132,9 @@ fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
         World::Both => (true, true),
     };
     // What is missing is told before anything is run.
+    if how.format == Format::Parquet && !cfg!(feature = "parquet") {
+        return Err(ResultsError::NoParquet { file: COLUMNS.to_owned() }.into());
+    }
     let programs = if live {
         tidegate_lab::require_root()?;
         Some(Programs::find()?)
@@ -142,6 +157,10 @@ fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
     }
     keeper.bar.finish();
     let results = Results::read([folder.join(RESULTS)])?;
+    if how.format == Format::Parquet {
+        #[cfg(feature = "parquet")]
+        tidegate_report::write_parquet(&folder.join(COLUMNS), &results.points)?;
+    }
     for scenario in scenarios {
         let summary = Summary { scenario, points: &results.points };
         crate::say(&summary.to_string())?;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use tidegate_report::Writer;
+use tidegate_report::{Results, Writer};
 
 use crate::failure::Failure;
 
@@ -12,6 +12,8 @@ use crate::failure::Failure;
 pub(crate) const SCENARIOS: &str = "scenarios";
 /// The results.
 pub(crate) const RESULTS: &str = "result.jsonl";
+/// The same as Parquet.
+pub(crate) const COLUMNS: &str = "result.parquet";
 /// The machine that they are from.
 pub(crate) const HOST: &str = "host.json";
 /// How the files end that tell, for each scenario, what could not be run of it.
@@ -21,5 +23,14 @@ pub(crate) const LEFT_OUT: &str = "left-out.txt";
 pub(crate) fn open(folder: &Path) -> Result<Writer, Failure> {
     let unwritable = |source| Failure::Folder { path: folder.to_owned(), source };
     fs::create_dir_all(folder).map_err(unwritable)?;
-    Ok(Writer::open(&folder.join(RESULTS))?)
+    // A folder that came without its lines gets them back: a run adds to what is there.
+    let (lines, columns) = (folder.join(RESULTS), folder.join(COLUMNS));
+    let earlier = if !lines.exists() && columns.exists() {
+        Results::read([columns])?.points
+    } else {
+        Vec::new()
+    };
+    let mut results = Writer::open(&lines)?;
+    earlier.iter().try_for_each(|point| results.append(point))?;
+    Ok(results)
 }

@@ -9,12 +9,13 @@ use tidegate_report::{Host, Point, Results, Study, page};
 use tidegate_scenarios::Scenario;
 
 use crate::failure::Failure;
-use crate::folder::{HOST, LEFT_OUT, RESULTS, SCENARIOS};
+use crate::folder::{COLUMNS, HOST, LEFT_OUT, RESULTS, SCENARIOS};
 
 /// Draw the results in folders as one page that needs nothing else.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Folders that `tidelab run` or `tidelab figure` wrote.
+    /// Folders that `tidelab run` or `tidelab figure` wrote, here or on other machines; their
+    /// points are drawn as those of one sweep.
     #[arg(value_name = "DIR", required = true)]
     folders: Vec<PathBuf>,
     /// The page; by default report.html in the first folder.
@@ -32,7 +33,7 @@ pub(crate) fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
 /// Draws the results in folders.
 pub(crate) fn draw(folders: &[PathBuf], out: &Path) -> Result<PathBuf, Failure> {
-    let results = Results::read(folders.iter().map(|folder| folder.join(RESULTS)))?;
+    let results = Results::read(folders.iter().map(|folder| results_in(folder)))?;
     for torn in &results.torn {
         eprintln!("tidelab: {torn}");
     }
@@ -56,6 +57,12 @@ pub(crate) fn draw(folders: &[PathBuf], out: &Path) -> Result<PathBuf, Failure> 
     let unwritable = |source| Failure::Folder { path: out.to_owned(), source };
     fs::write(out, page(&studies)).map_err(unwritable)?;
     Ok(out.to_owned())
+}
+
+/// A folder's lines; where only a Parquet file was brought along, that.
+fn results_in(folder: &Path) -> PathBuf {
+    let (lines, columns) = (folder.join(RESULTS), folder.join(COLUMNS));
+    if !lines.exists() && columns.exists() { columns } else { lines }
 }
 
 /// The copy that lies with the results, or the one that comes with this program.
