@@ -8,7 +8,8 @@ use tidegate_policy::raw::{TG_KEY_CONNECTION, tg_shed_rules};
 use tidegate_scenarios::{Delay, Page};
 use tidegate_servers::AcceptLimit;
 use tidegate_sim::{
-    Crowd, Hook, Kernel, Link, Load, Machine, Napi, Pages, Program, Setup, Shed, Way, World,
+    Crowd, Hook, Kernel, Link, Load, Machine, Napi, Pages, Profile, Program, Setup, Shed, Way,
+    World,
 };
 
 const MS_NS: u64 = 1_000_000;
@@ -35,8 +36,13 @@ fn machine() -> impl Strategy<Value = Machine> {
                 interrupt_gap_ns,
                 ring,
             });
-    (any::<bool>(), napi).prop_map(|(is_old, napi)| {
-        let machine = if is_old { Machine::xeon() } else { Machine::today() };
+    (0..4, napi).prop_map(|(whose, napi)| {
+        let machine = match whose {
+            0 => Machine::today(),
+            1 => Machine::xeon(),
+            2 => Machine { profile: Profile::Bsd, ..Machine::xeon() },
+            _ => Machine { profile: Profile::Windows, ..Machine::xeon() },
+        };
         Machine { napi, ..machine }
     })
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the papers tell of single connections and of queues comes out of the model.
 
-use tidegate_client::{Arrivals, Os};
+use tidegate_client::{Arrivals, Os, Outcome};
 use tidegate_policy::mechanism;
 use tidegate_scenarios::Page;
-use tidegate_sim::{Hook, Load, Machine, Pages, Program, Report, Setup, World};
+use tidegate_sim::{Hook, Load, Machine, Pages, Profile, Program, Report, Setup, World};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -115,6 +115,57 @@ fn who_closes_first_holds_time_wait() {
     assert!(report.time_waits() > 0);
     let usual = of(setup(Machine::today(), None, 100.0));
     assert_eq!(usual.time_waits(), 0, "clients close first");
+}
+
+/// The papers' machine with another TCP, overloaded by clients so far away.
+fn overloaded(profile: Profile, away_ms: f64) -> Outcome {
+    let mut world = setup(Machine { profile, ..Machine::xeon() }, None, 60_000.0);
+    world.way.delay.mean_ms = away_ms;
+    of(world).outcome
+}
+
+/// Shukla, section 2.1.1: BSD-derived TCPs drop SYNs in silence, and reset at the ACK stage; Windows
+/// resets at both; Linux at neither.
+#[test]
+fn each_system_says_no_in_its_own_way() {
+    let linux = overloaded(Profile::Linux24, 10.0);
+    assert_eq!((linux.errors.refused, linux.errors.reset), (0, 0), "{:?}", linux.errors);
+
+    let bsd = overloaded(Profile::Bsd, 10.0);
+    assert_eq!(bsd.errors.refused, 0, "{:?}", bsd.errors);
+    assert!(bsd.errors.reset > 0, "{:?}", bsd.errors);
+    assert!(bsd.syns_per_attempt.contains_key(&2), "who hears nothing asks again");
+
+    let windows = overloaded(Profile::Windows, 10.0);
+    assert!(windows.errors.refused > 0 && windows.errors.reset > 0, "{:?}", windows.errors);
+    assert_eq!(windows.errors.timed_out(), 0, "{:?}", windows.errors);
+    for outcome in [linux, bsd, windows] {
+        assert!(outcome.replies_per_s > 1000.0, "{outcome:?}");
+    }
+}
+
+/// What FreeBSD's half a backlog more is good for: on a short way so few handshakes are under way when
+/// SYNs are dropped that all of them find a place.
+#[test]
+fn bsd_lets_in_whoever_was_answered_nearby() {
+    let near = overloaded(Profile::Bsd, 0.0);
+    assert_eq!(near.errors.turned_away(), 0, "{:?}", near.errors);
+    assert!(near.errors.timed_out_connecting > 0, "{:?}", near.errors);
+    let windows = overloaded(Profile::Windows, 0.0);
+    assert!(windows.errors.reset > 0, "the same without that half: {:?}", windows.errors);
+}
+
+/// Shukla and Brecht, table III: what Windows does is the thesis' `abort rst-syn`. Its own rules and the
+/// mechanism come to the same, where TCP's checks of a SYN cost as much as the mechanism's: nothing.
+#[test]
+fn windows_own_rules_are_the_thesis_abort_rst_syn() {
+    let mut machine = Machine { profile: Profile::Windows, ..Machine::xeon() };
+    machine.costs.refuse_ns = 0;
+    let [own, mechanism] = [None, Some("abort rst-syn")]
+        .map(|mechanism| of(setup(machine, mechanism, 60_000.0)).outcome);
+    assert!(own.errors.refused > 0 && own.errors.reset > 0, "{:?}", own.errors);
+    assert_eq!(own.errors, mechanism.errors);
+    assert_eq!(own.replies, mechanism.replies);
 }
 
 /// Pariag, sections 4.2.1 and 4.2.2: accepting one at a time costs the select()-based userver much

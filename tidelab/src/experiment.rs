@@ -11,7 +11,7 @@ use tidegate_client::Progress;
 use tidegate_live::Programs;
 use tidegate_report::{Host, Point, Results, ResultsError, Summary, Watcher, Writer};
 use tidegate_scenarios::{Form, Scenario, shelf};
-use tidegate_sim::{Machine, SimError};
+use tidegate_sim::{Machine, Profile, SimError};
 
 use crate::failure::Failure;
 use crate::folder::{self, COLUMNS, HOST, LEFT_OUT, RESULTS, SCENARIOS};
@@ -54,7 +54,8 @@ struct How {
     /// Where to run: on this kernel, simulated, or both, in one report.
     #[arg(long, value_enum, default_value_t = World::Live)]
     world: World,
-    /// The simulated server: today, xeon (the papers', with their Linux), or a file.
+    /// The simulated server: today, xeon (the papers', with their Linux), bsd or windows (the same
+    /// with that TCP), or a file.
     #[arg(long, value_name = "NAME", default_value = "today", value_parser = machine)]
     machine: Machine,
     /// Folder for the results; by default results/NAME.
@@ -91,6 +92,8 @@ fn machine(given: &str) -> Result<Machine, SimError> {
     match given {
         "today" => Ok(Machine::today()),
         "xeon" => Ok(Machine::xeon()),
+        "bsd" => Ok(Machine { profile: Profile::Bsd, ..Machine::xeon() }),
+        "windows" => Ok(Machine { profile: Profile::Windows, ..Machine::xeon() }),
         file => Machine::read(Path::new(file)),
     }
 }

@@ -76,7 +76,7 @@ impl Host {
 
     /// The guard's rules, or the kernel's own.
     fn judge_ack(&mut self, ack: &tg_ack) -> tg_decision {
-        let queues = self.listener.queues(&self.kernel);
+        let queues = self.listener.queues_at_ack(self.profile, &self.kernel);
         if let Some(guard) = &self.guard {
             let decision = decide_ack(&guard.rules, &queues, ack);
             self.counted.judge(decision);
@@ -106,7 +106,7 @@ impl Host {
             self.judge_ack(&ack)
         } else {
             // The kernel's own cookie: a full queue drops its ACK in silence.
-            let queues = self.listener.queues(&self.kernel);
+            let queues = self.listener.queues_at_ack(self.profile, &self.kernel);
             decide_ack(&tg_rules::default(), &queues, &ack)
         };
         if decision.verdict == TG_ADMIT {

@@ -10,9 +10,6 @@ use tidegate_policy::raw::{
 
 use super::profile::{Kernel, Profile};
 
-/// `tcp_synack_retries` of every Linux.
-const SYN_ACKS_AGAIN: u8 = 5;
-
 /// The SYN queue, as counts, and the listen queue.
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -48,6 +45,12 @@ impl Listener {
         }
     }
 
+    /// The same as an ACK finds them.
+    pub(crate) fn queues_at_ack(&self, profile: Profile, kernel: &Kernel) -> tg_queues {
+        let listen_max = profile.listen_max_at_ack(self.backlog);
+        tg_queues { listen_max, ..self.queues(kernel) }
+    }
+
     /// What the kernel does with a SYN now: a reason of the policy.
     pub(crate) fn room(&self, profile: Profile, kernel: &Kernel) -> u32 {
         match profile {
@@ -58,6 +61,22 @@ impl Listener {
                 tidegate_policy::decide_syn(&watch, &queues, &syn, &mut none).reason
             }
             Profile::Linux24 => self.room_2_4(kernel),
+            Profile::Bsd => self.room_bsd(kernel),
+            Profile::Windows if self.is_full() => TG_LISTENQ_FULL_AT_SYN,
+            Profile::Windows => TG_ROOM,
+        }
+    }
+
+    /// `tcp_input()` and `syncache_add()` of FreeBSD.
+    fn room_bsd(&self, kernel: &Kernel) -> u32 {
+        if self.is_full() {
+            TG_LISTENQ_FULL_AT_SYN
+        } else if self.half_open < kernel.syn_max {
+            TG_ROOM
+        } else if kernel.syncookies > 0 {
+            TG_KERNEL_COOKIE
+        } else {
+            TG_SYNQ_FULL
         }
     }
 
@@ -104,8 +123,9 @@ impl Listener {
             Profile::Linux24 if was_acked => false,
             Profile::Linux24 => self.half_open * 2 >= kernel.syn_max,
             Profile::Linux6 => self.half_open * 2 > self.backlog.max(8),
+            Profile::Bsd | Profile::Windows => false,
         };
-        let mut times = SYN_ACKS_AGAIN;
+        let mut times = profile.syn_acks_again();
         if is_crowded {
             let mut young = u64::from(self.young) * 2;
             while times > 2 && u64::from(self.half_open) >= young {
@@ -120,7 +140,8 @@ impl Listener {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_policy::decide_syn;
+    use tidegate_policy::raw::{TG_HANDSHAKE, tg_ack};
+    use tidegate_policy::{decide_ack, decide_syn};
 
     fn listener(queued: u32, half_open: u32, young: u32) -> Listener {
         let mut listener = Listener::new(128);
@@ -147,9 +168,14 @@ mod tests {
     #[test]
     fn a_mechanism_sees_what_its_kernel_says() {
         let rules = tg_rules::default();
-        let mut kernel = Kernel::of(Profile::Linux24);
-        for syncookies in [0, 1] {
-            kernel.syncookies = syncookies;
+        for (profile, syncookies) in [
+            (Profile::Linux24, 0),
+            (Profile::Linux24, 1),
+            (Profile::Bsd, 0),
+            (Profile::Bsd, 1),
+            (Profile::Windows, 0),
+        ] {
+            let kernel = Kernel { syncookies, ..Kernel::of(profile) };
             for (queued, half_open, young) in [
                 (0, 0, 0),
                 (129, 1, 1),
@@ -158,14 +184,65 @@ mod tests {
                 (0, 769, 9),
                 (0, 1024, 9),
                 (129, 800, 0),
+                (0, 15_360, 9),
             ] {
                 let listener = listener(queued, half_open, young);
-                let room = listener.room(Profile::Linux24, &kernel);
-                let queues = listener.shown(Profile::Linux24, &kernel, &rules);
+                let room = listener.room(profile, &kernel);
+                let queues = listener.shown(profile, &kernel, &rules);
                 let syn = tg_syn::default();
                 let seen = decide_syn(&rules, &queues, &syn, &mut Default::default());
-                assert_eq!(seen.reason, room, "{queued} {half_open} {young} {syncookies}");
+                let at = (queued, half_open, young);
+                assert_eq!(seen.reason, room, "{at:?} {profile:?} {syncookies}");
             }
+        }
+    }
+
+    /// `tcp_input()` of FreeBSD: a SYN while no more wait than the backlog says; listen(2): one and a
+    /// half times as many in all.
+    #[test]
+    fn bsd_takes_syns_up_to_the_backlog_and_acks_up_to_one_and_a_half() {
+        let kernel = Kernel::of(Profile::Bsd);
+        let room = |queued, half_open| listener(queued, half_open, 9).room(Profile::Bsd, &kernel);
+        assert_eq!(room(128, 9), TG_ROOM);
+        assert_eq!(room(129, 9), TG_LISTENQ_FULL_AT_SYN);
+        let lets_in = |queued| {
+            let queues = listener(queued, 1, 1).queues_at_ack(Profile::Bsd, &kernel);
+            let ack = tg_ack { is_request: 1, acceptable: 1, ..tg_ack::default() };
+            decide_ack(&tg_rules::default(), &queues, &ack).reason == TG_HANDSHAKE
+        };
+        assert!(lets_in(192));
+        assert!(!lets_in(193), "netstat shows 193 of 128 and no more");
+    }
+
+    /// Lemon, section 4: the cache is as long as it is, whatever the backlog; beyond it there are
+    /// cookies.
+    #[test]
+    fn bsd_has_a_syn_cache_that_the_backlog_does_not_bound() {
+        let mut kernel = Kernel::of(Profile::Bsd);
+        let of = |half_open, kernel: &Kernel| listener(0, half_open, 0).room(Profile::Bsd, kernel);
+        assert_eq!(of(15_359, &kernel), TG_ROOM);
+        assert_eq!(of(15_360, &kernel), TG_KERNEL_COOKIE);
+        kernel.syncookies = 0;
+        assert_eq!(of(15_360, &kernel), TG_SYNQ_FULL);
+    }
+
+    /// KB 113576: with a backlog of 5 the seventh SYN is refused.
+    #[test]
+    fn windows_looks_at_the_listen_queue_only() {
+        let kernel = Kernel::of(Profile::Windows);
+        let room = |queued, half_open| {
+            let listener = Listener { backlog: 5, ..listener(queued, half_open, half_open) };
+            listener.room(Profile::Windows, &kernel)
+        };
+        assert_eq!(room(5, 1_000_000), TG_ROOM);
+        assert_eq!(room(6, 0), TG_LISTENQ_FULL_AT_SYN);
+    }
+
+    #[test]
+    fn syn_acks_are_sent_again_three_times_by_bsd_and_twice_by_windows() {
+        for (profile, times) in [(Profile::Bsd, 3), (Profile::Windows, 2)] {
+            let kernel = Kernel::of(profile);
+            assert_eq!(listener(0, 9999, 1).syn_acks_again(profile, &kernel, false), times);
         }
     }
 

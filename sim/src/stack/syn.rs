@@ -111,7 +111,7 @@ impl Host {
                 work.tcp_takes(self.costs.cookie_ns);
                 self.give_cookie(flow, packet, work);
             }
-            reason => self.kernel_drops_syn(reason, work),
+            reason => self.kernel_drops_syn(reason, flow, packet, work),
         }
     }
 
@@ -151,8 +151,18 @@ impl Host {
         Left::Nothing
     }
 
-    fn kernel_drops_syn(&mut self, reason: u32, work: &mut Work<'_>) {
+    fn kernel_drops_syn(
+        &mut self,
+        reason: u32,
+        flow: &mut Flow,
+        packet: &Packet,
+        work: &mut Work<'_>,
+    ) {
         work.tcp_takes(self.costs.refuse_ns);
+        if self.profile.refuses_syns() {
+            work.tcp_takes(self.costs.reset_ns);
+            work.refuse(flow, packet);
+        }
         // Linux 2.4 counts no SYN that it drops.
         if self.profile == Profile::Linux6 {
             self.counted.listen_drops += 1;
