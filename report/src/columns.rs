@@ -60,6 +60,7 @@ const MAPS: &[(&str, &str)] = &[
             required int64 errors (INTEGER(64, false));
         }",
     ),
+    ("seconds", "required group value (LIST) { repeated group list { required double element; } }"),
 ];
 
 /// The schema of [`Point`], in Parquet's words.
@@ -185,6 +186,12 @@ impl<'a> Column<'a> {
     /// What one point has of the column at `path`, a value or some.
     fn add(&mut self, point: &'a Value, path: &[&str], defined: i16) {
         match path {
+            [group, ENTRIES, VALUE, ITEMS, ..] => {
+                let entries = point.get(group).and_then(Value::as_object);
+                self.add_lists(
+                    entries.into_iter().flatten().filter_map(|(_, list)| list.as_array()),
+                );
+            }
             [group, ENTRIES, rest @ ..] => {
                 let entries = point.get(group).and_then(Value::as_object);
                 self.add_each(entries.into_iter().flatten().filter_map(
@@ -217,6 +224,29 @@ impl<'a> Column<'a> {
             self.definitions.push(1);
             self.values.push(leaf);
         }
+        self.close_point(before);
+    }
+
+    /// What a point repeats, lists of it.
+    fn add_lists(&mut self, lists: impl Iterator<Item = &'a Vec<Value>>) {
+        let before = self.definitions.len();
+        for list in lists {
+            let outer = i16::from(self.definitions.len() > before);
+            if list.is_empty() {
+                self.definitions.push(1);
+                self.repetitions.push(outer);
+            }
+            for (at, item) in list.iter().enumerate() {
+                self.definitions.push(2);
+                self.repetitions.push(if at == 0 { outer } else { 2 });
+                self.values.extend(leaf(item, &[]));
+            }
+        }
+        self.close_point(before);
+    }
+
+    /// A point that has none of what it might repeat leaves a place all the same.
+    fn close_point(&mut self, before: usize) {
         if self.definitions.len() == before {
             self.definitions.push(0);
             self.repetitions.push(0);
@@ -276,6 +306,12 @@ mod tests {
             cpu_calls: share("accept"),
             visits: share("started_per_s"),
             serving: share("accepts_per_s"),
+            seconds: [
+                ("failed".to_owned(), vec![]),
+                ("replies".to_owned(), vec![1.0, 2.5, 0.0]),
+                ("started".to_owned(), vec![7.0]),
+            ]
+            .into(),
             kernel: [("TcpExtListenDrops".to_owned(), -3)].into(),
             warnings: vec!["late \"by\" 3 ms".to_owned(), String::new(), "ü".to_owned()],
             seed: u64::MAX,

@@ -14,7 +14,6 @@ mod judge;
 mod number;
 mod operating;
 mod page;
-
 mod point;
 mod results;
 mod statistics;
