@@ -67,6 +67,12 @@ __u64 tg_native_shed_hash(const struct tg_key *key, const struct tg_tuple *tuple
 	return tg_shed_hash(&work, question, number);
 }
 
+__u32 tg_native_syn_room(const struct tg_rules *rules, const struct tg_queues *queues,
+                         __u32 random)
+{
+	return tg_syn_room(rules, queues, random);
+}
+
 struct tg_auto_queue tg_native_auto_view(const struct tg_queues *queues, __u32 reason)
 {
 	return tg_auto_view(queues, reason);

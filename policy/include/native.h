@@ -24,6 +24,8 @@ struct tg_decision tg_native_shed(const struct tg_shed_rules *rules, const struc
 /* A question to the keyed hash: enum tg_shed_question, and the number that goes with it. */
 __u64 tg_native_shed_hash(const struct tg_key *key, const struct tg_tuple *tuple, __u32 kind,
                           __u32 question, __u32 number);
+__u32 tg_native_syn_room(const struct tg_rules *rules, const struct tg_queues *queues,
+                         __u32 random);
 struct tg_auto_queue tg_native_auto_view(const struct tg_queues *queues, __u32 reason);
 __u64 tg_native_auto_root(__u64 p_x32, __u32 attempts);
 __u64 tg_native_siphash(const struct tg_key *key, const __u64 *words, __u32 count);

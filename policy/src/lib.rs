@@ -49,6 +49,13 @@ impl raw::tg_rules {
     }
 }
 
+/// Whether there is room for a SYN: `TG_ROOM`, `TG_KERNEL_COOKIE`, or the reason why there is none.
+/// reserv's early drop is by lot: it takes those whose `random` is below its probability.
+pub fn syn_room(rules: &tg_rules, queues: &tg_queues, random: u32) -> u32 {
+    // SAFETY: the function reads only through these valid references.
+    unsafe { raw::tg_native_syn_room(rules, queues, random) }
+}
+
 /// The decision at the SYN stage (Shukla, thesis, 4.1.5): takes a refusal's cost from
 /// `refusals` where an explicit refusal is made.
 pub fn decide_syn(

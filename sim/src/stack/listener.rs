@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 
 use tidegate_policy::raw::{
     TG_KERNEL_COOKIE, TG_LISTENQ_FULL_AT_SYN, TG_ROOM, TG_ROOM_RESERVE, TG_SYNQ_3_4_FULL,
-    TG_SYNQ_FULL, tg_queues, tg_rules, tg_syn,
+    TG_SYNQ_FULL, tg_queues, tg_rules,
 };
+use tidegate_policy::syn_room;
 
 use super::profile::{Kernel, Profile};
 
@@ -54,12 +55,7 @@ impl Listener {
     /// What the kernel does with a SYN now: a reason of the policy.
     pub(crate) fn room(&self, profile: Profile, kernel: &Kernel) -> u32 {
         match profile {
-            Profile::Linux6 => {
-                let (queues, syn) = (self.queues(kernel), tg_syn::default());
-                let watch = tg_rules::default();
-                let mut none = Default::default();
-                tidegate_policy::decide_syn(&watch, &queues, &syn, &mut none).reason
-            }
+            Profile::Linux6 => syn_room(&tg_rules::default(), &self.queues(kernel), 0),
             Profile::Linux24 => self.room_2_4(kernel),
             Profile::Bsd => self.room_bsd(kernel),
             Profile::Windows if self.is_full() => TG_LISTENQ_FULL_AT_SYN,
@@ -140,8 +136,8 @@ impl Listener {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tidegate_policy::decide_ack;
     use tidegate_policy::raw::{TG_HANDSHAKE, tg_ack};
-    use tidegate_policy::{decide_ack, decide_syn};
 
     fn listener(queued: u32, half_open: u32, young: u32) -> Listener {
         let mut listener = Listener::new(128);
@@ -189,10 +185,8 @@ mod tests {
                 let listener = listener(queued, half_open, young);
                 let room = listener.room(profile, &kernel);
                 let queues = listener.shown(profile, &kernel, &rules);
-                let syn = tg_syn::default();
-                let seen = decide_syn(&rules, &queues, &syn, &mut Default::default());
                 let at = (queued, half_open, young);
-                assert_eq!(seen.reason, room, "{at:?} {profile:?} {syncookies}");
+                assert_eq!(syn_room(&rules, &queues, 0), room, "{at:?} {profile:?} {syncookies}");
             }
         }
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The SYN stage: a SYN to the listening socket.
 
-use tidegate_policy::decide_syn;
 use tidegate_policy::raw::{
     TG_COOKIE, TG_DROP, TG_KERNEL_COOKIE, TG_LISTENQ_FULL_AT_SYN, TG_PASS, TG_RESET, TG_ROOM,
-    tg_auto_queue, tg_decision, tg_syn,
+    tg_auto_queue, tg_decision, tg_rules, tg_syn,
 };
+use tidegate_policy::{decide_syn, syn_room};
 
 use super::{Conn, Guard, Host, Profile, State};
 use crate::flow::Flow;
@@ -22,9 +22,11 @@ enum Left {
 impl Host {
     /// What persistent dropping says of a SYN.
     fn shed_decision(&mut self, flow: &Flow, packet: &Packet, now_ns: u64) -> tg_decision {
-        let room = self.listener.room(self.profile, &self.kernel);
-        let queues = self.listener.queues(&self.kernel);
-        let queue = tg_auto_queue::of(&queues, room);
+        let rules = self.guard.as_ref().map_or(tg_rules::default(), |guard| guard.rules);
+        let shown = self.listener.shown(self.profile, &self.kernel, &rules);
+        // Early drop is by lot: nobody's by this one.
+        let room = syn_room(&rules, &shown, u32::MAX);
+        let queue = tg_auto_queue::of(&self.listener.queues(&self.kernel), room);
         let Some(shed) = &mut self.shed else { return tg_decision::default() };
         let decision = shed.judge(flow.first, packet.seq, now_ns, &queue);
         // As the datapath counts: on a path what passes too.
