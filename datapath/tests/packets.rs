@@ -794,11 +794,15 @@ fn a_syn_whose_request_stands_passes() {
             // The kernel's look-up finds the request itself, and there is nothing to judge.
             let (outcome, _, counted) = one(&guards, hook, &half_open.bytes());
             assert_eq!((outcome, counted), (Outcome::Pass, vec![]), "{hook:?}");
-            // Then the listener is remembered, and the request asked for.
-            assert_eq!(one(&guards, hook, &another.bytes()).0, Outcome::Answer, "{hook:?}");
-            let (outcome, left, counted) = one(&guards, hook, &half_open.bytes());
-            assert_eq!(counted, [(0, "HalfOpen", "pass", 1)], "{hook:?}");
-            assert_eq!((outcome, left), (Outcome::Pass, half_open.bytes()), "{hook:?}");
+            // Then the listener is remembered, for 4 ms on this processor, and the request asked
+            // for: a busy machine may need more than one try.
+            eventually("the listener is remembered", || {
+                assert_eq!(one(&guards, hook, &another.bytes()).0, Outcome::Answer, "{hook:?}");
+                let (outcome, left, counted) = one(&guards, hook, &half_open.bytes());
+                assert_eq!((outcome, left), (Outcome::Pass, half_open.bytes()), "{hook:?}");
+                assert!(counted.is_empty() || counted == [(0, "HalfOpen", "pass", 1)]);
+                !counted.is_empty()
+            });
             forget();
         }
         drop(server);

@@ -18,17 +18,17 @@ use tidegate_tests::bpf::programs;
 use tidegate_tests::tidegate_program;
 
 /// A server that takes 2 ms a request is overloaded by a crowd that any machine can make. Its queue
-/// holds what comes at ease while a busy machine keeps the server from its processor for 0.1 s.
+/// holds what comes at ease while a busy machine keeps the server from its processor for 0.2 s.
 const SCENARIO: &str = r#"title = "A small overload"
 source = "a test"
 [server]
 cost_us = 2000
-backlog = 64
+backlog = 32
 [clients]
 os = "linux"
 timeout_s = 1.5
 [load]
-offered = [0.5, 3]
+offered = [0.25, 3]
 duration_s = 2
 [[curve]]
 peer = "kernel"
@@ -47,7 +47,7 @@ source = "a test"
 curve = "default"
 measure = "response_ms.mean"
 offered = [3, 3]
-than_offered = [0.5, 0.5]
+than_offered = [0.25, 0.25]
 at_least = 10
 [[claim]]
 says = "a refused client does not"
@@ -106,7 +106,7 @@ fn a_scenario_becomes_results_claims_and_a_page() {
     };
     let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value} is a number"));
     for curve in ["kernel", "default", "abort rst-syn", "no-syn-drop"] {
-        let calm = point(curve, 0.5);
+        let calm = point(curve, 0.25);
         let errors: f64 = calm["errors_per_s"].as_object().unwrap().values().map(number).sum();
         assert_eq!(errors, 0.0, "{calm}");
         let all: u64 = calm["syns_per_attempt"]
@@ -144,9 +144,9 @@ fn a_scenario_becomes_results_claims_and_a_page() {
 #[test]
 fn a_mistake_in_a_scenario_is_one_line_with_its_place() {
     for (right, wrong, place, named) in [
-        ("backlog = 64", "backlogg = 64", "small.toml:5:", "backlogg"),
-        ("[0.5, 3]", "[0.5, -3]", "small.toml:9", "-3"),
-        ("[0.5, 3]", "[0.5, 3000]", "small.toml:9", "impossible rate"),
+        ("backlog = 32", "backlogg = 32", "small.toml:5:", "backlogg"),
+        ("[0.25, 3]", "[0.25, -3]", "small.toml:9", "-3"),
+        ("[0.25, 3]", "[0.25, 3000]", "small.toml:9", "impossible rate"),
         ("cost_us = 2000", "kind = \"iis\"", "small.toml:4", "nginx"),
         ("os = \"linux\"", "os = \"plan9\"", "", "windows-2000"),
         ("\"abort rst-syn\"\n[[curve]]", "\"abort rst-sin\"\n[[curve]]", "", "rst-syn"),
