@@ -30,14 +30,15 @@ const MILLION_MIB: u64 = 1024;
 const HOW: &str = "\
 Attempts that a crowd on one processor makes in a second, the server on the other
   Closed loops of 200 clients, the best of which is the crowd's limit or the server's; httperf's
-  rate is raised until its own figure stops growing. Rounds alternate between the rows. Tidegate
-  answers at the driver on the server's processor (threaded NAPI), as on a machine of its own.
+  rate is raised until its own figure stops growing. Rounds alternate between the rows. Tidegate's
+  driver answers on the processor of who asks, as veth has it: a frame that changes processors twice
+  costs the crowd more than the answer does.
 ";
 
 struct Bench {
     server: Namespace,
     clients: Namespace,
-    cable: Link,
+    _cable: Link,
     server_cpu: usize,
     crowd_cpu: usize,
 }
@@ -154,7 +155,7 @@ impl Bench {
         clients.ip(&nobody).expect("a neighbour");
         clients.sysctl("net.ipv4.ip_local_port_range", "1024 65535").expect("ports");
         clients.sysctl("net.ipv4.tcp_tw_reuse", 1).expect("ports");
-        Self { server, clients, cable, server_cpu, crowd_cpu }
+        Self { server, clients, _cable: cable, server_cpu, crowd_cpu }
     }
 
     /// What a driver's guard answers over a veth is lost where the peer has no NAPI. The crowd's
@@ -183,9 +184,7 @@ impl Bench {
         let held: Vec<std::net::TcpStream> = self.clients.run(fill);
         let port = GUARDED.to_string();
         let words = ["run", "--port", &port, "--mechanism", "rst-syn", "--hook", "driver"];
-        let guard = self.start("tidegate", &words, "guarding ");
-        self.cable.a().poll_on(self.server_cpu).expect("threaded NAPI (Linux 5.12)");
-        (guard, server, held)
+        (self.start("tidegate", &words, "guarding "), server, held)
     }
 
     fn start(&self, program: &str, words: &[&str], ready: &str) -> Child {
@@ -228,17 +227,29 @@ impl Bench {
         holds
     }
 
+    /// The middle of several rounds: a hypervisor that takes the processor for 30 ms once in 3 s
+    /// makes a hundredth of the starts late, whoever makes them.
     fn schedule(&self) -> bool {
         let mut all = true;
         for per_s in [1_000.0, 10_000.0, 100_000.0] {
-            let load = Load::Poisson { per_s };
-            let plan = Plan { load, ..closed_loop(Driver::Raw, CLOSED, Close::Fin) };
-            let late_ms = self.send(plan).late_starts.p99_ms;
-            let holds = late_ms <= 1.0;
+            let mut late_ms = Rounds::default();
+            let before = stolen_s(self.crowd_cpu);
+            for _ in 0..ROUNDS {
+                let load = Load::Poisson { per_s };
+                let plan = Plan { load, ..closed_loop(Driver::Raw, CLOSED, Close::Fin) };
+                late_ms.0.push(self.send(plan).late_starts.p99_ms);
+            }
+            let stolen_ms = (stolen_s(self.crowd_cpu) - before) * 1e3;
+            let holds = late_ms.median() <= 1.0;
             let text = format!(
-                "{per_s} starts/s are {late_ms:.2} ms late at the 99th percentile (target 1)"
+                "{per_s} starts/s are {:.2} ms late at the 99th percentile (target 1)",
+                late_ms.median()
             );
             println!("  {text:<78} {}", verdict(holds));
+            let (least, most) = late_ms.range();
+            println!(
+                "    rounds {least:.2} to {most:.2} ms; the hypervisor took {stolen_ms:.0} ms"
+            );
             all &= holds;
         }
         all
@@ -288,13 +299,24 @@ fn beside(program: &str) -> PathBuf {
 
 /// Seconds that a processor has not been idle.
 fn busy_s(cpu: usize) -> f64 {
+    let spent = modes_s(cpu);
+    spent.iter().sum::<f64>() - spent[3] - spent[4]
+}
+
+/// Seconds that a hypervisor gave to others.
+fn stolen_s(cpu: usize) -> f64 {
+    modes_s(cpu)[7]
+}
+
+/// Seconds that a processor has spent in each mode: user, nice, system, idle, iowait, interrupts,
+/// softirqs, stolen.
+fn modes_s(cpu: usize) -> [f64; 8] {
     let told = fs::read_to_string("/proc/stat").expect("it is there");
     let name = format!("cpu{cpu} ");
     let line = told.lines().find(|line| line.starts_with(&name)).expect("a processor");
-    let ticks: Vec<f64> =
-        line.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
-    // All but idle and waiting for a disk, in hundredths.
-    (ticks.iter().take(8).sum::<f64>() - ticks[3] - ticks[4]) / 100.0
+    let mut words = line.split_whitespace().skip(1);
+    // In hundredths.
+    [(); 8].map(|()| words.next().and_then(|word| word.parse().ok()).unwrap_or(0.0) / 100.0)
 }
 
 /// The most memory that this process ever had, in MiB.
