@@ -2,19 +2,10 @@
 //! A cable between two namespaces.
 
 use std::fs;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use crate::error::LabError;
 use crate::namespace::Namespace;
 use crate::placement::pin_task;
-
-/// How often [`End::interrupt_on`] polls: a veth's 256 places hold what comes meanwhile up to five
-/// million packets a second.
-const MODERATION_NS: u32 = 50_000;
-/// Empty polls before the sender is asked to wake the receiver again.
-const NEVER: &str = "2000000000";
-const KNOCKS_LAST: Duration = Duration::from_secs(1);
 
 /// A veth pair, one end in each of two namespaces. It disappears with them.
 #[derive(Clone, Debug)]
@@ -148,8 +139,10 @@ impl End {
     /// Has a thread of the kernel poll for what arrives here, on one processor (threaded NAPI), and
     /// tells its number.
     ///
-    /// Receive packet steering comes after the driver: a program at the driver would run on the
-    /// sender's processor. Only an end with an XDP program or with GRO polls at all.
+    /// Receive packet steering comes after the driver: a program at the driver runs on the sender's
+    /// processor otherwise. Only an end with an XDP program polls for whatever comes. Each packet
+    /// may wake the thread, and beside a busy program it waits for its turn: a server under load is
+    /// slower so than by steering.
     ///
     /// # Errors
     /// [`LabError::File`] before Linux 5.12; [`LabError::Polling`] where nothing polls this end.
@@ -167,35 +160,6 @@ impl End {
         Ok(thread)
     }
 
-    /// Has what arrives here handled in softirqs of one processor, the driver's part too, as a
-    /// network card that moderates its interrupts does: a timer of that processor polls every
-    /// [`MODERATION_NS`] (Linux, Documentation/networking/napi.rst, software interrupt coalescing).
-    /// `knock` sends a packet here, which the kernel needs to begin.
-    ///
-    /// Only an end with an XDP program polls whatever comes. Without this, the program runs on the
-    /// sender's processor.
-    ///
-    /// # Errors
-    /// As [`Self::poll_on`], and [`LabError::Polling`] where no knock was heard within a second.
-    pub fn interrupt_on(&self, cpu: usize, knock: impl Fn()) -> Result<(), LabError> {
-        self.set("gro_flush_timeout", &MODERATION_NS.to_string())?;
-        self.set("napi_defer_hard_irqs", NEVER)?;
-        // The timer goes off where the last poll was, and a thread can be told where to poll.
-        let thread = self.poll_on(cpu)?;
-        let begun = Instant::now();
-        let is_in_time = || begun.elapsed() < KNOCKS_LAST;
-        while !is_asleep(thread) && is_in_time() {
-            sleep(Duration::from_millis(1));
-        }
-        let before = ran_ns(thread);
-        while ran_ns(thread) == before && is_in_time() {
-            knock();
-            sleep(Duration::from_millis(1));
-        }
-        self.set("threaded", "0")?;
-        if is_in_time() { Ok(()) } else { Err(LabError::Polling { end: self.name.clone() }) }
-    }
-
     fn set(&self, name: &str, value: &str) -> Result<(), LabError> {
         let file = format!("/sys/class/net/{}/{name}", self.name);
         self.namespace.write_file(file.into(), value.to_owned())
@@ -204,18 +168,6 @@ impl End {
     fn ip(&self, words: &str) -> Result<(), LabError> {
         self.namespace.ip(words).map(drop)
     }
-}
-
-/// A new thread of the kernel runs for a moment before it waits for work.
-fn is_asleep(thread: i32) -> bool {
-    let told = fs::read_to_string(format!("/proc/{thread}/stat")).unwrap_or_default();
-    told.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['S', 'I']))
-}
-
-/// For how long a thread has run, in ns; 0 where it has ended.
-fn ran_ns(thread: i32) -> u64 {
-    let told = fs::read_to_string(format!("/proc/{thread}/schedstat")).unwrap_or_default();
-    told.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
 }
 
 /// The kernel's threads that poll interfaces of this name.

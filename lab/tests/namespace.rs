@@ -67,15 +67,15 @@ fn processed() -> Vec<u64> {
 
 /// A veth's receiver works on the sender's processor unless it is told otherwise.
 #[test]
-fn an_end_takes_interrupts_on_the_processor_that_it_is_told() {
+fn an_end_is_polled_on_the_processor_that_it_is_told() {
     const DATAGRAMS: u64 = 50_000;
-    if skip_without_root("an_end_takes_interrupts_on_the_processor_that_it_is_told") {
+    if skip_without_root("an_end_is_polled_on_the_processor_that_it_is_told") {
         return;
     }
     let cpus = allowed_cpus().unwrap();
     let [receiver, .., sender] = cpus[..] else { return };
-    let (a, b) = (Namespace::new("interrupted").unwrap(), Namespace::new("sender").unwrap());
-    let cable = Link::between(&a, "irq0", &b, "irq1").unwrap();
+    let (a, b) = (Namespace::new("polled").unwrap(), Namespace::new("sender").unwrap());
+    let cable = Link::between(&a, "poll0", &b, "poll1").unwrap();
     cable.a().add_address("10.3.0.1/24").unwrap();
     cable.b().add_address("10.3.0.2/24").unwrap();
     cable.up().unwrap();
@@ -92,17 +92,18 @@ fn an_end_takes_interrupts_on_the_processor_that_it_is_told() {
         .join()
         .unwrap();
     };
-    let nobody_polls = cable.a().interrupt_on(receiver, || send(1)).unwrap_err();
-    assert!(nobody_polls.to_string().contains("irq0"), "{nobody_polls}");
+    let nobody_polls = cable.a().poll_on(receiver).unwrap_err();
+    assert!(nobody_polls.to_string().contains("poll0"), "{nobody_polls}");
     // As an XDP program would have it.
-    a.output(a.command("ethtool -K irq0 gro on")).unwrap();
-    b.output(b.command("ethtool -K irq1 tso off")).unwrap();
-    cable.a().interrupt_on(receiver, || send(1)).unwrap();
+    a.output(a.command("ethtool -K poll0 gro on")).unwrap();
+    b.output(b.command("ethtool -K poll1 tso off")).unwrap();
+    cable.a().poll_on(receiver).unwrap();
     let before = processed();
     send(DATAGRAMS);
-    eventually("the receiver takes them", || {
-        processed()[receiver] - before[receiver] >= DATAGRAMS * 9 / 10
-    });
+    // What comes faster than the thread takes it is lost.
+    let taken = |cpu: usize| processed()[cpu] - before[cpu];
+    eventually("the receiver takes them", || taken(receiver) >= DATAGRAMS / 20);
+    assert!(taken(sender) < DATAGRAMS / 20, "{} on the sender's processor", taken(sender));
 }
 
 #[test]

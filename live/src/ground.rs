@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where a point is run: namespaces, cables, and who works on which processor.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ipnet::IpNet;
-use tidegate_lab::{End, Link, Namespace, allowed_cpus};
+use tidegate_lab::{Link, Namespace, allowed_cpus};
 use tidegate_scenarios::Network;
 
 use crate::error::LiveError;
 
 /// Where the server listens.
 pub(crate) const PORT: u16 = 8080;
-/// RFC 863; nobody is there.
-const DISCARD_PORT: u16 = 9;
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 87, 0, 1);
 /// The gateway to the crowd, as the server sees it.
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 87, 0, 2);
@@ -39,8 +37,6 @@ pub(crate) struct Ground {
     pub crowd_interface: &'static str,
     /// Between them, where there is one.
     pub router: Option<Namespace>,
-    /// Where packets for the server arrive.
-    server_end: End,
 }
 
 impl Ground {
@@ -51,39 +47,19 @@ impl Ground {
         let (server_cpu, crowd_cpu) = (cpus[0], cpus[cpus.len() - 1]);
         let server = Namespace::new("server")?;
         let clients = Namespace::new("clients")?;
-        let (server_end, router) = match network {
-            Network::Direct => (Self::join(&server, &clients, server_cpu, crowd_cpu)?, None),
+        let router = match network {
+            Network::Direct => {
+                Self::join(&server, &clients, server_cpu, crowd_cpu)?;
+                None
+            }
             Network::Routed => {
-                let (end, router) = Self::join_by_router(&server, &clients, server_cpu, crowd_cpu)?;
-                (end, Some(router))
+                Some(Self::join_by_router(&server, &clients, server_cpu, crowd_cpu)?)
             }
         };
         server.sysctl("net.core.somaxconn", 65_535)?;
         clients.sysctl("net.ipv4.ip_local_port_range", "1024 65535")?;
         clients.sysctl("net.ipv4.tcp_tw_reuse", 1)?;
-        Ok(Self {
-            server,
-            clients,
-            server_cpu,
-            crowd_cpu,
-            crowd_interface: "clients0",
-            router,
-            server_end,
-        })
-    }
-
-    /// Has the server's processor do what a program at its driver does: steering comes later, and
-    /// the crowd's would do it. To be asked once the program is there.
-    pub(crate) fn interrupt_server(&self) -> Result<(), LiveError> {
-        let clients = self.clients.clone();
-        let knock = || {
-            // Whether it is sent is told by whether it is heard.
-            clients.run(|| {
-                let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok();
-                socket.map(|socket| socket.send_to(&[0], (SERVER, DISCARD_PORT)))
-            });
-        };
-        Ok(self.server_end.interrupt_on(self.server_cpu, knock)?)
+        Ok(Self { server, clients, server_cpu, crowd_cpu, crowd_interface: "clients0", router })
     }
 
     fn join(
@@ -91,7 +67,7 @@ impl Ground {
         clients: &Namespace,
         server_cpu: usize,
         crowd_cpu: usize,
-    ) -> Result<End, LiveError> {
+    ) -> Result<(), LiveError> {
         let cable = Link::between(server, "server0", clients, "clients0")?;
         cable.a().add_address(&format!("{SERVER}/16"))?;
         cable.b().add_address(&format!("{GATEWAY}/16"))?;
@@ -103,7 +79,7 @@ impl Ground {
         cable.a().receive_on(server_cpu)?;
         cable.b().receive_on(crowd_cpu)?;
         cable.a().add_route(CROWD, Some(&GATEWAY.to_string()))?;
-        Ok(cable.a().clone())
+        Ok(())
     }
 
     /// The router's packets are worked on where the crowd's are: the server's processor is the
@@ -113,7 +89,7 @@ impl Ground {
         clients: &Namespace,
         server_cpu: usize,
         crowd_cpu: usize,
-    ) -> Result<(End, Namespace), LiveError> {
+    ) -> Result<Namespace, LiveError> {
         let router = Namespace::new("router")?;
         let near = Link::between(server, "server0", &router, "inner0")?;
         let far = Link::between(&router, "outer0", clients, "clients0")?;
@@ -134,7 +110,7 @@ impl Ground {
         near.a().add_route("default", Some(&GATEWAY.to_string()))?;
         far.a().add_route(CROWD, Some(&BEHIND_ROUTER.to_string()))?;
         far.b().add_route("10.87.0.0/16", Some(&ROUTER.to_string()))?;
-        Ok((near.a().clone(), router))
+        Ok(router)
     }
 
     /// Where the crowd goes.

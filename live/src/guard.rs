@@ -59,9 +59,6 @@ impl Guard {
             (None, Treatment::Peer(_)) => {}
         }
         let child = namespace.start("tidegate", command, "guarding ", ATTACH_PATIENCE)?;
-        if setting.hook == "driver" && router.is_none() {
-            ground.interrupt_server()?;
-        }
         Ok(Self { child, namespace, programs: programs.clone() })
     }
 

@@ -208,7 +208,7 @@ mod tests {
         assert!(!lets_in(193), "netstat shows 193 of 128 and no more");
     }
 
-    /// Lemon, section 4: the cache is as long as it is, whatever the backlog; beyond it there are
+    /// Lemon (BSDCon 2002): the cache is as long as it is, whatever the backlog; beyond it there are
     /// cookies.
     #[test]
     fn bsd_has_a_syn_cache_that_the_backlog_does_not_bound() {
