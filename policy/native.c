@@ -67,8 +67,7 @@ __u64 tg_native_shed_hash(const struct tg_key *key, const struct tg_tuple *tuple
 	return tg_shed_hash(&work, question, number);
 }
 
-__u32 tg_native_syn_room(const struct tg_rules *rules, const struct tg_queues *queues,
-                         __u32 random)
+__u32 tg_native_syn_room(const struct tg_rules *rules, const struct tg_queues *queues, __u32 random)
 {
 	return tg_syn_room(rules, queues, random);
 }
