@@ -121,8 +121,8 @@ impl Profiled {
     }
 
     /// The share of each system call in the time that these processes had, from 0 to 1. `user` is
-    /// their own code, `entry` the way
-    /// into calls and out, `interrupt` what the kernel did meanwhile for packets and timers.
+    /// their own code, `entry` the way into calls and out, `interrupt` what the kernel did meanwhile
+    /// for packets and timers.
     #[must_use]
     pub fn calls(&self, processes: &[i32]) -> BTreeMap<String, f64> {
         let own = self.samples.iter().filter(|sample| processes.contains(&sample.process));

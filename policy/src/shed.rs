@@ -184,8 +184,4 @@ pub fn hash(key: &tg_key, tuple: &tg_tuple, kind: u32, question: u32, number: u3
 }
 
 #[cfg(test)]
-mod control;
-#[cfg(test)]
-mod random;
-#[cfg(test)]
 mod tests;

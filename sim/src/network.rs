@@ -267,9 +267,8 @@ impl Direction {
 
     #[inline]
     fn loss_for(&self, packet: &Packet, syns_before: u8) -> f64 {
-        let is_syn = packet.flags.has(Flags::SYN) && !packet.flags.has(Flags::ACK);
         match self.loss_of_syns.last() {
-            Some(last) if is_syn => {
+            Some(last) if packet.is_syn() => {
                 *self.loss_of_syns.get(usize::from(syns_before)).unwrap_or(last)
             }
             _ => self.loss,

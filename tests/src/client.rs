@@ -261,7 +261,8 @@ pub struct Withheld {
 }
 
 impl Withheld {
-    /// Holds back what leaves from the ports `first` to `last`.
+    /// Holds back what leaves from the ports `first` to `last`: outside those that the kernel gives
+    /// to whoever asks for none (32768 to 60999), unless everyone is meant.
     pub fn from_ports(namespace: &Namespace, first: u16, last: u16) -> Self {
         let table = format!("withheld{first}");
         for words in [

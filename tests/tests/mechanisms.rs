@@ -123,8 +123,8 @@ fn story(claim: &Claim) {
     let label = claim.mechanism.replace(' ', "-");
     let stage = Stage::new(&label);
     let nginx = frozen_nginx(&stage);
-    let early = UnderWay::start(&stage, 40000, false);
-    let late = UnderWay::start(&stage, 41000, true);
+    let early = UnderWay::start(&stage, 20_000, false);
+    let late = UnderWay::start(&stage, 21_000, true);
     until("three clients a family are half open", || half_open(&stage.server, 80) == 6);
     let crowd = fill_both(&stage);
 
@@ -364,11 +364,11 @@ fn abort_early_syn_drop_drops_early_and_resets_at_the_ack() {
 /// Clients more than there are places, their ACKs held back; then all ACKs at once.
 /// Returns how many SYNs were answered, and the kernel's listen queue overflows.
 fn acks_held_back(stage: &Stage, to: SocketAddr, refused: Answer) -> (usize, i64) {
-    let withheld = Withheld::from_ports(&stage.client, 42000, 42099);
+    let withheld = Withheld::from_ports(&stage.client, 22_000, 22_099);
     let attempts: Vec<_> = (0..PLACES as u16 + 6)
         .map(|i| {
             let namespace = stage.client.clone();
-            thread::spawn(move || Plain::connect(&namespace, 42000 + i, to, PATIENCE))
+            thread::spawn(move || Plain::connect(&namespace, 22_000 + i, to, PATIENCE))
         })
         .collect();
     let attempts: Vec<Plain> =

@@ -4,9 +4,13 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::random::Random;
+use random::Random;
+
 use super::*;
 use crate::agree_shed;
+
+mod control;
+mod random;
 
 const KEY: tg_key = tg_key { k0: 0x0706050403020100, k1: 0x0f0e0d0c0b0a0908 };
 const SECOND: u64 = 1_000_000_000;

@@ -7,7 +7,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::net::Ipv4Addr;
 
 use super::random::Random;
-use super::*;
+use crate::shed::*;
 
 const KEY: tg_key = tg_key { k0: 11, k1: 12 };
 const SECOND: u64 = 1_000_000_000;
