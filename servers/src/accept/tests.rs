@@ -201,6 +201,20 @@ fn dynamic_makes_up_for_a_queue_that_ran_dry() {
 }
 
 #[test]
+fn dynamic_leaves_those_who_come_meanwhile_to_the_next_phase() {
+    let mut strategy = saturated();
+    work_phase(&mut strategy, 200, 0);
+    for accepts in [128, 72] {
+        strategy.began(Phase::Accept, queues(128, 9), 0);
+        for _ in 0..accepts {
+            assert!(strategy.accept_now(queues(128, 9), 0) > 0);
+            strategy.accepted(0);
+        }
+        assert_eq!(strategy.accept_now(queues(128, 9), 0), 0);
+    }
+}
+
+#[test]
 fn dynamic_goes_on_with_as_many_as_saturated_it() {
     let mut strategy = Strategy::new(AcceptLimit::Dynamic);
     accept_phase(&mut strategy, SATURATED_AFTER - 100, 0);
