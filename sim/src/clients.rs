@@ -20,14 +20,14 @@ impl World {
                     self.wire.queue.add_to(lane::STARTS, at_ns, Event::Start);
                 } else {
                     // So that the run has an end where nothing else happens.
-                    self.wire.queue.add(ends_ns, Event::Poll);
+                    self.wire.queue.add(ends_ns, Event::Poll(0));
                 }
             }
             Starts::Closed { clients } => {
                 for _ in 0..*clients {
                     self.wire.queue.add_to(lane::STARTS, 0, Event::Start);
                 }
-                self.wire.queue.add(ends_ns, Event::Poll);
+                self.wire.queue.add(ends_ns, Event::Poll(0));
             }
         }
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The server's processor: packets go before the application, up to a budget.
+//! A processor of the server: packets go before the application, up to a budget.
 //!
 //! A packet is worked on as soon as those before it are done, whatever the application is at; the
 //! application's step takes so much longer. Since nothing but packets happens meanwhile, what a
-//! packet finds is known when it arrives, and no event is needed for its completion.
+//! packet finds is known when it arrives, and no event is needed for its completion. Where there are
+//! other processors, something else may happen: there a packet waits in the ring for its time.
 //!
 //! Packets wait in the ring where the card may not interrupt again yet, and where they have used up
 //! their budget while the application has something to do: then it gets a turn first (NAPI, and
@@ -85,8 +86,10 @@ pub(crate) struct Cpu {
     run_began_ns: u64,
     /// No interrupt before that.
     interrupts_from_ns: u64,
-    /// What waits, waits for an interrupt, not for the application.
+    /// What waits, waits for an interrupt or for its time, not for the application.
     waits_for_interrupt: bool,
+    /// There are others.
+    has_company: bool,
     /// When packets begin that have been taken in ahead.
     ahead: VecDeque<u64>,
     pub ring: VecDeque<Packet>,
@@ -98,7 +101,8 @@ pub(crate) struct Cpu {
 }
 
 impl Cpu {
-    pub(crate) fn new(napi: Napi, interrupt_ns: u64) -> Self {
+    /// One of several, where it has company.
+    pub(crate) fn new(napi: Napi, interrupt_ns: u64, has_company: bool) -> Self {
         let ring = napi.ring.min(1 << 16);
         Self {
             napi,
@@ -108,6 +112,7 @@ impl Cpu {
             run_began_ns: 0,
             interrupts_from_ns: 0,
             waits_for_interrupt: false,
+            has_company,
             ahead: VecDeque::with_capacity(ring),
             ring: VecDeque::with_capacity(ring),
             poll_ns: 0,
@@ -127,13 +132,15 @@ impl Cpu {
         }
         let first = self.ring.is_empty();
         if first {
-            let is_idle = self.soft_until_ns <= now_ns;
-            if is_idle && self.interrupts_from_ns > now_ns {
+            if !self.is_running(now_ns) && self.interrupts_from_ns > now_ns {
                 self.waits_for_interrupt = true;
                 self.poll_ns = self.interrupts_from_ns;
             } else if self.is_used_up(now_ns) && self.step_ends_ns.is_some() {
                 self.waits_for_interrupt = false;
                 self.poll_ns = self.soft_until_ns.saturating_add(self.napi.turn_ns);
+            } else if self.has_company && self.soft_until_ns > now_ns {
+                self.waits_for_interrupt = true;
+                self.poll_ns = self.soft_until_ns;
             } else {
                 let begins_ns = self.begin(now_ns);
                 if begins_ns > now_ns {
@@ -151,27 +158,38 @@ impl Cpu {
         self.step_ends_ns.is_none() && !self.ring.is_empty() && !self.waits_for_interrupt
     }
 
-    /// Takes a waiting packet for a run that begins now or goes on. `None` when none waits, or the
-    /// budget is used up and the application is to have a turn.
+    /// Takes a waiting packet for a run that begins now or goes on. `None` when none waits, its time
+    /// has not come, or the budget is used up and the application is to have a turn.
     pub(crate) fn poll(&mut self, now_ns: u64) -> Option<(u64, Packet)> {
         if self.is_used_up(now_ns) && self.step_ends_ns.is_some() && !self.ring.is_empty() {
             self.waits_for_interrupt = false;
             self.poll_ns = self.soft_until_ns.saturating_add(self.napi.turn_ns);
             return None;
         }
+        if self.has_company && self.soft_until_ns > now_ns {
+            self.waits_for_interrupt = true;
+            self.poll_ns = self.soft_until_ns;
+            return None;
+        }
         let packet = self.ring.pop_front()?;
         Some((self.begin(now_ns), packet))
     }
 
+    /// Whether packets follow each other without a pause.
+    fn is_running(&self, now_ns: u64) -> bool {
+        // Where a packet waits for its time, it begins when the one before it is just done.
+        self.soft_until_ns > now_ns || (self.has_company && self.soft_until_ns == now_ns)
+    }
+
     /// Whether this run has had its budget and still goes on.
     fn is_used_up(&self, now_ns: u64) -> bool {
-        self.soft_until_ns > now_ns
+        self.is_running(now_ns)
             && (self.run_packets >= self.napi.packets
                 || self.soft_until_ns - self.run_began_ns >= self.napi.time_ns)
     }
 
     fn begin(&mut self, now_ns: u64) -> u64 {
-        if self.soft_until_ns <= now_ns {
+        if !self.is_running(now_ns) {
             (self.run_packets, self.run_began_ns) = (0, now_ns);
             self.soft_until_ns = now_ns;
             self.interrupts_from_ns = now_ns + self.napi.interrupt_gap_ns;
@@ -219,7 +237,7 @@ mod tests {
         Napi { packets: 2, time_ns: 1_000_000, turn_ns: 500, interrupt_gap_ns: 0, ring: 4 };
 
     fn cpu() -> Cpu {
-        Cpu::new(NAPI, 10)
+        Cpu::new(NAPI, 10, false)
     }
 
     fn tcp(ns: u64) -> Took {
@@ -249,6 +267,18 @@ mod tests {
     }
 
     #[test]
+    fn beside_other_processors_a_packet_waits_for_its_time() {
+        let mut cpu = Cpu::new(NAPI, 10, true);
+        assert_eq!(work(&mut cpu, 1000), Taken::At(1010), "after the interrupt");
+        assert_eq!(work(&mut cpu, 1050), Taken::Waits { first: true });
+        assert_eq!((cpu.poll_ns, cpu.waits_in_vain()), (1110, false));
+        assert_eq!(work(&mut cpu, 1060), Taken::Waits { first: false });
+        assert_eq!(cpu.poll(1110).map(|(begins_ns, _)| begins_ns), Some(1110), "without another");
+        cpu.spend(1110, &tcp(100));
+        assert_eq!((cpu.poll(1110).is_none(), cpu.poll_ns), (true, 1210));
+    }
+
+    #[test]
     fn beyond_their_budget_packets_wait_for_a_turn_of_the_application() {
         let mut cpu = cpu();
         cpu.step(0, &tcp(10_000));
@@ -272,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_card_that_may_not_interrupt_yet_holds_its_packets_back() {
-        let mut cpu = Cpu::new(Napi { interrupt_gap_ns: 5000, packets: 99, ..NAPI }, 10);
+        let mut cpu = Cpu::new(Napi { interrupt_gap_ns: 5000, packets: 99, ..NAPI }, 10, false);
         assert_eq!(work(&mut cpu, 1000), Taken::At(1010));
         assert_eq!(work(&mut cpu, 1050), Taken::At(1110), "it is polled");
         assert_eq!(work(&mut cpu, 1300), Taken::Waits { first: true });

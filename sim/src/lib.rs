@@ -16,6 +16,7 @@
 pub mod calibrate;
 mod chance;
 mod clients;
+mod cores;
 mod costs;
 mod cpu;
 mod engine;

@@ -21,6 +21,10 @@ pub struct Machine {
     pub userver: Program,
     /// Where Tidegate looks at SYNs when a scenario leaves it open.
     pub hook: Hook,
+    /// How many processors it has: the program runs on the first, packets are spread over all by
+    /// connection.
+    #[serde(default = "one_core")]
+    pub cores: u32,
     /// How long a packet takes on its cable, one way, in ns.
     pub wire_ns: u64,
     /// What 1 µs of a scenario's `cost_us` takes here, in ns: more than 1000 where a sibling thread
@@ -33,6 +37,13 @@ pub struct Machine {
     pub napi: Napi,
     /// What everything costs it.
     pub costs: Costs,
+}
+
+/// More than any machine that runs one program for one queue.
+const CORES_MOST: u32 = 1024;
+
+fn one_core() -> u32 {
+    1
 }
 
 /// How closely a machine attends to its clients: what it looks at only now and then comes in
@@ -89,6 +100,7 @@ impl Machine {
             profile: Profile::Linux24,
             userver: Program::PapersUserver,
             hook: Hook::Tcp,
+            cores: 1,
             // 228 µs from SYN/ACK to its ACK (Shukla, figure 4.2), the client and its card included.
             wire_ns: 90_000,
             cost_us_ns: 0,
@@ -105,6 +117,7 @@ impl Machine {
             profile: Profile::Linux6,
             userver: Program::Userver,
             hook: Hook::Ip,
+            cores: 1,
             wire_ns: 10_000,
             cost_us_ns: 1270,
             // As `tidegate-crowd` polls its interface and turns its timing wheel.
@@ -119,12 +132,17 @@ impl Machine {
     /// # Errors
     /// [`SimError::Machine`], which names the line.
     pub fn from_toml(text: &str) -> Result<Self, SimError> {
-        toml::from_str(text).map_err(|error| {
+        let machine: Self = toml::from_str(text).map_err(|error| {
             let before = text.get(..error.span().map_or(0, |span| span.start)).unwrap_or(text);
             let line = before.matches('\n').count() + 1;
             let what = error.message().lines().collect::<Vec<_>>().join("; ");
             SimError::Machine { what: format!("line {line}: {what}") }
-        })
+        })?;
+        if machine.cores == 0 || machine.cores > CORES_MOST {
+            let what = format!("cores = {} is not from 1 to {CORES_MOST}", machine.cores);
+            return Err(SimError::Machine { what });
+        }
+        Ok(machine)
     }
 
     /// Reads it from a file.
@@ -170,6 +188,8 @@ mod tests {
         };
         let profile = wrong("\"linux-6\"", "\"linux-7\"");
         assert!(profile.contains("line 1: ") && profile.contains("linux-7"), "{profile}");
+        let cores = wrong("cores = 1", "cores = 0");
+        assert!(cores.contains("cores = 0 is not from 1"), "{cores}");
         let unknown = wrong("frame_ns", "fame_ns");
         assert!(unknown.contains("fame_ns"), "{unknown}");
     }

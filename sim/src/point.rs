@@ -71,7 +71,8 @@ impl Measured<'_> {
 
     fn cpu(&self) -> BTreeMap<String, f64> {
         let spent = self.report.spent;
-        let share = |ns: u64| ns as f64 / 1e9 / self.report.outcome.duration_s;
+        let whole_s = self.report.outcome.duration_s * self.report.cores as f64;
+        let share = |ns: u64| ns as f64 / 1e9 / whole_s;
         let (user, system) = (share(spent.user_ns), share(spent.system_ns));
         let softirq = share(spent.softirq_ns);
         // A step is charged when it begins, so that the sum can be a step too much.

@@ -138,13 +138,13 @@ impl Host {
     fn begin(&mut self, step: Step, mut took: Took, now_ns: u64, wire: &mut Wire) {
         took.add(&std::mem::take(&mut self.app.owes));
         self.app.step = step;
-        let ends_ns = self.cpu.step(now_ns, &took);
+        let ends_ns = self.cores.first().step(now_ns, &took);
         wire.queue.add_to(lane::STEPS, ends_ns, Event::Step);
     }
 
     /// A step may be done: packets may have put it off.
     pub(crate) fn step_event(&mut self, flows: &mut Flows, now_ns: u64, wire: &mut Wire) {
-        let Some(ends_ns) = self.cpu.step_ends_ns else { return };
+        let Some(ends_ns) = self.cores.first().step_ends_ns else { return };
         if ends_ns > now_ns {
             wire.queue.add_to(lane::STEPS, ends_ns, Event::Step);
             return;
@@ -294,7 +294,7 @@ impl Host {
         }
         self.app.strategy.idle();
         self.app.step = Step::Blocked;
-        self.cpu.step_ends_ns = None;
+        self.cores.first().step_ends_ns = None;
     }
 
     fn begin_accept(&mut self, now_ns: u64, wire: &mut Wire) {

@@ -86,7 +86,7 @@ impl Took {
     }
 }
 
-/// What the processor did, in ns.
+/// What the processors did, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Packets and timers.
@@ -100,6 +100,14 @@ pub struct Spent {
 }
 
 impl Spent {
+    /// More of it.
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.softirq_ns += more.softirq_ns;
+        self.system_ns += more.system_ns;
+        self.user_ns += more.user_ns;
+        self.by_component.add(&more.by_component);
+    }
+
     /// What was spent since an earlier look.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {

@@ -16,8 +16,8 @@ pub use profile::{Kernel, Profile};
 use tidegate_policy::raw::{TG_COOKIE, TG_REASONS, TG_VERDICTS, tg_bucket, tg_decision, tg_rules};
 
 use crate::chance::Chance;
+use crate::cores::Cores;
 use crate::costs::Costs;
-use crate::cpu::Cpu;
 use crate::flow::Flow;
 use crate::hook::Hook;
 use crate::network::Packet;
@@ -85,7 +85,7 @@ pub(crate) struct Host {
     pub guard: Option<Guard>,
     pub shed: Option<Shedders>,
     pub listener: Listener,
-    pub cpu: Cpu,
+    pub cores: Cores,
     pub app: App,
     pub counted: Counted,
     pub chance: Chance,
@@ -118,14 +118,14 @@ impl Host {
             }
         }
         let took = work.took;
-        self.cpu.spend(began_ns, &took);
+        self.cores.spend(packet.flow, began_ns, &took);
         self.wake(began_ns, wire);
     }
 
     /// A timer of a connection has come.
     pub(crate) fn timer(&mut self, flow: &mut Flow, place: u32, now_ns: u64, wire: &mut Wire) {
         flow.conn.timer = None;
-        let began_ns = self.cpu.timer_begins_ns(now_ns);
+        let began_ns = self.cores.for_flow(place).timer_begins_ns(now_ns);
         let mut work = Work::new(wire, &self.costs, place, began_ns);
         match flow.conn.state {
             State::HalfOpen => self.request_timer(flow, &mut work),
@@ -133,7 +133,7 @@ impl Host {
         }
         let took = work.took;
         if took.whole_ns() > 0 {
-            self.cpu.spend(began_ns, &took);
+            self.cores.spend(place, began_ns, &took);
         }
     }
 }

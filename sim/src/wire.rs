@@ -25,8 +25,8 @@ pub(crate) enum Event {
     Client(u32),
     /// A timer of the server's TCP.
     Conn(u32),
-    /// The server's processor turns to packets that wait.
-    Poll,
+    /// A processor of the server's turns to packets that wait.
+    Poll(u32),
     /// The application's step may be done.
     Step,
 }

@@ -8,7 +8,8 @@ use tidegate_policy::raw::tg_bucket;
 use tidegate_servers::Statistics;
 
 use crate::chance::{Chance, Entity};
-use crate::cpu::{Cpu, Taken};
+use crate::cores::Cores;
+use crate::cpu::Taken;
 use crate::flow::Flows;
 use crate::network::{Packet, Way};
 use crate::server::App;
@@ -29,8 +30,10 @@ const RECOUNT_EVERY: u64 = 4096;
 pub struct Report {
     /// What clients saw.
     pub outcome: Outcome,
-    /// What the server's processor did in the time that counts.
+    /// What the server's processors did in the time that counts, all together.
     pub spent: Spent,
+    /// How many they are.
+    pub cores: usize,
     /// What the application did in the time that counts.
     pub application: Statistics,
     /// How things stood at the end.
@@ -112,7 +115,7 @@ impl World {
             guard,
             shed: setup.shed.map(|shed| Shedders::new(&shed, seed)),
             listener: Listener::new(setup.backlog.min(machine.profile.backlog_max())),
-            cpu: Cpu::new(machine.napi, machine.costs.interrupt_ns),
+            cores: Cores::of(&machine),
             app: App::new(setup.program, setup.accept_limit, setup.cost_ns),
             counted: Counted::default(),
             chance: Chance::of(seed, Entity::Stack),
@@ -161,6 +164,7 @@ impl World {
         Report {
             outcome: self.tally.outcome(self.seed),
             spent: end.0.since(&begin.0),
+            cores: self.host.cores.count(),
             counted: end.1.since(&begin.1),
             application: end.2.since(&begin.2),
             balance,
@@ -203,12 +207,12 @@ impl World {
                 self.flows.tidy(place);
             }
             // One that comes early was for packets that found their turn sooner.
-            Event::Poll if now_ns < self.host.cpu.poll_ns => {}
-            Event::Poll => self.poll(now_ns),
+            Event::Poll(core) if now_ns < self.host.cores.get(core).poll_ns => {}
+            Event::Poll(core) => self.poll(core, now_ns),
             Event::Step => {
                 self.host.step_event(&mut self.flows, now_ns, &mut self.wire);
-                if self.host.cpu.waits_in_vain() {
-                    self.poll(now_ns);
+                if self.host.cores.first().waits_in_vain() {
+                    self.poll(0, now_ns);
                 }
             }
         }
@@ -261,7 +265,7 @@ impl World {
         if mark.is_none() {
             let host = &self.host;
             let application = Statistics { elapsed_ns, ..host.app.statistics };
-            *mark = Some((host.cpu.spent, host.counted.clone(), application));
+            *mark = Some((host.cores.spent(), host.counted.clone(), application));
         }
     }
 
@@ -272,14 +276,14 @@ impl World {
             flow.packets -= 1;
             return self.flows.tidy(packet.flow);
         }
-        match self.host.cpu.arrives(now_ns, packet) {
+        match self.host.cores.arrives(now_ns, packet) {
             Taken::At(begins_ns) => {
                 flow.packets -= 1;
                 self.host.receive(flow, packet, begins_ns, &mut self.wire);
             }
             Taken::Waits { first } => {
                 if first {
-                    self.wire.queue.add(self.host.cpu.poll_ns, Event::Poll);
+                    self.poll_later(self.host.cores.number_of(packet.flow));
                 }
                 return;
             }
@@ -291,16 +295,21 @@ impl World {
         self.flows.tidy(packet.flow);
     }
 
-    /// Packets that waited for a turn of the application.
-    fn poll(&mut self, now_ns: u64) {
-        while let Some((begins_ns, packet)) = self.host.cpu.poll(now_ns) {
+    fn poll_later(&mut self, core: u32) {
+        let at_ns = self.host.cores.get(core).poll_ns;
+        self.wire.queue.add(at_ns, Event::Poll(core));
+    }
+
+    /// Packets that waited at a processor: for a turn of the application, or for their time.
+    fn poll(&mut self, core: u32, now_ns: u64) {
+        while let Some((begins_ns, packet)) = self.host.cores.get(core).poll(now_ns) {
             let flow = self.flows.get(packet.flow);
             flow.packets -= 1;
             self.host.receive(flow, &packet, begins_ns, &mut self.wire);
             self.flows.tidy(packet.flow);
         }
-        if !self.host.cpu.ring.is_empty() {
-            self.wire.queue.add(self.host.cpu.poll_ns, Event::Poll);
+        if !self.host.cores.get(core).ring.is_empty() {
+            self.poll_later(core);
         }
     }
 
@@ -328,7 +337,7 @@ impl World {
         assert_eq!(balance.waiting, waiting);
         let is_packet = |event: &&Event| matches!(event, Event::AtServer(_) | Event::AtClient(_));
         let flying = self.wire.queue.each().filter(is_packet).count() as u64;
-        let in_ring = self.host.cpu.ring.len() as u64;
+        let in_ring = self.host.cores.in_rings() as u64;
         assert_eq!(balance.packets_under_way, flying, "packets are under way");
         assert_eq!(packets, flying + in_ring, "packets are their flows'");
         assert_eq!(half_open, self.host.listener.half_open);

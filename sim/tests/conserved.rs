@@ -36,14 +36,14 @@ fn machine() -> impl Strategy<Value = Machine> {
                 interrupt_gap_ns,
                 ring,
             });
-    (0..4, napi).prop_map(|(whose, napi)| {
+    (0..4, 1_u32..4, napi).prop_map(|(whose, cores, napi)| {
         let machine = match whose {
             0 => Machine::today(),
             1 => Machine::xeon(),
             2 => Machine { profile: Profile::Bsd, ..Machine::xeon() },
             _ => Machine { profile: Profile::Windows, ..Machine::xeon() },
         };
-        Machine { napi, ..machine }
+        Machine { cores, napi, ..machine }
     })
 }
 
