@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One person's attempt to be served: a connection, some requests, and so much patience.
 
+mod parting;
+
 use rand_core::Rng;
 
 use crate::connection::{Connection, Ended, Received};
 use crate::http::{Progress, Reply, Requests};
 use crate::os::Os;
 use crate::segment::{Out, Segment};
+use parting::Parting;
+
+pub use parting::Close;
 
 /// How an attempt ended: exactly one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,18 +37,6 @@ pub enum End {
     Withdrawn,
     /// Anything else, by errno; the generator's own troubles (EMFILE, EADDRNOTAVAIL) among them.
     Other(i32),
-}
-
-/// How a client ends its side of a connection, after a reply as well as when giving up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Close {
-    /// Politely, with a FIN; what the server sends later is answered with a RST.
-    #[default]
-    Fin,
-    /// With a RST (`SO_LINGER` of zero; Shukla, section 4.2.2).
-    Reset,
-    /// With a FIN right after the last request, while it still reads the reply (shutdown()).
-    HalfClose,
 }
 
 /// What all attempts of a kind have in common. The driver holds it and shows it at each call.
@@ -77,6 +70,7 @@ pub struct Attempt {
     count: u16,
     asked: u16,
     answered: u16,
+    parting: Parting,
     end: Option<End>,
 }
 
@@ -99,6 +93,7 @@ impl Attempt {
             count: count.max(1),
             asked: 0,
             answered: 0,
+            parting: Parting::None,
             end: None,
         }
     }
@@ -114,12 +109,14 @@ impl Attempt {
         let data = self.data(person);
         let received = self.connection.receive(now_ns, segment, data, out);
         if self.end.is_some() {
+            self.part(now_ns, person, out);
             return None;
         }
         self.end = self.proceed(now_ns, person, &received, out);
         if self.end.is_none() {
             self.end = self.connection.ended().map(|ended| self.failed(ended));
         }
+        self.part(now_ns, person, out);
         self.end
     }
 
@@ -129,6 +126,7 @@ impl Attempt {
         if self.end.is_none() && now_ns >= self.deadline_ns {
             return self.give_up(now_ns, person, out);
         }
+        self.part(now_ns, person, out);
         let data = self.data(person);
         self.connection.timer(now_ns, data, out);
         if self.end.is_some() {
@@ -163,10 +161,12 @@ impl Attempt {
     #[inline]
     #[must_use]
     pub fn next_timer_ns(&self) -> Option<u64> {
-        match self.connection.next_timer_ns() {
-            Some(next_ns) if self.end.is_none() => Some(next_ns.min(self.deadline_ns)),
-            None if self.end.is_none() => Some(self.deadline_ns),
-            next_ns => next_ns,
+        let is_parting = self.parting != Parting::None && self.connection.ended().is_none();
+        let deadline_ns = (self.end.is_none() || is_parting).then_some(self.deadline_ns);
+        let next_ns = self.connection.next_timer_ns();
+        match deadline_ns.filter(|deadline_ns| *deadline_ns != u64::MAX) {
+            Some(deadline_ns) => Some(next_ns.map_or(deadline_ns, |ns| ns.min(deadline_ns))),
+            None => next_ns,
         }
     }
 
@@ -211,8 +211,20 @@ impl Attempt {
     /// What was asked last: the connection keeps no copy.
     fn data<'a>(&self, person: &'a Person) -> &'a [u8] {
         match self.asked {
+            _ if self.parting == Parting::Said => person.requests.client_close(),
             0 => b"",
-            asked => person.requests.at(self.place(asked - 1)).bytes(),
+            asked => self.bytes(person, asked - 1),
+        }
+    }
+
+    /// The request of this number as it is sent.
+    fn bytes<'a>(&self, person: &'a Person, number: u16) -> &'a [u8] {
+        let request = person.requests.at(self.place(number));
+        let is_last = number + 1 == self.count;
+        if is_last && person.close == Close::Server {
+            request.last_bytes()
+        } else {
+            request.bytes()
         }
     }
 
@@ -258,12 +270,12 @@ impl Attempt {
         if self.asked > self.answered || !self.connection.is_drained() {
             return;
         }
-        let request = person.requests.at(self.place(self.asked));
+        let bytes = self.bytes(person, self.asked);
+        self.reply = person.requests.at(self.place(self.asked)).reply();
         self.asked += 1;
-        self.reply = request.reply();
-        self.connection.send(now_ns, request.bytes(), out);
+        self.connection.send(now_ns, bytes, out);
         if person.close == Close::HalfClose && self.asked == self.count {
-            self.connection.shut(now_ns, request.bytes(), out);
+            self.connection.shut(now_ns, bytes, out);
         }
     }
 
@@ -303,15 +315,20 @@ impl Attempt {
         left: &[u8],
         out: &mut impl Out,
     ) -> End {
-        // A reader that counts leaves what is behind the reply.
-        self.leave(now_ns, person, !left.is_empty(), out);
+        if end == End::Replied && left.is_empty() {
+            self.parting = Parting::by(person.close);
+        }
+        if self.parting == Parting::None {
+            // A reader that counts leaves what is behind the reply.
+            self.leave(now_ns, person, !left.is_empty(), out);
+        }
         end
     }
 
     fn leave(&mut self, now_ns: u64, person: &Person, unread: bool, out: &mut impl Out) {
         match person.close {
             Close::Reset => self.connection.abort(now_ns, out),
-            Close::Fin | Close::HalfClose => {
+            Close::Fin | Close::HalfClose | Close::Server | Close::ClientClose => {
                 let data = self.data(person);
                 self.connection.close(now_ns, unread, data, out);
             }

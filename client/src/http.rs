@@ -7,17 +7,17 @@ mod reply;
 pub use reply::{Progress, Reply};
 
 /// The requests that people may make, ready to be sent.
-///
-/// They do not ask the server to close: as in a browser, that is the client's part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requests {
     each: Vec<Request>,
+    client_close: Box<[u8]>,
 }
 
 /// One request, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     bytes: Box<[u8]>,
+    last_bytes: Box<[u8]>,
     /// Whether the reply has no body whatever its head says (RFC 9112, section 6.3).
     is_head: bool,
 }
@@ -26,19 +26,34 @@ impl Request {
     /// GET.
     #[must_use]
     pub fn get(host: &str, path: &str) -> Self {
-        Self { bytes: line("GET", host, path), is_head: false }
+        Self::new("GET", host, path)
     }
 
     /// HEAD.
     #[must_use]
     pub fn head(host: &str, path: &str) -> Self {
-        Self { bytes: line("HEAD", host, path), is_head: true }
+        Self::new("HEAD", host, path)
     }
 
-    /// What is sent.
+    fn new(method: &str, host: &str, path: &str) -> Self {
+        Self {
+            bytes: head(method, host, path, ""),
+            last_bytes: head(method, host, path, "Connection: close\r\n"),
+            is_head: method == "HEAD",
+        }
+    }
+
+    /// What is sent. It does not ask the server to close: as in a browser, that is the client's
+    /// part.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// The same, where the server is asked to close after its reply (RFC 9112, section 9.6).
+    #[must_use]
+    pub fn last_bytes(&self) -> &[u8] {
+        &self.last_bytes
     }
 
     /// A reply to it that is still to come.
@@ -48,24 +63,37 @@ impl Request {
     }
 }
 
-fn line(method: &str, host: &str, path: &str) -> Box<[u8]> {
-    format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: tidelab-crowd\r\n\r\n")
-        .into_bytes()
-        .into_boxed_slice()
+fn head(method: &str, host: &str, path: &str, more: &str) -> Box<[u8]> {
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: tidelab-crowd\r\n{more}\r\n"
+    );
+    head.into_bytes().into_boxed_slice()
 }
 
 impl Requests {
     /// A GET for each path; of `/` if there is none.
     #[must_use]
     pub fn get<'a>(host: &str, paths: impl IntoIterator<Item = &'a str>) -> Self {
-        Self::of(paths.into_iter().map(|path| Request::get(host, path)).collect())
-            .unwrap_or_else(|| Self { each: vec![Request::get(host, "/")] })
+        let mut each: Vec<Request> =
+            paths.into_iter().map(|path| Request::get(host, path)).collect();
+        if each.is_empty() {
+            each.push(Request::get(host, "/"));
+        }
+        Self { each, client_close: head("CLIENT_CLOSE", host, "/", "") }
     }
 
     /// These; `None` if there are none.
     #[must_use]
-    pub fn of(each: Vec<Request>) -> Option<Self> {
-        (!each.is_empty()).then_some(Self { each })
+    pub fn of(host: &str, each: Vec<Request>) -> Option<Self> {
+        let client_close = head("CLIENT_CLOSE", host, "/", "");
+        (!each.is_empty()).then_some(Self { each, client_close })
+    }
+
+    /// The extension request that says that the client closes, and that wants no reply (Faber et
+    /// al., "The TIME-WAIT state in TCP and Its Effect on Busy Servers", section 4.2).
+    #[must_use]
+    pub fn client_close(&self) -> &[u8] {
+        &self.client_close
     }
 
     /// The request at this place, counted round and round.

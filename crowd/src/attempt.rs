@@ -129,8 +129,11 @@ impl Attempt {
             return Ok(true);
         };
         let request = errand.requests.at(self.new.first.wrapping_add(u32::from(self.answered)));
-        while *sent < request.bytes().len() {
-            match (&self.socket).write(&request.bytes()[*sent..]) {
+        let is_last = self.answered + 1 == self.new.count;
+        let asks_to_close = is_last && errand.close == Close::Server;
+        let bytes = if asks_to_close { request.last_bytes() } else { request.bytes() };
+        while *sent < bytes.len() {
+            match (&self.socket).write(&bytes[*sent..]) {
                 Ok(count) => *sent += count,
                 Err(error) if waits(&error) => {
                     let blocked = error.raw_os_error() == Some(Errno::EAGAIN as i32);
@@ -144,7 +147,7 @@ impl Attempt {
                 Err(error) => return Err(error),
             }
         }
-        if errand.close == Close::HalfClose && self.answered + 1 == self.new.count {
+        if errand.close == Close::HalfClose && is_last {
             self.socket.shutdown(Shutdown::Write)?;
         }
         self.state = State::Receiving(request.reply());

@@ -2,6 +2,7 @@
 //! Drives a crowd over non-blocking kernel sockets, in one thread.
 
 mod attempts;
+mod leaving;
 mod visits;
 
 use std::collections::VecDeque;
@@ -29,6 +30,7 @@ use crate::schedule::Schedule;
 use crate::sources::Sources;
 use crate::visits::{ALONE, Home, Visits};
 use attempts::Attempts;
+use leaving::Leaving;
 
 const EVENTS_MAX: usize = 512;
 const SCRATCH_BYTES: usize = 64 * 1024;
@@ -55,6 +57,7 @@ struct Crowd<'a> {
     chance: ChaCha8Rng,
     epoll: Epoll,
     attempts: Attempts,
+    leaving: Leaving,
     /// By class. Patience is the same within one, so the first to start is the first to give up.
     deadlines: Vec<VecDeque<(u64, u64)>>,
     begun: Instant,
@@ -78,6 +81,7 @@ impl<'a> Crowd<'a> {
             epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
                 .map_err(CrowdError::events("create an epoll instance"))?,
             attempts: Attempts::default(),
+            leaving: Leaving::default(),
             deadlines: vec![VecDeque::new(); plan.classes.len()],
             begun: Instant::now(),
             started: 0,
@@ -197,7 +201,7 @@ impl<'a> Crowd<'a> {
     fn proceed(&mut self, event: EpollEvent, scratch: &mut [u8]) {
         let token = event.data();
         let Some(attempt) = self.attempts.get(token) else {
-            return;
+            return self.leaving.heard(token);
         };
         let readable = event.events() != EpollFlags::EPOLLOUT;
         let end = attempt.proceed(&self.errands[attempt.errand()], readable, scratch);
@@ -216,6 +220,7 @@ impl<'a> Crowd<'a> {
                     break;
                 }
                 self.deadlines[class].pop_front();
+                self.leaving.forget(token);
                 if let Some(attempt) = self.attempts.get(token) {
                     let end = attempt.given_up();
                     self.end(token, end);
@@ -225,19 +230,23 @@ impl<'a> Crowd<'a> {
     }
 
     fn end(&mut self, token: u64, end: End) {
-        if let Some(attempt) = self.finish(token, end)
-            && attempt.new.visit != ALONE
+        if let Some((visit, is_connected)) = self.finish(token, end)
+            && visit != ALONE
         {
-            self.tell(attempt.new.visit, token, attempt.is_connected(), Some(end));
+            self.tell(visit, token, is_connected, Some(end));
         }
     }
 
-    /// Counts an attempt and forgets it.
-    fn finish(&mut self, token: u64, end: End) -> Option<Attempt> {
+    /// Counts an attempt and forgets it; its visit, and whether it was connected.
+    fn finish(&mut self, token: u64, end: End) -> Option<(u32, bool)> {
         let attempt = self.attempts.remove(token)?;
         self.tally.answered(attempt.answered, self.now_ns());
         self.count(end, attempt.new.intended_ns);
-        Some(attempt)
+        let told = (attempt.new.visit, attempt.is_connected());
+        if end == End::Replied {
+            self.leaving.leave(token, attempt.socket, &self.errands[attempt.new.errand]);
+        }
+        Some(told)
     }
 
     fn count(&mut self, end: End, intended_ns: u64) {

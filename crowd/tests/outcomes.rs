@@ -57,7 +57,7 @@ fn reset(stream: &TcpStream) {
 #[test]
 fn replied() {
     let target = serve(|stream| answer(stream, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
-    for close in [Close::Fin, Close::Reset] {
+    for close in [Close::Fin, Close::Reset, Close::ClientClose] {
         let outcome = sent(&Plan {
             classes: vec![Class { close, ..impatient() }],
             sources: vec!["127.0.0.2/31".parse().unwrap()],
@@ -67,6 +67,23 @@ fn replied() {
         assert!(outcome.response_ms.max < 200.0);
         assert!(outcome.replies_per_s > 40.0);
     }
+}
+
+/// The last request asks the server to close, and the client waits for it to do so.
+#[test]
+fn closed_by_the_server() {
+    let target = serve(|mut stream| {
+        let mut bytes = [0; 1024];
+        let count = stream.read(&mut bytes).unwrap();
+        assert!(String::from_utf8_lossy(&bytes[..count]).contains("\r\nConnection: close\r\n"));
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        // The client's end comes after the server's.
+        assert_eq!(stream.read(&mut bytes).unwrap(), 0);
+    });
+    let classes = vec![Class { close: Close::Server, ..impatient() }];
+    let outcome = sent(&Plan { classes, ..plan(target) });
+    assert_eq!((outcome.attempts, outcome.replies), (10, 10), "{outcome:?}");
 }
 
 #[test]

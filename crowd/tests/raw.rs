@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use common::wire::{SYN, Wire};
-use common::{NOBODY, Stage, answer, raw};
+use common::{NOBODY, Stage, answer, answer_once, raw};
 use tidegate_crowd::{Class, Close, Delay, Driver, Load, Network, Plan, SynClass, run_watched};
 use tidegate_lab::{Counters, allowed_cpus, skip_without_root};
 
@@ -41,6 +41,37 @@ fn replies_are_counted_right_and_both_kernels_agree() {
             let clients = counters(&stage.clients).since(&before.1).unwrap();
             let of_tcp = |name| clients.get(name).unwrap();
             assert_eq!((of_tcp("TcpInSegs"), of_tcp("TcpOutRsts")), (0, 0), "kept from the kernel");
+        }
+    }
+}
+
+/// TIME-WAIT blocks of the server's namespace, of both families.
+fn time_waits(stage: &Stage) -> u64 {
+    let text = stage.server.read_file("/proc/thread-self/net/sockstat").unwrap();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let at = words.iter().position(|word| *word == "tw").unwrap();
+    words[at + 1].parse().unwrap()
+}
+
+/// Faber, section 4.2: a client that says so closes first, also at a server that answers what it
+/// does not know; a server that is asked to close does so first, and holds TIME-WAIT.
+#[test]
+fn who_closes_first_holds_time_wait() {
+    if skip_without_root("who_closes_first_holds_time_wait") {
+        return;
+    }
+    let stage = Stage::new();
+    let mut held = 0;
+    for host in ["10.0.0.1", "[fd00::1]"] {
+        stage.serve(format!("{host}:80").parse().unwrap(), answer);
+        stage.serve(format!("{host}:81").parse().unwrap(), answer_once);
+        for (close, port) in [(Close::ClientClose, 80), (Close::Server, 81)] {
+            let class = Class { close, ..Class::default() };
+            let outcome = stage.send(raw(&format!("{host}:{port}"), 300.0, class));
+            assert_eq!((outcome.attempts, outcome.replies), (300, 300), "{outcome:?}");
+            assert_eq!((outcome.segments.rst_sent, outcome.segments.rst_received), (0, 0));
+            held += if close == Close::Server { 300 } else { 0 };
+            assert_eq!(time_waits(&stage), held, "{host} {close:?}");
         }
     }
 }

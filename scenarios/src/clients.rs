@@ -31,6 +31,10 @@ pub enum Close {
     Reset,
     /// FIN right after the request, still reading (Shukla 2.1.2).
     HalfClose,
+    /// After the server, which the last request asks to close (Faber 4.2: HTTP as it was).
+    Server,
+    /// With the request `CLIENT_CLOSE`, which says so and wants no reply, and FIN (Faber 4.2).
+    ClientClose,
 }
 
 impl From<Close> for tidegate_client::Close {
@@ -39,6 +43,8 @@ impl From<Close> for tidegate_client::Close {
             Close::Fin => Self::Fin,
             Close::Reset => Self::Reset,
             Close::HalfClose => Self::HalfClose,
+            Close::Server => Self::Server,
+            Close::ClientClose => Self::ClientClose,
         }
     }
 }
@@ -190,6 +196,8 @@ impl Clients {
             Close::Fin => {}
             Close::Reset => words.push_str(", close with RST"),
             Close::HalfClose => words.push_str(", half-close"),
+            Close::Server => words.push_str(", server closes"),
+            Close::ClientClose => words.push_str(", CLIENT_CLOSE"),
         }
         if let Some(browsing) = &self.browsing {
             let Browsing { browser, objects, pages, think_s } = browsing;

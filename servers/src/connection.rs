@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::events::Interest;
 use crate::reply::Reply;
-use crate::request::{self, HEAD_MAX_BYTES, Refusal, Request};
+use crate::request::{self, HEAD_MAX_BYTES, Method, Refusal, Request};
 
 /// A client that sends faster than we throw away must not hold up the others.
 const READS_PER_TURN: u32 = 8;
@@ -30,6 +30,8 @@ pub(crate) enum Next {
 /// What came of looking for a request.
 pub(crate) enum Found {
     Request(Request),
+    /// The client has said that it closes.
+    ClientClose,
     Refusal(Refusal),
     Nothing,
 }
@@ -57,7 +59,8 @@ pub(crate) struct Connection {
     /// The client has closed its side.
     pub input_ended: bool,
     /// The last reply is out; what still arrives is read and forgotten until the client closes,
-    /// because closing with unread input would send a RST that can destroy the reply.
+    /// because closing with unread input would send a RST that can destroy the reply. Or the client
+    /// is to close first.
     pub draining: bool,
 }
 
@@ -126,7 +129,10 @@ impl Connection {
                 let body_here = request.body_bytes.min(rest as u64);
                 self.skip_bytes = request.body_bytes - body_here;
                 self.input.drain(..request.head_bytes + body_here as usize);
-                Found::Request(request)
+                match request.method {
+                    Method::ClientClose => Found::ClientClose,
+                    _ => Found::Request(request),
+                }
             }
         }
     }
@@ -145,10 +151,15 @@ impl Connection {
             && !self.input_ended
     }
 
-    /// Closes our side and waits for the client to close its own.
-    pub(crate) fn start_draining(&mut self) {
+    /// Nothing that arrives matters any more, until the client closes.
+    pub(crate) fn expect_end(&mut self) {
         self.draining = true;
         self.input = Vec::new();
+    }
+
+    /// Closes our side and waits for the client to close its own.
+    pub(crate) fn start_draining(&mut self) {
+        self.expect_end();
         // An error means that the client is gone, which reading will tell.
         let _ = self.stream.shutdown(Shutdown::Write);
     }

@@ -32,6 +32,9 @@ pub(crate) enum Method {
     Head,
     /// POST or PUT: the client sends a body.
     Send,
+    /// CLIENT_CLOSE: the client closes, and wants no reply (Faber, Touch and Yue, "The TIME-WAIT
+    /// state in TCP and Its Effect on Busy Servers", section 4.2).
+    ClientClose,
 }
 
 /// Why a request is refused. Its connection is closed after the answer.
@@ -76,6 +79,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Request>, Refusal> {
         Some("GET") => Method::Get,
         Some("HEAD") => Method::Head,
         Some("POST" | "PUT") => Method::Send,
+        Some("CLIENT_CLOSE") => Method::ClientClose,
         _ => return Err(Refusal::MethodUnknown),
     };
     let mut request = Request {

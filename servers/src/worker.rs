@@ -17,7 +17,7 @@ use crate::work::Work;
 const SEND_PER_TURN_BYTES: u64 = 2 << 20;
 /// Turns between two looks at the clock.
 const CLOCK_EVERY: u32 = 16;
-/// How long a client may take to close after its last reply.
+/// How long a client may take to close after its last reply, or after it said that it would.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
 
 /// What works on connections, apart from the server that holds them: the same for all servers.
@@ -153,11 +153,23 @@ impl Worker {
                     Err(refusal) => Some(self.refuse(refusal)),
                 },
                 Found::Refusal(refusal) => Some(self.refuse(refusal)),
+                Found::ClientClose => return self.let_close(connection),
                 Found::Nothing if connection.input_ended => return Next::Close,
                 Found::Nothing => return Next::Read,
             };
         }
         self.send(connection)
+    }
+
+    /// Who closes first holds TIME-WAIT. The client means to, so its FIN is waited for; it has most
+    /// often come with the request that says so.
+    fn let_close(&mut self, connection: &mut Connection) -> Next {
+        connection.expect_end();
+        if connection.receive(&mut self.scratch).is_err() || connection.input_ended {
+            return Next::Close;
+        }
+        connection.deadline = self.now + DRAIN_MAX.min(self.patience);
+        Next::Read
     }
 
     fn refuse(&mut self, refusal: Refusal) -> Reply {

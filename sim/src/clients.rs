@@ -55,6 +55,7 @@ impl World {
             delay_ns,
             timer: None,
             first,
+            count: requests,
             packets: 0,
             syns: 0,
             ended: false,

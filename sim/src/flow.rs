@@ -18,8 +18,9 @@ pub(crate) struct Flow {
     pub delay_ns: u64,
     /// The client's next timer, and its event.
     pub timer: Option<(u64, Ticket)>,
-    /// Which request is its first.
+    /// Which request is its first, and how many it makes.
     pub first: u32,
+    pub count: u16,
     /// Packets of it on the way, or waiting for the server's processor.
     pub packets: u16,
     /// SYNs sent so far.

@@ -7,6 +7,7 @@
 //! an end and closes. A step is a system call or two; what it does, it has done at its end.
 
 mod price;
+mod turn;
 
 use std::collections::VecDeque;
 
@@ -16,7 +17,8 @@ use crate::flow::{Flow, Flows};
 use crate::machine::Program;
 use crate::spent::Took;
 use crate::stack::{Host, State};
-use crate::wire::{Event, Wire, Work, lane};
+use crate::wire::{Event, Wire, lane};
+use turn::Turn;
 
 /// Events that epoll is let tell at once; select() and poll() tell all.
 const EVENTS_MAX: usize = 1024;
@@ -70,18 +72,6 @@ enum Step {
     Turn(u32, Turn),
     /// The last segments go out.
     Rest,
-}
-
-/// What a connection's turn is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    /// A request is read; with `writes`, the reply is written at once.
-    Read {
-        writes: bool,
-    },
-    Write,
-    Close,
-    Nothing,
 }
 
 impl App {
@@ -219,47 +209,6 @@ impl Host {
         self.tell(flow, place);
     }
 
-    fn finish_turn(
-        &mut self,
-        flow: &mut Flow,
-        place: u32,
-        turn: Turn,
-        now_ns: u64,
-        wire: &mut Wire,
-    ) {
-        let mut work = Work::new(wire, &self.costs, place, now_ns);
-        flow.conn.is_ready = false;
-        let is_patient = flow.conn.patience_at_ns != u64::MAX;
-        match turn {
-            // It was reset meanwhile: the call fails, and the next turn sees why.
-            Turn::Read { .. } | Turn::Write if flow.conn.was_reset => {}
-            Turn::Read { writes } => {
-                self.begin_reply(flow);
-                if writes {
-                    self.write(flow, &mut work);
-                }
-            }
-            Turn::Write => self.write(flow, &mut work),
-            Turn::Close => {
-                self.app.held -= 1;
-                self.app.strategy.closed();
-                self.app.statistics.dead_connections += u64::from(flow.conn.served == 0);
-                self.close(flow, &mut work);
-            }
-            Turn::Nothing => {}
-        }
-        if is_patient && flow.conn.state == State::Accepted && !flow.conn.was_reset {
-            flow.conn.patience_at_ns = now_ns + PATIENCE_NS;
-        }
-        self.app.owes = work.took;
-        self.tell(flow, place);
-    }
-
-    fn write(&mut self, flow: &mut Flow, work: &mut Work<'_>) {
-        self.hand_over(flow, work);
-        self.app.statistics.replies += u64::from(!flow.conn.replies);
-    }
-
     /// Begins the next step, or waits.
     fn go_on(&mut self, flows: &mut Flows, now_ns: u64, wire: &mut Wire) {
         loop {
@@ -322,27 +271,5 @@ impl Host {
         let told_ns = costs.event_ns * events + costs.watched_ns * watched;
         let took = Took { kernel_ns: costs.events_ns + told_ns, ..Took::default() };
         self.begin(Step::Events, took, now_ns, wire);
-    }
-
-    fn begin_turn(&mut self, flow: &Flow, place: u32, now_ns: u64, wire: &mut Wire) {
-        let conn = &flow.conn;
-        let writes = self.app.program != Program::PapersUserver;
-        let turn = if conn.was_reset || conn.is_overdue {
-            Turn::Close
-        } else if conn.replies {
-            Turn::Write
-        } else if conn.requests > 0 {
-            Turn::Read { writes }
-        } else if conn.fin_seen {
-            Turn::Close
-        } else {
-            Turn::Nothing
-        };
-        let took = if self.app.program == Program::Tux {
-            self.tux_takes(flow, turn)
-        } else {
-            self.userver_takes(flow, turn)
-        };
-        self.begin(Step::Turn(place, turn), took, now_ns, wire);
     }
 }

@@ -13,6 +13,7 @@ pub(crate) use conn::{Conn, State};
 pub(crate) use listener::Listener;
 pub use profile::{Kernel, Profile};
 
+use tidegate_client::Close;
 use tidegate_policy::raw::{TG_COOKIE, TG_REASONS, TG_VERDICTS, tg_bucket, tg_decision, tg_rules};
 
 use crate::chance::Chance;
@@ -87,6 +88,8 @@ pub(crate) struct Host {
     pub listener: Listener,
     pub cores: Cores,
     pub app: App,
+    /// How clients end their side: what they ask of the application, and say to it, at the end.
+    pub ending: Close,
     pub counted: Counted,
     pub chance: Chance,
     pub pages: Pages,

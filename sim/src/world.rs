@@ -117,6 +117,7 @@ impl World {
             listener: Listener::new(setup.backlog.min(machine.profile.backlog_max())),
             cores: Cores::of(&machine),
             app: App::new(setup.program, setup.accept_limit, setup.cost_ns),
+            ending: crowd.person.close,
             counted: Counted::default(),
             chance: Chance::of(seed, Entity::Stack),
             pages: setup.pages,

@@ -115,6 +115,10 @@ enum Ending {
     Reset,
     /// With FIN right after the request, still reading.
     HalfClose,
+    /// After the server, which the last request asks to close.
+    Server,
+    /// With the request CLIENT_CLOSE, which says so and wants no reply, and FIN.
+    ClientClose,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -183,6 +187,8 @@ fn plan(arguments: &Arguments) -> Result<Plan, Failure> {
             Ending::Fin => Close::Fin,
             Ending::Reset => Close::Reset,
             Ending::HalfClose => Close::HalfClose,
+            Ending::Server => Close::Server,
+            Ending::ClientClose => Close::ClientClose,
         },
         requests: arguments.requests,
         paths: arguments.paths.clone(),

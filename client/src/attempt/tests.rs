@@ -88,7 +88,7 @@ fn what_is_withdrawn_is_closed_as_the_person_closes() {
 fn each_request_is_for_its_own_thing() {
     let requests = ["/a", "/b", "/c"].map(|path| Request::get("h", path));
     let mut person = person("linux");
-    person.requests = Requests::of(requests.to_vec()).unwrap();
+    person.requests = Requests::of("h", requests.to_vec()).unwrap();
     let mut wire = Wire::default();
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let mut attempt = Attempt::start(0, &person, 2, 2, &mut rng, &mut wire);
@@ -231,7 +231,13 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 fn people() -> impl Strategy<Value = (Person, u16)> {
-    let close = prop_oneof![Just(Close::Fin), Just(Close::Reset), Just(Close::HalfClose)];
+    let close = prop_oneof![
+        Just(Close::Fin),
+        Just(Close::Reset),
+        Just(Close::HalfClose),
+        Just(Close::Server),
+        Just(Close::ClientClose),
+    ];
     (0..Os::all().len(), close, 1..4_u16)
         .prop_map(|(os, close, count)| (Person { close, ..person(Os::all()[os].name) }, count))
 }

@@ -55,6 +55,12 @@ impl Connection {
         received
     }
 
+    /// Whether the server has closed its side.
+    #[must_use]
+    pub fn has_server_closed(&self) -> bool {
+        self.fin_received
+    }
+
     fn receive_while_connecting(
         &mut self,
         now_ns: u64,

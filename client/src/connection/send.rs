@@ -8,6 +8,16 @@ use crate::segment::{Flags, Out};
 const UNDER_WAY_MAX: u32 = 10;
 
 impl Connection {
+    /// Sends data and the FIN behind it, in one segment where they fit, and goes on reading.
+    /// Everything sent before must be acknowledged.
+    pub fn send_last(&mut self, now_ns: u64, data: &[u8], out: &mut impl Out) {
+        debug_assert!(self.is_drained() && !self.wants_fin);
+        self.data_end = self.data_end.wrapping_add(data.len() as u32);
+        self.wants_fin = true;
+        self.closed_first = !self.fin_received;
+        self.push(now_ns, data, out);
+    }
+
     /// Sends what has not been sent yet, as far as the server has room.
     pub(super) fn push(&mut self, now_ns: u64, data: &[u8], out: &mut impl Out) {
         let was_idle = self.unacked == self.sent_max;

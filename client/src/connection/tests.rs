@@ -5,6 +5,7 @@ mod clocks;
 mod data;
 mod ends;
 mod opening;
+mod parting;
 mod resets;
 
 use crate::attempt::{Attempt, Close, Person};

@@ -35,7 +35,9 @@ impl Crowd<'_> {
                 Deed::Begin { intended_ns } => self.tally.visit_started(intended_ns),
                 Deed::Open(opening) => self.open_for(place, &opening, now_ns),
                 // Its visit knows already.
-                Deed::Withdraw(token) => drop(self.finish(token, End::Withdrawn)),
+                Deed::Withdraw(token) => {
+                    self.finish(token, End::Withdrawn);
+                }
                 Deed::Finish { end, intended_ns } => {
                     self.tally.visit_ended(end, intended_ns, now_ns);
                 }

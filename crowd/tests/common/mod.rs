@@ -97,3 +97,11 @@ pub fn answer(mut stream: TcpStream) {
         }
     }
 }
+
+/// Answers one request and closes.
+pub fn answer_once(mut stream: TcpStream) {
+    let mut bytes = [0; 4096];
+    if stream.read(&mut bytes).is_ok_and(|count| bytes[..count].ends_with(b"\r\n\r\n")) {
+        let _ = stream.write_all(REPLY);
+    }
+}

@@ -115,6 +115,38 @@ pub fn http_1_0_closes_unless_asked_to_stay(way: Way) {
     assert_eq!(server.stop().replies, 4);
 }
 
+const CLIENT_CLOSE: &[u8] = b"CLIENT_CLOSE / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// Faber, section 4.2: the server does not reply. Were it to close before the client, it would hold
+/// TIME-WAIT.
+pub fn a_client_that_says_that_it_closes_gets_no_word_and_closes_first(way: Way) {
+    let server = way.start(|_| ());
+    let mut stream = server.connect();
+    assert_eq!(get(&mut stream, "/").status, 200);
+    stream.write_all(CLIENT_CLOSE).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let silence = stream.read(&mut [0]).unwrap_err();
+    assert_eq!(silence.kind(), std::io::ErrorKind::WouldBlock, "neither a word nor an end");
+    stream.shutdown(Shutdown::Write).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    let statistics = server.stop();
+    assert_eq!((statistics.replies, statistics.bad_requests), (1, 0), "{statistics}");
+    assert_eq!((statistics.dead_connections, statistics.timed_out), (0, 0), "{statistics}");
+}
+
+pub fn it_may_say_so_with_its_last_request_and_its_end(way: Way) {
+    let server = way.start(|settings| settings.body_bytes = 10);
+    let mut stream = server.connect();
+    stream.write_all(&[b"GET / HTTP/1.1\r\n\r\n", CLIENT_CLOSE].concat()).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    assert_eq!(reply.matches("HTTP/1.1").count(), 1, "{reply}");
+    let statistics = server.stop();
+    assert_eq!((statistics.replies, statistics.bad_requests), (1, 0), "{statistics}");
+}
+
 pub fn a_client_that_only_listens_gets_all(way: Way) {
     let server = way.start(|_| ());
     let mut stream = server.connect();

@@ -57,6 +57,8 @@ macro_rules! stories_of {
                     resets_are_counted_as_dead_and_harm_nobody,
                     the_cost_is_paid_for_every_reply,
                     http_1_0_closes_unless_asked_to_stay,
+                    a_client_that_says_that_it_closes_gets_no_word_and_closes_first,
+                    it_may_say_so_with_its_last_request_and_its_end,
                     a_client_that_only_listens_gets_all,
                     half_a_request_gets_408,
                     who_says_nothing_is_closed_without_a_word,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a connection's turn costs.
 
+use tidegate_client::Close;
+
 use super::Turn;
 use crate::flow::Flow;
 use crate::spent::Took;
@@ -8,7 +10,7 @@ use crate::stack::Host;
 
 impl Host {
     pub(super) fn userver_takes(&self, flow: &Flow, turn: Turn) -> Took {
-        let costs = &self.costs;
+        let (costs, conn) = (&self.costs, &flow.conn);
         let (socket_ns, application_ns) = match turn {
             Turn::Read { writes: false } => (costs.read_ns, costs.serve_ns + self.app.cost_ns),
             Turn::Read { writes: true } => {
@@ -16,10 +18,28 @@ impl Host {
             }
             Turn::Write => (self.write_ns(flow, false), 0),
             // A read that finds the end copies nothing.
+            Turn::ClientClose if conn.fin_seen => (costs.read_ns * 3 / 2 + costs.close_ns, 0),
+            Turn::ClientClose => (costs.read_ns * 3 / 2, 0),
             Turn::Close => (costs.read_ns / 2 + costs.close_ns, 0),
             Turn::Nothing => (costs.read_ns / 2, 0),
         };
-        Took { socket_ns, application_ns, ..Took::default() }
+        let close_ns = if self.closes_after(flow, turn) { costs.close_ns } else { 0 };
+        Took { socket_ns: socket_ns + close_ns, application_ns, ..Took::default() }
+    }
+
+    /// Whether the server closes in the same turn: after the last reply, where clients leave it to
+    /// the server.
+    fn closes_after(&self, flow: &Flow, turn: Turn) -> bool {
+        let conn = &flow.conn;
+        let (page, bytes) = self.to_write(flow, matches!(turn, Turn::Read { .. }));
+        let is_last = match turn {
+            Turn::Read { writes: true } => {
+                conn.served + 1 >= flow.count && bytes == self.pages.length(page)
+            }
+            Turn::Write => conn.served >= flow.count && bytes == conn.left,
+            _ => false,
+        };
+        self.ending == Close::Server && is_last
     }
 
     /// Four fifths of a request are its reply's, the rest its end's.
@@ -32,10 +52,11 @@ impl Host {
                 (whole_ns / 2 + more_ns, whole_ns * 3 / 10 + self.app.cost_ns)
             }
             Turn::Write => (whole_ns / 10 + self.kilobytes_ns(flow, false), 0),
-            Turn::Close => (whole_ns / 5, 0),
+            Turn::ClientClose | Turn::Close => (whole_ns / 5, 0),
             Turn::Nothing => (whole_ns / 10, 0),
         };
-        Took { socket_ns, application_ns, ..Took::default() }
+        let close_ns = if self.closes_after(flow, turn) { whole_ns / 5 } else { 0 };
+        Took { socket_ns: socket_ns + close_ns, application_ns, ..Took::default() }
     }
 
     /// What writing takes: of the reply to a request that is still to be read, or of the one under
