@@ -217,17 +217,6 @@ impl Attempt {
         }
     }
 
-    /// The request of this number as it is sent.
-    fn bytes<'a>(&self, person: &'a Person, number: u16) -> &'a [u8] {
-        let request = person.requests.at(self.place(number));
-        let is_last = number + 1 == self.count;
-        if is_last && person.close == Close::Server {
-            request.last_bytes()
-        } else {
-            request.bytes()
-        }
-    }
-
     fn place(&self, number: u16) -> u32 {
         self.first.wrapping_add(u32::from(number))
     }

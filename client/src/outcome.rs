@@ -53,12 +53,24 @@ pub struct Outcome {
     /// Segments of all attempts, counted or not; zero where the driver cannot know.
     #[serde(default)]
     pub segments: Segments,
+    /// Connections that clients hold in TIME-WAIT; none where the driver cannot know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_waits: Option<Held>,
     /// The time that counts, second by second; the last one may be shorter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seconds: Vec<Second>,
     /// Visits to pages; none where attempts stood alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub visits: Option<Visits>,
+}
+
+/// What is held at one side, and takes memory there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// How many at the end of the time that counts.
+    pub at_end: u64,
+    /// The most at a time until then.
+    pub most: u64,
 }
 
 /// What became of a second of the time that counts.

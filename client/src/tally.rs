@@ -10,7 +10,8 @@ use hdrhistogram::Histogram;
 use nix::errno::Errno;
 
 use crate::attempt::End;
-use crate::outcome::{Errors, LateStarts, Outcome, Second, Segments, SynClass, Visits};
+use crate::outcome::{Errors, Held, LateStarts, Outcome, Second, Segments, SynClass, Visits};
+use crate::time_wait::TimeWaits;
 use crate::visit::VisitEnd;
 use spread::{SLICES, Spread, half_width, histogram};
 
@@ -34,6 +35,8 @@ pub struct Tally {
     /// Replies by when they came.
     replies_in_time: [u64; SLICES],
     seconds: Vec<Second>,
+    /// Once a driver has told of it.
+    time_waits: Option<Box<TimeWaits>>,
     /// Once there was one.
     visits: Option<Box<VisitTally>>,
 }
@@ -80,6 +83,7 @@ impl Tally {
             syns: BTreeMap::new(),
             replies_in_time: Default::default(),
             seconds: vec![Second::default(); seconds],
+            time_waits: None,
             visits: None,
         }
     }
@@ -161,6 +165,21 @@ impl Tally {
             }
         };
         *count += 1;
+    }
+
+    /// The driver will tell of TIME-WAIT at the clients.
+    pub fn will_know_time_waits(&mut self) {
+        self.time_waits.get_or_insert_default();
+    }
+
+    /// A client's connection came to TIME-WAIT now.
+    #[inline]
+    pub fn time_wait_begins(&mut self, now_ns: u64) {
+        if let Some(time_waits) = &mut self.time_waits
+            && now_ns < self.counted_ns.end
+        {
+            time_waits.begins(now_ns);
+        }
     }
 
     /// An attempt of this intended start will never be made.
@@ -245,6 +264,10 @@ impl Tally {
             driver: String::new(),
             syns_per_attempt: self.syns,
             segments: self.segments,
+            time_waits: self.time_waits.map(|mut time_waits| Held {
+                at_end: time_waits.held(self.counted_ns.end),
+                most: time_waits.held_max(),
+            }),
             seconds: self.seconds,
             visits: self.visits.map(|visits| visits.outcome()),
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::wire::{SYN, Wire};
 use common::{NOBODY, Stage, answer, answer_once, raw};
 use tidegate_crowd::{Class, Close, Delay, Driver, Load, Network, Plan, SynClass, run_watched};
-use tidegate_lab::{Counters, allowed_cpus, skip_without_root};
+use tidegate_lab::{Counters, Sockets, allowed_cpus, skip_without_root};
 
 #[test]
 fn replies_are_counted_right_and_both_kernels_agree() {
@@ -47,10 +47,7 @@ fn replies_are_counted_right_and_both_kernels_agree() {
 
 /// TIME-WAIT blocks of the server's namespace, of both families.
 fn time_waits(stage: &Stage) -> u64 {
-    let text = stage.server.read_file("/proc/thread-self/net/sockstat").unwrap();
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let at = words.iter().position(|word| *word == "tw").unwrap();
-    words[at + 1].parse().unwrap()
+    Sockets::of(&stage.server).unwrap().time_waits
 }
 
 /// Faber, section 4.2: a client that says so closes first, also at a server that answers what it
@@ -65,13 +62,28 @@ fn who_closes_first_holds_time_wait() {
     for host in ["10.0.0.1", "[fd00::1]"] {
         stage.serve(format!("{host}:80").parse().unwrap(), answer);
         stage.serve(format!("{host}:81").parse().unwrap(), answer_once);
-        for (close, port) in [(Close::ClientClose, 80), (Close::Server, 81)] {
+        let ways = [
+            (Close::Fin, 80, true),
+            (Close::ClientClose, 80, true),
+            (Close::Reset, 80, false),
+            (Close::Server, 81, false),
+        ];
+        for (close, port, by_clients) in ways {
             let class = Class { close, ..Class::default() };
+            let before = counters(&stage.server);
             let outcome = stage.send(raw(&format!("{host}:{port}"), 300.0, class));
             assert_eq!((outcome.attempts, outcome.replies), (300, 300), "{outcome:?}");
-            assert_eq!((outcome.segments.rst_sent, outcome.segments.rst_received), (0, 0));
+            let resets = if close == Close::Reset { 300 } else { 0 };
+            assert_eq!(outcome.segments.rst_sent, resets, "{host} {close:?}");
+            let counted = counters(&stage.server).since(&before).unwrap();
+            assert_eq!(counted.get("TcpEstabResets").unwrap(), resets as i64, "{host} {close:?}");
             held += if close == Close::Server { 300 } else { 0 };
             assert_eq!(time_waits(&stage), held, "{host} {close:?}");
+            let clients = outcome.time_waits.unwrap();
+            // The last of them may end after the time that counts.
+            let expected = if by_clients { 280..=300 } else { 0..=0 };
+            assert!(expected.contains(&clients.at_end), "{host} {close:?}: {clients:?}");
+            assert_eq!(clients.at_end, clients.most);
         }
     }
 }

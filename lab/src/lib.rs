@@ -37,6 +37,7 @@ mod processor;
 mod profile;
 mod ready;
 mod root;
+mod sockets;
 
 pub use child::Child;
 pub use counters::Counters;
@@ -48,3 +49,4 @@ pub use placement::{allowed_cpus, pin_command, pin_thread};
 pub use processor::{ForeignTime, ProcessorTime};
 pub use profile::{Profile, Profiled};
 pub use root::{is_installed, require_root, skip_without, skip_without_root};
+pub use sockets::{SocketBytes, Sockets};

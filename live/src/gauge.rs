@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_lab::{Counters, ForeignTime, ProcessorTime, Profile};
+use tidegate_lab::{Counters, ForeignTime, ProcessorTime, Profile, SocketBytes, Sockets};
 use tidegate_servers::Statistics;
 
 use crate::error::LiveError;
@@ -19,6 +19,8 @@ pub(crate) struct Gauge {
     guard: Option<Counted>,
     server: Option<Statistics>,
     profile: Option<Profile>,
+    /// The most TIME-WAIT blocks that were seen at the server.
+    time_waits_max: u64,
 }
 
 /// What changed until the end.
@@ -38,6 +40,9 @@ pub(crate) struct Reading {
     pub serving: BTreeMap<String, f64>,
     /// What the guard counted, where there is one.
     pub guard: Option<Counted>,
+    /// TIME-WAIT: the server's at the end, the most of it, and in bytes; what kernel sockets hold
+    /// at the clients.
+    pub time_wait: BTreeMap<String, f64>,
 }
 
 impl Gauge {
@@ -54,7 +59,16 @@ impl Gauge {
             processor: ProcessorTime::of(ground.server_cpu)?,
             foreign: ForeignTime::now(),
             counters: Counters::of(&ground.server)?,
+            time_waits_max: 0,
         })
+    }
+
+    /// Looks at what comes and goes; to be called now and then.
+    pub(crate) fn look(&mut self, ground: &Ground) {
+        // What cannot be read now is told at the end.
+        if let Ok(sockets) = Sockets::of(&ground.server) {
+            self.time_waits_max = self.time_waits_max.max(sockets.time_waits);
+        }
     }
 
     pub(crate) fn end(
@@ -63,6 +77,7 @@ impl Gauge {
         server: &Running,
         guard: Option<&Guard>,
     ) -> Result<Reading, LiveError> {
+        let time_wait = self.time_wait(ground)?;
         let served = server.statistics(self.server.as_ref())?.zip(self.server);
         let counters = Counters::of(&ground.server)?.since(&self.counters)?;
         let cpu = ProcessorTime::of(ground.server_cpu)?.shares_since(&self.processor);
@@ -77,6 +92,25 @@ impl Gauge {
             cpu_calls: calls.unwrap_or_default(),
             serving: served.map(|(now, before)| now.since(&before).measures()).unwrap_or_default(),
             guard: now.zip(self.guard).map(|(now, before)| now.since(&before)),
+            time_wait,
         })
+    }
+
+    fn time_wait(&self, ground: &Ground) -> Result<BTreeMap<String, f64>, LiveError> {
+        let (server, clients) = (Sockets::of(&ground.server)?, Sockets::of(&ground.clients)?);
+        let bytes = SocketBytes::of_this_kernel();
+        let blocks_bytes = bytes.map(|bytes| server.time_waits * bytes.time_wait);
+        let sockets_bytes = bytes.map(|bytes| server.in_use * bytes.in_use);
+        let all_bytes = blocks_bytes.zip(sockets_bytes).map(|(blocks, sockets)| blocks + sockets);
+        let numbers = [
+            ("server", Some(server.time_waits)),
+            ("server_max", Some(self.time_waits_max.max(server.time_waits))),
+            ("server_bytes", blocks_bytes),
+            ("server_tcbs", Some(server.time_waits + server.in_use)),
+            ("server_tcb_bytes", all_bytes),
+            ("clients", Some(clients.time_waits)),
+        ];
+        let known = numbers.into_iter().filter_map(|(name, number)| Some((name, number?)));
+        Ok(known.map(|(name, number)| (name.to_owned(), number as f64)).collect())
     }
 }

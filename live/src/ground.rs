@@ -20,6 +20,8 @@ const BEHIND_ROUTER: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 2);
 /// no more than a route.
 /// 254 of them times 64,512 ports outlast every timer that may still hold a port at the server.
 const CROWD: &str = "10.128.0.0/24";
+/// TIME-WAIT blocks that the server may hold: more than come about in a minute.
+const TIME_WAITS_MAX: u32 = 4_000_000;
 /// Addresses of clients that use this kernel's sockets.
 const SOCKET_CLIENTS: u8 = 24;
 
@@ -57,6 +59,8 @@ impl Ground {
             }
         };
         server.sysctl("net.core.somaxconn", 65_535)?;
+        // By default a large host keeps 131,072 to 262,144, and drops what comes beyond.
+        server.sysctl("net.ipv4.tcp_max_tw_buckets", TIME_WAITS_MAX)?;
         clients.sysctl("net.ipv4.ip_local_port_range", "1024 65535")?;
         clients.sysctl("net.ipv4.tcp_tw_reuse", 1)?;
         Ok(Self { server, clients, server_cpu, crowd_cpu, crowd_interface: "clients0", router })

@@ -27,7 +27,10 @@ impl Measured<'_> {
     pub(crate) fn point(self) -> Point {
         let (queue_drops_per_s, verdicts_per_s) = self.guard_rates();
         let warnings = self.warnings();
+        let seen = self.at.seen_by_clients(World::Live, &self.outcome);
         let Reading { cpu, cpu_components, cpu_calls, serving, kernel, .. } = self.reading;
+        // The kernel knows nothing of a crowd that makes its own packets.
+        let time_wait = self.reading.time_wait.into_iter().chain(seen.time_wait).collect();
         Point {
             queue_drops_per_s,
             verdicts_per_s,
@@ -36,8 +39,9 @@ impl Measured<'_> {
             cpu_calls,
             serving,
             kernel,
+            time_wait,
             warnings,
-            ..self.at.seen_by_clients(World::Live, &self.outcome)
+            ..seen
         }
     }
 

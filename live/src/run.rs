@@ -106,8 +106,11 @@ impl Run<'_> {
         let mut sent = crowd.send(&ground)?;
         sent.watch_for(phases.warm_up, |progress| self.progress(progress));
         let begun = Instant::now();
-        let gauge = Gauge::begin(&ground, &server, guard.as_ref(), self.scenario.profile)?;
-        sent.watch_for(phases.duration, |progress| self.progress(progress));
+        let mut gauge = Gauge::begin(&ground, &server, guard.as_ref(), self.scenario.profile)?;
+        sent.watch_for(phases.duration, |progress| {
+            gauge.look(&ground);
+            self.progress(progress);
+        });
         let reading: Reading = gauge.end(&ground, &server, guard.as_ref())?;
         let reading_s = begun.elapsed().as_secs_f64();
         let outcome = sent.wait(|progress| self.progress(progress))?;

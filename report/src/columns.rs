@@ -51,6 +51,7 @@ const MAPS: &[(&str, &str)] = &[
     ("cpu_calls", "required double value;"),
     ("visits", "required double value;"),
     ("serving", "required double value;"),
+    ("time_wait", "required double value;"),
     ("segments", "required int64 value (INTEGER(64, false));"),
     ("kernel", "required int64 value;"),
     (
@@ -306,6 +307,7 @@ mod tests {
             cpu_calls: share("accept"),
             visits: share("started_per_s"),
             serving: share("accepts_per_s"),
+            time_wait: share("server"),
             seconds: [
                 ("failed".to_owned(), vec![]),
                 ("replies".to_owned(), vec![1.0, 2.5, 0.0]),

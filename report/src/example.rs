@@ -41,6 +41,7 @@ pub(crate) fn point(curve: &str, offered: f64) -> Point {
         cpu_calls: [].into(),
         visits: [].into(),
         serving: [].into(),
+        time_wait: [].into(),
         seconds: [].into(),
         kernel: [].into(),
         late_p99_ms: 0.2,

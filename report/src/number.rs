@@ -16,6 +16,8 @@ pub(crate) enum Unit {
     Share,
     /// A count.
     Count,
+    /// Bytes of memory.
+    Bytes,
     /// A quotient of two numbers of one kind, or of any two.
     Ratio,
     /// Multiples of the capacity.
@@ -33,6 +35,7 @@ impl Unit {
             "visits" | "serving" if path.ends_with("_per_s") => Self::PerSecond,
             "visits" if path.ends_with("_ms") => Self::Ms,
             "visits" | "serving" => Self::Count,
+            "time_wait" if path.ends_with("_bytes") => Self::Bytes,
             _ if field.contains("_per_s") => Self::PerSecond,
             _ if field.ends_with("_ms") => Self::Ms,
             _ if field.ends_with("_s") => Self::Seconds,
@@ -62,6 +65,7 @@ impl Unit {
                 let (digits, prefix) = scaled(number);
                 if prefix.is_empty() { digits } else { format!("{digits} {prefix}") }
             }
+            Self::Bytes => bytes(number),
             Self::Ratio => plain(number),
             Self::Load => load(number),
         }
@@ -97,6 +101,16 @@ fn trimmed(number: &str) -> &str {
         number.trim_end_matches('0').trim_end_matches('.')
     } else {
         number
+    }
+}
+
+/// In KiB from 10,000 bytes on, and MiB from 10,000 KiB on.
+fn bytes(number: f64) -> String {
+    const KIB: f64 = 1024.0;
+    match number.abs() {
+        n if n >= 1e4 * KIB => format!("{} MiB", plain(number / KIB / KIB)),
+        n if n >= 1e4 => format!("{} KiB", plain(number / KIB)),
+        _ => format!("{} B", plain(number)),
     }
 }
 
@@ -190,6 +204,10 @@ mod tests {
             (Unit::Ms, 33.14, "33.1 ms"),
             (Unit::Ms, 0.0, "0 ms"),
             (Unit::Ms, 2.5e-7, "2.5×10⁻⁷ ms"),
+            (Unit::Bytes, 0.0, "0 B"),
+            (Unit::Bytes, 9984.0, "9,984 B"),
+            (Unit::Bytes, 740_045.0, "723 KiB"),
+            (Unit::Bytes, 256e6, "244 MiB"),
             (Unit::PerSecond, 870.4, "870/s"),
             (Unit::PerSecond, 1740.0, "1,740/s"),
             (Unit::PerSecond, 9999.7, "10.0 k/s"),

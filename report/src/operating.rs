@@ -54,6 +54,7 @@ impl OperatingPoint<'_> {
             cpu_calls: BTreeMap::new(),
             visits: visits(outcome),
             serving: BTreeMap::new(),
+            time_wait: time_wait(outcome),
             seconds: self.seconds(outcome),
             kernel: BTreeMap::new(),
             late_p99_ms: outcome.late_starts.p99_ms,
@@ -122,6 +123,13 @@ fn visits(outcome: &Outcome) -> BTreeMap<String, f64> {
     ]
     .map(|(name, number)| (name.to_owned(), number))
     .into()
+}
+
+fn time_wait(outcome: &Outcome) -> BTreeMap<String, f64> {
+    let Some(held) = outcome.time_waits else { return BTreeMap::new() };
+    [("clients", held.at_end), ("clients_max", held.most)]
+        .map(|(name, count)| (name.to_owned(), count as f64))
+        .into()
 }
 
 fn segments(outcome: &Outcome) -> BTreeMap<String, u64> {

@@ -89,6 +89,13 @@ pub struct Point {
     /// `accepts_per_s`, `work_items_per_phase`, `found_dead_per_s`.
     #[serde(default)]
     pub serving: BTreeMap<String, f64>,
+    /// Connections in TIME-WAIT (Faber, Touch and Yue): the server's at the end of the counted time,
+    /// `server`, the most of them, `server_max`, and what they take of its memory at the end,
+    /// `server_bytes`; the same of all its control blocks, those of sockets in use among them,
+    /// `server_tcbs` and `server_tcb_bytes`; all clients', `clients` and `clients_max`. What a
+    /// world cannot know is left out.
+    #[serde(default)]
+    pub time_wait: BTreeMap<String, f64>,
     /// Where load changes by steps, every whole second of the counted time: attempts `started` in
     /// it, those of them that `failed`, those that were `repeated` with more than one SYN (left out
     /// where the driver cannot know), and requests answered in it, `replies`.
@@ -146,6 +153,7 @@ impl Point {
             ("cpu_calls", _) => measured(&self.cpu_calls, part, |n| *n),
             ("visits", _) => measured(&self.visits, part, |n| *n),
             ("serving", _) => measured(&self.serving, part, |n| *n),
+            ("time_wait", Some(part)) => self.time_wait.get(part).copied(),
             ("seconds", Some(part)) => self.second(part),
             ("kernel", _) => measured(&self.kernel, part, |n| *n as f64),
             ("syns_per_attempt", _) => self.syns(part),
@@ -179,6 +187,7 @@ impl Point {
             "cpu_calls" => self.cpu_calls.keys().cloned().collect(),
             "visits" => self.visits.keys().cloned().collect(),
             "serving" => self.serving.keys().cloned().collect(),
+            "time_wait" => self.time_wait.keys().cloned().collect(),
             "kernel" => self.kernel.keys().cloned().collect(),
             "syns_per_attempt" => self.syns_per_attempt.keys().map(u32::to_string).collect(),
             _ => Vec::new(),
@@ -287,6 +296,12 @@ mod tests {
         point.refusal_ms.mean = 1.0;
         point.delay_ms.mean = 1.0;
         point.visits.insert("completed_per_s".to_owned(), 1.0);
+        for name in ["server", "server_max", "server_bytes", "server_tcbs", "server_tcb_bytes"] {
+            point.time_wait.insert(name.to_owned(), 1.0);
+        }
+        for name in ["clients", "clients_max"] {
+            point.time_wait.insert(name.to_owned(), 1.0);
+        }
         for name in ["started", "replies", "failed", "repeated"] {
             point.seconds.insert(name.to_owned(), vec![1.0]);
         }
@@ -303,6 +318,18 @@ mod tests {
                 assert!(point.measure(path).is_some(), "{name} asks for {path}");
             }
         }
+    }
+
+    /// Blocks and bytes have no sum, and what is not known is not none.
+    #[test]
+    fn time_wait_is_known_or_not() {
+        let mut point = point("abort", 2.0);
+        assert_eq!(point.measure("time_wait.server"), None);
+        point.time_wait.insert("server".to_owned(), 7.0);
+        assert_eq!(point.measure("time_wait.server"), Some(7.0));
+        assert_eq!(point.measure("time_wait.server_bytes"), None);
+        assert_eq!(point.measure("time_wait"), None);
+        assert_eq!(point.parts("time_wait"), ["server"]);
     }
 
     #[test]

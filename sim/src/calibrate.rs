@@ -236,7 +236,7 @@ fn simulated(
     let (offered_over_capacity, capacity_per_s) =
         offered.unwrap_or((1.0, report.outcome.replies_per_s));
     let at = OperatingPoint { scenario, setting, load, capacity_per_s, offered_over_capacity };
-    Ok(Measured { at, report }.point())
+    Ok(Measured { at, profile: machine.profile, report }.point())
 }
 
 /// All simulations, side by side.

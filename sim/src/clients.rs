@@ -160,6 +160,9 @@ impl World {
             }
         }
         if is_finished {
+            if attempt.holds_time_wait() {
+                self.tally.time_wait_begins(now_ns);
+            }
             flow.attempt = None;
         }
     }

@@ -27,6 +27,7 @@ mod machine;
 mod network;
 mod pages;
 mod point;
+mod recount;
 mod run;
 mod server;
 mod setting;

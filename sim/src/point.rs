@@ -11,16 +11,20 @@ use tidegate_policy::raw::{
 use tidegate_report::{OperatingPoint, Point, World};
 use tidegate_scenarios::Treatment;
 
+use crate::stack::Profile;
 use crate::world::Report;
 
 /// An operating point, and what came of it.
 pub(crate) struct Measured<'a> {
     pub at: OperatingPoint<'a>,
+    /// Whose memory is counted.
+    pub profile: Profile,
     pub report: Report,
 }
 
 impl Measured<'_> {
     pub(crate) fn point(self) -> Point {
+        let seen = self.at.seen_by_clients(World::Sim, &self.report.outcome);
         Point {
             queue_drops_per_s: self.queue_drops_per_s(),
             verdicts_per_s: self.verdicts_per_s(),
@@ -28,8 +32,9 @@ impl Measured<'_> {
             cpu_components: self.cpu_components(),
             serving: self.report.application.measures(),
             kernel: self.kernel(),
+            time_wait: self.time_wait().into_iter().chain(seen.time_wait).collect(),
             warnings: self.warnings(),
-            ..self.at.seen_by_clients(World::Sim, &self.report.outcome)
+            ..seen
         }
     }
 
@@ -107,6 +112,23 @@ impl Measured<'_> {
         .filter(|(_, count)| *count > 0)
         .map(|(name, count)| (name.to_owned(), count as i64))
         .collect()
+    }
+
+    /// As live; without bytes where the profile's are not known.
+    fn time_wait(&self) -> BTreeMap<String, f64> {
+        let (counted, profile) = (&self.report.counted, self.profile);
+        let (blocks, sockets) = (counted.time_waits_held, self.report.sockets);
+        let blocks_bytes = profile.time_wait_bytes().map(|bytes| blocks * bytes);
+        let sockets_bytes = profile.socket_bytes().map(|bytes| sockets * bytes);
+        let numbers = [
+            ("server", Some(blocks)),
+            ("server_max", Some(counted.time_waits_max)),
+            ("server_bytes", blocks_bytes),
+            ("server_tcbs", Some(blocks + sockets)),
+            ("server_tcb_bytes", blocks_bytes.zip(sockets_bytes).map(|(a, b)| a + b)),
+        ];
+        let known = numbers.into_iter().filter_map(|(name, number)| Some((name, number?)));
+        known.map(|(name, number)| (name.to_owned(), number as f64)).collect()
     }
 
     fn warnings(&self) -> Vec<String> {

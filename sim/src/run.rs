@@ -118,12 +118,13 @@ impl Run<'_> {
             }
         }
         let (scenario, load) = (self.scenario, self.load.clone());
+        let profile = self.settings.machine.profile;
         self.carry_out(setups, |job, report, watcher| {
             let (setting, capacity_per_s, offered_over_capacity) = places[job];
             let load = &load;
             let at =
                 OperatingPoint { scenario, setting, load, capacity_per_s, offered_over_capacity };
-            Ok(watcher.point(&Measured { at, report }.point())?)
+            Ok(watcher.point(&Measured { at, profile, report }.point())?)
         })
     }
 

@@ -50,6 +50,9 @@ pub(crate) struct Counted {
     pub received: u64,
     /// Connections that went to TIME-WAIT.
     pub time_waits: u64,
+    /// Those that are there now, and the most that were.
+    pub time_waits_held: u64,
+    pub time_waits_max: u64,
 }
 
 impl Counted {

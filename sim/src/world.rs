@@ -40,6 +40,8 @@ pub struct Report {
     pub balance: Balance,
     /// Events in all.
     pub events: u64,
+    /// Sockets that the server had when that time ended, the listening one among them.
+    pub(crate) sockets: u64,
     /// What was counted at the server in the time that counts.
     pub(crate) counted: Counted,
 }
@@ -55,6 +57,12 @@ impl Report {
     #[must_use]
     pub fn time_waits(&self) -> u64 {
         self.counted.time_waits
+    }
+
+    /// Connections of which it held TIME-WAIT when that time ended.
+    #[must_use]
+    pub fn time_waits_held(&self) -> u64 {
+        self.counted.time_waits_held
     }
 
     /// Packets that its ring had no room for in that time.
@@ -85,8 +93,8 @@ pub struct World {
     next_mark_ns: u64,
 }
 
-/// What stood at a time.
-type Mark = (Spent, Counted, Statistics);
+/// What stood at a time, with the sockets that there were.
+type Mark = (Spent, Counted, Statistics, u64);
 
 /// When attempts start.
 #[derive(Debug)]
@@ -140,6 +148,7 @@ impl World {
             counting: 0,
             events: 0,
         };
+        world.tally.will_know_time_waits();
         world.schedule_starts();
         world
     }
@@ -168,6 +177,7 @@ impl World {
             cores: self.host.cores.count(),
             counted: end.1.since(&begin.1),
             application: end.2.since(&begin.2),
+            sockets: end.3,
             balance,
             events: self.events,
         }
@@ -261,13 +271,14 @@ impl World {
     }
 
     fn mark(&mut self, place: usize) {
-        let elapsed_ns = self.now_ns();
-        let mark = &mut self.marks[place].1;
-        if mark.is_none() {
-            let host = &self.host;
-            let application = Statistics { elapsed_ns, ..host.app.statistics };
-            *mark = Some((host.cores.spent(), host.counted.clone(), application));
+        if self.marks[place].1.is_some() {
+            return;
         }
+        let host = &self.host;
+        let application = Statistics { elapsed_ns: self.now_ns(), ..host.app.statistics };
+        let sockets = 1 + self.flows.each().filter(|flow| flow.conn.is_socket()).count() as u64;
+        let mark = (host.cores.spent(), host.counted.clone(), application, sockets);
+        self.marks[place].1 = Some(mark);
     }
 
     fn at_server(&mut self, packet: &Packet, now_ns: u64) {
@@ -312,38 +323,5 @@ impl World {
         if !self.host.cores.get(core).ring.is_empty() {
             self.poll_later(core);
         }
-    }
-
-    /// Counts everything anew, flow by flow and packet by packet, and compares. Debug builds do so
-    /// now and then.
-    ///
-    /// # Panics
-    /// When a count is wrong.
-    pub fn recount(&mut self) {
-        use crate::stack::State;
-        let (mut waiting, mut packets, mut half_open, mut queued, mut held) = (0, 0, 0, 0, 0);
-        let mut young = 0;
-        for flow in self.flows.each() {
-            let conn = &flow.conn;
-            waiting += u64::from(!flow.ended);
-            packets += u64::from(flow.packets);
-            half_open += u32::from(conn.state == State::HalfOpen);
-            young += u32::from(conn.is_young());
-            queued += usize::from(conn.state == State::Queued);
-            held += u32::from(conn.state == State::Accepted);
-        }
-        let balance = self.balance();
-        let ended = balance.served + balance.refused + balance.timed_out + balance.others;
-        assert_eq!(balance.attempts, waiting + ended, "attempts are somewhere");
-        assert_eq!(balance.waiting, waiting);
-        let is_packet = |event: &&Event| matches!(event, Event::AtServer(_) | Event::AtClient(_));
-        let flying = self.wire.queue.each().filter(is_packet).count() as u64;
-        let in_ring = self.host.cores.in_rings() as u64;
-        assert_eq!(balance.packets_under_way, flying, "packets are under way");
-        assert_eq!(packets, flying + in_ring, "packets are their flows'");
-        assert_eq!(half_open, self.host.listener.half_open);
-        assert_eq!(young, self.host.listener.young);
-        assert_eq!(queued, self.host.listener.queue.len());
-        assert_eq!(held, self.host.app.held);
     }
 }

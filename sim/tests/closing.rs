@@ -33,8 +33,28 @@ fn who_closes_first_holds_time_wait() {
     }
 }
 
-/// Shukla, section 4.2.2: with a RST, "the server TCP stack has to transmit no subsequent segments",
-/// and one connection takes two segments less to the server: its FIN's acknowledgement, and none more.
+/// It lasts a minute: as many are held as begin in one.
+#[test]
+fn time_wait_lasts_a_minute() {
+    let mut setup = Setup::one_packet(Machine::today(), None, Os::named("linux").unwrap());
+    setup.crowd.person.close = Close::Server;
+    setup.crowd.load = Load::Open(Arrivals::constant(20.0));
+    for (lasts_s, expected) in [(30, 600), (90, 1200), (200, 1200)] {
+        setup.crowd.duration_ns = lasts_s * SECOND_NS;
+        let report = World::new(setup.clone()).run(&mut |_| {});
+        let held = report.time_waits_held();
+        assert!(held.abs_diff(expected) <= 2, "{held} after {lasts_s} s");
+        assert_eq!(report.outcome.time_waits.unwrap().most, 0, "and none at the clients");
+    }
+    setup.crowd.person.close = Close::ClientClose;
+    let report = World::new(setup).run(&mut |_| {});
+    let held = report.outcome.time_waits.unwrap();
+    assert_eq!(report.time_waits_held(), 0);
+    assert!(held.at_end.abs_diff(1200) <= 21, "{held:?}, to the second");
+}
+
+/// Shukla, sections 4.2.2 and 4.2.3: a server that gets a RST has nothing more to send on the
+/// connection, and nothing more to receive.
 #[test]
 fn a_rst_spares_the_server_the_closing() {
     let [fin, reset] =

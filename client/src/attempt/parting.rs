@@ -6,6 +6,7 @@
 
 use super::Attempt;
 use crate::attempt::Person;
+use crate::connection::Ended;
 use crate::segment::Out;
 
 /// How a client ends its side of a connection, after a reply as well as when giving up.
@@ -53,6 +54,24 @@ impl Parting {
 }
 
 impl Attempt {
+    /// Whether the client's side has come to TIME-WAIT.
+    #[inline]
+    #[must_use]
+    pub fn holds_time_wait(&self) -> bool {
+        self.connection.ended() == Some(Ended::Closed { client_first: true })
+    }
+
+    /// The request of this number as it is sent.
+    pub(super) fn bytes<'a>(&self, person: &'a Person, number: u16) -> &'a [u8] {
+        let request = person.requests.at(self.place(number));
+        let is_last = number + 1 == self.count;
+        if is_last && person.close == Close::Server {
+            request.last_bytes()
+        } else {
+            request.bytes()
+        }
+    }
+
     /// Does what is left to be done after the last reply.
     pub(super) fn part(&mut self, now_ns: u64, person: &Person, out: &mut impl Out) {
         if self.parting == Parting::None || self.connection.ended().is_some() {

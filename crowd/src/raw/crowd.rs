@@ -89,6 +89,8 @@ impl<'a> Crowd<'a> {
         let counted_from_ns = ns(plan.warm_up);
         let counted_ns = counted_from_ns..counted_from_ns + ns(plan.duration);
         let begun_ns = clock_ns();
+        let mut tally = Tally::new(counted_ns.clone());
+        tally.will_know_time_waits();
         let visits_count_ns = begun_ns + counted_ns.start..begun_ns + counted_ns.end;
         Ok(Self {
             plan,
@@ -102,7 +104,7 @@ impl<'a> Crowd<'a> {
             visits: Visits::new(visits_count_ns, begun_ns + ns(plan.whole()), begun_ns),
             office: parts.office,
             chance: ChaCha8Rng::seed_from_u64(plan.seed),
-            tally: Tally::new(counted_ns),
+            tally,
             meter: Meter::new(watch),
             started: 0,
             begun_ns,

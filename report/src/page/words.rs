@@ -33,6 +33,7 @@ pub(super) fn name(measure: &str) -> String {
         "cpu_calls" => "Server's time by system call",
         "visits" => "Visits",
         "serving" => return serving(part),
+        "time_wait" => return time_wait(part),
         "seconds" => return second(part).to_owned(),
         "kernel" => "Kernel counter",
         "late_p99_ms" => "Generator behind schedule, p99",
@@ -65,6 +66,22 @@ fn serving(part: Option<&str>) -> String {
     .to_owned()
 }
 
+/// Who holds TIME-WAIT, in Faber's words (Table 2, Figure 6).
+fn time_wait(part: Option<&str>) -> String {
+    match part {
+        Some("server") => "TIME-WAIT blocks at the server",
+        Some("server_max") => "Most TIME-WAIT blocks at the server",
+        Some("server_bytes") => "TIME-WAIT memory at the server",
+        Some("server_tcbs") => "Control blocks at the server",
+        Some("server_tcb_bytes") => "Memory of control blocks at the server",
+        Some("clients") => "TIME-WAIT blocks at the clients",
+        Some("clients_max") => "Most TIME-WAIT blocks at the clients",
+        Some(other) => return format!("TIME-WAIT, {other}"),
+        None => "TIME-WAIT",
+    }
+    .to_owned()
+}
+
 /// Counts by the second.
 fn second(part: Option<&str>) -> &str {
     match part {
@@ -90,7 +107,8 @@ fn unit_words(measure: &str) -> &'static str {
             Unit::Seconds => "s",
             Unit::Share => "%",
             Unit::Load => "× capacity",
-            Unit::Count | Unit::Ratio => "",
+            // Bytes say themselves how many they are.
+            Unit::Bytes | Unit::Count | Unit::Ratio => "",
         },
     }
 }

@@ -130,6 +130,7 @@ pub fn point(scenario: &str, curve: &str, load: f64, world: World) -> Point {
         ]),
         visits: [].into(),
         serving: [].into(),
+        time_wait: [].into(),
         seconds: [].into(),
         kernel: [("TcpExtListenDrops".to_owned(), (failed * 12.0) as i64)].into(),
         late_p99_ms: 0.3 + load * 0.2,

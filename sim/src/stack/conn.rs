@@ -133,6 +133,11 @@ impl Conn {
         self.state == State::None
     }
 
+    /// Whether there is a whole socket of it, not a request or a block.
+    pub(crate) fn is_socket(&self) -> bool {
+        matches!(self.state, State::Queued | State::Accepted | State::Closing)
+    }
+
     /// Whether it is half-open and its SYN/ACK was sent once.
     pub(crate) fn is_young(&self) -> bool {
         self.state == State::HalfOpen && self.again == 0

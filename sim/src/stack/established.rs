@@ -115,12 +115,20 @@ impl Host {
     fn begin_time_wait(&mut self, flow: &mut Flow, work: &mut Work<'_>) {
         let conn = &mut flow.conn;
         if conn.state != State::TimeWait {
-            self.counted.time_waits += 1;
+            let counted = &mut self.counted;
+            counted.time_waits += 1;
+            counted.time_waits_held += 1;
+            counted.time_waits_max = counted.time_waits_max.max(counted.time_waits_held);
         }
         conn.state = State::TimeWait;
         conn.ack_at_ns = NEVER;
         conn.again_at_ns = work.now_ns() + TIME_WAIT_NS;
         conn.wake_at(work.place, conn.again_at_ns, work.wire);
+    }
+
+    pub(super) fn end_time_wait(&mut self, flow: &mut Flow, work: &mut Work<'_>) {
+        self.counted.time_waits_held -= 1;
+        flow.conn.forget(work.wire);
     }
 
     /// A RST ends TIME-WAIT, a FIN begins it anew (RFC 9293, section 3.10.7.4).
@@ -133,7 +141,7 @@ impl Host {
         work.comes_to_tcp(&self.costs);
         if packet.flags.has(Flags::RST) {
             if packet.seq == flow.conn.expected {
-                flow.conn.forget(work.wire);
+                self.end_time_wait(flow, work);
             }
             return;
         }
@@ -159,8 +167,10 @@ impl Host {
         }
         let conn = &mut flow.conn;
         if conn.again_at_ns <= now_ns {
-            let is_waiting = conn.state == State::TimeWait || conn.fin_is_acked();
-            if is_waiting {
+            if conn.state == State::TimeWait {
+                return self.end_time_wait(flow, work);
+            }
+            if conn.fin_is_acked() {
                 return conn.forget(work.wire);
             }
             return self.send_again(flow, work);

@@ -294,6 +294,7 @@ mod tests {
             cpu_calls: Default::default(),
             visits: Default::default(),
             serving: Default::default(),
+            time_wait: Default::default(),
             seconds: Default::default(),
             kernel: Default::default(),
             late_p99_ms: 0.0,

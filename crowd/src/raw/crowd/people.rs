@@ -142,6 +142,7 @@ impl Crowd<'_> {
         let (intended_ns, syns) = (slot.intended_ns, slot.attempt.syns());
         let answered = slot.attempt.answered();
         let (finished, timer_ns) = (slot.attempt.is_finished(), slot.attempt.next_timer_ns());
+        let holds_time_wait = slot.attempt.holds_time_wait();
         let (visit, is_connected) = (slot.visit, slot.attempt.is_connected());
         if let Some(end) = end {
             // The visit hears of this, and then of nothing more.
@@ -151,6 +152,9 @@ impl Crowd<'_> {
             self.attempts.end(number);
         }
         if finished {
+            if holds_time_wait {
+                self.tally.time_wait_begins(now_ns - self.begun_ns);
+            }
             self.attempts.remove(number);
         } else if let Some(at_ns) = timer_ns {
             self.timers.set_no_later(number, at_ns);
