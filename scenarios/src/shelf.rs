@@ -6,6 +6,7 @@ use include_dir::{Dir, include_dir};
 use crate::error::ScenarioError;
 use crate::scenario::Scenario;
 
+static FABER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/faber");
 static JAMJOOM: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/jamjoom");
 static PARIAG: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/pariag");
 static SHUKLA: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/shukla");
@@ -14,8 +15,13 @@ static TODAY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/today");
 /// Names and texts of all, by name.
 #[must_use]
 pub fn shelf() -> Vec<(String, &'static str)> {
-    let folders =
-        [("jamjoom", &JAMJOOM), ("pariag", &PARIAG), ("shukla", &SHUKLA), ("today", &TODAY)];
+    let folders = [
+        ("faber", &FABER),
+        ("jamjoom", &JAMJOOM),
+        ("pariag", &PARIAG),
+        ("shukla", &SHUKLA),
+        ("today", &TODAY),
+    ];
     let mut all: Vec<_> = folders
         .into_iter()
         .flat_map(|(folder, dir)| {
