@@ -3,6 +3,7 @@
 
 mod parting;
 
+use nix::errno::Errno;
 use rand_core::Rng;
 
 use crate::connection::{Connection, Ended, Received};
@@ -37,6 +38,11 @@ pub enum End {
     Withdrawn,
     /// Anything else, by errno; the generator's own troubles (EMFILE, EADDRNOTAVAIL) among them.
     Other(i32),
+}
+
+impl End {
+    /// No port was free: EADDRNOTAVAIL, as connect() says.
+    pub const NO_PORT: Self = Self::Other(Errno::EADDRNOTAVAIL as i32);
 }
 
 /// What all attempts of a kind have in common. The driver holds it and shows it at each call.

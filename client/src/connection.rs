@@ -75,7 +75,6 @@ pub struct Connection {
     room: u32,
     /// The next sequence number expected from the server.
     expected: u32,
-    clock_offset: u32,
     /// The server's clock, as last seen (TS.Recent).
     server_clock: u32,
     /// The most data in a segment.
@@ -105,8 +104,7 @@ pub struct Connection {
 
 impl Connection {
     /// Sends the first SYN. `mss` is the most that a packet can carry on this path, in bytes: 1460
-    /// on Ethernet over IPv4, 1440 over IPv6. Its initial sequence number and the offset of its
-    /// clock are drawn from `rng`.
+    /// on Ethernet over IPv4, 1440 over IPv6. Its initial sequence number is drawn from `rng`.
     pub fn start(
         os: &'static Os,
         mss: u16,
@@ -129,7 +127,6 @@ impl Connection {
             data_end: first.wrapping_add(1),
             room: 0,
             expected: 0,
-            clock_offset: rng.next_u32(),
             server_clock: 0,
             segment_max: mss.min(os.mss),
             server_shift: 0,
@@ -318,9 +315,11 @@ impl Connection {
         Timestamps { value: self.clock(now_ns), echo: self.server_clock }
     }
 
+    /// Its system's clock, the same for all its connections: a server that still holds the last one
+    /// from a port in TIME-WAIT sees that the next is new (RFC 6191).
     fn clock(&self, now_ns: u64) -> u32 {
         let tick_ns = u64::from(self.os.timestamp_tick_us.unwrap_or(1000)) * 1000;
-        self.clock_offset.wrapping_add((now_ns / tick_ns) as u32)
+        (now_ns / tick_ns) as u32
     }
 
     fn fin_is_sent(&self) -> bool {

@@ -25,6 +25,12 @@ pub enum CrowdError {
         /// What was given.
         per_s: f64,
     },
+    /// Ports that cannot be had.
+    #[error("{ports} ports a source cannot be had: give 1 to 64512, and driver raw")]
+    Ports {
+        /// What was given.
+        ports: u16,
+    },
     /// A trace that cannot be scaled.
     #[error("all starts of the trace are at one time, so it has no rate: play it as recorded")]
     NoRate,

@@ -11,6 +11,8 @@ use crate::class::Class;
 use crate::error::CrowdError;
 use crate::sources::Range;
 
+/// Below are the ports that only servers have.
+const PORTS_MAX: u16 = u16::MAX - 1023;
 const RATE_MAX_PER_S: f64 = 1e7;
 const DURATION_MAX: Duration = Duration::from_secs(86_400);
 
@@ -88,6 +90,11 @@ pub struct Plan {
     /// server's packets to it arrive at our interface. While the crowd runs, everything that the
     /// targets send is the crowd's: other programs here cannot talk to them.
     pub sources: Vec<IpNet>,
+    /// How many ports each source has (raw packets only), from 32,768 on: Linux has 28,232
+    /// (`net.ipv4.ip_local_port_range`), and NAT and proxies no more. A port whose client closed
+    /// first is then in TIME-WAIT for a minute and is not used; an attempt that finds none fails with
+    /// EADDRNOTAVAIL. `None` is 64,512 ports, from 1024 on, in turn, and without that wait.
+    pub ports: Option<u16>,
     /// How starts come about.
     pub load: Load,
     /// How long load is applied before anything counts.
@@ -146,6 +153,7 @@ impl Default for Plan {
             interface: None,
             targets: Vec::new(),
             sources: Vec::new(),
+            ports: None,
             load: Load::Poisson { per_s: 100.0 },
             warm_up: Duration::ZERO,
             duration: Duration::from_secs(10),
@@ -171,6 +179,11 @@ impl Plan {
             }
         }
         self.load.check()?;
+        if let Some(ports) = self.ports
+            && (ports == 0 || ports > PORTS_MAX || self.driver == Driver::Sockets)
+        {
+            return Err(CrowdError::Ports { ports });
+        }
         if self.classes.is_empty() {
             return Err(CrowdError::NoClasses);
         }
@@ -261,6 +274,8 @@ mod tests {
         assert!(refused(|p| p.targets.clear()).contains("target"));
         assert!(refused(|p| p.sources = vec!["::1/128".parse().unwrap()]).contains("10.0.0.1:80"));
         assert!(refused(|p| p.load = Load::Poisson { per_s: f64::NAN }).contains("NaN"));
+        assert!(refused(|p| p.ports = Some(28_232)).contains("28232 ports"));
+        assert!(refused(|p| (p.driver, p.ports) = (Driver::Raw, Some(0))).contains("0 ports"));
         assert!(refused(|p| p.load = Load::Constant { per_s: -3.0 }).contains("-3"));
         assert!(refused(|p| p.classes[0].paths = vec!["/a b".to_owned()]).contains("/a b"));
         assert!(refused(|p| p.classes[0].requests = 0.5).contains("0.5 requests"));

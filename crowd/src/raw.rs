@@ -13,6 +13,7 @@ mod post;
 mod ring;
 mod route;
 mod tuples;
+mod waiting;
 mod xsk;
 
 use std::net::{IpAddr, SocketAddr};
@@ -117,7 +118,7 @@ fn survey(plan: &Plan) -> Result<Ground, CrowdError> {
     }
     // Not where the last run began: the server may still hold connections of it.
     let several = plan.classes.iter().any(|class| class.browsing.is_some());
-    let tuples = Tuples::new(tuples, crowd::clock_ns(), several);
+    let tuples = Tuples::new(tuples, plan.ports, crowd::clock_ns(), several);
     Ok(Ground { interface, ways, tuples, kernel })
 }
 

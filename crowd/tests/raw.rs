@@ -88,6 +88,34 @@ fn who_closes_first_holds_time_wait() {
     }
 }
 
+/// A client with 200 ports that closes first holds each of them for a minute, and finds no other;
+/// where the server closes first, and holds as many, a port can be used again at once (RFC 6191).
+#[test]
+fn ports_in_time_wait_are_not_used() {
+    if skip_without_root("ports_in_time_wait_are_not_used") {
+        return;
+    }
+    let stage = Stage::new();
+    stage.serve("10.0.0.1:80".parse().unwrap(), answer);
+    stage.serve("10.0.0.1:81".parse().unwrap(), answer_once);
+    let send = |port: u16, close| {
+        let class = Class { close, ..Class::default() };
+        let sources = vec!["10.128.0.1/32".parse().unwrap()];
+        let plan = raw(&format!("10.0.0.1:{port}"), 300.0, class);
+        stage.send(Plan { sources, ports: Some(200), ..plan })
+    };
+    let outcome = send(80, Close::Fin);
+    assert_eq!((outcome.attempts, outcome.replies), (300, 200), "{outcome:?}");
+    assert_eq!(outcome.errors.other["EADDRNOTAVAIL"], 100);
+    assert_eq!(outcome.time_waits.unwrap().most, 200);
+    for _ in 0..2 {
+        let outcome = send(81, Close::Server);
+        assert_eq!((outcome.attempts, outcome.replies), (300, 300), "{outcome:?}");
+        assert_eq!(outcome.segments.rst_sent, 0, "no SYN was taken for an old one: {outcome:?}");
+        assert_eq!(time_waits(&stage), 200, "each of them begun anew");
+    }
+}
+
 #[test]
 fn refused_at_once() {
     if skip_without_root("refused_at_once") {

@@ -21,6 +21,8 @@ use crate::ground::Ground;
 /// A crowd to be sent.
 pub(crate) struct Crowd {
     plan: Plan,
+    /// How many addresses it comes from, if not from all.
+    addresses: Option<u16>,
 }
 
 /// A crowd under way, in a thread of the clients' namespace.
@@ -38,7 +40,8 @@ impl Crowd {
             read_scalable_trace(file)?;
         }
         let load = crowd::Load::Closed { clients: CAPACITY_CLIENTS };
-        Ok(Self { plan: plan(&setting.for_capacity(), load, &CAPACITY_PHASES, 1)? })
+        let plan = plan(&setting.for_capacity(), load, &CAPACITY_PHASES, 1)?;
+        Ok(Self { plan, addresses: None })
     }
 
     /// An open loop of so many connections a second; of browsers, so many clients that they make
@@ -73,7 +76,7 @@ impl Crowd {
                 class.browsing = Some(browsing.clone());
             }
         }
-        Ok(Self { plan })
+        Ok(Self { plan, addresses: clients.addresses })
     }
 
     /// How long it takes at most.
@@ -85,7 +88,8 @@ impl Crowd {
     pub(crate) fn send(mut self, ground: &Ground) -> Result<Sent, LiveError> {
         let raw = self.plan.driver == crowd::Driver::Raw;
         self.plan.targets = vec![ground.target()];
-        self.plan.sources = if raw { ground.crowd_sources() } else { ground.socket_sources() };
+        self.plan.sources =
+            if raw { ground.crowd_sources(self.addresses) } else { ground.socket_sources() };
         self.plan.interface = raw.then(|| ground.crowd_interface.to_owned());
         let (tell, progress) = channel();
         let cpu = ground.crowd_cpu;
@@ -156,6 +160,7 @@ fn plan(
         cool_down: phases.cool_down,
         seed,
         classes: vec![class],
+        ports: clients.ports,
         ..Plan::default()
     })
 }

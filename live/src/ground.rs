@@ -122,9 +122,13 @@ impl Ground {
         SocketAddr::new(SERVER.into(), PORT)
     }
 
-    /// Where a crowd that makes its own packets comes from.
-    pub(crate) fn crowd_sources(&self) -> Vec<IpNet> {
-        vec![CROWD.parse().expect("a network")]
+    /// Where a crowd that makes its own packets comes from: everywhere, or so many addresses.
+    pub(crate) fn crowd_sources(&self, addresses: Option<u16>) -> Vec<IpNet> {
+        let crowd: IpNet = CROWD.parse().expect("a network");
+        match addresses {
+            None => vec![crowd],
+            Some(count) => crowd.hosts().take(count.into()).map(IpNet::from).collect(),
+        }
     }
 
     /// Where clients that use this kernel's sockets come from.

@@ -106,7 +106,9 @@ fn errors_per_s(outcome: &Outcome) -> BTreeMap<String, f64> {
         }
     }
     for (name, count) in &errors.other {
-        counts.insert(name.clone(), *count);
+        // What connect() says when every port is taken or in TIME-WAIT.
+        let name = if name == "EADDRNOTAVAIL" { "no port free" } else { name };
+        counts.insert(name.to_owned(), *count);
     }
     counts.into_iter().map(|(name, count)| (name, count as f64 / outcome.duration_s)).collect()
 }

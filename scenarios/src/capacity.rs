@@ -22,7 +22,7 @@ pub const CAPACITY_PHASES: Phases = Phases {
 impl Setting {
     /// The same server with the clients that measure it: single connections with as many requests
     /// as a browser's have, whose bursts would overflow the listen queue, and from nearby, since so
-    /// few clients far away would spend their time waiting for the network.
+    /// few clients far away would spend their time waiting for the network; with ports for all.
     #[must_use]
     pub fn for_capacity(&self) -> Self {
         Self {
@@ -30,6 +30,8 @@ impl Setting {
             shed: None,
             clients: Clients {
                 browsing: None,
+                addresses: None,
+                ports: None,
                 delay: Delay::default(),
                 loss: 0.0,
                 reorder: 0.0,

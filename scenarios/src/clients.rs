@@ -7,7 +7,13 @@ use serde::{Deserialize, Serialize};
 use tidegate_client::Os;
 
 use crate::browsing::Browsing;
+use crate::close::Close;
 use crate::steps::{self, Step};
+
+/// The addresses that a crowd has.
+const ADDRESSES: u16 = 254;
+/// Ports of an address: those above the servers'.
+const PORTS: u16 = u16::MAX - 1023;
 
 /// How packets are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,35 +24,6 @@ pub enum Driver {
     Raw,
     /// By this kernel's sockets.
     Sockets,
-}
-
-/// How a client ends its side of a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Close {
-    /// With FIN.
-    #[default]
-    Fin,
-    /// With RST (Shukla 4.2.2, `close-rst`).
-    Reset,
-    /// FIN right after the request, still reading (Shukla 2.1.2).
-    HalfClose,
-    /// After the server, which the last request asks to close (Faber 4.2: HTTP as it was).
-    Server,
-    /// With the request `CLIENT_CLOSE`, which says so and wants no reply, and FIN (Faber 4.2).
-    ClientClose,
-}
-
-impl From<Close> for tidegate_client::Close {
-    fn from(close: Close) -> Self {
-        match close {
-            Close::Fin => Self::Fin,
-            Close::Reset => Self::Reset,
-            Close::HalfClose => Self::HalfClose,
-            Close::Server => Self::Server,
-            Close::ClientClose => Self::ClientClose,
-        }
-    }
 }
 
 /// How starts are spaced.
@@ -99,6 +76,11 @@ pub struct Clients {
     pub requests: f64,
     /// Whether they visit pages with a browser.
     pub browsing: Option<Browsing>,
+    /// Their addresses, where they are fewer than the crowd's 254.
+    pub addresses: Option<u16>,
+    /// Ports of each address, where they can be short: then none is used while its client holds it in
+    /// TIME-WAIT.
+    pub ports: Option<u16>,
     /// Between client and server, each way.
     pub delay: Delay,
     /// Chance of a packet to be lost, each way.
@@ -118,6 +100,8 @@ impl Default for Clients {
             close: Close::Fin,
             requests: 1.0,
             browsing: None,
+            addresses: None,
+            ports: None,
             delay: Delay::default(),
             loss: 0.0,
             reorder: 0.0,
@@ -139,6 +123,8 @@ pub(crate) struct ClientKeys {
     objects: Option<u16>,
     pages: Option<f64>,
     think_s: Option<f64>,
+    addresses: Option<u16>,
+    ports: Option<u16>,
     delay: Option<Delay>,
     loss: Option<f64>,
     reorder: Option<f64>,
@@ -159,6 +145,8 @@ impl ClientKeys {
             close: self.close.unwrap_or(base.close),
             requests,
             browsing,
+            addresses: self.addresses.or(base.addresses),
+            ports: self.ports.or(base.ports),
             delay: self.delay.unwrap_or(base.delay),
             loss: self.loss.unwrap_or(base.loss),
             reorder: self.reorder.unwrap_or(base.reorder),
@@ -188,6 +176,13 @@ impl Clients {
         requests_per_s / self.requests
     }
 
+    /// How many pairs of an address and a port they have, where ports can be short.
+    #[must_use]
+    pub fn pairs(&self) -> Option<u32> {
+        let ports = self.ports?;
+        Some(u32::from(ports) * u32::from(self.addresses.unwrap_or(ADDRESSES)))
+    }
+
     /// In a few words, as results name them.
     #[must_use]
     pub fn summary(&self) -> String {
@@ -207,6 +202,13 @@ impl Clients {
             }
         } else if self.requests > 1.0 {
             words.push_str(&format!(", {} requests a connection", self.requests));
+        }
+        if let Some(addresses) = self.addresses {
+            let plural = if addresses == 1 { "" } else { "es" };
+            words.push_str(&format!(", {addresses} address{plural}"));
+        }
+        if let Some(ports) = self.ports {
+            words.push_str(&format!(", {ports} ports each"));
         }
         if self.delay.mean_ms > 0.0 {
             words.push_str(&format!(", {} ms away", self.delay.mean_ms));
@@ -254,6 +256,16 @@ impl Clients {
                 return Err("requests is for single connections: a browser decides itself".into());
             }
         }
+        if self.addresses.is_some_and(|addresses| addresses == 0 || addresses > ADDRESSES) {
+            return Err(format!("addresses are 1 to {ADDRESSES}"));
+        }
+        if self.ports.is_some_and(|ports| ports == 0 || ports > PORTS) {
+            return Err(format!("ports are 1 to {PORTS} of each address"));
+        }
+        let is_short = self.addresses.is_some() || self.ports.is_some();
+        if self.driver == Driver::Sockets && is_short {
+            return Err("addresses and ports need driver = \"raw\"".to_owned());
+        }
         for (key, chance) in [("loss", self.loss), ("reorder", self.reorder)] {
             if !(0.0..1.0).contains(&chance) {
                 return Err(format!("{key} {chance} is a chance: from 0 to below 1"));
@@ -285,58 +297,4 @@ impl Clients {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn over(base: &Clients, text: &str) -> Clients {
-        toml::from_str::<ClientKeys>(text).unwrap().over(base)
-    }
-
-    fn refused(base: &Clients, text: &str) -> String {
-        over(base, text).check().unwrap_err()
-    }
-
-    #[test]
-    fn a_browser_decides_how_many_requests_a_connection_makes() {
-        let plain = Clients { requests: 7.2, ..Clients::default() };
-        let chrome = over(&plain, "browser = \"chrome\"\nobjects = 12");
-        assert_eq!(chrome.check(), Ok(()));
-        // The page on one connection, twelve objects on six.
-        assert_eq!(chrome.requests, 13.0 / 7.0);
-        assert!((chrome.connections_per_s(1300.0) - 700.0).abs() < 1e-9, "{chrome:?}");
-        let browsing = chrome.browsing.as_ref().unwrap();
-        assert_eq!((browsing.objects, browsing.requests_a_client()), (12, 13.0));
-        let opera = over(&chrome, "browser = \"opera-6\"\npages = 2\nthink_s = 3");
-        assert_eq!(opera.check(), Ok(()));
-        let browsing = opera.browsing.as_ref().unwrap();
-        assert_eq!((browsing.objects, browsing.requests_a_client()), (12, 26.0));
-        assert!(opera.summary().contains("opera-6 to pages of 12 objects, 2 pages"), "{opera:?}");
-        assert_eq!(over(&plain, "timeout_s = 1").browsing, None);
-    }
-
-    #[test]
-    fn impossible_visits_are_refused_with_the_value() {
-        let plain = Clients::default();
-        assert!(refused(&plain, "objects = 3").contains("browser = \"chrome\""));
-        let lynx = refused(&plain, "browser = \"lynx\"");
-        assert!(lynx.contains("`lynx`") && lynx.contains("chrome"), "{lynx}");
-        let chrome = over(&plain, "browser = \"chrome\"");
-        assert!(refused(&chrome, "objects = 1001").contains("1001"));
-        assert!(refused(&chrome, "pages = 0.5").contains("0.5"));
-        assert!(refused(&chrome, "think_s = -1").contains("-1"));
-        assert!(refused(&chrome, "requests = 2").contains("a browser decides"));
-        assert!(refused(&plain, "os = \"plan-9\"").contains("`plan-9`"));
-    }
-
-    #[test]
-    fn a_trace_lies_beside_its_scenario() {
-        let clients = over(&Clients::default(), "arrivals = { trace = \"days/monday.txt\" }");
-        assert_eq!(clients.check(), Ok(()));
-        assert!(clients.summary().ends_with("arrivals as in monday.txt"), "{clients:?}");
-        let seen = |folder| clients.clone().seen_from(Path::new(folder)).arrivals;
-        assert_eq!(seen("mine"), Arrivals::Trace("mine/days/monday.txt".into()));
-        assert_eq!(seen(""), Arrivals::Trace("days/monday.txt".into()));
-        let nowhere = refused(&Clients::default(), "arrivals = { trace = \"\" }");
-        assert!(nowhere.contains("names no file"), "{nowhere}");
-    }
-}
+mod tests;

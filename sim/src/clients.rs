@@ -7,9 +7,13 @@ use tidegate_client::{Attempt, Close, End, Flags, Out, Person, Segment};
 use crate::chance::{Chance, Entity};
 use crate::flow::Flow;
 use crate::network::Packet;
+use crate::ports::ANY;
 use crate::stack::Conn;
 use crate::wire::{Event, Post, Wire, lane};
 use crate::world::{Starts, World};
+
+/// When a client of a closed loop that found no port tries again.
+const TRY_AGAIN_NS: u64 = 1_000_000;
 
 impl World {
     pub(crate) fn schedule_starts(&mut self) {
@@ -48,7 +52,7 @@ impl World {
         let requests = draw_requests(self.crowd.requests, &mut chance);
         let counts = self.tally.counts(now_ns);
         let first = number as u32;
-        let place = self.flows.insert(Flow {
+        let flow = Flow {
             attempt: None,
             conn: Conn::default(),
             intended_ns: now_ns,
@@ -56,18 +60,20 @@ impl World {
             timer: None,
             first,
             count: requests,
+            port: ANY,
             packets: 0,
             syns: 0,
             ended: false,
             counts,
-        });
+        };
         self.tally.started(now_ns, now_ns);
         self.balance.attempts += 1;
+        let Some(place) = self.flows.insert(flow, now_ns) else { return self.no_port(now_ns) };
         self.balance.waiting += 1;
         self.counting += u64::from(counts);
         self.tally.in_flight(self.balance.waiting);
-        let wire = &mut self.wire;
-        let mut post = Post { wire, place, now_ns, delay_ns, packets: 0, syns: 0 };
+        let (wire, packets) = (&mut self.wire, self.flows.get(place).packets);
+        let mut post = Post { wire, place, now_ns, delay_ns, packets, syns: 0 };
         let person = &self.crowd.person;
         let attempt = Attempt::start(now_ns, person, first, requests, &mut chance, &mut post);
         let (packets, syns) = (post.packets, post.syns);
@@ -75,6 +81,15 @@ impl World {
         (flow.packets, flow.syns) = (packets, syns);
         flow.attempt = Some(attempt);
         self.settle(place, None, now_ns);
+    }
+
+    /// As connect() says when the ports are used up.
+    fn no_port(&mut self, now_ns: u64) {
+        self.tally.ended(End::NO_PORT, now_ns, now_ns, Some(0));
+        self.balance.others += 1;
+        if let Starts::Closed { .. } = self.starts {
+            self.wire.queue.add_to(lane::STARTS, now_ns + TRY_AGAIN_NS, Event::Start);
+        }
     }
 
     pub(crate) fn client_timer(&mut self, place: u32, now_ns: u64) {
@@ -160,10 +175,13 @@ impl World {
             }
         }
         if is_finished {
-            if attempt.holds_time_wait() {
+            let holds_time_wait = attempt.holds_time_wait();
+            if holds_time_wait {
                 self.tally.time_wait_begins(now_ns);
             }
             flow.attempt = None;
+            let port = flow.port;
+            self.flows.give_back(port, holds_time_wait, now_ns);
         }
     }
 

@@ -4,6 +4,7 @@
 use tidegate_client::Attempt;
 
 use crate::engine::Ticket;
+use crate::ports::Ports;
 use crate::stack::Conn;
 
 /// A pair of addresses and ports, and what stands on it at either end.
@@ -21,6 +22,8 @@ pub(crate) struct Flow {
     /// Which request is its first, and how many it makes.
     pub first: u32,
     pub count: u16,
+    /// Its address and port, or [`ANY`](crate::ports::ANY).
+    pub port: u32,
     /// Packets of it on the way, or waiting for the server's processor.
     pub packets: u16,
     /// SYNs sent so far.
@@ -44,16 +47,50 @@ impl Flow {
 pub(crate) struct Flows {
     all: Vec<Flow>,
     free: Vec<u32>,
+    /// Where there are only so many.
+    ports: Option<Ports>,
 }
 
 impl Flows {
-    pub(crate) fn insert(&mut self, flow: Flow) -> u32 {
+    /// No flows yet; of clients with so many addresses and ports, if these are counted.
+    pub(crate) fn new(ports: Option<u32>) -> Self {
+        Self { ports: ports.map(Ports::new), ..Self::default() }
+    }
+
+    /// The place of a new flow; `None` when there is no port for it. On a port whose last connection
+    /// has left something, it takes that over: the server's end, and packets on the way.
+    pub(crate) fn insert(&mut self, mut flow: Flow, now_ns: u64) -> Option<u32> {
+        let Some(ports) = &mut self.ports else { return Some(self.place(flow)) };
+        let (port, left) = ports.take(now_ns)?;
+        flow.port = port;
+        if let Some(place) = left {
+            let last = &mut self.all[place as usize];
+            flow.conn = std::mem::take(&mut last.conn);
+            flow.packets = last.packets;
+            *last = flow;
+            return Some(place);
+        }
+        let place = self.place(flow);
+        if let Some(ports) = &mut self.ports {
+            ports.settle(port, place);
+        }
+        Some(place)
+    }
+
+    fn place(&mut self, flow: Flow) -> u32 {
         if let Some(place) = self.free.pop() {
             self.all[place as usize] = flow;
             return place;
         }
         self.all.push(flow);
         u32::try_from(self.all.len() - 1).expect("memory ends before numbers do")
+    }
+
+    /// The client's side of a flow is over.
+    pub(crate) fn give_back(&mut self, port: u32, holds_time_wait: bool, now_ns: u64) {
+        if let Some(ports) = &mut self.ports {
+            ports.give_back(port, holds_time_wait, now_ns);
+        }
     }
 
     #[inline]
@@ -65,7 +102,11 @@ impl Flows {
     /// happens to a flow, and never for one that is over already.
     #[inline]
     pub(crate) fn tidy(&mut self, place: u32) {
-        if self.all[place as usize].is_over() {
+        let flow = &self.all[place as usize];
+        if flow.is_over() {
+            if let Some(ports) = &mut self.ports {
+                ports.forget(flow.port);
+            }
             self.free.push(place);
         }
     }

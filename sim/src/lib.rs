@@ -11,7 +11,7 @@
 //!
 //! What is left out: there is one processor; memory has no limits; SACK is agreed on and not used; a
 //! client's request is one segment; cookies are not hashed but remembered; clients cost nothing and
-//! do not browse; ports are never short, so nobody meets an old TIME-WAIT.
+//! do not browse; where clients have no ports given, these are never short.
 
 pub mod calibrate;
 mod chance;
@@ -27,6 +27,7 @@ mod machine;
 mod network;
 mod pages;
 mod point;
+mod ports;
 mod recount;
 mod run;
 mod server;

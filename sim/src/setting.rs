@@ -138,6 +138,7 @@ fn crowd(setting: &Setting, pages: &Pages) -> Result<Crowd, SimError> {
     Ok(Crowd {
         person,
         requests: clients.requests,
+        ports: clients.pairs(),
         load: setup::Load::Closed { clients: 0 },
         warm_up_ns: 0,
         duration_ns: 1,

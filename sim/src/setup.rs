@@ -55,6 +55,7 @@ impl Setup {
                 requests: pages.requests("h"),
             },
             requests: 1.0,
+            ports: None,
             load: Load::Closed { clients: 1 },
             warm_up_ns: 0,
             duration_ns: 1_000_000_000,
@@ -84,6 +85,9 @@ pub struct Crowd {
     pub person: Person,
     /// Requests over one connection, on average (a geometric distribution); 1 is exactly one.
     pub requests: f64,
+    /// How many pairs of an address and a port they have, if these can be short. One is not used
+    /// again while its client holds it in TIME-WAIT; the server may hold it still.
+    pub ports: Option<u32>,
     /// How starts come about.
     pub load: Load,
     /// How long load is applied before anything counts, in ns.

@@ -84,12 +84,14 @@ fn crowd() -> impl Strategy<Value = Crowd> {
         (1_usize..200).prop_map(|clients| Load::Closed { clients }),
     ];
     let os = prop::sample::select(Os::all().to_vec());
-    (os, close, load, 20..3000_u64, 1.0..4.0).prop_map(|(os, close, load, timeout_ms, requests)| {
+    let people = (os, close, load, 20..3000_u64, 1.0..4.0, any::<bool>());
+    people.prop_map(|(os, close, load, timeout_ms, requests, short)| {
         let timeout_ns = timeout_ms * MS_NS;
         let requests_of = Pages::one_packet().requests("h");
         Crowd {
             person: Person { os, mss: 1460, timeout_ns, close, requests: requests_of },
             requests,
+            ports: short.then_some(150),
             load,
             warm_up_ns: 10 * MS_NS,
             duration_ns: 30 * MS_NS,

@@ -28,6 +28,10 @@ pub(crate) struct Arguments {
     /// addresses raw packets may have without being configured (again for more).
     #[arg(long = "from", value_name = "IP[-IP]", value_parser = quantity::addresses)]
     sources: Vec<Addresses>,
+    /// Ports that each source has, from 32768 on, held in TIME-WAIT for a minute where the client
+    /// closes first (raw packets only); Linux has 28232. By default 64512, without that wait.
+    #[arg(long, value_name = "N")]
+    ports: Option<u16>,
     /// Attempts started per second, whatever the server does (open loop); with a browser, clients.
     #[arg(long, value_name = "PER_S", allow_negative_numbers = true)]
     rate: Option<f64>,
@@ -209,6 +213,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, Failure> {
         interface: arguments.interface.clone(),
         targets: arguments.targets.clone(),
         sources: arguments.sources.iter().flat_map(|range| range.0.iter().copied()).collect(),
+        ports: arguments.ports,
         load,
         warm_up: arguments.warm_up,
         duration,

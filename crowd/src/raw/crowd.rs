@@ -25,6 +25,7 @@ use crate::raw::device::Arrivals;
 use crate::raw::frame::Way;
 use crate::raw::post::Office;
 use crate::raw::tuples::Tuples;
+use crate::raw::waiting::Waiting;
 use crate::schedule::Schedule;
 use crate::visits::Visits;
 use crate::wheel::Wheel;
@@ -60,6 +61,8 @@ pub(crate) struct Crowd<'a> {
     personas: Vec<Persona>,
     ways: Vec<Way>,
     tuples: Tuples,
+    /// Tuples in TIME-WAIT, where ports can be short.
+    waiting: Option<Waiting>,
     attempts: Attempts,
     timers: Wheel,
     visits: Visits,
@@ -99,6 +102,7 @@ impl<'a> Crowd<'a> {
             personas: parts.personas,
             ways: parts.ways,
             tuples: parts.tuples,
+            waiting: plan.ports.map(|_| Waiting::default()),
             attempts: Attempts::new(),
             timers: Wheel::new(TICK_BITS, begun_ns),
             visits: Visits::new(visits_count_ns, begun_ns + ns(plan.whole()), begun_ns),

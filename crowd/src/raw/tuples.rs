@@ -9,6 +9,8 @@ use crate::sources::Sources;
 /// Below are the ports that only servers have.
 const FIRST_PORT: u16 = 1024;
 const PORTS: u64 = u16::MAX as u64 - FIRST_PORT as u64 + 1;
+/// Where Linux' ports for clients begin (`net.ipv4.ip_local_port_range`).
+const FIRST_OF_FEW: u16 = 32_768;
 
 /// Between whom a connection is: a target, and an address and port of ours. It counts through all
 /// of them, so that attempts of one time have numbers close together.
@@ -25,6 +27,9 @@ pub(crate) struct Tuples {
     next: Vec<u64>,
     /// The target that is next.
     target: usize,
+    /// The ports that an address has.
+    first_port: u16,
+    ports: u64,
     /// Ports that are taken in rounds; the rest is for [`Tuples::take_at`].
     turns: u64,
     /// The port of each target that is next in the rest.
@@ -32,12 +37,24 @@ pub(crate) struct Tuples {
 }
 
 impl Tuples {
-    /// For targets, each with the sources that go there (at least one), beginning anywhere; with
-    /// ports for [`Tuples::take_at`] if clients have several connections each.
-    pub(crate) fn new(ways: Vec<(SocketAddr, Sources)>, begin: u64, several: bool) -> Self {
-        let turns = if several { PORTS / 2 } else { PORTS };
-        let next_port = vec![begin % (PORTS - turns).max(1); ways.len()];
-        let mut tuples = Self { ways, next: Vec::new(), target: 0, turns, next_port };
+    /// For targets, each with the sources that go there (at least one) and these ports, or all that
+    /// there are, beginning anywhere; with ports for [`Tuples::take_at`] if clients have several
+    /// connections each.
+    pub(crate) fn new(
+        ways: Vec<(SocketAddr, Sources)>,
+        ports: Option<u16>,
+        begin: u64,
+        several: bool,
+    ) -> Self {
+        let (first_port, ports) = match ports {
+            // From lower ports on where there are more.
+            Some(count) => (FIRST_OF_FEW.min(u16::MAX - (count - 1)), u64::from(count)),
+            None => (FIRST_PORT, PORTS),
+        };
+        let turns = if several { ports / 2 } else { ports };
+        let next_port = vec![begin % (ports - turns).max(1); ways.len()];
+        let next = Vec::new();
+        let mut tuples = Self { ways, next, target: 0, first_port, ports, turns, next_port };
         let rounds = (0..tuples.ways.len()).map(|target| tuples.rounds(target));
         tuples.next = rounds.map(|rounds| begin % rounds).collect();
         tuples
@@ -71,7 +88,7 @@ impl Tuples {
     ) -> Option<Tuple> {
         let sources = &self.ways[target].1;
         let place = sources.number(address)?;
-        let ports = PORTS - self.turns;
+        let ports = self.ports - self.turns;
         for _ in 0..ports {
             let port = self.turns + self.next_port[target];
             self.next_port[target] = (self.next_port[target] + 1) % ports;
@@ -91,7 +108,7 @@ impl Tuples {
         let (round, target) = (tuple / ways, (tuple % ways) as usize);
         let sources = &self.ways[target].1;
         let (port, address) = (round / sources.len(), round % sources.len());
-        (target, sources.address(address), FIRST_PORT + port as u16)
+        (target, sources.address(address), self.first_port + port as u16)
     }
 
     /// The tuple of a target's segment to one of us.
@@ -99,7 +116,10 @@ impl Tuples {
     pub(crate) fn of(&self, from: SocketAddr, to: SocketAddr) -> Option<Tuple> {
         let target = self.ways.iter().position(|(target, _)| *target == from)?;
         let sources = &self.ways[target].1;
-        let port = u64::from(to.port().checked_sub(FIRST_PORT)?);
+        let port = u64::from(to.port().checked_sub(self.first_port)?);
+        if port >= self.ports {
+            return None;
+        }
         let round = port * sources.len() + sources.number(to.ip())?;
         Some(round * self.ways.len() as u64 + target as u64)
     }
@@ -107,6 +127,11 @@ impl Tuples {
     /// The sources of each target.
     pub(crate) fn sources(&self) -> impl Iterator<Item = &Sources> {
         self.ways.iter().map(|(_, sources)| sources)
+    }
+
+    /// How many tuples there are.
+    pub(crate) fn len(&self) -> u64 {
+        self.sources().fold(0, |sum, sources| sum.saturating_add(sources.len() * self.ports))
     }
 
     fn rounds(&self, target: usize) -> u64 {
@@ -126,7 +151,30 @@ mod tests {
             ("10.0.0.1:80".parse().unwrap(), sources("10.128.0.0/30")),
             ("[fd00::1]:80".parse().unwrap(), sources("fd00::10/127")),
         ];
-        Tuples::new(ways, 2 * 2 * PORTS, several)
+        Tuples::new(ways, None, 2 * 2 * PORTS, several)
+    }
+
+    #[test]
+    fn few_ports_are_those_of_linux() {
+        let sources = Sources::new(vec![Range::of("10.128.0.1/32".parse().unwrap())]);
+        let target: SocketAddr = "10.0.0.1:80".parse().unwrap();
+        for (count, first) in [(28_232, 32_768), (32_768, 32_768), (64_512, 1024)] {
+            let ways = vec![(target, sources.clone())];
+            let mut tuples = Tuples::new(ways, Some(count), 0, false);
+            assert_eq!(tuples.len(), u64::from(count));
+            let ports: Vec<u16> = (0..count)
+                .map(|_| {
+                    let tuple = tuples.take(|_| false).1.unwrap();
+                    tuples.parts(tuple).2
+                })
+                .collect();
+            let last = first + (count - 1);
+            assert_eq!((ports[0], ports[ports.len() - 1]), (first, last));
+            let to = |port| SocketAddr::new("10.128.0.1".parse().unwrap(), port);
+            assert!(tuples.of(target, to(last)).is_some());
+            assert!(last == u16::MAX || tuples.of(target, to(last + 1)).is_none());
+            assert!(tuples.of(target, to(first - 1)).is_none());
+        }
     }
 
     #[test]

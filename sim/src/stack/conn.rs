@@ -4,7 +4,7 @@
 use tidegate_client::segment::Timestamps;
 use tidegate_client::{Flags, Options, Segment};
 
-use super::Profile;
+use super::{Profile, is_before};
 use crate::engine::Ticket;
 use crate::network::Packet;
 use crate::wire::{Event, Wire};
@@ -221,6 +221,15 @@ impl Conn {
             None => {}
         }
         self.timer = Some((at_ns, wire.queue.add(at_ns, Event::Conn(place))));
+    }
+
+    /// Whether a SYN in TIME-WAIT is certainly of a new connection: by its clock (RFC 6191), or by
+    /// its number (RFC 9293, section 3.6.1); Linux' `tcp_timewait_state_process()`.
+    pub(super) fn is_begun_anew_by(&self, packet: &Packet) -> bool {
+        let clock = packet.clocks().filter(|_| self.has_clocks).map(|clocks| clocks.value);
+        let is_old = clock.is_some_and(|clock| is_before(clock, self.peer_clock));
+        let is_new = clock.is_some_and(|clock| is_before(self.peer_clock, clock));
+        !is_old && (is_new || is_before(self.expected, packet.seq))
     }
 
     /// Nothing is left of it.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What clients do: come, act, and end.
 
-use nix::errno::Errno;
 use tidegate_client::{Attempt, End, Person};
 
 use super::{Crowd, TIMERS_PER_TURN};
@@ -30,7 +29,13 @@ pub(super) struct Coming {
 impl Crowd<'_> {
     /// Someone comes: with one attempt to make, or to visit pages.
     pub(super) fn start(&mut self, intended_ns: u64, now_ns: u64) {
-        let (target, tuple) = self.tuples.take(|tuple| self.attempts.find(tuple).is_some());
+        if self.has_no_port(now_ns) {
+            return self.no_port(intended_ns, now_ns);
+        }
+        let (attempts, waiting) = (&self.attempts, &self.waiting);
+        let (target, tuple) = self.tuples.take(|tuple| {
+            attempts.find(tuple).is_some() || waiting.as_ref().is_some_and(|held| held.has(tuple))
+        });
         let Some(tuple) = tuple else { return self.no_port(intended_ns, now_ns) };
         let class = self.classes.draw(&mut self.chance);
         let place = class * self.ways.len() + target;
@@ -47,11 +52,18 @@ impl Crowd<'_> {
         self.open(Coming { place, tuple, visit, first, requests, delay_ns, intended_ns }, now_ns);
     }
 
+    /// Whether all tuples are taken, which would take long to find out by looking at each.
+    fn has_no_port(&mut self, now_ns: u64) -> bool {
+        let Some(waiting) = &mut self.waiting else { return false };
+        waiting.release_due(now_ns);
+        (self.attempts.open + waiting.len()) as u64 >= self.tuples.len()
+    }
+
     /// As connect() says when the ports are used up.
     pub(super) fn no_port(&mut self, intended_ns: u64, now_ns: u64) {
         self.tally.started(intended_ns, now_ns - self.begun_ns);
         self.meter.started();
-        self.count(End::Other(Errno::EADDRNOTAVAIL as i32), intended_ns, now_ns, 0);
+        self.count(End::NO_PORT, intended_ns, now_ns, 0);
     }
 
     /// The place of the next request among those that are made in turn.
@@ -142,7 +154,7 @@ impl Crowd<'_> {
         let (intended_ns, syns) = (slot.intended_ns, slot.attempt.syns());
         let answered = slot.attempt.answered();
         let (finished, timer_ns) = (slot.attempt.is_finished(), slot.attempt.next_timer_ns());
-        let holds_time_wait = slot.attempt.holds_time_wait();
+        let (holds_time_wait, tuple) = (slot.attempt.holds_time_wait(), slot.tuple);
         let (visit, is_connected) = (slot.visit, slot.attempt.is_connected());
         if let Some(end) = end {
             // The visit hears of this, and then of nothing more.
@@ -154,6 +166,9 @@ impl Crowd<'_> {
         if finished {
             if holds_time_wait {
                 self.tally.time_wait_begins(now_ns - self.begun_ns);
+                if let Some(waiting) = &mut self.waiting {
+                    waiting.hold(tuple, now_ns);
+                }
             }
             self.attempts.remove(number);
         } else if let Some(at_ns) = timer_ns {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What clients do who visit pages.
 
-use nix::errno::Errno;
 use tidegate_client::End;
 
 use super::people::Coming;
@@ -48,12 +47,14 @@ impl Crowd<'_> {
     fn open_for(&mut self, visit: u32, opening: &Opening, now_ns: u64) {
         let Home { class, target, address, delay_ns } = opening.home;
         let intended_ns = opening.intended_ns - self.begun_ns;
-        let is_taken = |tuple| self.attempts.find(tuple).is_some();
+        let is_taken = |tuple| {
+            self.attempts.find(tuple).is_some()
+                || self.waiting.as_ref().is_some_and(|held| held.has(tuple))
+        };
         let tuple = address.and_then(|address| self.tuples.take_at(target, address, is_taken));
         let Some(tuple) = tuple else {
             self.no_port(intended_ns, now_ns);
-            let end = End::Other(Errno::EADDRNOTAVAIL as i32);
-            return self.visits.not_opened(visit, opening, end, now_ns);
+            return self.visits.not_opened(visit, opening, End::NO_PORT, now_ns);
         };
         let page = class * self.ways.len() + target;
         let (place, first) = match (opening.object, self.personas[page].objects) {

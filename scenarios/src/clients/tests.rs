@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Clients as files have them.
+
+use super::*;
+
+fn over(base: &Clients, text: &str) -> Clients {
+    toml::from_str::<ClientKeys>(text).unwrap().over(base)
+}
+
+fn refused(base: &Clients, text: &str) -> String {
+    over(base, text).check().unwrap_err()
+}
+
+#[test]
+fn a_browser_decides_how_many_requests_a_connection_makes() {
+    let plain = Clients { requests: 7.2, ..Clients::default() };
+    let chrome = over(&plain, "browser = \"chrome\"\nobjects = 12");
+    assert_eq!(chrome.check(), Ok(()));
+    // The page on one connection, twelve objects on six.
+    assert_eq!(chrome.requests, 13.0 / 7.0);
+    assert!((chrome.connections_per_s(1300.0) - 700.0).abs() < 1e-9, "{chrome:?}");
+    let browsing = chrome.browsing.as_ref().unwrap();
+    assert_eq!((browsing.objects, browsing.requests_a_client()), (12, 13.0));
+    let opera = over(&chrome, "browser = \"opera-6\"\npages = 2\nthink_s = 3");
+    assert_eq!(opera.check(), Ok(()));
+    let browsing = opera.browsing.as_ref().unwrap();
+    assert_eq!((browsing.objects, browsing.requests_a_client()), (12, 26.0));
+    assert!(opera.summary().contains("opera-6 to pages of 12 objects, 2 pages"), "{opera:?}");
+    assert_eq!(over(&plain, "timeout_s = 1").browsing, None);
+}
+
+#[test]
+fn impossible_visits_are_refused_with_the_value() {
+    let plain = Clients::default();
+    assert!(refused(&plain, "objects = 3").contains("browser = \"chrome\""));
+    let lynx = refused(&plain, "browser = \"lynx\"");
+    assert!(lynx.contains("`lynx`") && lynx.contains("chrome"), "{lynx}");
+    let chrome = over(&plain, "browser = \"chrome\"");
+    assert!(refused(&chrome, "objects = 1001").contains("1001"));
+    assert!(refused(&chrome, "pages = 0.5").contains("0.5"));
+    assert!(refused(&chrome, "think_s = -1").contains("-1"));
+    assert!(refused(&chrome, "requests = 2").contains("a browser decides"));
+    assert!(refused(&plain, "os = \"plan-9\"").contains("`plan-9`"));
+}
+
+#[test]
+fn ports_can_be_short() {
+    let plain = Clients::default();
+    assert_eq!(plain.pairs(), None);
+    let proxy = over(&plain, "addresses = 1\nports = 28232");
+    assert_eq!((proxy.check(), proxy.pairs()), (Ok(()), Some(28_232)));
+    assert!(proxy.summary().ends_with("1 address, 28232 ports each"), "{proxy:?}");
+    assert_eq!(over(&plain, "ports = 100").pairs(), Some(25_400));
+    assert!(refused(&plain, "addresses = 255").contains("1 to 254"));
+    assert!(refused(&plain, "ports = 0").contains("1 to 64512"));
+    assert!(refused(&proxy, "driver = \"sockets\"").contains("raw"));
+}
+
+#[test]
+fn a_trace_lies_beside_its_scenario() {
+    let clients = over(&Clients::default(), "arrivals = { trace = \"days/monday.txt\" }");
+    assert_eq!(clients.check(), Ok(()));
+    assert!(clients.summary().ends_with("arrivals as in monday.txt"), "{clients:?}");
+    let seen = |folder| clients.clone().seen_from(Path::new(folder)).arrivals;
+    assert_eq!(seen("mine"), Arrivals::Trace("mine/days/monday.txt".into()));
+    assert_eq!(seen(""), Arrivals::Trace("days/monday.txt".into()));
+    let nowhere = refused(&Clients::default(), "arrivals = { trace = \"\" }");
+    assert!(nowhere.contains("names no file"), "{nowhere}");
+}
