@@ -11,12 +11,16 @@ use tidegate_client::{Browser, Os, Progress, specweb99};
 use tidegate_crowd::{self as crowd, Browsing, Class, Network, Outcome, Plan};
 use tidegate_lab::pin_thread;
 use tidegate_scenarios::{
-    Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Driver, Load, Page, Phases, Setting,
+    Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Close, Driver, Load, Page, Phases, Setting,
     read_scalable_trace, scheduled,
 };
 
 use crate::error::LiveError;
 use crate::ground::Ground;
+
+/// How long TIME-WAIT blocks are made before they are counted.
+const ROUND: Phases =
+    Phases { warm_up: Duration::ZERO, duration: Duration::from_secs(1), cool_down: Duration::ZERO };
 
 /// A crowd to be sent.
 pub(crate) struct Crowd {
@@ -77,6 +81,20 @@ impl Crowd {
             }
         }
         Ok(Self { plan, addresses: clients.addresses })
+    }
+
+    /// A closed loop for a second, of clients that leave the closing and TIME-WAIT to the server.
+    pub(crate) fn for_time_waits(setting: &Setting) -> Result<Self, LiveError> {
+        let mut setting = setting.for_capacity();
+        setting.clients.close = Close::Server;
+        setting.clients.requests = 1.0;
+        setting.clients.driver = Driver::Raw;
+        let load = crowd::Load::Closed { clients: CAPACITY_CLIENTS };
+        let mut plan = plan(&setting, load, &ROUND, 1)?;
+        for class in &mut plan.classes {
+            class.paths = vec!["/".to_owned()];
+        }
+        Ok(Self { plan, addresses: None })
     }
 
     /// How long it takes at most.

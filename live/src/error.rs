@@ -36,6 +36,16 @@ pub enum LiveError {
         /// The Debian package that has it.
         package: &'static str,
     },
+    /// A server that cannot be made to hold so many.
+    #[error(
+        "the server holds {held} connections in TIME-WAIT, not {wanted}, after as long as one lasts: give fewer as time_waits"
+    )]
+    NotLoaded {
+        /// How many it held in the end.
+        held: u64,
+        /// How many it was to hold.
+        wanted: u64,
+    },
     /// A program that should serve or guard did not come up.
     #[error("{program} did not start: {reason}")]
     NotStarted {

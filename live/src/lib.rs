@@ -12,6 +12,7 @@ mod ground;
 mod guard;
 mod peer;
 mod point;
+mod preload;
 mod programs;
 mod run;
 mod server;

@@ -14,6 +14,7 @@ use crate::ground::Ground;
 use crate::guard::Guard;
 use crate::peer;
 use crate::point::Measured;
+use crate::preload;
 use crate::programs::Programs;
 use crate::server::Running;
 
@@ -102,6 +103,7 @@ impl Run<'_> {
         let ground = Ground::lay(self.scenario.network)?;
         let server = setting.server.under(&setting.treatment);
         let mut server = Running::start(&ground, self.programs, &server)?;
+        preload::load(&ground, setting)?;
         let guard = set_treatment(&ground, self.programs, setting, capacity_per_s)?;
         let mut sent = crowd.send(&ground)?;
         sent.watch_for(phases.warm_up, |progress| self.progress(progress));

@@ -8,6 +8,7 @@ use crate::clients::{Clients, Delay};
 use crate::curve::{Peer, ServerUse, Setting, Treatment};
 use crate::load::Phases;
 use crate::scenario::Scenario;
+use crate::server::Server;
 
 /// Clients enough to keep a server busy, few enough never to fill its listen queue.
 pub const CAPACITY_CLIENTS: usize = 64;
@@ -28,6 +29,7 @@ impl Setting {
         Self {
             treatment: Treatment::Peer(Peer::Kernel),
             shed: None,
+            server: Server { time_waits: 0, ..self.server.clone() },
             clients: Clients {
                 browsing: None,
                 addresses: None,

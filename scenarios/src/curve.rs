@@ -81,10 +81,12 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// What its server's capacity depends on: curves that agree in it are measured once.
+    /// What its server's capacity depends on: curves that agree in it are measured once. It is
+    /// measured of a server that holds nothing.
     #[must_use]
     pub fn server_use(&self) -> ServerUse {
-        (self.server.clone(), self.clients.requests.to_bits())
+        let server = Server { time_waits: 0, ..self.server.clone() };
+        (server, self.clients.requests.to_bits())
     }
 
     /// Whether it is the router that sheds.

@@ -123,6 +123,8 @@ pub struct Server {
     pub cost_us: u64,
     /// What it serves.
     pub page: Page,
+    /// Connections that it holds in TIME-WAIT before the load begins (Faber 5.1).
+    pub time_waits: u32,
 }
 
 impl Page {
@@ -130,6 +132,8 @@ impl Page {
     pub const ONE_PACKET_BYTES: usize = 1024;
 }
 
+/// More do not come about in a minute.
+const TIME_WAITS_MAX: u32 = 2_000_000;
 /// As long a listen queue as the kernel allows.
 const LARGE_BACKLOG: u32 = 65_535;
 
@@ -144,6 +148,7 @@ impl Default for Server {
             multi_accept: false,
             cost_us: 0,
             page: Page::OnePacket,
+            time_waits: 0,
         }
     }
 }
@@ -160,6 +165,7 @@ pub(crate) struct ServerKeys {
     multi_accept: Option<bool>,
     cost_us: Option<u64>,
     page: Option<Page>,
+    time_waits: Option<u32>,
 }
 
 impl ServerKeys {
@@ -173,6 +179,7 @@ impl ServerKeys {
             multi_accept: self.multi_accept.unwrap_or(base.multi_accept),
             cost_us: self.cost_us.unwrap_or(base.cost_us),
             page: self.page.unwrap_or(base.page),
+            time_waits: self.time_waits.unwrap_or(base.time_waits),
         }
     }
 }
@@ -198,6 +205,9 @@ impl Server {
             Page::OnePacket => ", one packet",
             Page::Specweb99 => ", SPECweb99-like files",
         });
+        if self.time_waits > 0 {
+            words.push_str(&format!(", {} in TIME-WAIT before", self.time_waits));
+        }
         words
     }
 
@@ -216,6 +226,9 @@ impl Server {
         }
         if self.cost_us > 10_000_000 {
             return Err(format!("cost_us {} is more than ten seconds a request", self.cost_us));
+        }
+        if self.time_waits > TIME_WAITS_MAX {
+            return Err(format!("time_waits {} is above {TIME_WAITS_MAX}", self.time_waits));
         }
         if self.threads == 0 || self.threads > 10_000 {
             return Err(format!("threads {} is not between 1 and 10000", self.threads));

@@ -80,6 +80,7 @@ pub(crate) fn setup(
         },
         crowd: crowd(setting, &pages)?,
         pages,
+        time_waits: server.time_waits,
         seed: load.seed,
     })
 }

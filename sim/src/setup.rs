@@ -29,6 +29,8 @@ pub struct Setup {
     pub cost_ns: u64,
     /// What it serves.
     pub pages: Pages,
+    /// Connections that it holds in TIME-WAIT as the run begins, for a minute.
+    pub time_waits: u32,
     /// A mechanism's rules, and where it looks at SYNs.
     pub guard: Option<(tg_rules, Hook)>,
     /// Persistent dropping, before all that.
@@ -69,6 +71,7 @@ impl Setup {
             accept_limit: AcceptLimit::INF,
             cost_ns: 0,
             pages,
+            time_waits: 0,
             guard,
             shed: None,
             way: Way { wire_ns: machine.wire_ns, ..Way::default() },

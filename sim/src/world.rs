@@ -3,7 +3,7 @@
 
 use std::iter::Peekable;
 
-use tidegate_client::{Arrivals, Outcome, Progress, Tally};
+use tidegate_client::{Arrivals, Outcome, Progress, TIME_WAIT_NS, Tally};
 use tidegate_policy::raw::tg_bucket;
 use tidegate_servers::Statistics;
 
@@ -91,6 +91,8 @@ pub struct World {
     marks: [(u64, Option<Mark>); 2],
     /// The next of them that has not been reached.
     next_mark_ns: u64,
+    /// Connections that the server held in TIME-WAIT before, and does for a minute.
+    held_before: u64,
 }
 
 /// What stood at a time, with the sockets that there were.
@@ -147,6 +149,7 @@ impl World {
             balance: Balance::default(),
             counting: 0,
             events: 0,
+            held_before: setup.time_waits.into(),
         };
         world.tally.will_know_time_waits();
         world.schedule_starts();
@@ -277,7 +280,10 @@ impl World {
         let host = &self.host;
         let application = Statistics { elapsed_ns: self.now_ns(), ..host.app.statistics };
         let sockets = 1 + self.flows.each().filter(|flow| flow.conn.is_socket()).count() as u64;
-        let mark = (host.cores.spent(), host.counted.clone(), application, sockets);
+        let mut counted = host.counted.clone();
+        counted.time_waits_max += self.held_before;
+        counted.time_waits_held += if self.now_ns() < TIME_WAIT_NS { self.held_before } else { 0 };
+        let mark = (host.cores.spent(), counted, application, sockets);
         self.marks[place].1 = Some(mark);
     }
 

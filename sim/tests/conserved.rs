@@ -131,6 +131,7 @@ fn setup() -> impl Strategy<Value = Setup> {
                 way,
                 crowd,
                 pages,
+                time_waits: 0,
                 seed,
             }
         },
