@@ -19,6 +19,11 @@ struct tg_decision tg_native_ack(const struct tg_rules *rules, const struct tg_q
 	return tg_ack_decide(rules, queues, ack);
 }
 
+struct tg_decision tg_native_fin(__u32 rule, const struct tg_fin *fin)
+{
+	return tg_fin_decide(rule, fin);
+}
+
 int tg_native_bucket_take(struct tg_bucket *bucket, __u64 cost_ns, __u64 now_ns)
 {
 	return tg_bucket_take(bucket, cost_ns, now_ns);

@@ -7,6 +7,7 @@
 #define TG_ACK_STAGE_H
 
 #include "../../policy/include/ack.h"
+#include "../../policy/include/sequence.h"
 #include "guard.h"
 #include "socket.h"
 
@@ -35,12 +36,6 @@ TG_INLINE int tg_watched(const struct tg_tuple *tuple)
 	index = at.index;
 	until_ns = bpf_map_lookup_elem(&watch_until_ns, &index);
 	return until_ns && *until_ns;
-}
-
-/* Sequence numbers wrap: RFC 9293 section 3.4. */
-TG_INLINE int tg_before(__u32 a, __u32 b)
-{
-	return a - b > 0x7fffffff;
 }
 
 /* The kernel's tcp_in_window(), on the request's own window. */

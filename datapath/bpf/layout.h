@@ -13,7 +13,7 @@
 #include "../../policy/include/verdict.h"
 
 /* Changes whenever a type below changes: a restarted daemon adopts no other. */
-#define TG_LAYOUT_VERSION 3
+#define TG_LAYOUT_VERSION 4
 
 #define TG_GUARDS 64
 /* Counter slots: a guard's own first, then one for each listening socket. */
@@ -43,7 +43,6 @@ struct tg_guard {
 	__u32 hook;      /* enum tg_hook */
 	__u32 next;      /* index + 1 of the port's next guard; 0 ends */
 	__u32 is_path;   /* forwarded: shed without a listening socket to look at */
-	__u32 padding;
 };
 
 /* A whole configuration. Two stand in the map; tg_control.active names one. */

@@ -185,7 +185,6 @@ fn build(configuration: &Configuration, indexes: &[u32]) -> Result<Box<tg_config
             hook: guarded.hook,
             next: u32::from(*first),
             is_path: guarded.is_path.into(),
-            padding: 0,
         };
         *first = (index + 1) as u8;
         let on_port = configuration.guards.iter().filter(|g| g.port == guarded.port).count();

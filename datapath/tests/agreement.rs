@@ -71,6 +71,7 @@ fn rules(rng: &mut Rng, age_ms: u32) -> tg_rules {
         early_probability_x256: near(rng, [0, 26, 128, 256]),
         clean_after_ms: word(rng, age_ms),
         refusal_cost_ns: near(rng, [0, 1000, 1_000_000, DEPTH_NS as u32]),
+        fin: variant(rng, TG_RST_FIN_STRICT),
     }
 }
 
@@ -143,6 +144,32 @@ fn offered_cookie(rng: &mut Rng, case: &tg_case) -> u32 {
     if rng.u8(..8) == 0 { cookie ^ 1 << rng.u32(..32) } else { cookie }
 }
 
+/// A FIN to a connection, where most numbers are what they should be and some are next to it.
+fn fin(rng: &mut Rng) -> tg_fin {
+    let (expected, sent) = (word(rng, 0), word(rng, 0x8000_0000));
+    let near = |rng: &mut Rng, number: u32| {
+        if rng.u8(..4) == 0 { word(rng, number) } else { number }
+    };
+    let window = one_of(rng, [0, 1, 3, 65535, 0x4000_0000]);
+    tg_fin {
+        connection: if rng.u8(..4) == 0 {
+            variant(rng, TG_CONNECTION_CLOSING)
+        } else {
+            TG_CONNECTION_OPEN
+        },
+        payload_bytes: if rng.u8(..8) == 0 { rng.u32(..3) } else { 0 },
+        is_signed: u32::from(rng.u8(..16) == 0),
+        seq: near(rng, expected),
+        ack: near(rng, sent),
+        rcv_nxt: expected,
+        rcv_end: near(rng, expected.wrapping_add(window)),
+        copied_seq: near(rng, expected),
+        snd_una: near(rng, sent),
+        snd_nxt: near(rng, sent),
+        write_seq: near(rng, sent),
+    }
+}
+
 fn case(rng: &mut Rng) -> tg_case {
     let queues = queues(rng);
     let age_ms = one_of(rng, [0, 1000, 3000, u32::MAX]);
@@ -173,6 +200,8 @@ fn case(rng: &mut Rng) -> tg_case {
         // The epoch's own wrap, and the wrap of the bits that a cookie keeps of it.
         epoch: word(rng, 27_000_000),
         age_ms: u64::from(word(rng, age_ms)),
+        fin: fin(rng),
+        fin_said: if rng.bool() { 0 } else { variant(rng, TG_RST_FIN_STRICT + 1) },
         rules,
         queues,
         refusals,
@@ -194,8 +223,9 @@ fn mapped<T>(programs: &Programs, name: &str) -> MmapMut {
 /// Which decisions were made, so that agreement is about something.
 #[derive(Default)]
 struct Coverage {
-    syn: [[u64; TG_VERDICTS as usize]; TG_REASONS as usize],
-    ack: [[u64; TG_VERDICTS as usize]; TG_REASONS as usize],
+    syn: tg_counters,
+    ack: tg_counters,
+    fin: tg_counters,
     cookies_opened: u64,
     cookies_refused: u64,
     stale: u64,
@@ -204,16 +234,21 @@ struct Coverage {
 
 impl Coverage {
     fn add(&mut self, answers: &tg_answers) {
-        self.syn[answers.syn.reason as usize][answers.syn.verdict as usize] += 1;
-        self.ack[answers.ack.reason as usize][answers.ack.verdict as usize] += 1;
+        for (stage, decision) in [
+            (&mut self.syn, answers.syn),
+            (&mut self.ack, answers.ack),
+            (&mut self.fin, answers.fin),
+        ] {
+            stage.packets[decision.reason as usize][decision.verdict as usize] += 1;
+        }
         self.cookies_opened += u64::from(answers.opened_ok != 0);
         self.cookies_refused += u64::from(answers.opened_ok == 0);
         self.stale += u64::from(answers.stale != 0);
         self.overflow_possible += u64::from(answers.overflow_possible != 0);
     }
 
-    fn print(&self, stage: &str, counts: &[[u64; TG_VERDICTS as usize]]) {
-        for (reason, row) in REASONS.iter().zip(counts) {
+    fn print(&self, stage: &str, counts: &tg_counters) {
+        for (reason, row) in REASONS.iter().zip(&counts.packets) {
             for (verdict, count) in VERDICTS.iter().zip(row).filter(|(_, n)| **n > 0) {
                 println!("{stage:>4} {reason:<28} {verdict:<7} {count:>9}");
             }
@@ -221,21 +256,24 @@ impl Coverage {
     }
 
     fn assert_complete(&self) {
-        let seen = |counts: &[[u64; TG_VERDICTS as usize]], reason: u32| {
-            counts[reason as usize].iter().sum::<u64>()
-        };
+        let seen =
+            |counts: &tg_counters, reason: u32| counts.packets[reason as usize].iter().sum::<u64>();
         for reason in TG_ROOM..=TG_HALF_OPEN {
             assert!(seen(&self.syn, reason) > 0, "SYN: {} never came", REASONS[reason as usize]);
         }
         for reason in TG_HANDSHAKE..=TG_COOKIE_FOREIGN {
             assert!(seen(&self.ack, reason) > 0, "ACK: {} never came", REASONS[reason as usize]);
         }
+        for reason in TG_FIN_ENDS..=TG_FIN_UNACKED {
+            assert!(seen(&self.fin, reason) > 0, "FIN: {} never came", REASONS[reason as usize]);
+        }
         for (stage, counts, verdicts) in [
             ("SYN", &self.syn, [TG_PASS, TG_DROP, TG_RESET, TG_COOKIE].as_slice()),
             ("ACK", &self.ack, &[TG_PASS, TG_RESET, TG_ADMIT]),
+            ("FIN", &self.fin, &[TG_PASS, TG_RESET]),
         ] {
             for verdict in verdicts {
-                let count: u64 = counts.iter().map(|row| row[*verdict as usize]).sum();
+                let count: u64 = counts.packets.iter().map(|row| row[*verdict as usize]).sum();
                 assert!(count > 0, "{stage}: {} never came", VERDICTS[*verdict as usize]);
             }
         }
@@ -284,5 +322,6 @@ fn the_native_policy_and_the_bpf_policy_agree_on_ten_million_inputs() {
     println!("{compared} inputs, seed {SEED:#x}, no difference");
     coverage.print("SYN", &coverage.syn);
     coverage.print("ACK", &coverage.ack);
+    coverage.print("FIN", &coverage.fin);
     coverage.assert_complete();
 }

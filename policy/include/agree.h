@@ -8,12 +8,12 @@
 
 #include "ack.h"
 #include "cookie.h"
+#include "fin.h"
 #include "shed_auto.h"
 #include "syn.h"
 
 struct tg_case {
 	struct tg_rules rules;
-	__u32 padding;
 	struct tg_queues queues;
 	struct tg_syn syn;
 	struct tg_bucket refusals;
@@ -25,12 +25,15 @@ struct tg_case {
 	__u32 epoch;
 	__u32 cookie; /* offered to tg_cookie_open */
 	__u64 age_ms;
+	struct tg_fin fin;
+	__u32 fin_said; /* by the application */
 };
 
 struct tg_answers {
 	struct tg_decision syn;
 	struct tg_bucket refusals;
 	struct tg_decision ack;
+	struct tg_decision fin;
 	struct tg_cookie made;
 	struct tg_cookie_options opened;     /* from the cookie that was offered */
 	struct tg_cookie_options round_trip; /* from the cookie that was made */
@@ -54,6 +57,7 @@ TG_INLINE void tg_agree(const struct tg_case *c, struct tg_answers *a)
 	a->view = tg_auto_view(&c->queues, a->room);
 	a->syn = tg_syn_decide(&c->rules, a->room, &c->syn, &a->refusals);
 	a->ack = tg_ack_decide(&c->rules, &c->queues, &c->ack);
+	a->fin = tg_fin_decide(tg_fin_rule_of(c->rules.fin, c->fin_said), &c->fin);
 	a->made = tg_cookie_make(&c->keys.current, &c->tuple, c->client_isn, c->epoch, &c->options);
 	a->opened_ok =
 		tg_cookie_open(&c->keys, &c->tuple, c->client_isn, c->cookie, c->epoch, &a->opened);

@@ -25,6 +25,13 @@ enum tg_ack_refusal {
 	TG_ACK_RESET,  /* abort: RST, and the request is removed */
 };
 
+/* What a client's FIN does to a connection (Shukla 4.2.1). */
+enum tg_fin_rule {
+	TG_HALF_CLOSE,     /* the client's side is closed, as TCP has it */
+	TG_RST_FIN,        /* the connection ends */
+	TG_RST_FIN_STRICT, /* the same, where nothing that was sent or written can be lost */
+};
+
 /* The rules of one guarded listener. All zero is `default`: watch and count. */
 struct tg_rules {
 	__u32 room; /* enum tg_room_rule */
@@ -42,6 +49,7 @@ struct tg_rules {
 	__u32 clean_after_ms;
 	/* Explicit refusals cost this many nanoseconds of the bucket's credit; 0 is no limit. */
 	__u32 refusal_cost_ns;
+	__u32 fin; /* enum tg_fin_rule */
 };
 
 /* The queues of one listening socket at this moment, and the host's rules for them. */

@@ -47,6 +47,18 @@ enum tg_reason {
 	TG_SHED_UNIFORM,   /* RBD, or what the others fall back to at last */
 	TG_SPARED,         /* to be dropped, but from a preferred proxy */
 	TG_FORWARDED,      /* let through on a path: no listener of this host has a say */
+	/* FIN stage: rst-fin ends the connection, or leaves it alone and says why: fin.h */
+	TG_FIN_ENDS,          /* a bare FIN, in its place */
+	TG_FIN_HALF_CLOSE,    /* the application wants half-closed connections */
+	TG_FIN_NO_CONNECTION, /* it belongs to nothing, or to nothing that stands on its feet */
+	TG_FIN_CLOSING,       /* the server closed first, or the client's FIN came before */
+	TG_FIN_WITH_DATA,     /* it brings data */
+	TG_FIN_SIGNED,        /* TCP-MD5 or TCP-AO */
+	TG_FIN_OUT_OF_ORDER,  /* something before it is missing */
+	TG_FIN_OUTSIDE,       /* outside of the window: old, or forged */
+	TG_FIN_BAD_ACK,       /* what it acknowledges is not under way */
+	TG_FIN_UNREAD,        /* strict: the application has not read everything */
+	TG_FIN_UNACKED,       /* strict: it does not acknowledge everything that was written */
 	TG_REASONS,
 };
 

@@ -19,6 +19,9 @@ pub const SHED_REFUSALS: [&str; 3] = ["silence", "rst", "cookie"];
 /// How far a policy has fallen back, in the order of `enum tg_shed_fallback`.
 pub const SHED_FALLBACKS: [&str; 3] = ["none", "stateless", "uniform"];
 
+/// What a client's FIN does, in the order of `enum tg_fin_rule`.
+pub const FIN_RULES: [&str; 3] = ["half-close", "rst-fin", "rst-fin strict"];
+
 /// Every reason's name, in the order of `enum tg_reason`. Queue drop rules are spelled
 /// as in Shukla's thesis, 2.1.1.
 pub const REASONS: [&str; raw::TG_REASONS as usize] = [
@@ -44,6 +47,17 @@ pub const REASONS: [&str; raw::TG_REASONS as usize] = [
     "ShedUniform",
     "Spared",
     "Forwarded",
+    "FinEnds",
+    "FinHalfClose",
+    "FinNoConnection",
+    "FinClosing",
+    "FinWithData",
+    "FinSigned",
+    "FinOutOfOrder",
+    "FinOutsideWindow",
+    "FinBadAck",
+    "FinUnread",
+    "FinUnacked",
 ];
 
 #[cfg(test)]
@@ -58,6 +72,10 @@ mod tests {
         assert_eq!(REASONS[raw::TG_OVERFLOW_OTHER as usize], "ListenQOverflow other");
         assert_eq!(REASONS[raw::TG_SHED_AGAIN as usize], "ShedAgain");
         assert_eq!(REASONS[raw::TG_FORWARDED as usize], "Forwarded");
+        assert_eq!(REASONS[raw::TG_FIN_ENDS as usize], "FinEnds");
+        assert_eq!(REASONS[raw::TG_FIN_OUTSIDE as usize], "FinOutsideWindow");
+        assert_eq!(REASONS[raw::TG_FIN_UNACKED as usize], "FinUnacked");
+        assert_eq!(FIN_RULES[raw::TG_RST_FIN_STRICT as usize], "rst-fin strict");
         assert_eq!(SHED_POLICIES[raw::TG_SBPD as usize], "sbpd");
         assert_eq!(SHED_KEYS[raw::TG_KEY_CONNECTION as usize], "connection");
         assert_eq!(SHED_REFUSALS[raw::TG_REFUSE_RESET as usize], "rst");

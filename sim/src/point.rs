@@ -66,7 +66,7 @@ impl Measured<'_> {
     }
 
     fn verdicts_per_s(&self) -> BTreeMap<String, f64> {
-        let judged = self.report.counted.judged.iter().zip(REASONS);
+        let judged = self.report.counted.judged.packets.iter().zip(REASONS);
         let each = judged.flat_map(|(verdicts, reason)| {
             let named = verdicts.iter().zip(VERDICTS);
             named.map(move |(count, verdict)| (format!("{verdict}: {reason}"), *count))

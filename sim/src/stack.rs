@@ -14,7 +14,7 @@ pub(crate) use listener::Listener;
 pub use profile::{Kernel, Profile};
 
 use tidegate_client::Close;
-use tidegate_policy::raw::{TG_COOKIE, TG_REASONS, TG_VERDICTS, tg_bucket, tg_decision, tg_rules};
+use tidegate_policy::raw::{TG_COOKIE, tg_bucket, tg_counters, tg_decision, tg_rules};
 
 use crate::chance::Chance;
 use crate::cores::Cores;
@@ -39,7 +39,7 @@ pub(crate) struct Guard {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     /// By reason and verdict, as the datapath counts.
-    pub judged: [[u64; TG_VERDICTS as usize]; TG_REASONS as usize],
+    pub judged: tg_counters,
     /// The kernel's `ListenOverflows`.
     pub listen_overflows: u64,
     /// The kernel's `ListenDrops`.
@@ -57,18 +57,19 @@ pub(crate) struct Counted {
 
 impl Counted {
     pub(crate) fn judge(&mut self, decision: tg_decision) {
-        self.judged[decision.reason as usize][decision.verdict as usize] += 1;
+        self.judged.packets[decision.reason as usize][decision.verdict as usize] += 1;
     }
 
     /// Drops by a reason; a cookie is none, since the decision comes with its ACK.
     pub(crate) fn dropped(&self, reason: u32) -> u64 {
-        let verdicts = &self.judged[reason as usize];
+        let verdicts = &self.judged.packets[reason as usize];
         verdicts.iter().sum::<u64>() - verdicts[TG_COOKIE as usize]
     }
 
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let mut since = self.clone();
-        for (now, then) in since.judged.iter_mut().flatten().zip(earlier.judged.iter().flatten()) {
+        let then = earlier.judged.packets.iter().flatten();
+        for (now, then) in since.judged.packets.iter_mut().flatten().zip(then) {
             *now -= then;
         }
         since.listen_overflows -= earlier.listen_overflows;
