@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const OBJECTS: [&str; 5] = ["xdp", "tc", "netfilter", "iter", "agree"];
+const OBJECTS: [&str; 6] = ["xdp", "tc", "netfilter", "iter", "sockopt", "agree"];
 
 fn main() {
     println!("cargo:rerun-if-changed=bpf");

@@ -7,7 +7,7 @@ use std::fs;
 use tidegate_datapath::guard::Hooks;
 use tidegate_datapath::programs::{Objects, Programs};
 use tidegate_datapath::raw::*;
-use tidegate_datapath::{interfaces, sockets};
+use tidegate_datapath::{cgroup, interfaces, sockets};
 
 use crate::config::Config;
 use crate::failure::Result;
@@ -26,6 +26,7 @@ fn kernel() {
     answer("IP entry (tcx)", kernel.tcx, "Linux 6.6; everything needs it");
     answer("TCP entry (netfilter)", kernel.netfilter, "Linux 6.4; hook = \"tcp\", exact reserv");
     answer("cookies of our own", kernel.cookies, "Linux 6.9; no-syn-drop");
+    answer("root of the cgroups", cgroup::root_path().is_some(), "cgroup2; socket_option = true");
     for (name, meaning) in [
         ("net/ipv4/tcp_syncookies", "0 lets no cookie in, ours neither"),
         ("net/ipv4/tcp_abort_on_overflow", "1 aborts on every listener of the host"),
@@ -77,6 +78,9 @@ fn would_be(config: &Config, rows: &[tg_listener_row]) -> Result<()> {
             Hooks::DriverIfPossible => "at the driver if it takes XDP, else at the IP entry",
         };
         println!("  on {} {place}", interface.name);
+    }
+    if config.socket_option {
+        println!("  applications may say by a socket option how their connections end");
     }
     for name in plan.answers_by_redirect() {
         println!(

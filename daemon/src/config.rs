@@ -14,6 +14,7 @@ use tidegate_policy::raw::*;
 use toml::Spanned;
 
 use crate::failure::{Failure, Result};
+use crate::fin;
 use crate::shed::{self, Shed};
 
 /// What an operator asked for.
@@ -27,6 +28,8 @@ pub struct Config {
     pub cookie_keys: Option<PathBuf>,
     /// The file that holds the key of persistent dropping; none: a random one.
     pub shed_key: Option<PathBuf>,
+    /// Applications may say by a socket option how their connections end.
+    pub socket_option: bool,
 }
 
 impl Config {
@@ -44,6 +47,8 @@ struct File {
     cookie_keys: Option<PathBuf>,
     shed_key: Option<PathBuf>,
     #[serde(default)]
+    socket_option: bool,
+    #[serde(default)]
     listener: Vec<Spanned<Listener>>,
     #[serde(default)]
     path: Vec<Spanned<PathSection>>,
@@ -59,6 +64,7 @@ struct Listener {
     refusals_per_s: Option<Spanned<i64>>,
     reserv: Option<Spanned<Reserv>>,
     shed: Option<Spanned<Shed>>,
+    fin: Option<Spanned<String>>,
 }
 
 /// `[[path]]`: a listener of another host, to which this one forwards.
@@ -190,6 +196,10 @@ impl Reader<'_> {
             self.reserv(reserv, &mut rules)?;
         }
         let hook = self.hook(&listener.hook, span, &rules)?;
+        if let Some(fin) = &listener.fin {
+            rules.fin = fin::parse(fin.get_ref())
+                .map_err(|(what, fix)| self.wrong(fin.span(), what, fix))?;
+        }
         let mut guarded = Guarded { address, port, rules, hook, ..Default::default() };
         self.shed(&listener.shed, &listener.hook, &mut guarded)?;
         Ok(guarded)
@@ -335,6 +345,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config> {
         interfaces: file.interfaces,
         cookie_keys: file.cookie_keys,
         shed_key: file.shed_key,
+        socket_option: file.socket_option,
     };
     let listeners = file.listener.iter().map(|l| (reader.listener(l), l.span()));
     let paths = file.path.iter().map(|p| (reader.path(p), p.span()));

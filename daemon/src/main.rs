@@ -5,6 +5,7 @@
 mod check;
 mod config;
 mod failure;
+mod fin;
 mod host;
 mod instance;
 mod keys;
@@ -53,7 +54,7 @@ enum Command {
 #[derive(Args)]
 struct What {
     /// The configuration file.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["port", "address", "mechanism", "hook", "interface"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["port", "address", "mechanism", "fin", "hook", "interface"])]
     config: Option<PathBuf>,
     /// The port of the listener.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
@@ -64,6 +65,9 @@ struct What {
     /// The mechanism: default, abort, reserv, rst-syn, no-syn-drop, early-syn-drop, or several.
     #[arg(long, requires = "port", default_value = config::DEFAULT_MECHANISM)]
     mechanism: String,
+    /// What a client's FIN does: half-close, rst-fin or "rst-fin strict".
+    #[arg(long, requires = "port", default_value = "half-close")]
+    fin: String,
     /// Where SYNs are judged: auto, driver, ip or tcp.
     #[arg(long, requires = "port", default_value = "auto")]
     hook: String,
@@ -76,8 +80,9 @@ impl What {
     fn arguments(&self) -> Result<Option<Config>> {
         let Some(port) = self.port else { return Ok(None) };
         let wrong = |(what, fix)| Failure::Argument { what, fix };
-        let rules = mechanism::parse(&self.mechanism)
+        let mut rules = mechanism::parse(&self.mechanism)
             .map_err(|wrong| Failure::argument(wrong.what, wrong.fix))?;
+        rules.fin = fin::parse(&self.fin).map_err(wrong)?;
         let hook = config::parse_hook(&self.hook, &rules).map_err(wrong)?;
         let guards =
             vec![Guarded { address: self.address, port, rules, hook, ..Default::default() }];

@@ -301,5 +301,6 @@ fn configuration_of(config: &Config, keys: tg_cookie_keys, shed_key: tg_key) -> 
 }
 
 fn current_plan(config: &Config, rows: &[tg_listener_row]) -> Result<Plan> {
-    plan::plan(&config.guards, &config.interfaces, &interfaces::list()?, rows)
+    let plan = plan::plan(&config.guards, &config.interfaces, &interfaces::list()?, rows)?;
+    Ok(Plan { socket_option: config.socket_option, ..plan })
 }

@@ -11,6 +11,7 @@ use toml::{Spanned, Value};
 
 use crate::config::Reader;
 use crate::failure::Result;
+use crate::fin;
 
 /// `shed = { … }`.
 #[derive(Deserialize)]
@@ -195,7 +196,7 @@ pub fn rounded(p: f64) -> f64 {
 
 /// What is done for a guard, in words.
 pub fn described(guarded: &Guarded) -> String {
-    let mechanism = tidegate_policy::mechanism::name(&guarded.rules);
+    let mechanism = fin::mechanism_name(&guarded.rules);
     match (name(&guarded.shed), guarded.is_path) {
         (Some(shed), true) => shed,
         (Some(shed), false) => format!("{mechanism}, {shed}"),

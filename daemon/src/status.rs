@@ -18,6 +18,7 @@ use tidegate_policy::names::{
 use tidegate_policy::raw::*;
 
 use crate::failure::{Failure, Result};
+use crate::fin::FinStatus;
 use crate::{config, host, instance, shed};
 
 /// Packets by reason, then by verdict.
@@ -28,7 +29,8 @@ pub type Verdicts = BTreeMap<&'static str, BTreeMap<&'static str, u64>>;
 pub struct Status {
     /// The daemon's process; absent where it was killed and the guard stands alone.
     pub daemon_pid: Option<i32>,
-    /// The links that stand: `ingress-<ifindex>`, `driver-<ifindex>`, `tcp-<family>`.
+    /// The links that stand: `ingress-<ifindex>`, `driver-<ifindex>`, `tcp-<family>`,
+    /// `socket-set` and `socket-get`.
     pub attached: Vec<String>,
     /// Every guarded listener.
     pub guards: Vec<GuardStatus>,
@@ -49,6 +51,8 @@ pub struct GuardStatus {
     pub queue_drops: QueueDrops,
     /// Every verdict by its reason, all sockets together.
     pub verdicts: Verdicts,
+    /// What clients' FINs do.
+    pub fin: FinStatus,
     /// Reservations cleaned because they grew old.
     pub reservations_cleaned: u64,
     /// Persistent dropping, where it is asked for.
@@ -252,6 +256,7 @@ fn guard(
         hook: config::hook_name(guarded.hook),
         queue_drops: queue_drops(&total),
         verdicts: verdicts(&total),
+        fin: FinStatus::of(guarded.rules.fin, &total),
         reservations_cleaned: counters::read_cleaned(programs, index)?,
         listeners,
     })
@@ -317,6 +322,9 @@ fn table(status: &Status) -> String {
         let address = g.address.as_deref().unwrap_or("*");
         let what = if g.is_path { "path" } else { g.mechanism.as_str() };
         let _ = writeln!(out, "\n{address} port {}: {what} at {}", g.port, g.hook);
+        if let Some(line) = g.fin.line() {
+            let _ = writeln!(out, "  {line}");
+        }
         if let Some(shed) = &g.shed {
             let _ = write!(out, "{}", shed_lines(shed));
         }

@@ -59,6 +59,21 @@ struct tg_control {
 	__u64 clock_offset_ns; /* wall clock minus monotonic: hosts share the epoch of cookies */
 	__u32 cookies_work;    /* this kernel lets our cookies in (Linux 6.9) */
 	__u32 padding;
+	__u64 netns_cookie; /* of the network namespace that is guarded */
+};
+
+/*
+ * The private option by which an application says how connections end, at level
+ * SOL_TCP, far from Linux's own: "tg". Its value is an int: an enum tg_fin_rule,
+ * or TG_AS_CONFIGURED.
+ */
+#define TG_SOCKET_CLOSE 0x7467
+#define TG_AS_CONFIGURED (-1)
+
+/* What an application has said of one socket; connections have it from their listening socket. */
+struct tg_said {
+	__u32 fin; /* enum tg_fin_rule + 1; 0: nothing */
+	__u32 padding;
 };
 
 /* A network of preferred proxies, as an LPM trie has its keys. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The IP entry, tc ingress: the ACK stage for every guard, and the SYN stage
- * for those that are decided here. For guards at the TCP entry the listening
+ * The IP entry, tc ingress: the ACK and FIN stages for every guard, and the SYN
+ * stage for those that are decided here. For guards at the TCP entry the listening
  * socket is looked up here, by the kernel's own rule, and travels with the
  * packet.
  */
@@ -9,25 +9,11 @@
 
 #include "ack_stage.h"
 #include "cookie_reply.h"
+#include "fin_stage.h"
 #include "shed_stage.h"
+#include "tc_packet.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
-
-/* Headers of the packets that concern us: tags, IPv6 with extensions, TCP with options. */
-#define TG_PULL_BYTES 256
-
-TG_INLINE int tg_tc_parse(struct __sk_buff *ctx, struct tg_packet *p)
-{
-	__u32 want;
-
-	if (tg_parse((void *)(long)ctx->data, (void *)(long)ctx->data_end, ctx->len, p))
-		return 1;
-	/* Headers may lie in a fragment of the buffer that is not mapped here yet. */
-	want = ctx->len < TG_PULL_BYTES ? ctx->len : TG_PULL_BYTES;
-	if (ctx->data_end - ctx->data >= want || bpf_skb_pull_data(ctx, want))
-		return 0;
-	return tg_parse((void *)(long)ctx->data, (void *)(long)ctx->data_end, ctx->len, p);
-}
 
 TG_INLINE int tg_tc_answer(struct __sk_buff *ctx, const struct tg_packet *p,
                            const struct tg_reply *r)
@@ -81,15 +67,6 @@ TG_INLINE int tg_tc_carry_socket(struct __sk_buff *ctx, const struct tg_packet *
 		bpf_sk_assign(ctx, sk, 0);
 	bpf_sk_release(sk);
 	return carries;
-}
-
-__noinline int tg_tc_options(struct __sk_buff *ctx, __u32 offset, __u32 end,
-                             struct tg_tcp_options *options)
-{
-	if (!options)
-		return 0;
-	tg_read_options((void *)(long)ctx->data, (void *)(long)ctx->data_end, offset, end, options);
-	return 1;
 }
 
 /*
@@ -296,15 +273,21 @@ static __noinline int tg_tc_ack(struct __sk_buff *ctx, struct tg_packet *packet)
 TG_INLINE int tg_tc_run(struct __sk_buff *ctx, int after_driver)
 {
 	struct tg_packet packet = {};
+	__u32 snd_nxt = 0;
 
 	if (ctx->pkt_type != PACKET_HOST || !tg_tc_parse(ctx, &packet))
 		return TCX_NEXT;
 	if (tg_is_syn(&packet) && tg_unicast(&packet.tuple))
 		return tg_tc_syn(ctx, &packet, after_driver);
-	if ((packet.flags & (TG_TCP_ACK | TG_TCP_SYN | TG_TCP_RST)) == TG_TCP_ACK &&
-	    tg_watched(&packet.tuple))
-		return tg_tc_ack(ctx, &packet);
-	return TCX_NEXT;
+	if ((packet.flags & (TG_TCP_ACK | TG_TCP_SYN | TG_TCP_RST)) != TG_TCP_ACK)
+		return TCX_NEXT;
+	if (packet.flags & TG_TCP_FIN) {
+		__u32 verdict = tg_fin_stage(ctx, &packet, &snd_nxt);
+
+		if (verdict == TG_RESET)
+			return tg_fin_end(ctx, &packet, snd_nxt);
+	}
+	return tg_watched(&packet.tuple) ? tg_tc_ack(ctx, &packet) : TCX_NEXT;
 }
 
 SEC("tcx/ingress")

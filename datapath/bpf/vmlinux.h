@@ -36,6 +36,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_LPM_TRIE = 11,
+	BPF_MAP_TYPE_SK_STORAGE = 24,
 };
 
 enum {
@@ -45,7 +46,12 @@ enum {
 enum {
 	BPF_F_CURRENT_NETNS = -1,
 	BPF_F_NO_PREALLOC = 1,
+	BPF_F_CLONE = 512,
 	BPF_F_MMAPABLE = 1024,
+};
+
+enum {
+	BPF_SK_STORAGE_GET_F_CREATE = 1,
 };
 
 enum xdp_action {
@@ -79,9 +85,19 @@ enum {
 
 enum {
 	TCP_ESTABLISHED = 1,
+	TCP_FIN_WAIT1 = 4,
+	TCP_FIN_WAIT2 = 5,
 	TCP_TIME_WAIT = 6,
+	TCP_CLOSE_WAIT = 8,
+	TCP_LAST_ACK = 9,
 	TCP_LISTEN = 10,
+	TCP_CLOSING = 11,
 	TCP_NEW_SYN_RECV = 12,
+};
+
+/* Levels of socket options. */
+enum {
+	SOL_TCP = 6,
 };
 
 enum {
@@ -158,6 +174,25 @@ struct bpf_sock {
 	__u32 dst_ip6[4];
 	__u32 state;
 	__s32 rx_queue_mapping;
+};
+
+struct bpf_sockopt {
+	union {
+		struct bpf_sock *sk;
+		__u64 sk_word;
+	};
+	union {
+		void *optval;
+		__u64 optval_word;
+	};
+	union {
+		void *optval_end;
+		__u64 optval_end_word;
+	};
+	__s32 level;
+	__s32 optname;
+	__s32 optlen;
+	__s32 retval;
 };
 
 struct bpf_sock_tuple {
@@ -363,6 +398,13 @@ struct inet_connection_sock {
 
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
+	u32 rcv_nxt;
+	u32 copied_seq;
+	u32 rcv_wup;
+	u32 rcv_wnd;
+	u32 snd_una;
+	u32 snd_nxt;
+	u32 write_seq;
 	bool is_mptcp;
 };
 

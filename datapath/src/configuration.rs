@@ -267,6 +267,7 @@ pub fn write(programs: &Programs, configuration: &Configuration) -> Result<()> {
     write_one(programs, "config", next, &*config)?;
     control.active = next;
     control.layout_version = TG_LAYOUT_VERSION;
+    control.netns_cookie = crate::cgroup::netns_cookie()?;
     write_control(programs, &control)
 }
 

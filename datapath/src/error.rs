@@ -9,7 +9,7 @@ pub enum Error {
     /// A BPF object could not be opened or loaded.
     #[error("the kernel refused the {object} programs: {source}")]
     Load {
-        /// Which object: `tc`, `xdp`, `netfilter` or `iter`.
+        /// Which object: `tc`, `xdp`, `netfilter`, `iter` or `sockopt`.
         object: &'static str,
         /// What libbpf said.
         source: libbpf_rs::Error,

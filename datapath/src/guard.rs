@@ -33,6 +33,8 @@ pub struct Plan {
     pub interfaces: BTreeMap<u32, (PlannedInterface, Hooks)>,
     /// netfilter's local-in, needed by guards at the TCP entry and by reserv.
     pub local_in: bool,
+    /// The socket option by which applications say how their connections end.
+    pub socket_option: bool,
 }
 
 /// What the plan keeps of an interface.
@@ -87,6 +89,15 @@ impl Plan {
             for (family, name) in [(libc::AF_INET, "ipv4"), (libc::AF_INET6, "ipv6")] {
                 let place = Place::LocalIn(family as u8);
                 links.push((format!("tcp-{name}"), "tidegate_tcp", place, name.to_owned()));
+            }
+        }
+        if self.socket_option {
+            let root = "the root of the cgroups".to_owned();
+            for (pin, program, place) in [
+                ("socket-set", "tidegate_setsockopt", Place::SetSocketOption),
+                ("socket-get", "tidegate_getsockopt", Place::GetSocketOption),
+            ] {
+                links.push((pin.to_owned(), program, place, root.clone()));
             }
         }
         links

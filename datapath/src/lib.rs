@@ -3,6 +3,7 @@
 //! programs, attaches them, writes the configuration, reads what they count.
 
 pub mod array;
+pub mod cgroup;
 pub mod clock;
 pub mod configuration;
 pub mod counters;

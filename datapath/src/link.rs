@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Links: programs attached to hooks, through the one system call that serves
-//! tcx, XDP and netfilter alike.
+//! tcx, XDP, netfilter and cgroups alike.
 
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use crate::cgroup;
 use crate::error::{Error, Result};
 
 /// Where a program is attached.
@@ -17,6 +18,10 @@ pub enum Place {
     Driver(u32),
     /// netfilter's local-in, `AF_INET` or `AF_INET6` (Linux 6.4).
     LocalIn(u8),
+    /// setsockopt() of every process, at the root of the cgroups.
+    SetSocketOption,
+    /// getsockopt() likewise.
+    GetSocketOption,
 }
 
 /// Behind the host's filter and security tables (priorities 0 and 50): its
@@ -56,6 +61,8 @@ fn create_at(program: BorrowedFd<'_>, place: Place, priority: i32) -> io::Result
     // SAFETY: all zero is the documented "no options" of this plain C structure.
     let mut opts: libbpf_sys::bpf_link_create_opts = unsafe { zeroed() };
     opts.sz = size_of::<libbpf_sys::bpf_link_create_opts>() as _;
+    // Open until the link is made; the link itself keeps no descriptor.
+    let root;
     let (target, kind) = match place {
         Place::Ingress(ifindex) => {
             opts.flags = libbpf_sys::BPF_F_BEFORE;
@@ -70,6 +77,14 @@ fn create_at(program: BorrowedFd<'_>, place: Place, priority: i32) -> io::Result
             opts.__bindgen_anon_1.netfilter.hooknum = NF_INET_LOCAL_IN;
             opts.__bindgen_anon_1.netfilter.priority = priority;
             (0, libbpf_sys::BPF_NETFILTER)
+        }
+        Place::SetSocketOption => {
+            root = cgroup::root()?;
+            (root.as_raw_fd(), libbpf_sys::BPF_CGROUP_SETSOCKOPT)
+        }
+        Place::GetSocketOption => {
+            root = cgroup::root()?;
+            (root.as_raw_fd(), libbpf_sys::BPF_CGROUP_GETSOCKOPT)
         }
     };
     // SAFETY: the descriptor is open and opts outlives the call.

@@ -18,6 +18,7 @@ const TC: (&str, &[u8]) = object!("tc");
 const XDP: (&str, &[u8]) = object!("xdp");
 const NETFILTER: (&str, &[u8]) = object!("netfilter");
 const ITER: (&str, &[u8]) = object!("iter");
+const SOCKOPT: (&str, &[u8]) = object!("sockopt");
 const AGREE: (&str, &[u8]) = object!("agree");
 
 /// Which objects to load; each needs more of the kernel than the one before.
@@ -36,7 +37,7 @@ impl Objects {
         match self {
             Objects::Readers => &[ITER],
             Objects::Agreement => &[AGREE],
-            Objects::Guard => &[TC, XDP, NETFILTER, ITER],
+            Objects::Guard => &[TC, XDP, NETFILTER, ITER, SOCKOPT],
         }
     }
 }

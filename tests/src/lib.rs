@@ -23,7 +23,7 @@ pub use client::{
 };
 pub use counted::{Counted, guard_of, packets, packets_with};
 pub use dialed::{Dialed, Fate, dial};
-pub use listener::{Stalled, defer_accept, half_open, listen_queue, until};
+pub use listener::{Stalled, closing, connections, defer_accept, half_open, listen_queue, until};
 pub use nginx::Nginx;
 pub use stage::{CLIENT_V4, CLIENT_V6, SERVER_V4, SERVER_V6, Stage};
 pub use tidegate::{Guard, Refused, run_to_end, status, tidegate_program};

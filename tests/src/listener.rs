@@ -71,6 +71,8 @@ pub fn defer_accept(socket: &Socket, seconds: i32) {
 
 /// The states of /proc/net/tcp, include/net/tcp_states.h.
 const SYN_RECV: &str = "03";
+const CLOSE_WAIT: &str = "08";
+const LAST_ACK: &str = "09";
 const LISTEN: &str = "0A";
 
 /// Local port, state and receive queue of every TCP socket in a namespace, by one of the two files.
@@ -104,6 +106,25 @@ pub fn half_open(namespace: &Namespace, port: u16) -> usize {
         .into_iter()
         .flat_map(|ipv6| sockets(namespace, file(ipv6)))
         .filter(|(at, state, _)| *at == port && state == SYN_RECV)
+        .count()
+}
+
+/// Connections to `port`, of both families, whose client has closed and whose server has not, or
+/// waits for its last acknowledgement.
+pub fn closing(namespace: &Namespace, port: u16) -> usize {
+    [false, true]
+        .into_iter()
+        .flat_map(|ipv6| sockets(namespace, file(ipv6)))
+        .filter(|(at, state, _)| *at == port && [CLOSE_WAIT, LAST_ACK].contains(&state.as_str()))
+        .count()
+}
+
+/// TCP sockets of a namespace that do not listen, in whatever state.
+pub fn connections(namespace: &Namespace) -> usize {
+    [false, true]
+        .into_iter()
+        .flat_map(|ipv6| sockets(namespace, file(ipv6)))
+        .filter(|(_, state, _)| state != LISTEN)
         .count()
 }
 

@@ -48,6 +48,11 @@ impl Nginx {
         write(&self.namespace, &self.root.join("html").join(name), content.to_vec());
     }
 
+    /// Its process number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Stops the worker: its listen queue is no longer drained.
     pub fn freeze(&self) {
         self.child.signal(Signal::SIGSTOP).expect("a running worker");

@@ -13,6 +13,7 @@ fn a_whole_configuration() {
         Path::new("t.toml"),
         r#"
         interfaces = ["eth0"]
+        socket_option = true
         [[listener]]
         port = 443
         mechanism = "reserv rst-syn"
@@ -23,9 +24,14 @@ fn a_whole_configuration() {
         address = "192.0.2.1"
         mechanism = "abort early-syn-drop"
         hook = "tcp"
+        fin = "rst-fin strict"
         "#,
     )
     .unwrap();
+    assert!(config.socket_option);
+    assert_eq!((config.guards[0].rules.fin, config.guards[1].rules.fin), (0, TG_RST_FIN_STRICT));
+    assert_eq!(fin::mechanism_name(&config.guards[0].rules), "reserv rst-syn");
+    assert_eq!(fin::mechanism_name(&config.guards[1].rules), "abort early-syn-drop rst-fin strict");
     let first = &config.guards[0].rules;
     assert_eq!((first.room, first.syn), (TG_ROOM_RESERVE, TG_SYN_RESET));
     assert_eq!((first.overbook_x256, first.cookie_when_reserved), (384, 1));
@@ -52,7 +58,15 @@ fn bad_files_are_answered_in_one_line() {
         ),
         (
             "[[listener]]\nprot = 80",
-            "t.toml:2: unknown field `prot`; expected one of `port`, `address`, `mechanism`, `hook`, `refusals_per_s`, `reserv`, `shed`",
+            "t.toml:2: unknown field `prot`; expected one of `port`, `address`, `mechanism`, `hook`, `refusals_per_s`, `reserv`, `shed`, `fin`",
+        ),
+        (
+            "[[listener]]\nport = 80\nfin = \"reset\"",
+            "t.toml:3: fin = \"reset\" is unknown; write \"half-close\", \"rst-fin\" or \"rst-fin strict\"",
+        ),
+        (
+            "[[path]]\nport = 80\naddress = \"192.0.2.1\"\nfin = \"rst-fin\"",
+            "t.toml:4: unknown field `fin`; expected one of `port`, `address`, `hook`, `refusals_per_s`, `shed`",
         ),
         ("", "t.toml:1: no listener is named; add a [[listener]] section with a port"),
         (

@@ -5,6 +5,7 @@
 #![allow(dead_code)]
 
 pub mod cookie;
+pub mod pair;
 pub mod scene;
 pub mod segment;
 pub mod strict;

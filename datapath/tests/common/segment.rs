@@ -38,6 +38,8 @@ pub struct Segment {
     pub traffic_class: u8,
     /// IPv4's flags and fragment offset.
     pub fragment: u16,
+    /// The time to live, or hop limit.
+    pub hops: u8,
     pub seq: u32,
     pub ack: u32,
     pub flags: u8,
@@ -69,6 +71,7 @@ impl Segment {
             extensions: Vec::new(),
             traffic_class: 0,
             fragment: 0x4000,
+            hops: 63,
             seq: 0x8765_4321,
             ack: 0,
             flags: SYN,
@@ -125,7 +128,7 @@ impl Segment {
                 ip.extend(((header + tcp.len()) as u16).to_be_bytes());
                 ip.extend([0x12, 0x34]);
                 ip.extend(self.fragment.to_be_bytes());
-                ip.extend([63, 6, 0, 0]);
+                ip.extend([self.hops, 6, 0, 0]);
                 ip.extend(from.octets());
                 ip.extend(to.octets());
                 ip.extend(&self.ip_options);
@@ -138,7 +141,7 @@ impl Segment {
                     self.extensions.iter().map(|(kind, _)| *kind).chain([6]).collect();
                 ip.extend((0x6000_0000 | u32::from(self.traffic_class) << 20).to_be_bytes());
                 ip.extend(((behind + tcp.len()) as u16).to_be_bytes());
-                ip.extend([numbers[0], 63]);
+                ip.extend([numbers[0], self.hops]);
                 ip.extend(from.octets());
                 ip.extend(to.octets());
                 for ((_, bytes), next) in self.extensions.iter().zip(&numbers[1..]) {

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* A packet at the IP entry, whose bytes may have to be fetched before they are read. */
+#ifndef TG_TC_PACKET_H
+#define TG_TC_PACKET_H
+
+#include "packet.h"
+
+/* Headers of the packets that concern us: tags, IPv6 with extensions, TCP with options. */
+#define TG_PULL_BYTES 256
+
+TG_INLINE int tg_tc_parse(struct __sk_buff *ctx, struct tg_packet *p)
+{
+	__u32 want;
+
+	if (tg_parse((void *)(long)ctx->data, (void *)(long)ctx->data_end, ctx->len, p))
+		return 1;
+	/* Headers may lie in a fragment of the buffer that is not mapped here yet. */
+	want = ctx->len < TG_PULL_BYTES ? ctx->len : TG_PULL_BYTES;
+	if (ctx->data_end - ctx->data >= want || bpf_skb_pull_data(ctx, want))
+		return 0;
+	return tg_parse((void *)(long)ctx->data, (void *)(long)ctx->data_end, ctx->len, p);
+}
+
+__noinline int tg_tc_options(struct __sk_buff *ctx, __u32 offset, __u32 end,
+                             struct tg_tcp_options *options)
+{
+	if (!options)
+		return 0;
+	tg_read_options((void *)(long)ctx->data, (void *)(long)ctx->data_end, offset, end, options);
+	return 1;
+}
+
+#endif

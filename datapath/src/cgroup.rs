@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Where programs for socket options stand, the root of the host's cgroups (v2), and the
+//! network namespace that they speak for.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+use crate::error::{Error, Result};
+
+/// The kernel's name for the calling thread's network namespace, as BPF programs know it.
+/// Linux 5.14.
+///
+/// # Errors
+/// [`Error::Read`], where the kernel tells none.
+pub fn netns_cookie() -> Result<u64> {
+    let fail = |source| Error::Read { what: "the network namespace's cookie".to_owned(), source };
+    let any = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)
+        .map_err(|e| fail(e.into()))?;
+    let mut cookie = 0_u64;
+    let mut bytes = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: an open socket, and a value that is writable for as many bytes as are announced.
+    let answer = unsafe {
+        libc::getsockopt(
+            any.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut bytes,
+        )
+    };
+    if answer < 0 { Err(fail(io::Error::last_os_error())) } else { Ok(cookie) }
+}
+
+/// The mount point of the cgroup2 hierarchy that shows its root: not always /sys/fs/cgroup, for
+/// the hierarchies of v1 may be beside it.
+fn root_of(mountinfo: &str) -> Option<PathBuf> {
+    mountinfo.lines().find_map(|line| {
+        // proc(5): root and mount point are the fourth and fifth field; the type follows " - ".
+        let (mount, file_system) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(3);
+        let (root, point) = (fields.next()?, fields.next()?);
+        (file_system.split(' ').next()? == "cgroup2" && root == "/").then(|| point.into())
+    })
+}
+
+/// Where that is, if anywhere.
+pub fn root_path() -> Option<PathBuf> {
+    root_of(&fs::read_to_string("/proc/thread-self/mountinfo").ok()?)
+}
+
+/// Opens the root of the host's cgroups.
+///
+/// # Errors
+/// [`io::ErrorKind::NotFound`], where no cgroup2 hierarchy is mounted here.
+pub fn root() -> io::Result<OwnedFd> {
+    let missing = || io::Error::new(io::ErrorKind::NotFound, "no cgroup2 hierarchy is mounted");
+    Ok(File::open(root_path().ok_or_else(missing)?)?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_is_found_beside_hierarchies_of_v1() {
+        let mountinfo = "\
+            31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
+            36 31 0:33 / /sys/fs/cgroup/devices rw,relatime - cgroup cgroup rw,devices\n\
+            40 23 0:38 /user.slice /run/part rw shared:5 - cgroup2 cgroup2 rw\n\
+            41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 master:2 - cgroup2 cgroup2 rw\n";
+        assert_eq!(root_of(mountinfo).unwrap().to_str(), Some("/sys/fs/cgroup/unified"));
+        assert_eq!(root_of(&mountinfo.replace("cgroup2", "cgroup")), None);
+        assert_eq!(root_of(""), None);
+    }
+
+    #[test]
+    fn a_namespace_has_one_cookie() {
+        assert_ne!(netns_cookie().unwrap(), 0);
+        assert_eq!(netns_cookie().unwrap(), netns_cookie().unwrap());
+    }
+}
