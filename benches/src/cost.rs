@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 use tidegate_lab::Namespace;
 use tidegate_policy::raw::{TG_SYN_COOKIE, TG_SYN_RESET};
 
+use crate::fin;
 use crate::kernel::{self, Own, PORT};
 use crate::numbers::{Rounds, verdict};
 use crate::shed;
@@ -23,6 +24,8 @@ Cost of a packet, net, by BPF_PROG_TEST_RUN
   with an empty program behind it, run in the same round, is subtracted. The bytes that the
   answer is shorter by are thereby charged to the program measured. The queue is full, its
   length is read live for every packet, refusal_cost_ns is 0. IPv4, Linux's options.
+  A FIN that ends its connection leaves as a RST, after another that is really sent, by loopback: it
+  is put back as a SYN is.
   A SYN that is shed, or let through on a path, stays as it came: the same SYN again and again, less
   an empty program. Shedding alone is what a SYN costs with it less what it costs without.
 ";
@@ -139,6 +142,7 @@ fn measure_here() -> bool {
         let rounds = Rounds((0..ROUNDS).map(|_| case.round()).collect());
         answers.push((case.name.to_owned(), rounds, case.target_ns));
     }
+    answers.extend(fin::measure(&own));
     answers.extend(shed::measure(&own));
 
     println!("{HOW}");

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BPF_PROG_TEST_RUN, the measurements' own programs, and a guard over both.
 
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use etherparse::{PacketBuilder, TcpOptionElement};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
 use libbpf_sys::{bpf_prog_test_run_opts, bpf_test_run_opts};
+use nix::libc;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, listen, setsockopt, socket,
@@ -16,8 +17,10 @@ use nix::unistd::Pid;
 use tidegate_datapath::array::write_one;
 use tidegate_datapath::clock;
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
+use tidegate_datapath::counters;
 use tidegate_datapath::programs::{Objects, Programs};
 use tidegate_datapath::raw::TG_HOOK_AUTO;
+use tidegate_policy::names::REASONS;
 use tidegate_policy::raw::{tg_cookie_keys, tg_key, tg_rules, tg_shed_rules};
 
 /// The port that is guarded.
@@ -153,6 +156,64 @@ pub fn ack(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
     frame
 }
 
+/// The client's FIN on the connection from `from` to `to`, 74 bytes as its SYN; the numbers are what
+/// the server expects next, and what it sends next.
+pub fn fin(from: SocketAddr, to: SocketAddr, (seq, ack): (u32, u32)) -> Vec<u8> {
+    let (SocketAddr::V4(from), SocketAddr::V4(to)) = (from, to) else {
+        unreachable!("the measurements are over IPv4");
+    };
+    let mut options = [1; 20];
+    options[10..12].copy_from_slice(&[8, 10]);
+    let builder = PacketBuilder::ethernet2([0; 6], [0; 6])
+        .ipv4(from.ip().octets(), to.ip().octets(), 64)
+        .tcp(from.port(), to.port(), seq, 502)
+        .ack(ack)
+        .fin()
+        .options_raw(&options)
+        .expect("20 bytes of options fit");
+    let mut frame = Vec::new();
+    builder.write_to_vec(&mut frame, &[]).expect("a short packet");
+    frame
+}
+
+/// What the server's end of a connection expects next, and what it sends next: a socket under repair
+/// (linux/tcp.h) tells.
+pub fn sequence_numbers(server: &TcpStream) -> (u32, u32) {
+    const REPAIR_OFF: i32 = -1;
+    const RECEIVE_QUEUE: i32 = 1;
+    const SEND_QUEUE: i32 = 2;
+    let fd = server.as_raw_fd();
+    let set = |option: i32, value: i32| {
+        // SAFETY: an open socket, and an integer of the length that is told.
+        let done = unsafe {
+            libc::setsockopt(fd, libc::IPPROTO_TCP, option, (&raw const value).cast(), 4)
+        };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    };
+    let ends_at = |queue: i32| {
+        set(libc::TCP_REPAIR_QUEUE, queue);
+        let (mut number, mut bytes) = (0_u32, 4);
+        let to = (&raw mut number).cast();
+        // SAFETY: an open socket, and an integer of the length that is told.
+        let done = unsafe {
+            libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_QUEUE_SEQ, to, &raw mut bytes)
+        };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+        number
+    };
+    set(libc::TCP_REPAIR, 1);
+    let numbers = (ends_at(RECEIVE_QUEUE), ends_at(SEND_QUEUE));
+    set(libc::TCP_REPAIR, REPAIR_OFF);
+    numbers
+}
+
+/// Packets that the first guard counted for a reason, whatever the verdict.
+pub fn counted(programs: &Programs, reason: &str) -> u64 {
+    let counts = counters::read(programs, 0).expect("counters");
+    let at = REASONS.iter().position(|name| *name == reason).expect("a reason");
+    counts.packets[at].iter().sum()
+}
+
 /// A listening socket with this backlog.
 pub fn listener(address: SocketAddr, backlog: i32) -> TcpListener {
     let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)
@@ -167,6 +228,13 @@ pub fn listener(address: SocketAddr, backlog: i32) -> TcpListener {
 pub fn guard(syn: u32) -> Programs {
     let programs = Programs::load(Objects::Guard, Default::default()).expect("they load");
     refuse(&programs, syn);
+    programs
+}
+
+/// The same with any rules.
+pub fn with_rules(rules: tg_rules) -> Programs {
+    let programs = Programs::load(Objects::Guard, Default::default()).expect("they load");
+    put(&programs, Guarded { port: PORT, rules, hook: TG_HOOK_AUTO, ..Default::default() });
     programs
 }
 

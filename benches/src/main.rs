@@ -3,6 +3,7 @@
 
 mod cost;
 mod crowd;
+mod fin;
 mod kernel;
 mod numbers;
 mod shed;
