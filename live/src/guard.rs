@@ -55,6 +55,7 @@ impl Guard {
             (None, Treatment::Mechanism(mechanism)) => {
                 let port = PORT.to_string();
                 command.args(["--port", &port, "--mechanism", mechanism, "--hook", &setting.hook]);
+                command.args(["--fin", setting.fin.name()]);
             }
             (None, Treatment::Peer(_)) => {}
         }
@@ -134,7 +135,8 @@ fn configuration(
     }
     let section = match &setting.treatment {
         Treatment::Mechanism(mechanism) => {
-            format!("[[listener]]\nport = {PORT}\nmechanism = \"{mechanism}\"")
+            let fin = setting.fin.name();
+            format!("[[listener]]\nport = {PORT}\nmechanism = \"{mechanism}\"\nfin = \"{fin}\"")
         }
         Treatment::Peer(_) => {
             format!("[[path]]\nport = {PORT}\naddress = \"{}\"", ground.target().ip())

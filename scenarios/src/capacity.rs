@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::clients::{Clients, Delay};
 use crate::curve::{Peer, ServerUse, Setting, Treatment};
+use crate::fin::Fin;
 use crate::load::Phases;
 use crate::scenario::Scenario;
 use crate::server::Server;
@@ -28,6 +29,7 @@ impl Setting {
     pub fn for_capacity(&self) -> Self {
         Self {
             treatment: Treatment::Peer(Peer::Kernel),
+            fin: Fin::HalfClose,
             shed: None,
             server: Server { time_waits: 0, ..self.server.clone() },
             clients: Clients {

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::clients::{ClientKeys, Clients};
+use crate::fin::Fin;
 use crate::server::{Server, ServerKeys};
 use crate::shed::{Shed, ShedPlace};
 
@@ -52,6 +53,7 @@ pub(crate) struct CurveKeys {
     mechanism: Option<String>,
     peer: Option<Peer>,
     hook: Option<String>,
+    fin: Option<Fin>,
     shed: Option<Shed>,
     #[serde(default)]
     server: ServerKeys,
@@ -72,6 +74,8 @@ pub struct Setting {
     pub treatment: Treatment,
     /// Where Tidegate looks at SYNs: `auto`, `driver`, `ip` or `tcp`.
     pub hook: String,
+    /// What a client's FIN does.
+    pub fin: Fin,
     /// Persistent dropping, before all that.
     pub shed: Option<Shed>,
     /// The server.
@@ -98,17 +102,24 @@ impl Setting {
     /// What is done to connections, as results name it.
     #[must_use]
     pub fn done(&self) -> String {
-        done(&self.treatment, self.shed.as_ref())
+        done(&self.treatment, self.fin, self.shed.as_ref())
     }
 }
 
 /// As curves and results name it: persistent dropping alone where there is nothing else.
-fn done(treatment: &Treatment, shed: Option<&Shed>) -> String {
-    match (treatment, shed) {
-        (treatment, None) => treatment.name(),
-        (Treatment::Peer(Peer::Kernel), Some(shed)) => shed.name(),
-        (Treatment::Mechanism(name), Some(shed)) if name == "default" => shed.name(),
-        (treatment, Some(shed)) => format!("{}, {}", treatment.name(), shed.name()),
+fn done(treatment: &Treatment, fin: Fin, shed: Option<&Shed>) -> String {
+    let is_alone = match treatment {
+        Treatment::Peer(peer) => *peer == Peer::Kernel,
+        Treatment::Mechanism(name) => name == "default" && fin == Fin::HalfClose,
+    };
+    let mut name = treatment.name();
+    if fin != Fin::HalfClose {
+        name = format!("{name} {}", fin.name());
+    }
+    match shed {
+        None => name,
+        Some(shed) if is_alone => shed.name(),
+        Some(shed) => format!("{name}, {}", shed.name()),
     }
 }
 
@@ -173,12 +184,17 @@ impl CurveKeys {
         if self.hook.is_some() && self.peer.is_some() {
             return Err("hook is for a mechanism: a peer has its own place".to_owned());
         }
+        if self.fin.is_some() && self.peer.is_some() {
+            return Err("fin is Tidegate's: give a mechanism, as in \"default\"".to_owned());
+        }
         check_shed(self.shed.as_ref(), &treatment, self.hook.as_deref())?;
-        let name = done(&treatment, self.shed.as_ref());
+        let fin = self.fin.unwrap_or_default();
+        let name = done(&treatment, fin, self.shed.as_ref());
         let setting = Setting {
             curve: self.name.clone().unwrap_or(name),
             treatment,
             hook: self.hook.clone().unwrap_or_else(|| "auto".to_owned()),
+            fin,
             shed: self.shed.clone(),
             server: self.server.over(server),
             clients: self.clients.over(clients),

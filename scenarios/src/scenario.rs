@@ -223,7 +223,7 @@ fn line(text: &str, offset: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AcceptLimit, Treatment};
+    use crate::{AcceptLimit, Fin, Treatment};
 
     const GOOD: &str = r#"title = "Overload"
 source = "today"
@@ -265,6 +265,24 @@ at_least = 1.1
         assert_eq!((load.duration_s, load.warm_up_s), (3.0, None));
         assert_eq!(second.clients.arrivals, Arrivals::Bursts { burst_s: 10.0, silence_s: 5.0 });
         assert_eq!(scenario.load(Form::Full).duration_s, 120.0);
+    }
+
+    #[test]
+    fn rst_fin_is_part_of_what_is_done() {
+        let text =
+            GOOD.replace("mechanism = \"default\"", "mechanism = \"default\"\nfin = \"rst-fin\"");
+        let text = text.replace("than = \"default\"", "than = \"default rst-fin\"");
+        let scenario = Scenario::parse("s", "s.toml", &text).unwrap();
+        let [first, second] = &scenario.settings[..] else { panic!("two curves") };
+        assert_eq!(
+            (first.curve.as_str(), first.done()),
+            ("default rst-fin", "default rst-fin".into())
+        );
+        assert_eq!((first.fin, second.fin), (Fin::Ends, Fin::HalfClose));
+        assert_eq!(first.for_capacity().fin, Fin::HalfClose);
+        let peer = text.replace("mechanism = \"default\"", "peer = \"kernel\"");
+        let wrong = Scenario::parse("s", "s.toml", &peer).unwrap_err().to_string();
+        assert!(wrong.starts_with("s.toml:8: ") && wrong.contains("Tidegate's"), "{wrong}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidegate_client as client;
 use tidegate_client::{Os, Person};
 use tidegate_policy::mechanism;
+use tidegate_policy::raw::tg_rules;
 use tidegate_scenarios::{
     AcceptLimit, Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Load, Network, Peer, Phases,
     Scenario, Server, ServerKind, Setting, Treatment, read_scalable_trace, scheduled,
@@ -38,7 +39,7 @@ pub(crate) fn setup(
     let mut guard = None;
     match &setting.treatment {
         Treatment::Mechanism(name) => {
-            let rules = mechanism::parse(name)?;
+            let rules = tg_rules { fin: setting.fin.rule(), ..mechanism::parse(name)? };
             let mut hook = Hook::named(&setting.hook, machine.hook)?;
             // As live: where SYNs are shed, they are judged in the same place.
             if setting.shed.is_some() && hook == Hook::Tcp {

@@ -4,6 +4,7 @@
 mod ack;
 mod conn;
 mod established;
+mod fin;
 mod listener;
 mod profile;
 mod send;
@@ -114,7 +115,9 @@ impl Host {
         if self.guard.is_some() && !is_syn {
             work.took.guard_ns += self.costs.hook_other_ns;
         }
+        let ended = self.ends_by_fin(flow, packet, &mut work);
         match flow.conn.state {
+            _ if ended => {}
             State::None | State::HalfOpen if is_syn => self.syn(flow, packet, &mut work),
             State::None => self.stray(flow, packet, &mut work),
             State::HalfOpen => self.segment_of_request(flow, packet, &mut work),

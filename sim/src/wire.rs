@@ -168,6 +168,13 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// The RST by which rst-fin answers a FIN: it follows everything that was sent.
+    pub(crate) fn answer_fin(&mut self, flow: &mut Flow, packet: &Packet) {
+        let flags = Flags::RST | Flags::ACK;
+        let (seq, ack) = (flow.conn.sent_max(), packet.end());
+        self.send(flow, &Segment { flags, seq, ack, ..Segment::default() });
+    }
+
     /// Answers as a host does that has no connection for it; not a RST.
     pub(crate) fn refuse(&mut self, flow: &mut Flow, packet: &Packet) {
         if packet.flags.has(Flags::RST) {

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use tidegate_client::{Arrivals, Close, Os, Person};
 use tidegate_policy::mechanism;
-use tidegate_policy::raw::{TG_KEY_CONNECTION, tg_shed_rules};
+use tidegate_policy::raw::{TG_KEY_CONNECTION, tg_rules, tg_shed_rules};
 use tidegate_scenarios::{Delay, Page};
 use tidegate_servers::AcceptLimit;
 use tidegate_sim::{
@@ -126,7 +126,7 @@ fn setup() -> impl Strategy<Value = Setup> {
                 backlog,
                 accept_limit: limit.parse::<AcceptLimit>().unwrap(),
                 cost_ns,
-                guard: mechanism.map(|name| (mechanism::parse(name).unwrap(), hook)),
+                guard: mechanism.map(|name| (rules(name, seed), hook)),
                 shed: shed(seed),
                 way,
                 crowd,
@@ -136,6 +136,12 @@ fn setup() -> impl Strategy<Value = Setup> {
             }
         },
     )
+}
+
+/// Of three runs one ends connections by rst-fin, and one by its strict form.
+fn rules(mechanism: &str, seed: u64) -> tg_rules {
+    let fin = (seed >> 40) % 3;
+    tg_rules { fin: fin as u32, ..mechanism::parse(mechanism).unwrap() }
 }
 
 /// Of two runs one sheds: in any way, on the server or on a router.

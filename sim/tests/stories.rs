@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the papers tell of single connections and of queues comes out of the model.
 
-use tidegate_client::{Arrivals, Os, Outcome};
+use tidegate_client::{Arrivals, Close, Os, Outcome};
 use tidegate_policy::mechanism;
+use tidegate_policy::raw::{TG_HALF_CLOSE, TG_RST_FIN, TG_RST_FIN_STRICT};
 use tidegate_scenarios::Page;
 use tidegate_sim::{Hook, Load, Machine, Pages, Profile, Program, Report, Setup, World};
 
@@ -34,6 +35,41 @@ fn a_connection_is_six_segments_to_the_server() {
     assert_eq!(outcome.segments.syn_sent, attempts);
     assert_eq!(report.balance.served, attempts);
     assert!(outcome.response_ms.p99 < 2.0, "{:?}", outcome.response_ms);
+}
+
+/// Shukla, section 4.2.3: rst-fin "frees the server from having to process additional ACK segments (in
+/// response to FINs)", and from half of what a close is.
+#[test]
+fn rst_fin_spares_the_server_the_last_of_six_segments() {
+    for machine in [Machine::xeon(), Machine::today()] {
+        for fin in [TG_RST_FIN, TG_RST_FIN_STRICT] {
+            let mut world = setup(machine, Some("default"), 1000.0);
+            world.guard.as_mut().unwrap().0.fin = fin;
+            let report = of(world);
+            assert_eq!(report.outcome.errors.total(), 0);
+            let attempts = report.balance.attempts;
+            assert_eq!(report.balance.served, attempts);
+            assert_eq!(report.outcome.segments.sent, 5 * attempts, "{fin}");
+            assert_eq!(report.time_waits(), 0);
+        }
+    }
+}
+
+/// Shukla, section 4.2.3, Figure 4.13(a): at 30,000 requests a second both are worth more than a tenth.
+#[test]
+fn a_server_that_need_not_close_serves_more() {
+    let replies = |fin, close| {
+        let mut world = setup(Machine::xeon(), Some("default"), 30_000.0);
+        world.crowd.person.close = close;
+        world.crowd.duration_ns = 2 * SECOND_NS;
+        world.guard.as_mut().unwrap().0.fin = fin;
+        of(world).outcome.replies_per_s
+    };
+    let default = replies(TG_HALF_CLOSE, Close::Fin);
+    for (fin, close) in [(TG_RST_FIN, Close::Fin), (TG_HALF_CLOSE, Close::Reset)] {
+        let more = replies(fin, close) / default;
+        assert!(more > 1.03, "{more} times {default} with {fin} and {close:?}");
+    }
 }
 
 /// Shukla, section 4.1.5: an explicit refusal ends the matter at once.

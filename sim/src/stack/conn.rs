@@ -161,6 +161,11 @@ impl Conn {
         profile.send_buffer().saturating_sub(self.data_end.wrapping_sub(self.unacked))
     }
 
+    /// The next sequence number that was never sent.
+    pub(crate) fn sent_max(&self) -> u32 {
+        self.sent_max
+    }
+
     pub(super) fn takes_window(&mut self, packet: &Packet) {
         let shift = if self.has_shift { self.shift } else { 0 };
         self.window = u32::from(packet.window) << shift;
