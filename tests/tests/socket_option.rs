@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use nix::libc;
 use tidegate_tests::{
-    Counted, Guard, Nginx, SERVER_V4, Stage, Stalled, closing, fetch, listen_queue,
+    Counted, Guard, Nginx, SERVER_V4, Stage, Stalled, closing, connections, fetch, listen_queue,
     skip_without_root, status, until,
 };
 
@@ -68,7 +68,6 @@ fn end_of_a_visit(stage: &Stage, listener: &Stalled) -> Option<ErrorKind> {
     until("the connection waits", || listen_queue(&stage.server, to()) == 1);
     std::thread::sleep(Duration::from_millis(20));
     drop(client);
-    std::thread::sleep(Duration::from_millis(50));
     let (mut stream, _) = listener.accept_all().pop().expect("it waits");
     stream.set_nonblocking(false).expect("a socket that blocks");
     let mut all = Vec::new();
@@ -162,10 +161,14 @@ fn it_can_be_said_for_an_nginx_that_runs() {
         client.write_all(b"GET /megabyte HTTP/1.0\r\n\r\n").expect("a connection that stands");
         std::thread::sleep(Duration::from_millis(20));
         drop(client);
-        std::thread::sleep(Duration::from_millis(50));
-        let left = closing(&stage.server, PORT);
+        let mut left = 0;
+        until("the FIN has come, or the client is through", || {
+            left = closing(&stage.server, PORT);
+            left == 1 || connections(&stage.client) == 0
+        });
         nginx.thaw();
         until("nginx is through with it", || closing(&stage.server, PORT) == 0);
+        until("and its client is gone", || connections(&stage.client) == 0);
         left
     };
     assert_eq!(left_of_a_visit(), 1, "CLOSE-WAIT, and a megabyte for nobody");
