@@ -96,3 +96,79 @@ __u64 tg_native_siphash(const struct tg_key *key, const __u64 *words, __u32 coun
 		tg_siphash_word(&s, words[i]);
 	return tg_siphash_end(&s, 0, count * 8);
 }
+
+__u32 tg_native_tw_write(const struct tg_tw_value *value, struct tg_tw_option *option)
+{
+	return tg_tw_write(value, option);
+}
+
+void tg_native_tw_read(const struct tg_tw_option *option, struct tg_tw_value *value)
+{
+	tg_tw_read(option, value);
+}
+
+__u32 tg_native_tw_named(const struct tg_tuple *tuple, const struct tg_tw_value *value)
+{
+	return tg_tw_named(tuple, value);
+}
+
+void tg_native_tw_name(const struct tg_tuple *tuple, __u32 holder, struct tg_tw_value *value)
+{
+	tg_tw_name(tuple, holder, value);
+}
+
+__u32 tg_native_tw_offer(const struct tg_tw_rules *rules, __u32 can_hold)
+{
+	return tg_tw_offer(rules, can_hold);
+}
+
+__u32 tg_native_tw_answer(const struct tg_tw_rules *rules, __u32 offered, __u32 can_hold)
+{
+	return tg_tw_answer(rules, offered, can_hold);
+}
+
+__u32 tg_native_tw_judge(const struct tg_tw_rules *rules, __u32 offered, __u32 answered,
+                         __u32 can_hold)
+{
+	return tg_tw_judge(rules, offered, answered, can_hold);
+}
+
+__u32 tg_native_tw_settle(__u32 us, __u32 answered, __u32 confirmed)
+{
+	return tg_tw_settle(us, answered, confirmed);
+}
+
+void tg_native_tw_simultaneous(const struct tg_tw_value *one, const struct tg_tw_value *other,
+                               struct tg_tw_value *use)
+{
+	tg_tw_simultaneous(one, other, use);
+}
+
+__u32 tg_native_tw_end(__u32 holder, __u32 us, __u32 close, __u32 close_swap)
+{
+	return tg_tw_end(holder, us, close, close_swap);
+}
+
+__u32 tg_native_held_put(struct tg_held_block *table, __u32 blocks, const struct tg_key *key,
+                         const struct tg_held *pair, __u32 must, __u64 now_ns)
+{
+	__u64 hash = tg_held_hash(key, pair);
+
+	return tg_held_put(&table[tg_held_index((__u32)hash, blocks)],
+	                   &table[tg_held_index((__u32)(hash >> 32), blocks)], pair, must, now_ns);
+}
+
+__u32 tg_native_held_judge(struct tg_held_block *table, __u32 blocks, const struct tg_key *key,
+                           const struct tg_held *pair, const struct tg_held_segment *segment,
+                           __u64 now_ns)
+{
+	__u64 hash = tg_held_hash(key, pair);
+	struct tg_held *cell =
+		tg_held_get(&table[tg_held_index((__u32)hash, blocks)],
+	                    &table[tg_held_index((__u32)(hash >> 32), blocks)], pair, now_ns);
+	__u32 verdict = cell ? tg_held_judge(cell, segment) : TG_HELD_PASS;
+
+	if (verdict == TG_HELD_REOPEN)
+		cell->flags |= TG_HELD_REOPENED;
+	return verdict;
+}

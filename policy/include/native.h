@@ -5,6 +5,8 @@
 
 #include "agree.h"
 #include "agree_shed.h"
+#include "held.h"
+#include "time_wait.h"
 
 void tg_native_agree(const struct tg_case *c, struct tg_answers *a);
 struct tg_decision tg_native_syn(const struct tg_rules *rules, const struct tg_queues *queues,
@@ -30,5 +32,27 @@ __u32 tg_native_syn_room(const struct tg_rules *rules, const struct tg_queues *q
 struct tg_auto_queue tg_native_auto_view(const struct tg_queues *queues, __u32 reason);
 __u64 tg_native_auto_root(__u64 p_x32, __u32 attempts);
 __u64 tg_native_siphash(const struct tg_key *key, const __u64 *words, __u32 count);
+
+/* Who holds TIME-WAIT: the functions of time_wait.h, each as it is there. */
+__u32 tg_native_tw_write(const struct tg_tw_value *value, struct tg_tw_option *option);
+void tg_native_tw_read(const struct tg_tw_option *option, struct tg_tw_value *value);
+__u32 tg_native_tw_named(const struct tg_tuple *tuple, const struct tg_tw_value *value);
+void tg_native_tw_name(const struct tg_tuple *tuple, __u32 holder, struct tg_tw_value *value);
+__u32 tg_native_tw_offer(const struct tg_tw_rules *rules, __u32 can_hold);
+__u32 tg_native_tw_answer(const struct tg_tw_rules *rules, __u32 offered, __u32 can_hold);
+__u32 tg_native_tw_judge(const struct tg_tw_rules *rules, __u32 offered, __u32 answered,
+                         __u32 can_hold);
+__u32 tg_native_tw_settle(__u32 us, __u32 answered, __u32 confirmed);
+void tg_native_tw_simultaneous(const struct tg_tw_value *one, const struct tg_tw_value *other,
+                               struct tg_tw_value *use);
+__u32 tg_native_tw_end(__u32 holder, __u32 us, __u32 close, __u32 close_swap);
+/* The pairs held here: a table of so many blocks, which must be one at least. */
+__u32 tg_native_held_put(struct tg_held_block *table, __u32 blocks, const struct tg_key *key,
+                         const struct tg_held *pair, __u32 must, __u64 now_ns);
+/* The verdict on a segment of this pair, enum tg_held_verdict; TG_HELD_PASS where it is not held.
+ */
+__u32 tg_native_held_judge(struct tg_held_block *table, __u32 blocks, const struct tg_key *key,
+                           const struct tg_held *pair, const struct tg_held_segment *segment,
+                           __u64 now_ns);
 
 #endif

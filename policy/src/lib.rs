@@ -7,6 +7,7 @@
 pub mod mechanism;
 pub mod names;
 pub mod shed;
+pub mod time_wait;
 
 /// The headers' own types and functions, as bindgen reads them.
 #[allow(missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all)]
