@@ -18,7 +18,7 @@ use tidegate_datapath::array::write_one;
 use tidegate_datapath::clock;
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::counters;
-use tidegate_datapath::programs::{Objects, Programs};
+use tidegate_datapath::programs::{Objects, Programs, Sizes};
 use tidegate_datapath::raw::TG_HOOK_AUTO;
 use tidegate_policy::names::REASONS;
 use tidegate_policy::raw::{tg_cookie_keys, tg_key, tg_rules, tg_shed_rules};
@@ -256,8 +256,12 @@ fn put(programs: &Programs, guarded: Guarded) {
 
 /// Programs that shed on the port, as a listener of this host or on the path to `address`.
 pub fn shedder(shed: tg_shed_rules, path: Option<IpAddr>) -> Programs {
-    let programs = Programs::load_with_table(Objects::Guard, Default::default(), shed.blocks)
-        .expect("they load");
+    let programs = Programs::load_sized(
+        Objects::Guard,
+        Default::default(),
+        Sizes { shed_blocks: shed.blocks, held_blocks: 0 },
+    )
+    .expect("they load");
     let hook = TG_HOOK_AUTO;
     let is_path = path.is_some();
     put(

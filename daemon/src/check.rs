@@ -8,10 +8,11 @@ use tidegate_datapath::guard::Hooks;
 use tidegate_datapath::programs::{Objects, Programs};
 use tidegate_datapath::raw::*;
 use tidegate_datapath::{cgroup, interfaces, sockets};
+use tidegate_policy::raw::{TG_TW_NOBODY, tg_held_block};
 
 use crate::config::Config;
 use crate::failure::Result;
-use crate::{config, host, plan, shed};
+use crate::{config, host, plan, shed, time_wait};
 
 fn answer(name: &str, good: bool, what: &str) {
     println!("  {} {name:<22} {what}", if good { "yes" } else { "no " });
@@ -30,6 +31,7 @@ fn kernel() {
     for (name, meaning) in [
         ("net/ipv4/tcp_syncookies", "0 lets no cookie in, ours neither"),
         ("net/ipv4/tcp_abort_on_overflow", "1 aborts on every listener of the host"),
+        ("net/ipv4/tcp_rfc1337", "1: TIME_WAIT ignores RST, so others' close_swap, too"),
         ("net/core/somaxconn", "the most that listen() grants as backlog"),
         ("net/ipv4/tcp_max_syn_backlog", "for SynQ3/4Full, without cookies only"),
     ] {
@@ -70,6 +72,16 @@ fn would_be(config: &Config, rows: &[tg_listener_row]) -> Result<()> {
             shed::described(g),
             config::hook_name(g.hook),
         );
+    }
+    for g in config.guards.iter().filter(|g| g.time_wait.negotiate != TG_TW_NOBODY) {
+        println!("  TIME-WAIT of port {}: {}", g.port, time_wait::described(&g.time_wait));
+    }
+    for (network, rules) in &config.ends.destinations {
+        println!("  TIME-WAIT of connections to {network}: {}", time_wait::described(rules));
+    }
+    if config.asks_time_wait() {
+        let kilobytes = config.sizes().held_blocks as usize * size_of::<tg_held_block>() / 1024;
+        println!("  table of {} pairs, {kilobytes} kB", config.ends.entries);
     }
     for (interface, hooks) in plan.interfaces.values() {
         let place = match hooks {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use tidegate_datapath::configuration::Guarded;
+use tidegate_datapath::programs::Sizes;
 use tidegate_datapath::raw::*;
 use tidegate_policy::mechanism;
 use tidegate_policy::raw::*;
@@ -16,6 +17,7 @@ use toml::Spanned;
 use crate::failure::{Failure, Result};
 use crate::fin;
 use crate::shed::{self, Shed};
+use crate::time_wait::{self, Destination, Ends, TimeWait};
 
 /// What an operator asked for.
 #[derive(Debug, Clone, Default)]
@@ -30,12 +32,26 @@ pub struct Config {
     pub shed_key: Option<PathBuf>,
     /// Applications may say by a socket option how their connections end.
     pub socket_option: bool,
+    /// Who holds TIME-WAIT.
+    pub ends: Ends,
 }
 
 impl Config {
     /// The blocks that the table of persistent dropping must have.
     pub fn shed_blocks(&self) -> u32 {
         self.guards.iter().fold(0, |sum: u32, g| sum.saturating_add(g.shed.blocks))
+    }
+
+    /// Whether anything is asked about TIME-WAIT.
+    pub fn asks_time_wait(&self) -> bool {
+        !self.ends.destinations.is_empty()
+            || self.guards.iter().any(|g| g.time_wait != tg_tw_rules::default())
+    }
+
+    /// The tables that the guard must have.
+    pub fn sizes(&self) -> Sizes {
+        let held_blocks = self.ends.held_blocks(self.asks_time_wait());
+        Sizes { shed_blocks: self.shed_blocks(), held_blocks }
     }
 }
 
@@ -46,6 +62,9 @@ struct File {
     interfaces: Vec<String>,
     cookie_keys: Option<PathBuf>,
     shed_key: Option<PathBuf>,
+    time_wait: Option<TimeWait>,
+    #[serde(default)]
+    destination: Vec<Spanned<Destination>>,
     #[serde(default)]
     socket_option: bool,
     #[serde(default)]
@@ -65,6 +84,7 @@ struct Listener {
     reserv: Option<Spanned<Reserv>>,
     shed: Option<Spanned<Shed>>,
     fin: Option<Spanned<String>>,
+    time_wait: Option<Spanned<String>>,
 }
 
 /// `[[path]]`: a listener of another host, to which this one forwards.
@@ -181,7 +201,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn listener(&self, spanned: &Spanned<Listener>) -> Result<Guarded> {
+    fn listener(&self, spanned: &Spanned<Listener>, ends: &Ends) -> Result<Guarded> {
         let listener = spanned.get_ref();
         let port = self.number("port", &listener.port, 1, 65535)? as u16;
         let address = self.address(&listener.address)?;
@@ -200,7 +220,8 @@ impl Reader<'_> {
             rules.fin = fin::parse(fin.get_ref())
                 .map_err(|(what, fix)| self.wrong(fin.span(), what, fix))?;
         }
-        let mut guarded = Guarded { address, port, rules, hook, ..Default::default() };
+        let time_wait = time_wait::listener(self, &listener.time_wait, &ends.listeners)?;
+        let mut guarded = Guarded { address, port, rules, hook, time_wait, ..Default::default() };
         self.shed(&listener.shed, &listener.hook, &mut guarded)?;
         Ok(guarded)
     }
@@ -346,8 +367,10 @@ pub fn parse(path: &Path, text: &str) -> Result<Config> {
         cookie_keys: file.cookie_keys,
         shed_key: file.shed_key,
         socket_option: file.socket_option,
+        ends: Ends::read(&reader, &file.time_wait, &file.destination)?,
     };
-    let listeners = file.listener.iter().map(|l| (reader.listener(l), l.span()));
+    let ends = config.ends.clone();
+    let listeners = file.listener.iter().map(|l| (reader.listener(l, &ends), l.span()));
     let paths = file.path.iter().map(|p| (reader.path(p), p.span()));
     for (guarded, span) in listeners.chain(paths) {
         let guarded = guarded?;
@@ -370,7 +393,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Config> {
         }
         config.guards.push(guarded);
     }
-    if config.guards.is_empty() {
+    // A host that only connects guards no listener.
+    if config.guards.is_empty() && !config.asks_time_wait() {
         return Err(reader.wrong(
             0..0,
             "no listener is named",

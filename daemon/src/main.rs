@@ -13,6 +13,7 @@ mod plan;
 mod run;
 mod shed;
 mod status;
+mod time_wait;
 
 use std::net::IpAddr;
 use std::path::PathBuf;

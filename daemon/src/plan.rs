@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which interfaces are guarded, and at which hooks.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use tidegate_datapath::configuration::Guarded;
@@ -119,6 +120,19 @@ pub fn plan(
     }
     plan.local_in = guards.iter().any(|g| g.hook == TG_HOOK_TCP || g.rules.room == TG_ROOM_RESERVE);
     Ok(plan)
+}
+
+/// The interfaces at which the ends of connections are decided, by index: all that carry any.
+pub fn ends(names: &[String], interfaces: &[Interface]) -> Result<BTreeMap<u32, String>> {
+    let chosen = if names.is_empty() {
+        let carries_any = |i: &&Interface| {
+            i.ethernet && !i.addresses.is_empty() && !STACKED.contains(&i.driver.as_str())
+        };
+        interfaces.iter().filter(carries_any).collect()
+    } else {
+        named(names, interfaces)?
+    };
+    Ok(chosen.into_iter().map(|i| (i.index, i.name.clone())).collect())
 }
 
 #[cfg(test)]

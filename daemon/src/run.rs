@@ -14,14 +14,14 @@ use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::guard::{Guard, Plan};
 use tidegate_datapath::pins::Pins;
 use tidegate_datapath::raw::*;
-use tidegate_datapath::{counters, interfaces, sockets};
+use tidegate_datapath::{counters, interfaces, sockets, time_wait};
 use tidegate_policy::raw::*;
 
 use crate::config::{self, Config};
 use crate::failure::{Failure, Result};
 use crate::host::Kernel;
 use crate::instance::Instance;
-use crate::{host, keys, plan, shed};
+use crate::{host, keys, plan, shed, time_wait as ends};
 
 /// Interfaces, listening sockets and the clock are looked at this often.
 const TICK: Duration = Duration::from_millis(250);
@@ -140,7 +140,7 @@ struct Daemon {
 
 impl Daemon {
     fn start(config: &Config, kernel: Kernel) -> Result<Self> {
-        let mut guard = Guard::load(Pins::here()?, config.shed_blocks())?;
+        let mut guard = Guard::load(Pins::here()?, config.sizes())?;
         let keys_are_random = config.cookie_keys.is_none();
         let keys = match &config.cookie_keys {
             Some(path) => keys::read(path)?,
@@ -158,6 +158,7 @@ impl Daemon {
         let plan = current_plan(config, &rows)?;
         configuration::write_clock(guard.programs(), kernel.cookies)?;
         guard.stand(&configuration_of(config, keys, shed_key), &plan)?;
+        follow_ends(&guard, config)?;
         let mut daemon = Daemon {
             guard,
             plan,
@@ -213,6 +214,13 @@ impl Daemon {
                 if places.is_empty() { "no interface yet".to_owned() } else { places.join(", ") },
             );
         }
+        for (network, rules) in &config.ends.destinations {
+            let _ = writeln!(
+                stdout,
+                "guarding TIME-WAIT of connections to {network}: {}",
+                ends::described(rules)
+            );
+        }
         let _ = stdout.flush();
     }
 
@@ -234,6 +242,7 @@ impl Daemon {
         let rows = sockets::listeners(self.guard.programs())?;
         self.follow_sockets(&rows)?;
         self.clean_reservations(config, &rows)?;
+        follow_ends(&self.guard, config)?;
         let plan = current_plan(config, &rows)?;
         if plan != self.plan {
             self.guard.reattach(&plan)?;
@@ -295,12 +304,30 @@ impl Daemon {
     }
 }
 
+/// Listeners that stood before the guard learn to speak, and TIME_WAITs that should have gone go.
+fn follow_ends(guard: &Guard, config: &Config) -> Result<()> {
+    if !config.asks_time_wait() {
+        return Ok(());
+    }
+    if config.guards.iter().any(|g| g.time_wait.negotiate != TG_TW_NOBODY) {
+        sockets::mark_speaking(guard.programs())?;
+    }
+    time_wait::end_late(guard.programs())?;
+    Ok(())
+}
+
 fn configuration_of(config: &Config, keys: tg_cookie_keys, shed_key: tg_key) -> Configuration {
     let keys_are_shared = config.cookie_keys.is_some();
-    Configuration { guards: config.guards.clone(), keys, keys_are_shared, shed_key }
+    let destinations = config.ends.destinations.clone();
+    Configuration { guards: config.guards.clone(), keys, keys_are_shared, shed_key, destinations }
 }
 
 fn current_plan(config: &Config, rows: &[tg_listener_row]) -> Result<Plan> {
-    let plan = plan::plan(&config.guards, &config.interfaces, &interfaces::list()?, rows)?;
-    Ok(Plan { socket_option: config.socket_option, ..plan })
+    let interfaces = interfaces::list()?;
+    let mut plan = plan::plan(&config.guards, &config.interfaces, &interfaces, rows)?;
+    plan.socket_option = config.socket_option;
+    if config.asks_time_wait() {
+        plan.ends = plan::ends(&config.interfaces, &interfaces)?;
+    }
+    Ok(plan)
 }

@@ -19,7 +19,8 @@ use tidegate_policy::raw::*;
 
 use crate::failure::{Failure, Result};
 use crate::fin::FinStatus;
-use crate::{config, host, instance, shed};
+use crate::time_wait::TimeWaitStatus;
+use crate::{config, host, instance, shed, time_wait};
 
 /// Packets by reason, then by verdict.
 pub type Verdicts = BTreeMap<&'static str, BTreeMap<&'static str, u64>>;
@@ -34,6 +35,9 @@ pub struct Status {
     pub attached: Vec<String>,
     /// Every guarded listener.
     pub guards: Vec<GuardStatus>,
+    /// Who holds TIME-WAIT, where it is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_wait: Option<TimeWaitStatus>,
 }
 
 /// One guarded listener of the configuration.
@@ -274,7 +278,10 @@ pub fn read() -> Result<Status> {
         .iter()
         .map(|(index, guarded)| guard(&programs, *index, guarded, &rows))
         .collect::<Result<_>>()?;
-    Ok(Status { daemon_pid: instance::running()?, attached: pins.link_names()?, guards })
+    let attached = pins.link_names()?;
+    let asked = attached.iter().any(|name| name == "sockets");
+    let time_wait = asked.then(|| time_wait::status(&programs)).transpose()?;
+    Ok(Status { daemon_pid: instance::running()?, attached, guards, time_wait })
 }
 
 /// Prints it, for people or as JSON.
@@ -355,6 +362,9 @@ fn table(status: &Status) -> String {
                 g.reservations_cleaned
             );
         }
+    }
+    if let Some(status) = &status.time_wait {
+        let _ = write!(out, "{}", time_wait::table(status));
     }
     out
 }

@@ -7,13 +7,15 @@
 #define TG_LAYOUT_H
 
 #include "../../policy/include/cookie.h"
+#include "../../policy/include/held.h"
 #include "../../policy/include/listener.h"
 #include "../../policy/include/police.h"
 #include "../../policy/include/shed.h"
+#include "../../policy/include/time_wait.h"
 #include "../../policy/include/verdict.h"
 
 /* Changes whenever a type below changes: a restarted daemon adopts no other. */
-#define TG_LAYOUT_VERSION 4
+#define TG_LAYOUT_VERSION 5
 
 #define TG_GUARDS 64
 /* Counter slots: a guard's own first, then one for each listening socket. */
@@ -43,6 +45,8 @@ struct tg_guard {
 	__u32 hook;      /* enum tg_hook */
 	__u32 next;      /* index + 1 of the port's next guard; 0 ends */
 	__u32 is_path;   /* forwarded: shed without a listening socket to look at */
+	struct tg_tw_rules time_wait;
+	__u32 padding;
 };
 
 /* A whole configuration. Two stand in the map; tg_control.active names one. */
@@ -58,8 +62,11 @@ struct tg_control {
 	__u32 active;          /* which configuration is in force: 0 or 1 */
 	__u64 clock_offset_ns; /* wall clock minus monotonic: hosts share the epoch of cookies */
 	__u32 cookies_work;    /* this kernel lets our cookies in (Linux 6.9) */
+	__u32 held_blocks;     /* of the table of pairs that are held in TIME-WAIT */
+	struct tg_key held_key;
+	__u64 netns_cookie; /* sockets of other network namespaces are not ours */
+	__u32 rfc1337;      /* the kernel's TIME-WAIT ignores RST: the daemon ends it */
 	__u32 padding;
-	__u64 netns_cookie; /* of the network namespace that is guarded */
 };
 
 /*
@@ -74,6 +81,55 @@ struct tg_control {
 struct tg_said {
 	__u32 fin; /* enum tg_fin_rule + 1; 0: nothing */
 	__u32 padding;
+};
+
+/* A network that this host connects to, as an LPM trie has its keys; its value is tg_tw_rules. */
+struct tg_destination {
+	__u32 prefix_bits; /* TG_DESTINATION_OWNER_BITS, and those of the network */
+	__u32 owner;       /* tg_destination_owner() */
+	__u32 addr[4];     /* network byte order; IPv4 in word 0 */
+};
+
+#define TG_DESTINATION_OWNER_BITS 32
+/* Destinations of both configurations. */
+#define TG_DESTINATIONS 1024
+
+TG_INLINE __u32 tg_destination_owner(__u32 config, __u32 is_ipv6)
+{
+	return config << 8 | !!is_ipv6;
+}
+
+/* What one connection's socket knows of the end of it. */
+struct tg_agreement {
+	__u32 us;      /* enum tg_tw_holder: which end this socket is */
+	__u32 offered; /* whom our SYN named */
+	__u32 holder;  /* what was agreed */
+	__u32 writing; /* our segments still carry the value */
+	__u32 close_swap;
+	__u32 closing;           /* counted in closing_ports */
+	struct tg_tw_value peer; /* what the other end's SYN said, where both opened at once */
+};
+
+/* A socket whose TIME_WAIT is another's: by its cookie, so that no later one is meant. */
+struct tg_leaving {
+	__u64 socket_cookie;
+};
+
+/* What happened to the ends of connections, counted. */
+enum tg_tw_count {
+	TG_TW_AGREED_HERE,  /* agreed that this host holds */
+	TG_TW_AGREED_THERE, /* agreed that the other holds */
+	TG_TW_UNSPOKEN,     /* we named an end, and the other said nothing */
+	TG_TW_REFUSED,      /* the server's choice was not acceptable: RST */
+	TG_TW_HELD,         /* closed second, and held in our table */
+	TG_TW_SWAPPED,      /* close_swap: RST sent, and held in our table */
+	TG_TW_LEFT,         /* closed first, and went to CLOSED: the other end holds */
+	TG_TW_LATE,         /* the same, by the daemon, since the socket was busy */
+	TG_TW_NO_ROOM,      /* the table had no room: the server keeps its TIME-WAIT */
+	TG_TW_FORGOTTEN,    /* a pair gave its place before its time was over */
+	TG_TW_REOPENED,     /* a SYN on a held pair that was safe */
+	TG_TW_BLOCKED,      /* a SYN or RST on a held pair that was not */
+	TG_TW_COUNTS,
 };
 
 /* A network of preferred proxies, as an LPM trie has its keys. */

@@ -35,6 +35,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_LPM_TRIE = 11,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
 };
@@ -50,8 +51,34 @@ enum {
 	BPF_F_MMAPABLE = 1024,
 };
 
+/* Of bpf_redirect() and bpf_clone_redirect(), of bpf_skb_store_bytes(), of sk_storage. */
 enum {
+	BPF_F_INGRESS = 1,
+	BPF_F_RECOMPUTE_CSUM = 1,
 	BPF_SK_STORAGE_GET_F_CREATE = 1,
+	BPF_LOAD_HDR_OPT_TCP_SYN = 1,
+};
+
+/* What a sock_ops program is called for, and the flags by which a socket asks for some of it. */
+enum {
+	BPF_SOCK_OPS_TCP_CONNECT_CB = 3,
+	BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB = 4,
+	BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB = 5,
+	BPF_SOCK_OPS_STATE_CB = 10,
+	BPF_SOCK_OPS_TCP_LISTEN_CB = 11,
+	BPF_SOCK_OPS_PARSE_HDR_OPT_CB = 13,
+	BPF_SOCK_OPS_HDR_OPT_LEN_CB = 14,
+	BPF_SOCK_OPS_WRITE_HDR_OPT_CB = 15,
+	BPF_SOCK_OPS_STATE_CB_FLAG = 1 << 2,
+	BPF_SOCK_OPS_PARSE_ALL_HDR_OPT_CB_FLAG = 1 << 4,
+	BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG = 1 << 6,
+	BPF_WRITE_HDR_TCP_SYNACK_COOKIE = 2,
+};
+
+enum {
+	SOL_TCP = 6,
+	TCP_SAVE_SYN = 27,
+	TCP_BPF_SOCK_OPS_CB_FLAGS = 1008, /* Linux 6.12 */
 };
 
 enum xdp_action {
@@ -85,9 +112,11 @@ enum {
 
 enum {
 	TCP_ESTABLISHED = 1,
+	TCP_SYN_SENT = 2,
 	TCP_FIN_WAIT1 = 4,
 	TCP_FIN_WAIT2 = 5,
 	TCP_TIME_WAIT = 6,
+	TCP_CLOSE = 7,
 	TCP_CLOSE_WAIT = 8,
 	TCP_LAST_ACK = 9,
 	TCP_LISTEN = 10,
@@ -95,9 +124,9 @@ enum {
 	TCP_NEW_SYN_RECV = 12,
 };
 
-/* Levels of socket options. */
+/* A bit of struct sock's flags: the other end's FIN has come. */
 enum {
-	SOL_TCP = 6,
+	SOCK_DONE = 1,
 };
 
 enum {
@@ -210,6 +239,63 @@ struct bpf_sock_tuple {
 			__be16 dport;
 		} ipv6;
 	};
+};
+
+struct bpf_sock_ops {
+	__u32 op;
+	union {
+		__u32 args[4];
+		__u32 reply;
+		__u32 replylong[4];
+	};
+	__u32 family;
+	__u32 remote_ip4;
+	__u32 local_ip4;
+	__u32 remote_ip6[4];
+	__u32 local_ip6[4];
+	__u32 remote_port; /* network byte order, in the upper half */
+	__u32 local_port;  /* host byte order */
+	__u32 is_fullsock;
+	__u32 snd_cwnd;
+	__u32 srtt_us;
+	__u32 bpf_sock_ops_cb_flags;
+	__u32 state;
+	__u32 rtt_min;
+	__u32 snd_ssthresh;
+	__u32 rcv_nxt;
+	__u32 snd_nxt;
+	__u32 snd_una;
+	__u32 mss_cache;
+	__u32 ecn_flags;
+	__u32 rate_delivered;
+	__u32 rate_interval_us;
+	__u32 packets_out;
+	__u32 retrans_out;
+	__u32 total_retrans;
+	__u32 segs_in;
+	__u32 data_segs_in;
+	__u32 segs_out;
+	__u32 data_segs_out;
+	__u32 lost_out;
+	__u32 sacked_out;
+	__u32 sk_txhash;
+	__u64 bytes_received;
+	__u64 bytes_acked;
+	union {
+		struct bpf_sock *sk;
+		__u64 sk_word;
+	};
+	union {
+		void *skb_data;
+		__u64 skb_data_word;
+	};
+	union {
+		void *skb_data_end;
+		__u64 skb_data_end_word;
+	};
+	__u32 skb_len;
+	__u32 skb_tcp_flags;
+	__u64 skb_hwtstamp;
 };
 
 struct bpf_fib_lookup {
@@ -370,7 +456,9 @@ struct sock_common {
 	struct in6_addr skc_v6_rcv_saddr;
 	atomic64_t skc_cookie;
 	struct sock *skc_listener;
+	unsigned long skc_flags;
 	u32 skc_rcv_wnd;
+	u32 skc_tw_rcv_nxt;
 };
 
 struct sock {
@@ -396,6 +484,11 @@ struct inet_connection_sock {
 	struct request_sock_queue icsk_accept_queue;
 };
 
+struct tcp_options_received {
+	u32 ts_recent;
+	u32 rcv_tsecr;
+};
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	u32 rcv_nxt;
@@ -406,6 +499,18 @@ struct tcp_sock {
 	u32 snd_nxt;
 	u32 write_seq;
 	bool is_mptcp;
+	u16 tcp_header_len;
+	u32 tsoffset;
+	struct tcp_options_received rx_opt;
+};
+
+struct inet_timewait_sock {
+	struct sock_common __tw_common;
+	volatile unsigned char tw_substate;
+};
+
+struct tcp_timewait_sock {
+	struct inet_timewait_sock tw_sk;
 };
 
 struct request_sock {

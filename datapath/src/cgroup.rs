@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where programs for socket options stand, the root of the host's cgroups (v2), and the
-//! network namespace that they speak for.
+//! Where programs about sockets stand, the root of the host's cgroups (v2), at which they see every
+//! socket, and the network namespace that they speak for.
 
 use std::fs::{self, File};
 use std::io;

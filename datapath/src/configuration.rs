@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::programs::Programs;
 use crate::raw::*;
-use crate::shed;
-use tidegate_policy::raw::{tg_cookie_keys, tg_key, tg_rules, tg_shed_rules};
+use crate::{shed, time_wait};
+use tidegate_policy::raw::{tg_cookie_keys, tg_key, tg_rules, tg_shed_rules, tg_tw_rules};
 
 /// One guarded listener, or a path to one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct Guarded {
     pub preferred: Vec<Network>,
     /// This host forwards the packets: the listener is another's.
     pub is_path: bool,
+    /// Who holds TIME-WAIT of its connections.
+    pub time_wait: tg_tw_rules,
 }
 
 /// Everything that is in force at one time.
@@ -43,6 +45,9 @@ pub struct Configuration {
     pub keys_are_shared: bool,
     /// The key of persistent dropping.
     pub shed_key: tg_key,
+    /// Who holds TIME-WAIT of connections that this host opens, by where they go: the longest
+    /// network counts.
+    pub destinations: Vec<(Network, tg_tw_rules)>,
 }
 
 impl Configuration {
@@ -125,6 +130,7 @@ pub fn read(programs: &Programs) -> Result<Vec<(u32, Guarded)>> {
                     shed: guard.shed,
                     preferred: Vec::new(),
                     is_path: guard.is_path != 0,
+                    time_wait: guard.time_wait,
                 },
             ));
             next = guard.next;
@@ -185,6 +191,8 @@ fn build(configuration: &Configuration, indexes: &[u32]) -> Result<Box<tg_config
             hook: guarded.hook,
             next: u32::from(*first),
             is_path: guarded.is_path.into(),
+            time_wait: guarded.time_wait,
+            padding: 0,
         };
         *first = (index + 1) as u8;
         let on_port = configuration.guards.iter().filter(|g| g.port == guarded.port).count();
@@ -264,6 +272,8 @@ pub fn write(programs: &Programs, configuration: &Configuration) -> Result<()> {
         .flat_map(|(index, guarded)| guarded.preferred.iter().map(|n| (*index, n)))
         .collect();
     shed::write_preferred(programs, next, &preferred)?;
+    time_wait::write_destinations(programs, next, &configuration.destinations)?;
+    prepare_held(programs, &mut control)?;
     write_one(programs, "config", next, &*config)?;
     control.active = next;
     control.layout_version = TG_LAYOUT_VERSION;
@@ -271,18 +281,36 @@ pub fn write(programs: &Programs, configuration: &Configuration) -> Result<()> {
     write_control(programs, &control)
 }
 
+/// The table of held pairs keeps its key, and so its pairs, as long as it stands.
+fn prepare_held(programs: &Programs, control: &mut tg_control) -> Result<()> {
+    let blocks = time_wait::table_blocks(programs);
+    if control.held_key == tg_key::default() || control.held_blocks != blocks {
+        control.held_key = time_wait::random_key();
+    }
+    control.held_blocks = blocks;
+    Ok(())
+}
+
 /// Tells the programs the wall clock, and whether this kernel lets our cookies in.
 pub fn write_clock(programs: &Programs, cookies_work: bool) -> Result<()> {
     let mut control = read_control(programs)?;
     control.clock_offset_ns = crate::clock::wall_offset_ns();
     control.cookies_work = cookies_work.into();
+    control.rfc1337 = ignores_rst().into();
     write_control(programs, &control)
+}
+
+/// Whether this namespace's TIME_WAIT ignores RST (net.ipv4.tcp_rfc1337).
+fn ignores_rst() -> bool {
+    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rfc1337").is_ok_and(|v| v.trim() == "1")
 }
 
 /// Puts new cookie keys in force; the listeners stay as they are.
 pub fn write_keys(programs: &Programs, keys: tg_cookie_keys) -> Result<()> {
     let mut control = read_control(programs)?;
     shed::copy_preferred(programs, control.active & 1)?;
+    time_wait::write_destinations(programs, (control.active & 1) ^ 1, &[])?;
+    time_wait::copy_destinations(programs, control.active & 1)?;
     let mut config: Box<tg_config> = Box::new(read_one(programs, "config", control.active & 1)?);
     config.keys = keys;
     let next = (control.active & 1) ^ 1;

@@ -4,16 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
 
-use libbpf_rs::MapCore;
-
 use crate::configuration::{self, Configuration};
 use crate::error::{Error, Result};
 use crate::interfaces::Interface;
 use crate::link::{self, Place};
 use crate::pins::Pins;
-use crate::programs::{Objects, Programs};
+use crate::programs::{Objects, Programs, Sizes};
 use crate::raw::*;
-use crate::shed;
 
 /// What is attached on one interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +32,8 @@ pub struct Plan {
     pub local_in: bool,
     /// The socket option by which applications say how their connections end.
     pub socket_option: bool,
+    /// Who holds TIME-WAIT is decided: both ways of every interface in `ends`, and all sockets.
+    pub ends: BTreeMap<u32, String>,
 }
 
 /// What the plan keeps of an interface.
@@ -85,6 +84,18 @@ impl Plan {
                 links.push((driver_pin(*index), driver_program(interface), place, name));
             }
         }
+        for (index, name) in &self.ends {
+            for (way, program, place) in [
+                ("in", "tidegate_ends_in", Place::Ingress(*index)),
+                ("out", "tidegate_ends_out", Place::Egress(*index)),
+            ] {
+                links.push((format!("ends_{way}-{index}"), program, place, name.clone()));
+            }
+        }
+        if !self.ends.is_empty() {
+            let place = Place::Sockets;
+            links.push(("sockets".to_owned(), "tidegate_sockets", place, "cgroup2".to_owned()));
+        }
         if self.local_in {
             for (family, name) in [(libc::AF_INET, "ipv4"), (libc::AF_INET6, "ipv6")] {
                 let place = Place::LocalIn(family as u8);
@@ -115,16 +126,15 @@ pub struct Guard {
 
 impl Guard {
     /// Loads the programs over the maps of a guard that stands already, or over new ones.
-    /// Nothing is attached or pinned yet. `shed_blocks` is the size of the table of persistent
-    /// dropping; one that stands and is large enough is kept.
-    pub fn load(pins: Pins, shed_blocks: u32) -> Result<Self> {
+    /// Nothing is attached or pinned yet. A table that stands and is large enough is kept.
+    pub fn load(pins: Pins, sizes: Sizes) -> Result<Self> {
         // One of another version has other types; its links keep standing until ours do.
         if pins.exist()
-            && let Some(programs) = Self::adopt(&pins, shed_blocks)?
+            && let Some(programs) = Self::adopt(&pins, sizes)?
         {
             return Ok(Guard::new(programs, pins, true));
         }
-        let programs = Programs::load_with_table(Objects::Guard, BTreeMap::new(), shed_blocks)?;
+        let programs = Programs::load_sized(Objects::Guard, BTreeMap::new(), sizes)?;
         Ok(Guard::new(programs, pins, false))
     }
 
@@ -132,11 +142,11 @@ impl Guard {
         Guard { programs, pins, adopted, no_driver: BTreeSet::new() }
     }
 
-    fn adopt(pins: &Pins, shed_blocks: u32) -> Result<Option<Programs>> {
+    fn adopt(pins: &Pins, sizes: Sizes) -> Result<Option<Programs>> {
         let mut maps = pins.open_maps()?;
         // A larger table takes the place of one that is too small, and begins empty.
-        maps.retain(|name, map| name != shed::TABLE || map.max_entries() >= shed_blocks);
-        let Ok(programs) = Programs::load_with_table(Objects::Guard, maps, shed_blocks) else {
+        maps.retain(|name, map| sizes.suits(name, map));
+        let Ok(programs) = Programs::load_sized(Objects::Guard, maps, sizes) else {
             return Ok(None);
         };
         let same = configuration::read_control(&programs)?.layout_version == TG_LAYOUT_VERSION;
@@ -257,7 +267,7 @@ impl Guard {
             return false;
         };
         match name.rsplit_once('-') {
-            Some(("ingress" | "driver", index)) => {
+            Some(("ingress" | "driver" | "ends_in" | "ends_out", index)) => {
                 link::ifindex(link.as_fd()).is_ok_and(|i| index == i.to_string())
             }
             _ => true,

@@ -17,6 +17,7 @@ pub mod plain;
 pub mod programs;
 pub mod shed;
 pub mod sockets;
+pub mod time_wait;
 
 /// The types shared with the programs, as `bpf/layout.h` has them.
 #[allow(missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all)]

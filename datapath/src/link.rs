@@ -16,6 +16,10 @@ pub enum Place {
     Ingress(u32),
     /// The driver of an interface, native mode only.
     Driver(u32),
+    /// tc egress of an interface (tcx, Linux 6.6).
+    Egress(u32),
+    /// Every socket of the host: the root of the cgroups.
+    Sockets,
     /// netfilter's local-in, `AF_INET` or `AF_INET6` (Linux 6.4).
     LocalIn(u8),
     /// setsockopt() of every process, at the root of the cgroups.
@@ -67,6 +71,11 @@ fn create_at(program: BorrowedFd<'_>, place: Place, priority: i32) -> io::Result
         Place::Ingress(ifindex) => {
             opts.flags = libbpf_sys::BPF_F_BEFORE;
             (ifindex as i32, libbpf_sys::BPF_TCX_INGRESS)
+        }
+        Place::Egress(ifindex) => (ifindex as i32, libbpf_sys::BPF_TCX_EGRESS),
+        Place::Sockets => {
+            root = cgroup::root()?;
+            (root.as_raw_fd(), libbpf_sys::BPF_CGROUP_SOCK_OPS)
         }
         Place::Driver(ifindex) => {
             opts.flags = libbpf_sys::XDP_FLAGS_DRV_MODE;

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, ProgramMut};
 
 use crate::error::{Error, Result};
+use crate::{shed, time_wait};
 
 macro_rules! object {
     ($name:literal) => {
@@ -19,6 +20,8 @@ const XDP: (&str, &[u8]) = object!("xdp");
 const NETFILTER: (&str, &[u8]) = object!("netfilter");
 const ITER: (&str, &[u8]) = object!("iter");
 const SOCKOPT: (&str, &[u8]) = object!("sockopt");
+const TIME_WAIT: (&str, &[u8]) = object!("time_wait");
+const SOCKOPS: (&str, &[u8]) = object!("sockops");
 const AGREE: (&str, &[u8]) = object!("agree");
 
 /// Which objects to load; each needs more of the kernel than the one before.
@@ -37,8 +40,34 @@ impl Objects {
         match self {
             Objects::Readers => &[ITER],
             Objects::Agreement => &[AGREE],
-            Objects::Guard => &[TC, XDP, NETFILTER, ITER, SOCKOPT],
+            Objects::Guard => &[TC, XDP, NETFILTER, ITER, SOCKOPT, TIME_WAIT, SOCKOPS],
         }
+    }
+}
+
+/// How large the tables are made that are not adopted; they do not grow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Blocks of the table of persistent dropping.
+    pub shed_blocks: u32,
+    /// Blocks of the table of pairs that are held in TIME-WAIT.
+    pub held_blocks: u32,
+}
+
+impl Sizes {
+    /// The entries of a map that is made; `None` leaves what its declaration says.
+    fn of(&self, map: &str) -> Option<u32> {
+        match map {
+            shed::TABLE => Some(self.shed_blocks.max(1)),
+            time_wait::TABLE => Some(self.held_blocks.max(1)),
+            _ if time_wait::LEAVING.contains(&map) => Some(time_wait::leaving_of(self.held_blocks)),
+            _ => None,
+        }
+    }
+
+    /// Whether a map that stands is large enough to be kept.
+    pub(crate) fn suits(&self, name: &str, map: &MapHandle) -> bool {
+        self.of(name).is_none_or(|entries| map.max_entries() >= entries)
     }
 }
 
@@ -52,33 +81,33 @@ impl Programs {
     /// Loads `objects`. Maps that stand in `adopt` by name are used as they are; the
     /// others are made. Sizes and types of adopted maps are checked by libbpf.
     pub fn load(objects: Objects, adopt: BTreeMap<String, MapHandle>) -> Result<Self> {
-        Self::load_with_table(objects, adopt, 1)
+        Self::load_sized(objects, adopt, Sizes::default())
     }
 
-    /// The same, with as many blocks in the table of persistent dropping, where it is made
-    /// and not adopted. It does not grow.
-    pub fn load_with_table(
+    /// The same, with tables of these sizes, where they are made and not adopted.
+    pub fn load_sized(
         objects: Objects,
         adopt: BTreeMap<String, MapHandle>,
-        shed_blocks: u32,
+        sizes: Sizes,
     ) -> Result<Self> {
         // What libbpf prints is said again, shorter, by the error that is returned.
         libbpf_rs::set_print(None);
         let mut programs = Programs { objects: Vec::new(), maps: adopt };
         for (name, bytes) in objects.list() {
-            programs.load_object(name, bytes, shed_blocks)?;
+            programs.load_object(name, bytes, sizes)?;
         }
         Ok(programs)
     }
 
-    fn load_object(&mut self, object: &'static str, bytes: &[u8], shed_blocks: u32) -> Result<()> {
+    fn load_object(&mut self, object: &'static str, bytes: &[u8], sizes: Sizes) -> Result<()> {
         let fail = |source| Error::Load { object, source };
         let mut open = ObjectBuilder::default().open_memory(bytes).map_err(fail)?;
         for mut map in open.maps_mut() {
-            if let Some(shared) = self.maps.get(&map.name().to_string_lossy().into_owned()) {
+            let name = map.name().to_string_lossy().into_owned();
+            if let Some(shared) = self.maps.get(&name) {
                 map.reuse_fd(shared.as_fd()).map_err(fail)?;
-            } else if map.name() == crate::shed::TABLE {
-                map.set_max_entries(shed_blocks.max(1)).map_err(fail)?;
+            } else if let Some(entries) = sizes.of(&name) {
+                map.set_max_entries(entries).map_err(fail)?;
             }
         }
         let loaded = open.load().map_err(fail)?;

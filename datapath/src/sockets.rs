@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::plain::{Plain, bytes_of, from_bytes};
 use crate::programs::Programs;
 use crate::raw::{tg_listener_row, tg_request_row};
+use tidegate_policy::raw::tg_tuple;
 
 /// Rows of an iterator, until `enough` says so of one, which is left out.
 fn iterate<T: Plain>(
@@ -65,6 +66,12 @@ pub fn listeners(programs: &Programs) -> Result<Vec<tg_listener_row>> {
     Ok(rows)
 }
 
+/// Has listeners that are guarded, and stood before us, ask about their SYN/ACKs (Linux 6.12).
+pub fn mark_speaking(programs: &Programs) -> Result<()> {
+    let through = |row: &tg_listener_row| row.socket_cookie == 0;
+    iterate(programs, "speaking_listeners", through).map(drop)
+}
+
 /// Half-open requests whose reservation is older than their guard allows, while its
 /// places are short.
 pub fn stale_requests(programs: &Programs) -> Result<Vec<tg_request_row>> {
@@ -109,6 +116,11 @@ unsafe impl Plain for DestroyRequest {}
 /// Removes a half-open request, as `ss --kill` would (CONFIG_INET_DIAG_DESTROY). The client
 /// learns of it by RST when it sends its ACK.
 pub fn destroy_request(row: &tg_request_row) -> io::Result<()> {
+    destroy(&row.tuple, None)
+}
+
+/// Removes the socket to which packets with this tuple come: the one with this cookie, or any.
+pub(crate) fn destroy(tuple: &tg_tuple, cookie: Option<u64>) -> io::Result<()> {
     let netlink = socket(
         AddressFamily::Netlink,
         SockType::Raw,
@@ -120,15 +132,15 @@ pub fn destroy_request(row: &tg_request_row) -> io::Result<()> {
     request.length = size_of::<DestroyRequest>() as u32;
     request.kind = SOCK_DESTROY;
     request.flags = NLM_F_REQUEST_ACK;
-    request.family = if row.tuple.is_ipv6 != 0 { libc::AF_INET6 } else { libc::AF_INET } as u8;
+    request.family = if tuple.is_ipv6 != 0 { libc::AF_INET6 } else { libc::AF_INET } as u8;
     request.protocol = libc::IPPROTO_TCP as u8;
     request.states = u32::MAX;
     // The server's side is the local one.
-    request.sport = row.tuple.dport;
-    request.dport = row.tuple.sport;
-    request.src = row.tuple.daddr;
-    request.dst = row.tuple.saddr;
-    request.cookie = [u32::MAX; 2];
+    request.sport = tuple.dport;
+    request.dport = tuple.sport;
+    request.src = tuple.daddr;
+    request.dst = tuple.saddr;
+    request.cookie = cookie.map_or([u32::MAX; 2], |c| [c as u32, (c >> 32) as u32]);
     send(netlink.as_raw_fd(), bytes_of(&request), MsgFlags::empty())?;
     let mut answer = [0u8; 256];
     let length = recv(netlink.as_raw_fd(), &mut answer, MsgFlags::empty())?;

@@ -58,7 +58,7 @@ fn bad_files_are_answered_in_one_line() {
         ),
         (
             "[[listener]]\nprot = 80",
-            "t.toml:2: unknown field `prot`; expected one of `port`, `address`, `mechanism`, `hook`, `refusals_per_s`, `reserv`, `shed`, `fin`",
+            "t.toml:2: unknown field `prot`; expected one of `port`, `address`, `mechanism`, `hook`, `refusals_per_s`, `reserv`, `shed`, `fin`, `time_wait`",
         ),
         (
             "[[listener]]\nport = 80\nfin = \"reset\"",
@@ -81,4 +81,53 @@ fn bad_files_are_answered_in_one_line() {
         assert_eq!(fails(text), expected);
     }
     assert!(fails("[[listener]]\nport = ").starts_with("t.toml:2: "));
+}
+
+#[test]
+fn time_wait_is_asked_for_by_host_destination_and_listener() {
+    let config = parse(
+        Path::new("t.toml"),
+        r#"
+        [time_wait]
+        negotiate = "client"
+        close_swap = true
+        [[destination]]
+        network = "192.0.2.0/24"
+        negotiate = "server"
+        insist = true
+        [[listener]]
+        port = 80
+        [[listener]]
+        port = 81
+        time_wait = "off"
+        "#,
+    )
+    .unwrap();
+    let rules = |negotiate, insist, close_swap| tg_tw_rules { negotiate, insist, close_swap };
+    let listeners: Vec<tg_tw_rules> = config.guards.iter().map(|g| g.time_wait).collect();
+    assert_eq!(listeners, [rules(TG_TW_CLIENT, 0, 0), rules(TG_TW_NOBODY, 0, 0)]);
+    let destinations: Vec<(String, tg_tw_rules)> =
+        config.ends.destinations.iter().map(|(n, r)| (n.to_string(), *r)).collect();
+    let all = rules(TG_TW_CLIENT, 0, 1);
+    let one = ("192.0.2.0/24".to_owned(), rules(TG_TW_SERVER, 1, 1));
+    assert_eq!(destinations, [one, ("0.0.0.0/0".to_owned(), all), ("::/0".to_owned(), all)]);
+    assert_eq!(config.sizes().held_blocks, 4096);
+
+    // A client guards no listener, and a host that asks for nothing has no table.
+    let client = parse(Path::new("t.toml"), "[time_wait]\nclose_swap = true\nentries = 9").unwrap();
+    assert_eq!((client.guards.len(), client.sizes().held_blocks), (0, 2));
+    let none = parse(Path::new("t.toml"), "[[listener]]\nport = 80").unwrap();
+    assert_eq!(none.sizes().held_blocks, 0);
+    for (text, told) in [
+        ("[time_wait]\nnegotiate = \"us\"", "t.toml:2: \"us\" does not say who holds TIME-WAIT"),
+        ("[time_wait]\nentries = 0", "t.toml:2: entries = 0 is out of range"),
+        ("[[destination]]\nnetwork = \"here\"", "t.toml:2: network = \"here\" is no network"),
+        ("[time_wait]\nnegotiate = \"off\"", "t.toml:1: no listener is named"),
+        (
+            "[[destination]]\nnetwork = \"::/0\"\n[[destination]]\nnetwork = \"::/0\"",
+            "t.toml:3: the destination ::/0 is named twice",
+        ),
+    ] {
+        assert!(fails(text).starts_with(told), "{}", fails(text));
+    }
 }

@@ -13,7 +13,7 @@ use nix::sys::socket::{
 };
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::counters;
-use tidegate_datapath::programs::{Objects, Programs};
+use tidegate_datapath::programs::{Objects, Programs, Sizes};
 use tidegate_datapath::raw::TG_HOOK_AUTO;
 use tidegate_lab::Namespace;
 use tidegate_policy::names::{REASONS, VERDICTS};
@@ -161,9 +161,8 @@ impl Guards {
     pub fn new(guards: Vec<Guarded>) -> Self {
         let configuration =
             Configuration { guards, keys: KEYS, shed_key: SHED_KEY, ..Default::default() };
-        let blocks = configuration.shed_blocks();
-        let programs =
-            Programs::load_with_table(Objects::Guard, Default::default(), blocks).unwrap();
+        let sizes = Sizes { shed_blocks: configuration.shed_blocks(), held_blocks: 0 };
+        let programs = Programs::load_sized(Objects::Guard, Default::default(), sizes).unwrap();
         configuration::write(&programs, &configuration).unwrap();
         configuration::write_clock(&programs, true).unwrap();
         Guards { programs }

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The packets' side of who holds TIME-WAIT, at the IP entry and exit. A program here can do
+ * what no socket's can: end the kernel's TIME_WAIT, reset the other end's, and block a pair.
+ *
+ * Looked at: SYNs and RSTs while any pair is held, FINs, and ACKs to a port that waits for one
+ * of them. All else leaves after one load.
+ */
+#include "vmlinux.h"
+
+#include "end_reset.h"
+#include "held_table.h"
+#include "tc_packet.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/*
+ * What follows is global, so that the verifier walks each once and not once for every way that
+ * leads there.
+ */
+
+/* A FIN to a socket that closed first, and whose TIME-WAIT is the other end's. */
+__noinline int tg_end_fin(struct __sk_buff *ctx, const struct tg_packet *p)
+{
+	struct tcp_timewait_sock *tw;
+	struct tcp_sock *tp;
+	struct bpf_sock *sk;
+	int last = 0;
+
+	if (!p || !bpf_map_lookup_elem(&leaving, &p->tuple))
+		return TCX_NEXT;
+	sk = tg_lookup(ctx, &p->tuple, p->tuple.sport);
+	if (!sk)
+		return TCX_NEXT;
+	if (sk->state == TCP_TIME_WAIT) {
+		tw = bpf_skc_to_tcp_timewait_sock(sk);
+		last = tw && tw->tw_sk.tw_substate == TCP_FIN_WAIT2 &&
+		       tw->tw_sk.__tw_common.skc_tw_rcv_nxt == p->seq;
+	} else if (sk->state == TCP_FIN_WAIT1 || sk->state == TCP_FIN_WAIT2) {
+		tp = bpf_skc_to_tcp_sock(sk);
+		/* With our own FIN acknowledged: else both closed at once, and an ACK is to come.
+		 */
+		last = tp && tp->rcv_nxt == p->seq && tp->write_seq == p->ack;
+	}
+	bpf_sk_release(sk);
+	if (last)
+		tg_end_behind(ctx, p);
+	return TCX_NEXT;
+}
+
+/* A RST on a pair that is leaving: ours, from tg_end_behind, or one from the wire. */
+__noinline int tg_end_rst(struct __sk_buff *ctx, const struct tg_packet *p)
+{
+	struct tg_control *c = tg_control_of();
+	struct tg_leaving *l, copy;
+	struct bpf_sock *sk;
+	__u32 state = 0;
+
+	if (!p || !c)
+		return TCX_NEXT;
+	l = bpf_map_lookup_elem(&leaving, &p->tuple);
+	if (!l)
+		return TCX_NEXT;
+	sk = tg_lookup(ctx, &p->tuple, p->tuple.sport);
+	if (sk) {
+		state = sk->state;
+		bpf_sk_release(sk);
+	}
+	/* The program that has the socket is busy with it, and both segments wait for it there. */
+	if (state && state != TCP_TIME_WAIT && state != TCP_LISTEN)
+		return TCX_NEXT;
+	if (state == TCP_TIME_WAIT && c->rfc1337) {
+		copy = *l;
+		bpf_map_update_elem(&late, &p->tuple, &copy, BPF_ANY);
+	} else {
+		bpf_map_delete_elem(&late, &p->tuple);
+	}
+	bpf_map_delete_elem(&leaving, &p->tuple);
+	if (state == TCP_TIME_WAIT && !c->rfc1337)
+		tg_count_end(TG_TW_LEFT);
+	return TCX_NEXT;
+}
+
+/* close_swap: the server acknowledged our FIN, and waits. It need not: we do. */
+TG_INLINE void tg_end_swap(struct __sk_buff *ctx, const struct tg_packet *p, struct tg_held *pair)
+{
+	if (tg_hold(pair, 0) == TG_HELD_NO_ROOM) {
+		tg_count_end(TG_TW_NO_ROOM);
+		return;
+	}
+	/* Lost, or not to be sent: both wait, as after a simultaneous close. */
+	if (tg_send_reset(ctx, p))
+		tg_count_end(TG_TW_SWAPPED);
+	else
+		tg_count_end(TG_TW_HELD);
+}
+
+/* An ACK to a port at which a socket waits for one that ends it. */
+__noinline int tg_end_ack(struct __sk_buff *ctx, const struct tg_packet *p)
+{
+	__u32 ending = TG_TW_USUAL;
+	struct tg_agreement *a;
+	struct tg_held pair;
+	struct tcp_sock *tp;
+	struct bpf_sock *sk;
+
+	if (!p)
+		return TCX_NEXT;
+	sk = tg_lookup(ctx, &p->tuple, p->tuple.sport);
+	if (!sk)
+		return TCX_NEXT;
+	if (sk->state != TCP_LAST_ACK && sk->state != TCP_CLOSING) {
+		bpf_sk_release(sk);
+		return TCX_NEXT;
+	}
+	tp = bpf_skc_to_tcp_sock(sk);
+	a = bpf_sk_storage_get(&agreements, sk, NULL, 0);
+	if (tp && a && tp->rcv_nxt == p->seq && tp->write_seq == p->ack) {
+		__u32 close = sk->state == TCP_LAST_ACK ? TG_TW_PASSIVE : TG_TW_ACTIVE;
+
+		ending = tg_tw_end(a->holder, a->us, close, a->close_swap);
+		tg_pair_of(&p->tuple, 0, &pair);
+		tg_pair_numbers(tp, &pair);
+		pair.flags |= TG_HELD_SWAPPED;
+	}
+	bpf_sk_release(sk);
+	if (ending == TG_TW_SWAP)
+		tg_end_swap(ctx, p, &pair);
+	else if (ending == TG_TW_LEAVE)
+		tg_end_behind(ctx, p);
+	return TCX_NEXT;
+}
+
+__noinline int tg_end_options(struct __sk_buff *ctx, __u32 offset, __u32 end,
+                              struct tg_tcp_options *options)
+{
+	if (!options)
+		return 0;
+	tg_read_options((void *)(long)ctx->data, (void *)(long)ctx->data_end, offset, end, options);
+	return 1;
+}
+
+/* A segment with SYN or RST on a pair that may be held; enum tg_held_verdict. */
+__noinline __u32 tg_end_judge(struct __sk_buff *ctx, const struct tg_packet *p, int outgoing)
+{
+	__u64 now_ns = bpf_ktime_get_ns(), *until_ns;
+	struct tg_held_segment segment = {};
+	struct tg_tcp_options options = {};
+	struct tg_held_blocks blocks;
+	struct tg_held pair, *cell;
+	__u32 verdict, zero = 0;
+
+	until_ns = bpf_map_lookup_elem(&held_until_ns, &zero);
+	if (!p || !until_ns || *until_ns < now_ns)
+		return TG_HELD_PASS;
+	tg_pair_of(&p->tuple, outgoing, &pair);
+	if (!tg_held_blocks_of(&pair, &blocks))
+		return TG_HELD_PASS;
+	cell = tg_held_get(blocks.one, blocks.other, &pair, now_ns);
+	if (!cell)
+		return TG_HELD_PASS;
+	segment.seq = p->seq;
+	segment.outgoing = outgoing;
+	segment.syn = !!(p->flags & TG_TCP_SYN);
+	segment.rst = !!(p->flags & TG_TCP_RST);
+	tg_end_options(ctx, tg_options_offset(p), tg_options_end(p), &options);
+	segment.has_ts = tg_has_option(&options, TG_OPTION_TIMESTAMPS);
+	segment.ts = options.tsval;
+	verdict = tg_held_judge(cell, &segment);
+	if (verdict == TG_HELD_REOPEN) {
+		cell->flags |= TG_HELD_REOPENED;
+		tg_count_end(TG_TW_REOPENED);
+	} else if (verdict == TG_HELD_BLOCK) {
+		tg_count_end(TG_TW_BLOCKED);
+	}
+	return verdict;
+}
+
+/* Our option among a segment's; the same bounds as tg_read_options. */
+static __noinline int tg_find_tw_option(struct __sk_buff *ctx, const struct tg_packet *p,
+                                        struct tg_tw_value *value)
+{
+	__u32 offset = tg_options_offset(p), end = tg_options_end(p);
+	struct tg_tw_option option = {};
+	__u8 head[TG_TW_HEAD_BYTES];
+
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < TG_OPTIONS_READ; i++) {
+		if (offset + TG_TW_HEAD_BYTES > end ||
+		    bpf_skb_load_bytes(ctx, offset, head, sizeof(head)))
+			return 0;
+		if (head[0] == TG_OPTION_END)
+			return 0;
+		if (head[0] == TG_OPTION_NOP) {
+			offset++;
+			continue;
+		}
+		if (head[1] < 2)
+			return 0;
+		if (head[0] == TG_TW_KIND && offset + head[1] <= end) {
+			if (head[1] == TG_TW_IPV4_BYTES)
+				bpf_skb_load_bytes(ctx, offset, &option, TG_TW_IPV4_BYTES);
+			else if (head[1] == TG_TW_IPV6_BYTES)
+				bpf_skb_load_bytes(ctx, offset, &option, TG_TW_IPV6_BYTES);
+			tg_tw_read(&option, value);
+			if (value->family)
+				return 1;
+		}
+		offset += head[1];
+	}
+	return 0;
+}
+
+/*
+ * Step 3 of the negotiation, at a client: a choice that is not acceptable ends the connection
+ * as though it failed to synchronize. The same where both opened at once, by Table 1.
+ */
+__noinline int tg_end_syn(struct __sk_buff *ctx, const struct tg_packet *p)
+{
+	struct tg_tw_value value = {}, own, use;
+	__u32 verdict = TG_TW_TODAY, ack;
+	struct tg_tw_rules *rules;
+	struct tg_tuple t = {};
+	struct tg_agreement *a;
+	struct tcp_sock *tp;
+	struct bpf_sock *sk;
+
+	if (!p)
+		return TCX_NEXT;
+	ack = p->flags & TG_TCP_ACK;
+	t.is_ipv6 = p->tuple.is_ipv6;
+	rules = tg_destination_rules(p->tuple.saddr, t.is_ipv6);
+	if (!rules || !rules->negotiate || !tg_find_tw_option(ctx, p, &value))
+		return TCX_NEXT;
+	sk = tg_lookup(ctx, &p->tuple, p->tuple.sport);
+	if (!sk)
+		return TCX_NEXT;
+	a = sk->state == TCP_SYN_SENT ? bpf_sk_storage_get(&agreements, sk, NULL, 0) : NULL;
+	tp = a ? bpf_skc_to_tcp_sock(sk) : NULL;
+	if (a && tp && (!ack || p->ack == tp->write_seq)) {
+		__builtin_memcpy(t.saddr, p->tuple.daddr, 16);
+		__builtin_memcpy(t.daddr, p->tuple.saddr, 16);
+		use = value;
+		if (!ack) {
+			a->peer = value;
+			tg_tw_name(&t, a->offered, &own);
+			tg_tw_simultaneous(&own, &value, &use);
+		}
+		verdict = tg_tw_judge(rules, a->offered, tg_tw_named(&t, &use), 1);
+	}
+	bpf_sk_release(sk);
+	if (verdict != TG_TW_RESET || !ack)
+		return TCX_NEXT;
+	tg_count_end(TG_TW_REFUSED);
+	/* To the server, and up: connect() fails, and the server's request is gone. */
+	tg_send_reset(ctx, p);
+	tg_set_segment(ctx, p->l4_offset, p->seq, TG_TCP_RST | TG_TCP_ACK);
+	return TCX_NEXT;
+}
+
+TG_INLINE __u32 tg_port_waits(const struct tg_packet *p)
+{
+	struct tg_closing_ports *ports;
+	__u32 zero = 0;
+
+	ports = bpf_map_lookup_elem(&closing_ports, &zero);
+	return ports && ports->sockets[bpf_ntohs(p->tuple.dport)];
+}
+
+SEC("tcx/ingress")
+int tidegate_ends_in(struct __sk_buff *ctx)
+{
+	struct tg_packet packet = {};
+
+	if (ctx->pkt_type != PACKET_HOST || !tg_tc_parse(ctx, &packet))
+		return TCX_NEXT;
+	if (packet.flags & TG_TCP_SYN) {
+		if (tg_end_judge(ctx, &packet, 0) == TG_HELD_BLOCK)
+			return TCX_DROP;
+		return tg_end_syn(ctx, &packet);
+	}
+	if (packet.flags & TG_TCP_RST)
+		return tg_end_rst(ctx, &packet);
+	if (packet.flags & TG_TCP_FIN)
+		return tg_end_fin(ctx, &packet);
+	if (packet.flags & TG_TCP_ACK && tg_port_waits(&packet))
+		return tg_end_ack(ctx, &packet);
+	return TCX_NEXT;
+}
+
+/* A SYN of our own on a held pair: connect() learns at once that these addresses are taken. */
+static __noinline int tg_end_refuse(struct __sk_buff *ctx, const struct tg_packet *p)
+{
+	struct tg_end_reset r = {.ack = p->seq + 1, .flags = TG_TCP_RST | TG_TCP_ACK};
+
+	if (!tg_write_reset(ctx, p, &r))
+		return TCX_DROP;
+	return bpf_redirect(ctx->ifindex, BPF_F_INGRESS);
+}
+
+SEC("tcx/egress")
+int tidegate_ends_out(struct __sk_buff *ctx)
+{
+	struct tg_packet packet = {};
+
+	if (!tg_tc_parse(ctx, &packet) || !(packet.flags & (TG_TCP_SYN | TG_TCP_RST)))
+		return TCX_NEXT;
+	if (tg_end_judge(ctx, &packet, 1) != TG_HELD_BLOCK)
+		return TCX_NEXT;
+	return tg_is_syn(&packet) ? tg_end_refuse(ctx, &packet) : TCX_DROP;
+}

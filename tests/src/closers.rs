@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Connections of real sockets, each closed first by the end that is asked for.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tidegate_lab::Namespace;
+
+/// Who closes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum First {
+    /// The client, and all of it at once.
+    Client,
+    /// The server, and all of it at once.
+    Server,
+    /// The client, which goes on reading to the end.
+    ClientHalf,
+    /// The server, which goes on reading to the end.
+    ServerHalf,
+    /// Both, as nearly at once as two programs can.
+    Both,
+}
+
+impl First {
+    /// Every way.
+    pub const ALL: [First; 5] =
+        [First::Client, First::Server, First::ClientHalf, First::ServerHalf, First::Both];
+
+    fn word(self) -> u8 {
+        Self::ALL.iter().position(|one| *one == self).expect("one of all") as u8
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn read_to_end(stream: &mut TcpStream) {
+    stream.set_read_timeout(Some(PATIENCE)).expect("an option");
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).expect("the other end closes, and does not reset");
+}
+
+fn half_close(mut stream: TcpStream) {
+    stream.shutdown(Shutdown::Write).expect("an open connection");
+    read_to_end(&mut stream);
+}
+
+fn serve(mut stream: TcpStream) {
+    let mut word = [0];
+    stream.set_read_timeout(Some(PATIENCE)).expect("an option");
+    stream.read_exact(&mut word).expect("the client says who closes");
+    stream.write_all(&word).expect("it reads");
+    match First::ALL[usize::from(word[0])] {
+        First::Server | First::Both => drop(stream),
+        First::ServerHalf => half_close(stream),
+        First::Client | First::ClientHalf => read_to_end(&mut stream),
+    }
+}
+
+/// Serves on a port of either family until the namespace ends, a thread a connection.
+pub fn serve_closers(namespace: &Namespace, port: u16) {
+    for any in [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()] {
+        let listener = namespace.run(move || {
+            let socket = Socket::new(
+                Domain::for_address((any, port).into()),
+                Type::STREAM,
+                Some(Protocol::TCP),
+            )
+            .expect("a socket");
+            if any.is_ipv6() {
+                socket.set_only_v6(true).expect("an option");
+            }
+            socket.set_reuse_address(true).expect("an option");
+            socket.bind(&SocketAddr::new(any, port).into()).expect("a free port");
+            socket.listen(1024).expect("a listener");
+            TcpListener::from(socket)
+        });
+        // It blocks in accept() until the process ends.
+        let _ = std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let _ = std::thread::Builder::new().stack_size(65_536).spawn(|| serve(stream));
+            }
+        });
+    }
+}
+
+/// One connection from `own` to `to`, closed first as asked; an error is connect()'s.
+pub fn close_first(own: SocketAddr, to: SocketAddr, first: First) -> std::io::Result<()> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&own.into())?;
+    socket.connect_timeout(&to.into(), PATIENCE)?;
+    let mut stream = TcpStream::from(socket);
+    let mut word = [first.word()];
+    stream.write_all(&word)?;
+    stream.read_exact(&mut word)?;
+    match first {
+        First::Client | First::Both => drop(stream),
+        First::ClientHalf => half_close(stream),
+        First::Server | First::ServerHalf => read_to_end(&mut stream),
+    }
+    Ok(())
+}
+
+/// The far ends of the pairs that the kernel holds in TIME-WAIT in a namespace.
+pub fn kernel_time_wait(namespace: &Namespace) -> Vec<String> {
+    let rows = namespace.output(namespace.command("ss -Htn state time-wait")).expect("ss");
+    rows.lines().map(|row| row.split_whitespace().last().unwrap_or_default().to_owned()).collect()
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Faber, Figure 1: a duplicate of a connection that is over arrives in the window of the next one
+//! between the same addresses and ports. Where TIME-WAIT is simply dropped the program reads it;
+//! under TW-Negotiate and under close_swap the second connection does not come to be.
+//!
+//! The end under test is the kernel's, with sequence numbers of our choosing; the other end is
+//! raw, and forgets everything at once.
+
+use std::io::{ErrorKind, Read};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::libc;
+use socket2::{Domain, Protocol, Socket, Type};
+use tidegate_tests::wire::{ACK, FIN, PSH, RST, SYN, Segment, WIRE_V4, WIRE_V6, Wire};
+use tidegate_tests::{Guard, SERVER_V4, SERVER_V6, Stage, skip_without_root};
+
+const OWN_PORT: u16 = 5000;
+const PEER_PORT: u16 = 8080;
+/// The kernel's initial sequence number, of both connections, and the raw end's.
+const OWN_ISN: u32 = 1_000_000;
+const PEER_ISN: u32 = 50_000;
+
+const TCP_REPAIR: i32 = 19;
+const TCP_REPAIR_QUEUE: i32 = 20;
+const TCP_QUEUE_SEQ: i32 = 21;
+const TCP_SEND_QUEUE: i32 = 2;
+const TCP_REPAIR_OFF_NO_WP: i32 = -1;
+
+fn at(address: &str, port: u16) -> SocketAddr {
+    SocketAddr::new(address.parse().expect("an address"), port)
+}
+
+fn set(socket: &Socket, option: i32, value: i32) {
+    // SAFETY: an open socket, and an integer of the length that is told.
+    let done = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_TCP, option, (&raw const value).cast(), 4)
+    };
+    assert_eq!(done, 0, "option {option}: {}", std::io::Error::last_os_error());
+}
+
+/// Connects with the initial sequence number that is set here.
+fn connect(own: SocketAddr, peer: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(peer), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&own.into())?;
+    set(&socket, TCP_REPAIR, 1);
+    set(&socket, TCP_REPAIR_QUEUE, TCP_SEND_QUEUE);
+    set(&socket, TCP_QUEUE_SEQ, OWN_ISN as i32);
+    set(&socket, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP);
+    socket.connect_timeout(&peer.into(), Duration::from_secs(3))?;
+    Ok(socket.into())
+}
+
+/// The raw end of the stage, as one connection has it.
+struct Raw {
+    wire: Wire,
+    own: SocketAddr,
+    peer: SocketAddr,
+}
+
+impl Raw {
+    fn next(&self, what: &str) -> Segment {
+        let until = Instant::now() + Duration::from_secs(2);
+        std::iter::from_fn(|| self.wire.receive(until))
+            .find(|s| s.to == self.peer)
+            .unwrap_or_else(|| panic!("the kernel sends {what}"))
+    }
+
+    fn send(&self, flags: u8, seq: u32, ack: u32, options: Vec<u8>, payload: &[u8]) {
+        let payload = payload.to_vec();
+        let segment = Segment::new(self.peer, self.own, flags, seq, ack);
+        self.wire.send(&Segment { options, payload, ..segment });
+    }
+
+    /// Answers a SYN, with the option that it carried where it should be agreed to.
+    fn accept(&self, agree: bool) {
+        let syn = self.next("a SYN");
+        assert_eq!((syn.flags, syn.seq), (SYN, OWN_ISN));
+        let ours = |options: &[u8]| {
+            (0..options.len())
+                .find(|at| {
+                    options[*at..].starts_with(&[253]) && options[at + 2..].starts_with(b"TW")
+                })
+                .map(|at| options[at..at + usize::from(options[at + 1])].to_vec())
+        };
+        let option = ours(&syn.options);
+        assert_eq!(option.is_some(), agree, "{:?}", syn.options);
+        self.send(SYN | ACK, PEER_ISN, OWN_ISN + 1, option.clone().unwrap_or_default(), b"");
+        let ack = self.next("an ACK");
+        assert_eq!(ours(&ack.options), option, "the same value in the ACK");
+    }
+
+    /// Data of the first connection, which the kernel acknowledges.
+    fn deliver(&self, data: &[u8]) {
+        self.send(ACK | PSH, PEER_ISN + 1, OWN_ISN + 1, Vec::new(), data);
+        let ack = self.next("an ACK");
+        assert_eq!(ack.ack, PEER_ISN + 1 + data.len() as u32);
+    }
+}
+
+/// A connection that is made in the kernel while the raw end answers.
+fn connecting(stage: &Stage, raw: &Raw) -> JoinHandle<std::io::Result<TcpStream>> {
+    let (own, peer) = (raw.own, raw.peer);
+    stage.server.thread(move || connect(own, peer)).expect("a thread")
+}
+
+const OLD: &[u8] = b"of the first connection";
+
+/// The first connection: OLD is sent and received, the raw end closes first.
+fn first_connection(stage: &Stage, raw: &Raw, agree: bool) {
+    let connecting = connecting(stage, raw);
+    raw.accept(agree);
+    let mut stream = connecting.join().expect("a thread").expect("it connects");
+    raw.deliver(OLD);
+    let end = PEER_ISN + 1 + OLD.len() as u32;
+    raw.send(FIN | ACK, end, OWN_ISN + 1, Vec::new(), b"");
+    let mut read = Vec::new();
+    stream.read_to_end(&mut read).expect("the raw end has closed");
+    assert_eq!(read, OLD);
+    drop(stream);
+    let fin = std::iter::from_fn(|| Some(raw.next("a FIN"))).find(|s| s.flags & FIN != 0);
+    assert_eq!(fin.map(|s| (s.seq, s.ack)), Some((OWN_ISN + 1, end + 1)));
+    raw.send(ACK, end + 1, OWN_ISN + 2, Vec::new(), b"");
+}
+
+fn stage_of(label: &str, ipv6: bool) -> (Stage, Raw) {
+    let stage = Stage::new(label);
+    stage.server.sysctl("net.ipv4.tcp_timestamps", 0).expect("a sysctl");
+    let (own, peer) = if ipv6 { (SERVER_V6, WIRE_V6) } else { (SERVER_V4, WIRE_V4) };
+    let raw = Raw { wire: Wire::of(&stage), own: at(own, OWN_PORT), peer: at(peer, PEER_PORT) };
+    (stage, raw)
+}
+
+#[test]
+fn it_is_read_where_time_wait_is_simply_dropped() {
+    if skip_without_root("it_is_read_where_time_wait_is_simply_dropped") {
+        return;
+    }
+    for ipv6 in [false, true] {
+        let (stage, raw) = stage_of("figure-1", ipv6);
+        first_connection(&stage, &raw, false);
+        let connecting = connecting(&stage, &raw);
+        raw.accept(false);
+        let mut stream = connecting.join().expect("a thread").expect("it connects again");
+        // Not from the second connection: the network had kept it.
+        raw.send(ACK | PSH, PEER_ISN + 1, OWN_ISN + 1, Vec::new(), OLD);
+        stream.set_read_timeout(Some(Duration::from_secs(2))).expect("an option");
+        let mut read = vec![0; OLD.len()];
+        stream.read_exact(&mut read).expect("the duplicate is taken for new data");
+        assert_eq!(read, OLD);
+        stream.shutdown(Shutdown::Both).expect("an open connection");
+    }
+}
+
+#[test]
+fn it_is_refused_under_negotiation_and_under_close_swap() {
+    if skip_without_root("it_is_refused_under_negotiation_and_under_close_swap") {
+        return;
+    }
+    for ipv6 in [false, true] {
+        for (rules, agree) in [("negotiate = \"client\"", true), ("close_swap = true", false)] {
+            let (stage, raw) = stage_of("figure-1-held", ipv6);
+            let config = format!("[time_wait]\n{rules}\n");
+            stage.server.place_file("/run/held.toml", config).expect("a file");
+            let guard = Guard::start(&stage.server, &["--config", "/run/held.toml"]);
+            first_connection(&stage, &raw, agree);
+            let sent = raw.wire.collect(raw.peer, Duration::from_millis(300));
+            let resets: Vec<(u8, u32)> = sent.iter().map(|s| (s.flags, s.seq)).collect();
+            // close_swap's RST is where the other end's TIME-WAIT expects it; else, nothing.
+            let expected = if agree { Vec::new() } else { vec![(RST, OWN_ISN + 2)] };
+            assert_eq!(resets, expected, "{rules}");
+            let again = connecting(&stage, &raw).join().expect("a thread");
+            let refused = again.expect_err("the pair is held");
+            assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{rules}");
+            // The duplicate meets no connection, and what our kernel says to it stays here.
+            raw.send(ACK | PSH, PEER_ISN + 1, OWN_ISN + 1, Vec::new(), OLD);
+            let sent = raw.wire.collect(raw.peer, Duration::from_millis(300));
+            assert_eq!(sent, [], "{rules}: neither a SYN nor a RST");
+            let status = guard.status();
+            assert_eq!(status["time_wait"]["held_by_us"], 1, "{status:#}");
+            assert_eq!(status["time_wait"]["counts"]["blocked"], 2, "{status:#}");
+            guard.stop();
+        }
+    }
+}
