@@ -119,6 +119,25 @@ fn measure_here() -> bool {
             target_ns: Some(15.0),
             before: Box::new(calm),
         },
+        // Beside the rows above, where who holds TIME-WAIT is decided; a packet passes one of them.
+        Case {
+            name: "established, TIME-WAIT negotiated, tc in",
+            program: program("tidegate_ends_in"),
+            subtract: own.program("empty_tc"),
+            packet: &ack,
+            returns: u32::MAX,
+            target_ns: Some(15.0),
+            before: Box::new(calm),
+        },
+        Case {
+            name: "established, TIME-WAIT negotiated, tc out",
+            program: program("tidegate_ends_out"),
+            subtract: own.program("empty_tc"),
+            packet: &ack,
+            returns: u32::MAX,
+            target_ns: Some(15.0),
+            before: Box::new(calm),
+        },
         Case {
             name: "established, listener in trouble, XDP",
             program: program("tidegate_driver"),

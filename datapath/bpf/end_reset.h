@@ -112,14 +112,31 @@ static __noinline __u32 tg_write_reset(struct __sk_buff *ctx, const struct tg_pa
 	return bytes;
 }
 
+/* The RST that answers a segment: RFC 9293, section 3.10.7.1. */
+TG_INLINE void tg_answer_reset(const struct tg_packet *p, struct tg_end_reset *r)
+{
+	if (p->flags & TG_TCP_ACK) {
+		r->seq = p->ack;
+		r->ack = 0;
+		r->flags = TG_TCP_RST;
+	} else {
+		r->seq = 0;
+		r->ack = p->seq + p->payload_bytes + !!(p->flags & TG_TCP_SYN) +
+		         !!(p->flags & TG_TCP_FIN);
+		r->flags = TG_TCP_RST | TG_TCP_ACK;
+	}
+}
+
 /* Sends a RST to the sender of a segment that goes on as it is. */
 static __noinline int tg_send_reset(struct __sk_buff *ctx, const struct tg_packet *p)
 {
-	struct tg_end_reset r = {.seq = p->ack, .flags = TG_TCP_RST};
-	__u32 bytes = tg_write_reset(ctx, p, &r), zero = 0;
+	struct tg_end_reset r;
+	__u32 bytes, zero = 0;
 	struct tg_rewrite *w;
 	long sent;
 
+	tg_answer_reset(p, &r);
+	bytes = tg_write_reset(ctx, p, &r);
 	if (!bytes)
 		return 0;
 	sent = bpf_clone_redirect(ctx, ctx->ifindex, 0);
@@ -130,24 +147,25 @@ static __noinline int tg_send_reset(struct __sk_buff *ctx, const struct tg_packe
 	return sent == 0;
 }
 
-/* Sets flags and sequence number of a segment, checksum and all. */
-static __noinline int tg_set_segment(struct __sk_buff *ctx, __u32 l4, __u32 seq, __u32 flags)
+/* Sets flags and numbers of a segment, checksum and all. */
+static __noinline int tg_set_segment(struct __sk_buff *ctx, __u32 l4, const struct tg_end_reset *r)
 {
-	__u32 seq_at = l4 + __builtin_offsetof(struct tcphdr, seq);
 	__u32 flags_at = l4 + __builtin_offsetof(struct tcphdr, flags) - 1;
 	__u32 check_at = l4 + __builtin_offsetof(struct tcphdr, check);
-	__be32 is_seq = bpf_htonl(seq), was_seq;
-	__u16 was, is;
+	__u32 seq_at = l4 + __builtin_offsetof(struct tcphdr, seq);
+	__be32 was[2], is[2] = {bpf_htonl(r->seq), bpf_htonl(r->ack)};
+	__u16 was_flags, is_flags;
 
-	if (bpf_skb_load_bytes(ctx, flags_at, &was, sizeof(was)) ||
-	    bpf_skb_load_bytes(ctx, seq_at, &was_seq, sizeof(was_seq)))
+	if (bpf_skb_load_bytes(ctx, flags_at, &was_flags, sizeof(was_flags)) ||
+	    bpf_skb_load_bytes(ctx, seq_at, was, sizeof(was)))
 		return 0;
-	is = (was & bpf_htons(0xff00)) | bpf_htons((__u16)flags);
-	if (bpf_l4_csum_replace(ctx, check_at, was_seq, is_seq, sizeof(is_seq)) ||
-	    bpf_l4_csum_replace(ctx, check_at, was, is, sizeof(is)))
+	is_flags = (was_flags & bpf_htons(0xff00)) | bpf_htons((__u16)r->flags);
+	if (bpf_l4_csum_replace(ctx, check_at, was[0], is[0], sizeof(is[0])) ||
+	    bpf_l4_csum_replace(ctx, check_at, was[1], is[1], sizeof(is[1])) ||
+	    bpf_l4_csum_replace(ctx, check_at, was_flags, is_flags, sizeof(is_flags)))
 		return 0;
-	bpf_skb_store_bytes(ctx, seq_at, &is_seq, sizeof(is_seq), 0);
-	bpf_skb_store_bytes(ctx, flags_at, &is, sizeof(is), 0);
+	bpf_skb_store_bytes(ctx, seq_at, is, sizeof(is), 0);
+	bpf_skb_store_bytes(ctx, flags_at, &is_flags, sizeof(is_flags), 0);
 	return 1;
 }
 
@@ -159,13 +177,15 @@ static __noinline int tg_set_segment(struct __sk_buff *ctx, __u32 l4, __u32 seq,
  */
 static __noinline void tg_end_behind(struct __sk_buff *ctx, const struct tg_packet *p)
 {
-	__u32 end = p->seq + p->payload_bytes + !!(p->flags & TG_TCP_FIN);
-	__u32 l4 = p->l4_offset, seq = p->seq, flags = p->flags;
+	struct tg_end_reset as_it_was = {.seq = p->seq, .ack = p->ack, .flags = p->flags};
+	struct tg_end_reset behind = as_it_was;
 
-	if (!tg_set_segment(ctx, l4, end, TG_TCP_RST | TG_TCP_ACK))
+	behind.seq += p->payload_bytes + !!(p->flags & TG_TCP_FIN);
+	behind.flags = TG_TCP_RST | TG_TCP_ACK;
+	if (!tg_set_segment(ctx, p->l4_offset, &behind))
 		return;
 	bpf_clone_redirect(ctx, ctx->ifindex, BPF_F_INGRESS);
-	tg_set_segment(ctx, l4, seq, flags);
+	tg_set_segment(ctx, p->l4_offset, &as_it_was);
 }
 
 #endif

@@ -217,7 +217,11 @@ TG_INLINE void tg_ops_met(struct bpf_sock_ops *ctx, struct tg_agreement *a)
 	tg_tw_simultaneous(&own, &a->peer, &use);
 	a->holder = tg_tw_settle(TG_TW_CLIENT, tg_tw_named(&t, &use), tg_ops_named(ctx, &t, 0));
 	a->writing = 0;
-	tg_ask_for(ctx, a->holder ? BPF_SOCK_OPS_STATE_CB_FLAG : 0);
+	tg_ask_for(ctx, a->holder || a->close_swap ? BPF_SOCK_OPS_STATE_CB_FLAG : 0);
+	if (a->holder)
+		tg_count_end(a->holder == TG_TW_CLIENT ? TG_TW_AGREED_HERE : TG_TW_AGREED_THERE);
+	else if (a->offered)
+		tg_count_end(TG_TW_UNSPOKEN);
 }
 
 /* The server's handshake is over: the ACK, and with a choice of "server" the SYN, are at hand. */

@@ -217,6 +217,7 @@ static __noinline int tg_find_tw_option(struct __sk_buff *ctx, const struct tg_p
  */
 __noinline int tg_end_syn(struct __sk_buff *ctx, const struct tg_packet *p)
 {
+	struct tg_end_reset up = {.flags = TG_TCP_RST | TG_TCP_ACK};
 	struct tg_tw_value value = {}, own, use;
 	__u32 verdict = TG_TW_TODAY, ack;
 	struct tg_tw_rules *rules;
@@ -238,6 +239,7 @@ __noinline int tg_end_syn(struct __sk_buff *ctx, const struct tg_packet *p)
 	a = sk->state == TCP_SYN_SENT ? bpf_sk_storage_get(&agreements, sk, NULL, 0) : NULL;
 	tp = a ? bpf_skc_to_tcp_sock(sk) : NULL;
 	if (a && tp && (!ack || p->ack == tp->write_seq)) {
+		up.ack = tp->write_seq;
 		__builtin_memcpy(t.saddr, p->tuple.daddr, 16);
 		__builtin_memcpy(t.daddr, p->tuple.saddr, 16);
 		use = value;
@@ -249,12 +251,12 @@ __noinline int tg_end_syn(struct __sk_buff *ctx, const struct tg_packet *p)
 		verdict = tg_tw_judge(rules, a->offered, tg_tw_named(&t, &use), 1);
 	}
 	bpf_sk_release(sk);
-	if (verdict != TG_TW_RESET || !ack)
+	if (verdict != TG_TW_RESET)
 		return TCX_NEXT;
 	tg_count_end(TG_TW_REFUSED);
-	/* To the server, and up: connect() fails, and the server's request is gone. */
+	/* To the other end, whose request is gone; and up, where connect() fails. */
 	tg_send_reset(ctx, p);
-	tg_set_segment(ctx, p->l4_offset, p->seq, TG_TCP_RST | TG_TCP_ACK);
+	tg_set_segment(ctx, p->l4_offset, &up);
 	return TCX_NEXT;
 }
 
@@ -291,8 +293,9 @@ int tidegate_ends_in(struct __sk_buff *ctx)
 /* A SYN of our own on a held pair: connect() learns at once that these addresses are taken. */
 static __noinline int tg_end_refuse(struct __sk_buff *ctx, const struct tg_packet *p)
 {
-	struct tg_end_reset r = {.ack = p->seq + 1, .flags = TG_TCP_RST | TG_TCP_ACK};
+	struct tg_end_reset r;
 
+	tg_answer_reset(p, &r);
 	if (!tg_write_reset(ctx, p, &r))
 		return TCX_DROP;
 	return bpf_redirect(ctx->ifindex, BPF_F_INGRESS);
