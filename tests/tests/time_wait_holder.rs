@@ -388,3 +388,35 @@ fn the_agreed_end_waits_in_100_percent() {
         the_agreed_end_waits(&label, 2500, "server", "server", true);
     }
 }
+
+/// A killed daemon leaves all of it standing; the next one finds the pairs that are held.
+#[test]
+fn who_waits_does_not_depend_on_the_daemon() {
+    if skip_without_root("who_waits_does_not_depend_on_the_daemon") {
+        return;
+    }
+    let (stage, mut guards) =
+        negotiating("tw-killed", "time_wait = \"client\"", "negotiate = \"client\"");
+    let client = guards.pop().expect("two guards");
+    visits(&stage, 20, |_| First::Server);
+    client.kill();
+    stage.client.run(|| {
+        for i in 20..40 {
+            let (own, server) = families()[usize::from(i % 2)];
+            close_first(at(own, FIRST_PORT + i), at(server, PORT), First::Server).expect("served");
+        }
+    });
+    settled("held without a daemon", || waiting(&stage) == (0, 40));
+    let client = guard(&stage.client, "[time_wait]\nnegotiate = \"client\"\n");
+    assert_eq!(waiting(&stage), (0, 40));
+    stage.client.run(|| {
+        let to = at(SERVER_V4, PORT);
+        close_first(at(CLIENT_V4, FIRST_PORT + 40), to, First::Server).expect("served");
+        // Time stamps: nothing of the connection before can be taken for this one's.
+        close_first(at(CLIENT_V4, FIRST_PORT), to, First::Server).expect("opened again");
+    });
+    settled("one more, and one again", || waiting(&stage) == (0, 41));
+    assert_eq!(count(&time_wait(&stage.client), "reopened"), 2, "a SYN and a SYN/ACK");
+    client.stop();
+    guards.into_iter().for_each(Guard::stop);
+}
