@@ -94,6 +94,8 @@ impl Server {
     pub fn bound(address: SocketAddr, backlog: i32, shared: bool) -> Self {
         let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
         let fd = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        // What is left of a connection of the server before must not keep the next one out.
+        setsockopt(&fd, sockopt::ReuseAddr, &true).unwrap();
         setsockopt(&fd, sockopt::ReusePort, &shared).unwrap();
         bind(fd.as_raw_fd(), &SockaddrStorage::from(address)).unwrap();
         listen(&fd, Backlog::new(backlog).unwrap()).unwrap();
