@@ -97,6 +97,11 @@ __u64 tg_native_siphash(const struct tg_key *key, const __u64 *words, __u32 coun
 	return tg_siphash_end(&s, 0, count * 8);
 }
 
+void tg_native_agree_time_wait(const struct tg_tw_case *c, struct tg_tw_answers *a)
+{
+	tg_agree_time_wait(c, a);
+}
+
 __u32 tg_native_tw_write(const struct tg_tw_value *value, struct tg_tw_option *option)
 {
 	return tg_tw_write(value, option);

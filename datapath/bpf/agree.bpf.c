@@ -7,6 +7,7 @@
 
 #include "../../policy/include/agree.h"
 #include "../../policy/include/agree_shed.h"
+#include "../../policy/include/agree_time_wait.h"
 
 #include <bpf/bpf_helpers.h>
 
@@ -79,4 +80,37 @@ SEC("syscall")
 int agree_shed(void *ctx)
 {
 	return bpf_loop(TG_AGREE_CASES, tg_agree_shed_one, NULL, 0) != TG_AGREE_CASES;
+}
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, TG_AGREE_CASES);
+	__type(key, __u32);
+	__type(value, struct tg_tw_case);
+} time_wait_cases SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, TG_AGREE_CASES);
+	__type(key, __u32);
+	__type(value, struct tg_tw_answers);
+} time_wait_answers SEC(".maps");
+
+static long tg_agree_time_wait_one(__u32 index, void *unused)
+{
+	struct tg_tw_case *c = bpf_map_lookup_elem(&time_wait_cases, &index);
+	struct tg_tw_answers *a = bpf_map_lookup_elem(&time_wait_answers, &index);
+
+	if (!c || !a)
+		return 1;
+	tg_agree_time_wait(c, a);
+	return 0;
+}
+
+SEC("syscall")
+int agree_time_wait(void *ctx)
+{
+	return bpf_loop(TG_AGREE_CASES, tg_agree_time_wait_one, NULL, 0) != TG_AGREE_CASES;
 }

@@ -5,6 +5,7 @@
 
 #include "agree.h"
 #include "agree_shed.h"
+#include "agree_time_wait.h"
 #include "held.h"
 #include "time_wait.h"
 
@@ -33,6 +34,7 @@ struct tg_auto_queue tg_native_auto_view(const struct tg_queues *queues, __u32 r
 __u64 tg_native_auto_root(__u64 p_x32, __u32 attempts);
 __u64 tg_native_siphash(const struct tg_key *key, const __u64 *words, __u32 count);
 
+void tg_native_agree_time_wait(const struct tg_tw_case *c, struct tg_tw_answers *a);
 /* Who holds TIME-WAIT: the functions of time_wait.h, each as it is there. */
 __u32 tg_native_tw_write(const struct tg_tw_value *value, struct tg_tw_option *option);
 void tg_native_tw_read(const struct tg_tw_option *option, struct tg_tw_value *value);

@@ -107,6 +107,14 @@ pub fn agree_shed(case: &raw::tg_shed_case) -> raw::tg_shed_answers {
     answers
 }
 
+/// Every decision about who holds TIME-WAIT on one set of inputs.
+pub fn agree_time_wait(case: &raw::tg_tw_case) -> raw::tg_tw_answers {
+    let mut answers = raw::tg_tw_answers::default();
+    // SAFETY: the function reads and writes only through these valid references.
+    unsafe { raw::tg_native_agree_time_wait(case, &mut answers) };
+    answers
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,6 +14,7 @@ mod nginx;
 mod stage;
 mod tidegate;
 mod tidelab;
+pub mod waits;
 pub mod wire;
 
 pub use burst::{Attempt, Spoofed, burst, more_addresses};
