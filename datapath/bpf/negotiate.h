@@ -237,8 +237,12 @@ __noinline int tg_ops_accepted(struct bpf_sock_ops *ctx)
 		return 0;
 	}
 	tg_ops_tuple(ctx, TG_TW_SERVER, &t);
-	if (!tg_find_guard(&t, &at) || !at.guard->time_wait.negotiate)
+	if (!tg_find_guard(&t, &at) || !at.guard->time_wait.negotiate) {
+		/* Of a listener that another address's guard, or one before, had ask. */
+		if (ctx->bpf_sock_ops_cb_flags & BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG)
+			tg_ask_for(ctx, 0);
 		return 0;
+	}
 	answered = at.guard->time_wait.negotiate;
 	confirmed = tg_ops_named(ctx, &t, 0);
 	/* A client that never spoke is not held for. */

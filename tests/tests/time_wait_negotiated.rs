@@ -183,7 +183,7 @@ fn an_option_stripped_on_the_way_leaves_no_pair_unguarded() {
 /// The long form: 100,000 connections, and every one held by the agreed end. In parts, each of
 /// which is over before the first block of it is.
 #[test]
-#[ignore = "half an hour: 100,000 connections"]
+#[ignore = "minutes: 100,000 connections"]
 fn the_agreed_end_waits_in_100_percent() {
     if skip_without_root("the_agreed_end_waits_in_100_percent") {
         return;
