@@ -81,6 +81,10 @@ impl Attempt {
             let data = self.data(person);
             self.connection.close(now_ns, false, data, out);
             self.deadline_ns = u64::MAX;
+            // What was not said by now is not said behind the FIN.
+            if self.parting != Parting::Said {
+                self.parting = Parting::None;
+            }
         } else if self.parting == Parting::ToSay && self.connection.is_drained() {
             self.parting = Parting::Said;
             self.connection.send_last(now_ns, person.requests.client_close(), out);

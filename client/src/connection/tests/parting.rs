@@ -143,6 +143,24 @@ fn it_waits_for_the_acknowledgement_of_the_last_request() {
     );
 }
 
+/// Its patience ends before the server has acknowledged the last request: the client closes, and what
+/// comes then finds it closed.
+#[test]
+fn what_was_not_said_in_time_is_not_said_behind_the_fin() {
+    let mut exchange = Exchange::begin(closing("linux", Close::ClientClose), 1);
+    exchange.play(ASKED).play_line("20 server > PSH ACK seq 1 ack 1 data 0..1000");
+    exchange.pass_until(10_000_000_000);
+    exchange.wire.sent.clear();
+    exchange.play(
+        "10010 server > ACK seq 1001 ack 101
+         10010 client > FIN ACK seq 101 ack 1001
+         10020 server > FIN ACK seq 1001 ack 102
+         10020 client > ACK seq 102 ack 1002
+         10020 end Replied
+         10020 connection Closed { client_first: true }",
+    );
+}
+
 #[test]
 fn who_gives_up_says_nothing() {
     for close in [Close::Server, Close::ClientClose] {
