@@ -110,6 +110,16 @@ pub fn update(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     if answer < 0 { Err(io::Error::from_raw_os_error(-answer)) } else { Ok(()) }
 }
 
+/// Takes the link's program from its place, now; the link stays, and does nothing.
+///
+/// # Errors
+/// `EOPNOTSUPP`, where the kernel can do it only with the last descriptor: netfilter.
+pub fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the descriptor is open.
+    let answer = unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
+    if answer < 0 { Err(io::Error::from_raw_os_error(-answer)) } else { Ok(()) }
+}
+
 /// The interface that a tcx or XDP link is attached to; 0 once the interface is gone.
 pub fn ifindex(link: BorrowedFd<'_>) -> io::Result<u32> {
     // SAFETY: all zero is a valid value of this plain C structure.

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,7 @@ use nix::mount::{MsFlags, mount, umount};
 use nix::sys::statfs::statfs;
 
 use crate::error::{Error, Result};
+use crate::link;
 
 const BPFFS: &str = "/sys/fs/bpf";
 const BPFFS_MAGIC: i64 = 0xcafe_4a11;
@@ -146,8 +147,12 @@ impl Pins {
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 
-    /// Removes a pinned link: its program is detached with the last descriptor.
+    /// Removes a pinned link, and its program from its place. Without asking that would come a
+    /// moment after the last descriptor is gone (bpf_link_put() of Linux 6.18).
     pub fn remove_link(&self, name: &str) -> Result<()> {
+        if let Ok(link) = self.open_link(name) {
+            let _ = link::detach(link.as_fd());
+        }
         let path = self.links_folder().join(name);
         fs::remove_file(&path).map_err(pin_error(&path))
     }
