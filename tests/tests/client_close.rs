@@ -234,6 +234,7 @@ fn nginx_holds_no_time_wait_for_who_says_so() {
 }
 
 #[test]
+#[ignore = "as nginx's; twenty seconds each"]
 fn apache2_holds_no_time_wait_for_who_says_so() {
     if !skip_without("apache2_holds_no_time_wait_for_who_says_so", &[("apache2", "apache2-bin")]) {
         story_of("apache2");
@@ -241,6 +242,7 @@ fn apache2_holds_no_time_wait_for_who_says_so() {
 }
 
 #[test]
+#[ignore = "as nginx's; twenty seconds each"]
 fn lighttpd_holds_no_time_wait_for_who_says_so() {
     if !skip_without("lighttpd_holds_no_time_wait_for_who_says_so", &[("lighttpd", "lighttpd")]) {
         story_of("lighttpd");
@@ -248,6 +250,7 @@ fn lighttpd_holds_no_time_wait_for_who_says_so() {
 }
 
 #[test]
+#[ignore = "as nginx's; twenty seconds each"]
 fn haproxy_holds_no_time_wait_for_who_says_so() {
     if !skip_without("haproxy_holds_no_time_wait_for_who_says_so", &[("haproxy", "haproxy")]) {
         story_of("haproxy");
