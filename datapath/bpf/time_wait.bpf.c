@@ -131,15 +131,6 @@ __noinline int tg_end_ack(struct __sk_buff *ctx, const struct tg_packet *p)
 	return TCX_NEXT;
 }
 
-__noinline int tg_end_options(struct __sk_buff *ctx, __u32 offset, __u32 end,
-                              struct tg_tcp_options *options)
-{
-	if (!options)
-		return 0;
-	tg_read_options((void *)(long)ctx->data, (void *)(long)ctx->data_end, offset, end, options);
-	return 1;
-}
-
 /* A segment with SYN or RST on a pair that may be held; enum tg_held_verdict. */
 __noinline __u32 tg_end_judge(struct __sk_buff *ctx, const struct tg_packet *p, int outgoing)
 {
@@ -163,7 +154,7 @@ __noinline __u32 tg_end_judge(struct __sk_buff *ctx, const struct tg_packet *p, 
 	segment.outgoing = outgoing;
 	segment.syn = !!(p->flags & TG_TCP_SYN);
 	segment.rst = !!(p->flags & TG_TCP_RST);
-	tg_end_options(ctx, tg_options_offset(p), tg_options_end(p), &options);
+	tg_tc_options(ctx, tg_options_offset(p), tg_options_end(p), &options);
 	segment.has_ts = tg_has_option(&options, TG_OPTION_TIMESTAMPS);
 	segment.ts = options.tsval;
 	verdict = tg_held_judge(cell, &segment);
