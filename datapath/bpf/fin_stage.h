@@ -8,6 +8,7 @@
 
 #include "../../policy/include/fin.h"
 #include "guard.h"
+#include "reset_beside.h"
 #include "said.h"
 #include "socket.h"
 #include "tc_packet.h"
@@ -75,114 +76,25 @@ static __noinline __u32 tg_fin_stage(struct __sk_buff *ctx, struct tg_packet *p,
 	return decision.verdict;
 }
 
-/* The words of a TCP header of any length. */
-#define TG_TCP_WORDS 15
-#define TG_TCP_NOPS 0x01010101u
-/* What a packet may have left of its journey, and still come back. */
-#define TG_HOPS_LEAST 64
-
-/* The half word with the hops that are left: TTL and protocol, or next header and hop limit. */
-TG_INLINE __u32 tg_hops_at(const struct tg_packet *p)
-{
-	return p->l3_offset + (p->tuple.is_ipv6 ? 6 : 8);
-}
-
-TG_INLINE __be16 tg_hops_back(const struct tg_packet *p, __be16 hops)
-{
-	__u16 half = bpf_ntohs(hops);
-
-	if (p->tuple.is_ipv6)
-		return (half & 0xff) < TG_HOPS_LEAST ? bpf_htons((half & 0xff00) | TG_HOPS_LEAST)
-		                                     : hops;
-	return half >> 8 < TG_HOPS_LEAST ? bpf_htons((half & 0xff) | TG_HOPS_LEAST << 8) : hops;
-}
-
-/*
- * Turns the frame round: whoever sent it receives it. Addresses commute in every
- * checksum, so that only the hops change one.
- */
-TG_INLINE long tg_turn(struct __sk_buff *ctx, const struct tg_packet *p, const __be32 *from,
-                       const __be32 *to, __be16 was_hops, __be16 hops)
-{
-	__u32 l3 = p->l3_offset;
-	__u16 link[6], turned[6];
-	long wrong;
-
-	wrong = bpf_skb_load_bytes(ctx, 0, link, sizeof(link));
-#pragma unroll
-	for (int i = 0; i < 3; i++) {
-		turned[i] = link[3 + i];
-		turned[3 + i] = link[i];
-	}
-	wrong |= bpf_skb_store_bytes(ctx, 0, turned, sizeof(turned), 0);
-	wrong |= bpf_skb_store_bytes(ctx, tg_hops_at(p), &hops, sizeof(hops), 0);
-	if (p->tuple.is_ipv6) {
-		wrong |= bpf_skb_store_bytes(ctx, l3 + 8, from, 16, 0);
-		wrong |= bpf_skb_store_bytes(ctx, l3 + 24, to, 16, 0);
-	} else {
-		wrong |= bpf_l3_csum_replace(ctx, l3 + 10, was_hops, hops, sizeof(hops));
-		wrong |= bpf_skb_store_bytes(ctx, l3 + 12, from, 4, 0);
-		wrong |= bpf_skb_store_bytes(ctx, l3 + 16, to, 4, 0);
-	}
-	return wrong;
-}
-
-/* The RST to the client: behind all that is on its way there, as the kernel's own abort has it. */
-TG_INLINE void tg_fin_answer(const struct tg_packet *p, __u32 snd_nxt, const __be32 *was,
-                             __be32 *answer)
-{
-	answer[0] = p->tuple.dport | (__u32)p->tuple.sport << 16; /* as they lie in memory */
-	answer[1] = bpf_htonl(snd_nxt);
-	answer[2] = bpf_htonl(p->seq + 1);
-	answer[3] = (was[3] & bpf_htonl(0xf0000000)) | bpf_htonl((TG_TCP_RST | TG_TCP_ACK) << 16);
-	answer[4] = was[4] & bpf_htonl(0xffff0000); /* the checksum, brought up to date below */
-#pragma unroll
-	for (int i = 5; i < TG_TCP_WORDS; i++)
-		answer[i] = TG_TCP_NOPS;
-}
-
 /*
  * Ends the connection. The FIN becomes a RST in its place and goes up: the kernel
  * drops the connection, what was not read stays readable, and the application
- * meets ECONNRESET. Before that the same packet, turned round, goes to the client.
- * Its length, its layout, and what a device knows of its checksum stay as they are.
+ * meets ECONNRESET. Before that a RST goes to the client, behind all that is on
+ * its way there, as the kernel's own abort has it.
  */
-static __noinline int tg_fin_end(struct __sk_buff *ctx, const struct tg_packet *p, __u32 snd_nxt)
+TG_INLINE int tg_fin_end(struct __sk_buff *ctx, const struct tg_packet *p, __u32 snd_nxt)
 {
-	__be32 was[TG_TCP_WORDS] = {}, answer[TG_TCP_WORDS], flags;
-	__u32 l4 = p->l4_offset, check_at = l4 + __builtin_offsetof(struct tcphdr, check);
-	__u32 bytes = p->tcp_header_bytes;
-	__be16 hops, hops_back;
-	long wrong;
+	struct tg_marks answer = {
+		.seq = snd_nxt, .ack = p->seq + 1, .flags = TG_TCP_RST | TG_TCP_ACK};
+	struct tg_marks up = {.seq = p->seq, .ack = p->ack, .flags = TG_TCP_RST | TG_TCP_ACK};
 
-	/* One bound after the other: the verifier loses sight of a range that was made in one. */
-	if (bytes < sizeof(struct tcphdr))
-		return TCX_NEXT;
-	barrier_var(bytes);
-	if (bytes > sizeof(was))
-		return TCX_NEXT;
-	barrier_var(bytes);
-	if (bpf_skb_load_bytes(ctx, l4, was, bytes) ||
-	    bpf_skb_load_bytes(ctx, tg_hops_at(p), &hops, sizeof(hops)))
-		return TCX_NEXT;
-	hops_back = tg_hops_back(p, hops);
-	tg_fin_answer(p, snd_nxt, was, answer);
-	wrong = tg_turn(ctx, p, p->tuple.daddr, p->tuple.saddr, hops, hops_back);
-	wrong |= bpf_skb_store_bytes(ctx, l4, answer, bytes, 0);
-	wrong |= bpf_l4_csum_replace(ctx, check_at, 0, bpf_csum_diff(was, bytes, answer, bytes, 0),
-	                             0);
+	switch (tg_send_reset(ctx, p, &answer)) {
+	case TG_BESIDE_NOT: return TCX_NEXT;
 	/* A packet half changed is nobody's: the client sends its FIN again. */
-	if (wrong)
-		return TCX_DROP;
-	/* Where this fails, the FIN that comes again meets no connection, and a RST. */
-	bpf_clone_redirect(ctx, ctx->ifindex, 0);
-
-	flags = (was[3] & bpf_htonl(0xff00ffff)) | bpf_htonl((TG_TCP_RST | TG_TCP_ACK) << 16);
-	wrong = tg_turn(ctx, p, p->tuple.saddr, p->tuple.daddr, hops_back, hops);
-	wrong |= bpf_skb_store_bytes(ctx, l4, was, bytes, 0);
-	wrong |= bpf_skb_store_bytes(ctx, l4 + 12, &flags, sizeof(flags), 0);
-	wrong |= bpf_l4_csum_replace(ctx, check_at, was[3], flags, sizeof(flags));
-	return wrong ? TCX_DROP : TCX_NEXT;
+	case TG_BESIDE_SPOILT: return TCX_DROP;
+	/* Where none was sent, the FIN that comes again meets no connection, and a RST. */
+	default: return tg_set_marks(ctx, p->l4_offset, &up) ? TCX_NEXT : TCX_DROP;
+	}
 }
 
 #endif

@@ -8,16 +8,22 @@
  */
 #include "vmlinux.h"
 
-#include "end_reset.h"
 #include "held_table.h"
+#include "reset_beside.h"
+#include "socket.h"
 #include "tc_packet.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /*
  * What follows is global, so that the verifier walks each once and not once for every way that
- * leads there.
+ * leads there. It says what is left to do with the packet, which is done where the stack is empty.
  */
+enum tg_end_left {
+	TG_END_NOTHING,
+	TG_END_SWAP,   /* the other end need not wait: we do */
+	TG_END_REFUSE, /* this connection is not to be */
+};
 
 /* A FIN to a socket that closed first, and whose TIME-WAIT is the other end's. */
 __noinline int tg_end_fin(struct __sk_buff *ctx, const struct tg_packet *p)
@@ -81,20 +87,6 @@ __noinline int tg_end_rst(struct __sk_buff *ctx, const struct tg_packet *p)
 	return TCX_NEXT;
 }
 
-/* close_swap: the server acknowledged our FIN, and waits. It need not: we do. */
-TG_INLINE void tg_end_swap(struct __sk_buff *ctx, const struct tg_packet *p, struct tg_held *pair)
-{
-	if (tg_hold(pair, 0) == TG_HELD_NO_ROOM) {
-		tg_count_end(TG_TW_NO_ROOM);
-		return;
-	}
-	/* Lost, or not to be sent: both wait, as after a simultaneous close. */
-	if (tg_send_reset(ctx, p))
-		tg_count_end(TG_TW_SWAPPED);
-	else
-		tg_count_end(TG_TW_HELD);
-}
-
 /* An ACK to a port at which a socket waits for one that ends it. */
 __noinline int tg_end_ack(struct __sk_buff *ctx, const struct tg_packet *p)
 {
@@ -105,13 +97,13 @@ __noinline int tg_end_ack(struct __sk_buff *ctx, const struct tg_packet *p)
 	struct bpf_sock *sk;
 
 	if (!p)
-		return TCX_NEXT;
+		return TG_END_NOTHING;
 	sk = tg_lookup(ctx, &p->tuple, p->tuple.sport);
 	if (!sk)
-		return TCX_NEXT;
+		return TG_END_NOTHING;
 	if (sk->state != TCP_LAST_ACK && sk->state != TCP_CLOSING) {
 		bpf_sk_release(sk);
-		return TCX_NEXT;
+		return TG_END_NOTHING;
 	}
 	tp = bpf_skc_to_tcp_sock(sk);
 	a = bpf_sk_storage_get(&agreements, sk, NULL, 0);
@@ -124,11 +116,14 @@ __noinline int tg_end_ack(struct __sk_buff *ctx, const struct tg_packet *p)
 		pair.flags |= TG_HELD_SWAPPED;
 	}
 	bpf_sk_release(sk);
-	if (ending == TG_TW_SWAP)
-		tg_end_swap(ctx, p, &pair);
-	else if (ending == TG_TW_LEAVE)
+	if (ending == TG_TW_LEAVE)
 		tg_end_behind(ctx, p);
-	return TCX_NEXT;
+	if (ending != TG_TW_SWAP)
+		return TG_END_NOTHING;
+	if (tg_hold(&pair, 0) != TG_HELD_NO_ROOM)
+		return TG_END_SWAP;
+	tg_count_end(TG_TW_NO_ROOM);
+	return TG_END_NOTHING;
 }
 
 /* A segment with SYN or RST on a pair that may be held; enum tg_held_verdict. */
@@ -204,11 +199,11 @@ static __noinline int tg_find_tw_option(struct __sk_buff *ctx, const struct tg_p
 
 /*
  * Step 3 of the negotiation, at a client: a choice that is not acceptable ends the connection
- * as though it failed to synchronize. The same where both opened at once, by Table 1.
+ * as though it failed to synchronize. The same where both opened at once, by Table 1. *snd_nxt is
+ * then our next sequence number.
  */
-__noinline int tg_end_syn(struct __sk_buff *ctx, const struct tg_packet *p)
+__noinline int tg_end_syn(struct __sk_buff *ctx, const struct tg_packet *p, __u32 *snd_nxt)
 {
-	struct tg_end_reset up = {.flags = TG_TCP_RST | TG_TCP_ACK};
 	struct tg_tw_value value = {}, own, use;
 	__u32 verdict = TG_TW_TODAY, ack;
 	struct tg_tw_rules *rules;
@@ -217,20 +212,20 @@ __noinline int tg_end_syn(struct __sk_buff *ctx, const struct tg_packet *p)
 	struct tcp_sock *tp;
 	struct bpf_sock *sk;
 
-	if (!p)
-		return TCX_NEXT;
+	if (!p || !snd_nxt)
+		return TG_END_NOTHING;
 	ack = p->flags & TG_TCP_ACK;
 	t.is_ipv6 = p->tuple.is_ipv6;
 	rules = tg_destination_rules(p->tuple.saddr, t.is_ipv6);
 	if (!rules || !rules->negotiate || !tg_find_tw_option(ctx, p, &value))
-		return TCX_NEXT;
+		return TG_END_NOTHING;
 	sk = tg_lookup(ctx, &p->tuple, p->tuple.sport);
 	if (!sk)
-		return TCX_NEXT;
+		return TG_END_NOTHING;
 	a = sk->state == TCP_SYN_SENT ? bpf_sk_storage_get(&agreements, sk, NULL, 0) : NULL;
 	tp = a ? bpf_skc_to_tcp_sock(sk) : NULL;
 	if (a && tp && (!ack || p->ack == tp->write_seq)) {
-		up.ack = tp->write_seq;
+		*snd_nxt = tp->write_seq;
 		__builtin_memcpy(t.saddr, p->tuple.daddr, 16);
 		__builtin_memcpy(t.daddr, p->tuple.saddr, 16);
 		use = value;
@@ -243,11 +238,38 @@ __noinline int tg_end_syn(struct __sk_buff *ctx, const struct tg_packet *p)
 	}
 	bpf_sk_release(sk);
 	if (verdict != TG_TW_RESET)
-		return TCX_NEXT;
+		return TG_END_NOTHING;
 	tg_count_end(TG_TW_REFUSED);
-	/* To the other end, whose request is gone; and up, where connect() fails. */
-	tg_send_reset(ctx, p);
-	tg_set_segment(ctx, p->l4_offset, &up);
+	return TG_END_REFUSE;
+}
+
+/* The RST that answers a segment, beside it; enum tg_beside. */
+static __noinline __u32 tg_answer_beside(struct __sk_buff *ctx, const struct tg_packet *p)
+{
+	struct tg_marks answer;
+
+	tg_answer_marks(p, &answer);
+	return tg_send_reset(ctx, p, &answer);
+}
+
+/* close_swap: the server acknowledged our FIN, and waits. It need not: this pair is held here. */
+TG_INLINE int tg_end_swap(struct __sk_buff *ctx, const struct tg_packet *p)
+{
+	__u32 done = tg_answer_beside(ctx, p);
+
+	/* Lost, or not to be sent: both wait, as after a simultaneous close. */
+	tg_count_end(done == TG_BESIDE_SENT ? TG_TW_SWAPPED : TG_TW_HELD);
+	return done == TG_BESIDE_SPOILT ? TCX_DROP : TCX_NEXT;
+}
+
+/* A RST to the other end, whose request is gone; and one up, where connect() fails. */
+TG_INLINE int tg_end_connect(struct __sk_buff *ctx, const struct tg_packet *p, __u32 snd_nxt)
+{
+	struct tg_marks up = {.ack = snd_nxt, .flags = TG_TCP_RST | TG_TCP_ACK};
+
+	if (tg_answer_beside(ctx, p) == TG_BESIDE_SPOILT)
+		return TCX_DROP;
+	tg_set_marks(ctx, p->l4_offset, &up);
 	return TCX_NEXT;
 }
 
@@ -264,30 +286,35 @@ SEC("tcx/ingress")
 int tidegate_ends_in(struct __sk_buff *ctx)
 {
 	struct tg_packet packet = {};
+	__u32 snd_nxt = 0;
 
 	if (ctx->pkt_type != PACKET_HOST || !tg_tc_parse(ctx, &packet))
 		return TCX_NEXT;
 	if (packet.flags & TG_TCP_SYN) {
 		if (tg_end_judge(ctx, &packet, 0) == TG_HELD_BLOCK)
 			return TCX_DROP;
-		return tg_end_syn(ctx, &packet);
+		if (tg_end_syn(ctx, &packet, &snd_nxt) == TG_END_REFUSE)
+			return tg_end_connect(ctx, &packet, snd_nxt);
+		return TCX_NEXT;
 	}
 	if (packet.flags & TG_TCP_RST)
 		return tg_end_rst(ctx, &packet);
 	if (packet.flags & TG_TCP_FIN)
 		return tg_end_fin(ctx, &packet);
-	if (packet.flags & TG_TCP_ACK && tg_port_waits(&packet))
-		return tg_end_ack(ctx, &packet);
+	if (packet.flags & TG_TCP_ACK && tg_port_waits(&packet) &&
+	    tg_end_ack(ctx, &packet) == TG_END_SWAP)
+		return tg_end_swap(ctx, &packet);
 	return TCX_NEXT;
 }
 
 /* A SYN of our own on a held pair: connect() learns at once that these addresses are taken. */
 static __noinline int tg_end_refuse(struct __sk_buff *ctx, const struct tg_packet *p)
 {
-	struct tg_end_reset r;
+	struct tg_turned turned = {};
+	struct tg_marks answer;
 
-	tg_answer_reset(p, &r);
-	if (!tg_write_reset(ctx, p, &r))
+	tg_answer_marks(p, &answer);
+	if (tg_turn_into_reset(ctx, p, &answer, &turned) != TG_BESIDE_SENT)
 		return TCX_DROP;
 	return bpf_redirect(ctx->ifindex, BPF_F_INGRESS);
 }
