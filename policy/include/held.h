@@ -9,6 +9,7 @@
 #define TG_HELD_H
 
 #include "cookie.h"
+#include "sequence.h"
 #include "siphash.h"
 #include "types.h"
 
@@ -119,22 +120,11 @@ TG_INLINE __u32 tg_held_take(struct tg_held_block *block, __u64 now_ns)
 /* Fills a taken cell. The wait begins anew where the pair was held already. */
 TG_INLINE void tg_held_fill(struct tg_held *cell, const struct tg_held *pair, __u64 now_ns)
 {
-	cell->own[0] = pair->own[0];
-	cell->own[1] = pair->own[1];
-	cell->own[2] = pair->own[2];
-	cell->own[3] = pair->own[3];
-	cell->peer[0] = pair->peer[0];
-	cell->peer[1] = pair->peer[1];
-	cell->peer[2] = pair->peer[2];
-	cell->peer[3] = pair->peer[3];
-	cell->own_port = pair->own_port;
-	cell->peer_port = pair->peer_port;
-	cell->snd_nxt = pair->snd_nxt;
-	cell->rcv_nxt = pair->rcv_nxt;
-	cell->own_ts = pair->own_ts;
-	cell->peer_ts = pair->peer_ts;
-	cell->flags = pair->flags;
-	cell->until_ns = now_ns + TG_HELD_NS;
+	struct tg_held held = *pair;
+
+	/* Whole before it is written: a cell that seems free for a moment may be taken. */
+	held.until_ns = now_ns + TG_HELD_NS;
+	*cell = held;
 }
 
 /* The cell that holds a pair, in the two blocks of its hash; or NULL. */
@@ -224,12 +214,6 @@ enum tg_held_verdict {
 	TG_HELD_BLOCK,
 };
 
-/* a stands behind b: RFC 9293, section 3.4. */
-TG_INLINE int tg_held_after(__u32 a, __u32 b)
-{
-	return a != b && a - b < 0x80000000u;
-}
-
 /*
  * Our kernel has no socket for an old duplicate, and answers it with RST. TIME-WAIT would
  * not: the RST stays here, but for close_swap's own.
@@ -259,13 +243,11 @@ TG_INLINE __u32 tg_held_judge(const struct tg_held *cell, const struct tg_held_s
 		return tg_held_judge_rst(cell, segment);
 	if (!segment->syn)
 		return TG_HELD_PASS;
-	if (both_ts) {
-		if (tg_held_after(last_ts, segment->ts))
-			return TG_HELD_BLOCK;
-		if (segment->ts != last_ts)
-			return TG_HELD_REOPEN;
-	}
-	return tg_held_after(segment->seq, last_seq) ? TG_HELD_REOPEN : TG_HELD_BLOCK;
+	if (both_ts && segment->ts != last_ts)
+		return tg_before(last_ts, segment->ts) ? TG_HELD_REOPEN : TG_HELD_BLOCK;
+	if (segment->seq == last_seq || tg_before(segment->seq, last_seq))
+		return TG_HELD_BLOCK;
+	return TG_HELD_REOPEN;
 }
 
 #endif
