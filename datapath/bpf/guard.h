@@ -18,9 +18,9 @@ struct tg_place {
 /* Read once a packet: a swap of configurations is seen whole or not at all. */
 TG_INLINE int tg_enter(struct tg_place *at)
 {
-	__u32 zero = 0, active;
+	__u32 active;
 
-	at->control = bpf_map_lookup_elem(&control, &zero);
+	at->control = tg_control_of();
 	if (!at->control)
 		return 0;
 	active = at->control->active & 1;

@@ -88,13 +88,6 @@ TG_INLINE void tg_count_end(__u32 what)
 		(*count)++;
 }
 
-TG_INLINE struct tg_control *tg_control_of(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&control, &zero);
-}
-
 /* The pair of a packet: outgoing, or coming in. */
 TG_INLINE void tg_pair_of(const struct tg_tuple *t, int outgoing, struct tg_held *pair)
 {

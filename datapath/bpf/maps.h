@@ -14,6 +14,13 @@ struct {
 	__type(value, struct tg_control);
 } control SEC(".maps");
 
+TG_INLINE struct tg_control *tg_control_of(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&control, &zero);
+}
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2);

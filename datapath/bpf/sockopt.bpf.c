@@ -26,13 +26,12 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 TG_INLINE int tg_is_ours(struct bpf_sockopt *ctx)
 {
-	__u32 zero = 0;
 	struct tg_control *c;
 
 	if (ctx->level != SOL_TCP || ctx->optname != TG_SOCKET_CLOSE ||
 	    ctx->sk->protocol != TG_IPPROTO_TCP)
 		return 0;
-	c = bpf_map_lookup_elem(&control, &zero);
+	c = tg_control_of();
 	return c && bpf_get_netns_cookie(ctx) == c->netns_cookie;
 }
 
