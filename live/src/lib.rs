@@ -5,6 +5,7 @@
 //! cable (or three, with a router between), the server and its packets on one processor, the crowd
 //! on another. Nothing is left over from the point before, and nothing stays behind.
 
+mod accounts;
 mod crowd;
 mod error;
 mod gauge;

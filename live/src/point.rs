@@ -7,6 +7,7 @@ use tidegate_crowd::Outcome;
 use tidegate_report::{OperatingPoint, Point, World};
 use tidegate_scenarios::Treatment;
 
+use crate::accounts::Accounts;
 use crate::gauge::Reading;
 
 /// Later than this at the 99th percentile, a crowd has not kept its schedule.
@@ -21,6 +22,8 @@ pub(crate) struct Measured<'a> {
     pub reading: Reading,
     /// Time between the readings, in s.
     pub reading_s: f64,
+    /// The server's and its kernel's, where it is one of ours.
+    pub accounts: Option<Accounts>,
 }
 
 impl Measured<'_> {
@@ -81,6 +84,7 @@ impl Measured<'_> {
         {
             warnings.push("the guard's counters could not be read".to_owned());
         }
+        warnings.extend(self.accounts.and_then(|accounts| accounts.contradiction()));
         warnings
     }
 }

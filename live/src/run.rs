@@ -7,6 +7,7 @@ use tidegate_client::Progress;
 use tidegate_report::{OperatingPoint, Point, Watcher};
 use tidegate_scenarios::{Form, Load, Peer, Scenario, ServerUse, Setting, Treatment};
 
+use crate::accounts::Accounts;
 use crate::crowd::Crowd;
 use crate::error::LiveError;
 use crate::gauge::{Gauge, Reading};
@@ -117,6 +118,7 @@ impl Run<'_> {
         let reading_s = begun.elapsed().as_secs_f64();
         let outcome = sent.wait(|progress| self.progress(progress))?;
         server.check()?;
+        let accounts = Accounts::settle(&ground.server, &server)?;
         if let Some(guard) = guard {
             guard.remove()?;
         }
@@ -127,7 +129,7 @@ impl Run<'_> {
             capacity_per_s,
             offered_over_capacity: offered,
         };
-        Ok(Measured { at, outcome, reading, reading_s }.point())
+        Ok(Measured { at, outcome, reading, reading_s, accounts }.point())
     }
 
     fn next_step(&mut self, name: &str, lasts: Duration) {

@@ -117,6 +117,13 @@ fn a_scenario_becomes_results_claims_and_a_page() {
             .sum();
         assert_eq!(Some(all), calm["attempts"].as_u64(), "every attempt has its SYNs counted");
     }
+    // What the server counted of itself adds up, at ease and under overload.
+    for point in &points {
+        let warnings = point["warnings"].as_array().cloned().unwrap_or_default();
+        let about_accounts = |said: &Value| said.as_str().expect("words").contains("accepted");
+        assert!(!warnings.iter().any(about_accounts), "{point}");
+        assert!(number(&point["serving"]["accepts_per_s"]) > 0.0, "{point}");
+    }
     // What is offered is what was asked for, whatever the server does.
     let overload = point("default", 3.0);
     let offered = number(&overload["offered_per_s"]) / number(&overload["capacity_per_s"]);
