@@ -9,6 +9,7 @@
 #include "../../policy/include/ack.h"
 #include "../../policy/include/sequence.h"
 #include "guard.h"
+#include "kernel_cookie.h"
 #include "socket.h"
 
 int bpf_sk_assign_tcp_reqsk(struct __sk_buff *s, struct sock *sk, struct bpf_tcp_req_attrs *attrs,
@@ -48,6 +49,12 @@ TG_INLINE int tg_in_window(__u32 seq, __u32 end_seq, __u32 from, __u32 to)
 	return seq == to && seq == end_seq;
 }
 
+/* A SYN/ACK ACK, and no more. */
+TG_INLINE int tg_is_bare(const struct tg_packet *p)
+{
+	return !p->payload_bytes && !(p->flags & TG_TCP_FIN);
+}
+
 /* What tcp_check_req() tests before it looks at the listen queue. */
 TG_INLINE void tg_read_request(struct tcp_request_sock *req, struct tcp_sock *listener,
                                const struct tg_packet *p, struct tg_ack *ack)
@@ -57,7 +64,7 @@ TG_INLINE void tg_read_request(struct tcp_request_sock *req, struct tcp_sock *li
 	__u32 window = req->req.req.__req_common.skc_rcv_wnd;
 
 	ack->is_request = 1;
-	ack->bare = !p->payload_bytes && !fin;
+	ack->bare = tg_is_bare(p);
 	ack->acceptable = !req->tfo_listener && p->ack == req->snt_isn + 1 &&
 	                  tg_in_window(p->seq, end_seq, req->rcv_nxt, req->rcv_nxt + window);
 	ack->deferred =

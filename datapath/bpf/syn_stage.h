@@ -110,7 +110,7 @@ TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 		tg_settle(s->claims);
 	if (decision.verdict == TG_COOKIE)
 		tg_watch(s->watch_until_ns, s->now_ns + TG_COOKIE_LIFE_NS);
-	else if (tg_syn_overflow_possible(&s->queues))
+	else if (decision.reason == TG_KERNEL_COOKIE || tg_syn_overflow_possible(&s->queues))
 		tg_watch(s->watch_until_ns, s->now_ns + TG_REQUEST_LIFE_NS);
 	return decision.verdict;
 }

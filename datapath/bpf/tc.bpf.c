@@ -225,7 +225,11 @@ TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
 	if (!listener || tg_just_admitted(s))
 		return TCX_NEXT;
 	tg_read_queues(listener, &queues);
-	ack.cookie_valid = tg_open_cookie(s, &options);
+	ack.bare = tg_is_bare(s->packet);
+	if (s->at.control->cookies_work && tg_open_cookie(s, &options))
+		ack.cookie = TG_ACK_COOKIE;
+	else if (tg_brings_kernel_cookie(s->packet))
+		ack.cookie = TG_ACK_KERNEL_COOKIE;
 	*decision = tg_ack_decide(&s->at.guard->rules, &queues, &ack);
 	tg_count(tg_slot_of(listener, s->at.index), *decision);
 	if (decision->verdict != TG_ADMIT)
@@ -260,7 +264,7 @@ static __noinline int tg_tc_ack(struct __sk_buff *ctx, struct tg_packet *packet)
 		return TCX_NEXT;
 	if (sk->state == TCP_NEW_SYN_RECV)
 		action = tg_tc_ack_request(ctx, sk, s);
-	else if (sk->state == TCP_LISTEN && s->at.control->cookies_work)
+	else if (sk->state == TCP_LISTEN)
 		action = tg_tc_ack_listener(ctx, sk, s, &decision);
 	bpf_sk_release(sk);
 	if (decision.verdict == TG_RESET) {

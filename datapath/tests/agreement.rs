@@ -188,7 +188,7 @@ fn case(rng: &mut Rng) -> tg_case {
             acceptable: u32::from(rng.u8(..4) != 0),
             deferred: u32::from(rng.u8(..4) == 0),
             bare: rng.u32(..2),
-            cookie_valid: rng.u32(..2),
+            cookie: variant(rng, TG_ACK_KERNEL_COOKIE),
         },
         client_isn: word(rng, 0),
         tuple: tuple(rng),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The decision at the ACK stage: for a segment that belongs to a half-open
- * request, and for an ACK that belongs to none and may carry a cookie of ours.
+ * request, and for an ACK that belongs to none and may carry a cookie, of ours or of the kernel.
  */
 #ifndef TG_ACK_H
 #define TG_ACK_H
@@ -9,31 +9,51 @@
 #include "listener.h"
 #include "verdict.h"
 
-struct tg_ack {
-	__u32 is_request;   /* 1: a request is waiting for it; 0: none, see cookie_valid */
-	__u32 acceptable;   /* request: it acknowledges our SYN/ACK and is in the window */
-	__u32 deferred;     /* request: TCP_DEFER_ACCEPT waits for data, this has none */
-	__u32 bare;         /* no data and no FIN: a SYN/ACK ACK (Shukla, Table 4.1) */
-	__u32 cookie_valid; /* no request: the cookie is ours and fresh */
+/* The cookie that an ACK without a request brings back. */
+enum tg_ack_cookie {
+	TG_ACK_NO_COOKIE,
+	TG_ACK_COOKIE,        /* ours, and fresh */
+	TG_ACK_KERNEL_COOKIE, /* one that the kernel gave while its SYN queue was full */
 };
 
-TG_INLINE struct tg_decision tg_ack_decide_request(const struct tg_rules *rules,
-                                                   const struct tg_queues *queues,
-                                                   const struct tg_ack *ack)
+struct tg_ack {
+	__u32 is_request; /* 1: a request is waiting for it; 0: none, see cookie */
+	__u32 acceptable; /* request: it acknowledges our SYN/ACK and is in the window */
+	__u32 deferred;   /* request: TCP_DEFER_ACCEPT waits for data, this has none */
+	__u32 bare;       /* no data and no FIN: a SYN/ACK ACK (Shukla, Table 4.1) */
+	__u32 cookie;     /* enum tg_ack_cookie */
+};
+
+/* The kernel makes a connection of it, if the listen queue has a place. */
+TG_INLINE struct tg_decision tg_ack_decide_place(const struct tg_rules *rules,
+                                                 const struct tg_queues *queues,
+                                                 const struct tg_ack *ack)
 {
 	__u32 reason;
 
-	/* tcp_check_req() answers these before it looks at the listen queue. */
-	if (!ack->acceptable || ack->deferred || !tg_listen_queue_full(queues))
+	if (!tg_listen_queue_full(queues))
 		return tg_decide(TG_PASS, TG_HANDSHAKE);
 	reason = ack->bare ? TG_OVERFLOW_SYNACK_ACK : TG_OVERFLOW_OTHER;
 	return tg_decide(rules->ack == TG_ACK_RESET ? TG_RESET : TG_PASS, reason);
 }
 
-TG_INLINE struct tg_decision tg_ack_decide_cookie(const struct tg_queues *queues,
+TG_INLINE struct tg_decision tg_ack_decide_request(const struct tg_rules *rules,
+                                                   const struct tg_queues *queues,
+                                                   const struct tg_ack *ack)
+{
+	/* tcp_check_req() answers these before it looks at the listen queue. */
+	if (!ack->acceptable || ack->deferred)
+		return tg_decide(TG_PASS, TG_HANDSHAKE);
+	return tg_ack_decide_place(rules, queues, ack);
+}
+
+TG_INLINE struct tg_decision tg_ack_decide_cookie(const struct tg_rules *rules,
+                                                  const struct tg_queues *queues,
                                                   const struct tg_ack *ack)
 {
-	if (!ack->cookie_valid)
+	if (ack->cookie == TG_ACK_KERNEL_COOKIE)
+		return tg_ack_decide_place(rules, queues, ack);
+	if (ack->cookie != TG_ACK_COOKIE)
 		return tg_decide(TG_PASS, TG_COOKIE_FOREIGN);
 	if (tg_listen_queue_full(queues))
 		return tg_decide(TG_RESET, TG_COOKIE_NO_ROOM);
@@ -44,7 +64,7 @@ TG_INLINE struct tg_decision tg_ack_decide(const struct tg_rules *rules,
                                            const struct tg_queues *queues, const struct tg_ack *ack)
 {
 	return ack->is_request ? tg_ack_decide_request(rules, queues, ack)
-	                       : tg_ack_decide_cookie(queues, ack);
+	                       : tg_ack_decide_cookie(rules, queues, ack);
 }
 
 #endif

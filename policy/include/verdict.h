@@ -39,7 +39,7 @@ enum tg_reason {
 	TG_OVERFLOW_OTHER,      /* ListenQOverflow on the data or FIN that follow one */
 	TG_COOKIE_VALID,        /* one of our cookies came back, and there was room */
 	TG_COOKIE_NO_ROOM,      /* one of our cookies came back to a full listen queue */
-	TG_COOKIE_FOREIGN,      /* an ACK without a request that carries no cookie of ours */
+	TG_COOKIE_FOREIGN,      /* an ACK that brings neither a request's number nor a cookie */
 	/* Persistent dropping, before the SYN stage looks for room: shed.h */
 	TG_SHED_STATELESS, /* SLPD: the hash is below p* */
 	TG_SHED_NEW,       /* SBPD: a new request, and its chance is below p* */

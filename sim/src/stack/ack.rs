@@ -4,7 +4,8 @@
 use tidegate_client::Flags;
 use tidegate_policy::decide_ack;
 use tidegate_policy::raw::{
-    TG_ACK_KERNEL, TG_ACK_RESET, TG_ADMIT, TG_HANDSHAKE, TG_RESET, tg_ack, tg_decision, tg_rules,
+    TG_ACK_COOKIE, TG_ACK_KERNEL, TG_ACK_KERNEL_COOKIE, TG_ACK_NO_COOKIE, TG_ACK_RESET,
+    TG_COOKIE_VALID, TG_HANDSHAKE, TG_RESET, tg_ack, tg_decision, tg_rules,
 };
 
 use super::{Host, State, is_before};
@@ -37,7 +38,7 @@ impl Host {
             acceptable: u32::from(acks && in_window),
             deferred: 0,
             bare: u32::from(packet.length == 0 && !packet.flags.has(Flags::FIN)),
-            cookie_valid: 0,
+            cookie: TG_ACK_NO_COOKIE,
         };
         let decision = self.judge_ack(&ack);
         if ack.acceptable == 0 {
@@ -100,21 +101,25 @@ impl Host {
             return work.refuse(flow, packet);
         }
         work.tcp_takes(self.costs.cookie_ns);
-        let by_guard = self.guard.as_ref().is_some_and(|guard| guard.rules.may_give_cookies());
-        let ack = tg_ack { cookie_valid: 1, ..tg_ack::default() };
-        let decision = if by_guard {
+        let is_ours = self.guard.as_ref().is_some_and(|guard| guard.rules.may_give_cookies());
+        let ack = tg_ack {
+            bare: u32::from(packet.length == 0 && !packet.flags.has(Flags::FIN)),
+            cookie: if is_ours { TG_ACK_COOKIE } else { TG_ACK_KERNEL_COOKIE },
+            ..tg_ack::default()
+        };
+        let decision = if self.guard.is_some() {
             self.judge_ack(&ack)
         } else {
-            // The kernel's own cookie: a full queue drops its ACK in silence.
+            // tcp_abort_on_overflow is not for cookies: a full queue drops their ACKs in silence.
             let queues = self.listener.queues_at_ack(self.profile, &self.kernel);
             decide_ack(&tg_rules::default(), &queues, &ack)
         };
-        if decision.verdict == TG_ADMIT {
+        if matches!(decision.reason, TG_COOKIE_VALID | TG_HANDSHAKE) {
             flow.conn.has_cookie = false;
             return self.make_child(flow, packet, work);
         }
         self.counted.listen_overflows += 1;
-        if by_guard {
+        if decision.verdict == TG_RESET {
             // Nothing is kept of a cookie: the segment after this one brings it again.
             work.tcp_takes(self.costs.reset_ns);
             work.refuse(flow, packet);

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The kernel gives SYN cookies of its own while its SYN queue is full, as clients far away make
+//! it. Their ACKs are as good as any other's: what `abort` says of a full listen queue holds for
+//! them, where the kernel alone drops them in silence whatever its sysctls say.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tidegate_lab::Counters;
+use tidegate_tests::wire::{ACK, HalfOpen, PSH, RST, Segment, TSVAL, usual_options};
+use tidegate_tests::{
+    Guard, Plain, SERVER_V4, SERVER_V6, Stage, Stalled, fill, guard_of, listen_queue, packets,
+    skip_without_root, until,
+};
+
+const PORT: u16 = 80;
+const BACKLOG: i32 = 4;
+const PLACES: usize = 5;
+const QUIET: Duration = Duration::from_millis(100);
+
+/// A host that gives every client a cookie, and a client that has one.
+struct Scene {
+    stage: Stage,
+    server: Stalled,
+    guard: Guard,
+    to: SocketAddr,
+    client: HalfOpen,
+}
+
+impl Scene {
+    fn set(label: &str, address: &str, mechanism: &str) -> Self {
+        let stage = Stage::new(label);
+        let to = SocketAddr::new(address.parse().expect("an address"), PORT);
+        stage.server.sysctl("net.ipv4.tcp_syncookies", 2).expect("the sysctl");
+        stage.server.sysctl("net.ipv4.tcp_abort_on_overflow", 1).expect("the sysctl");
+        let server = Stalled::new(&stage.server, to, BACKLOG);
+        let guard = Guard::start(&stage.server, &["--port", "80", "--mechanism", mechanism]);
+        let client = HalfOpen::open(&stage, 33000, to, usual_options(TSVAL));
+        Self { stage, server, guard, to, client }
+    }
+
+    fn fill(&self) -> Vec<Plain> {
+        let crowd = fill(&self.stage.client, self.to, PLACES);
+        until("the listen queue fills", || {
+            listen_queue(&self.stage.server, self.to) as usize == PLACES
+        });
+        crowd
+    }
+
+    /// What comes back for a segment.
+    fn answers(&self, segment: &Segment) -> Vec<Segment> {
+        self.client.send(segment);
+        self.client.collect(QUIET)
+    }
+
+    fn counted(&self, reason: &str, verdict: &str) -> u64 {
+        packets(guard_of(&self.guard.status(), PORT, None), reason, verdict)
+    }
+}
+
+const FAMILIES: [(&str, &str); 2] = [("4", SERVER_V4), ("6", SERVER_V6)];
+
+#[test]
+fn a_full_listen_queue_refuses_them_with_abort() {
+    if skip_without_root("a_full_listen_queue_refuses_them_with_abort") {
+        return;
+    }
+    for (family, address) in FAMILIES {
+        let scene = Scene::set(&format!("kc-abort-{family}"), address, "abort");
+        let _crowd = scene.fill();
+        for (segment, reason) in [
+            (scene.client.segment(ACK, 0, b""), "ListenQOverflow SYN/ACK ACK"),
+            (scene.client.segment(ACK | PSH, 0, b"request"), "ListenQOverflow other"),
+        ] {
+            let answers = scene.answers(&segment);
+            let [refusal] = answers.as_slice() else { panic!("{address}, {reason}: {answers:?}") };
+            assert_eq!((refusal.flags & RST, refusal.seq), (RST, segment.ack), "{refusal:?}");
+            assert_eq!(scene.counted(reason, "reset"), 1, "{address}, {reason}");
+        }
+        scene.guard.stop();
+    }
+}
+
+/// The control: the kernel's silence, counted; tcp_abort_on_overflow is for requests only.
+#[test]
+fn the_kernel_alone_drops_them_in_silence() {
+    if skip_without_root("the_kernel_alone_drops_them_in_silence") {
+        return;
+    }
+    for (family, address) in FAMILIES {
+        let scene = Scene::set(&format!("kc-default-{family}"), address, "default");
+        let _crowd = scene.fill();
+        let before = Counters::of(&scene.stage.server).expect("kernel counters");
+        let answers = scene.answers(&scene.client.segment(ACK, 0, b""));
+        assert!(answers.is_empty(), "{address}: {answers:?}");
+        let during = Counters::of(&scene.stage.server).and_then(|now| now.since(&before));
+        let during = during.expect("kernel counters");
+        for counter in ["TcpExtListenOverflows", "TcpExtListenDrops"] {
+            assert_eq!(during.get(counter).expect(counter), 1, "{address}: the kernel's own count");
+        }
+        assert_eq!(scene.counted("ListenQOverflow SYN/ACK ACK", "pass"), 1, "{address}");
+        scene.guard.stop();
+    }
+}
+
+#[test]
+fn where_there_is_a_place_they_are_let_in() {
+    if skip_without_root("where_there_is_a_place_they_are_let_in") {
+        return;
+    }
+    for (family, address) in FAMILIES {
+        let scene = Scene::set(&format!("kc-room-{family}"), address, "abort");
+        let forged = scene.client.segment(ACK, 0, b"");
+        let forged = Segment { ack: forged.ack.wrapping_add(77), ..forged };
+        scene.answers(&forged);
+        assert_eq!(scene.counted("CookieForeign", "pass"), 1, "{address}");
+        assert_eq!(listen_queue(&scene.stage.server, scene.to), 0, "{address}: a forged cookie");
+        scene.answers(&scene.client.segment(ACK, 0, b""));
+        assert_eq!(scene.counted("Handshake", "pass"), 1, "{address}");
+        assert_eq!(scene.server.accept_all().len(), 1, "{address}");
+        scene.guard.stop();
+    }
+}
