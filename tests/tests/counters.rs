@@ -227,6 +227,8 @@ fn overflows_are_told_apart_by_what_the_segment_was() {
 /// The queue is drained and filled again and again while clients come from two processors.
 /// Here our count is made a few hundred nanoseconds before the kernel's decision, and once in
 /// some thousands the server accepts a connection in between: then one of our drops was let in.
+/// Where the processor is taken away in between it is more often: 12 of 4,411 were seen beside three
+/// programs that never sleep. A kind of drop that we missed would be hundreds.
 #[test]
 fn bursts_against_a_server_that_accepts() {
     if skip_without_root("bursts_against_a_server_that_accepts") {
@@ -247,10 +249,11 @@ fn bursts_against_a_server_that_accepts() {
         sleep(Duration::from_millis(100));
         let (told, drops, ours) = books.both(&stage);
         assert!(drops.listen_drops > 1000, "a load that overflows: {drops:?}");
+        let most = drops.listen_drops / 200;
         let between = told.listen_drops - drops.listen_drops;
-        assert!(between.abs() <= 5, "{mechanism}: {told:?}, {drops:?} of {ours}");
+        assert!(between.abs() <= most, "{mechanism}: {told:?}, {drops:?} of {ours}");
         let resets = told.embryonic_resets - drops.embryonic_resets;
-        assert!(resets.abs() <= 5, "{mechanism}: {told:?}, {drops:?} of {ours}");
+        assert!(resets.abs() <= most, "{mechanism}: {told:?}, {drops:?} of {ours}");
         assert_eq!(drops.listen_drops, drops.listen_overflows, "nothing else was dropped");
         guard.stop();
     }
