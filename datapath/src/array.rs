@@ -3,13 +3,9 @@
 
 use libbpf_rs::{MapCore, MapFlags};
 
-use crate::error::{Error, Result};
+use crate::error::{Result, map_error};
 use crate::plain::{Plain, bytes_of, from_bytes};
 use crate::programs::Programs;
-
-fn map_error(map: &str) -> impl FnOnce(libbpf_rs::Error) -> Error + '_ {
-    move |source| Error::Map { map: map.to_owned(), source }
-}
 
 /// Reads an array map's element.
 pub fn read_one<T: Plain>(programs: &Programs, map: &str, index: u32) -> Result<T> {

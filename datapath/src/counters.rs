@@ -6,15 +6,11 @@ use std::collections::BTreeMap;
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::array::{read_one, write_one};
-use crate::error::{Error, Result};
+use crate::error::{Result, map_error};
 use crate::plain::{bytes_of, from_bytes};
 use crate::programs::Programs;
 use crate::raw::tg_slot_key;
 use tidegate_policy::raw::tg_counters;
-
-fn error(source: libbpf_rs::Error) -> Error {
-    Error::Map { map: "counters".to_owned(), source }
-}
 
 /// Adds `from`'s counts to `to`'s.
 pub fn accumulate(to: &mut tg_counters, from: &tg_counters) {
@@ -28,7 +24,7 @@ pub fn read(programs: &Programs, slot: u32) -> Result<tg_counters> {
     let per_cpu = programs
         .map("counters")
         .lookup_percpu(&slot.to_ne_bytes(), MapFlags::ANY)
-        .map_err(error)?
+        .map_err(map_error("counters"))?
         .unwrap_or_default();
     let mut sum = tg_counters::default();
     for bytes in per_cpu {
@@ -41,30 +37,30 @@ pub fn read(programs: &Programs, slot: u32) -> Result<tg_counters> {
 /// Adds `from`'s counts to `slot`'s, on one processor's share: for a slot that is given up.
 pub fn add(programs: &Programs, slot: u32, from: &tg_counters) -> Result<()> {
     let map = programs.map("counters");
-    let mut per_cpu =
-        map.lookup_percpu(&slot.to_ne_bytes(), MapFlags::ANY).map_err(error)?.unwrap_or_default();
+    let mut per_cpu = map
+        .lookup_percpu(&slot.to_ne_bytes(), MapFlags::ANY)
+        .map_err(map_error("counters"))?
+        .unwrap_or_default();
     let Some(first) = per_cpu.first_mut() else {
         return Ok(());
     };
     let mut sum: tg_counters = from_bytes(first);
     accumulate(&mut sum, from);
     first[..size_of::<tg_counters>()].copy_from_slice(bytes_of(&sum));
-    map.update_percpu(&slot.to_ne_bytes(), &per_cpu, MapFlags::ANY).map_err(error)
+    map.update_percpu(&slot.to_ne_bytes(), &per_cpu, MapFlags::ANY).map_err(map_error("counters"))
 }
 
 /// Sets a slot's counts to zero.
 pub fn clear(programs: &Programs, slot: u32) -> Result<()> {
     let map = programs.map("counters");
-    let mut per_cpu =
-        map.lookup_percpu(&slot.to_ne_bytes(), MapFlags::ANY).map_err(error)?.unwrap_or_default();
+    let mut per_cpu = map
+        .lookup_percpu(&slot.to_ne_bytes(), MapFlags::ANY)
+        .map_err(map_error("counters"))?
+        .unwrap_or_default();
     for bytes in &mut per_cpu {
         bytes.fill(0);
     }
-    map.update_percpu(&slot.to_ne_bytes(), &per_cpu, MapFlags::ANY).map_err(error)
-}
-
-fn slots_error(source: libbpf_rs::Error) -> Error {
-    Error::Map { map: "slots".to_owned(), source }
+    map.update_percpu(&slot.to_ne_bytes(), &per_cpu, MapFlags::ANY).map_err(map_error("counters"))
 }
 
 fn slot_key((guard, socket_cookie): (u32, u64)) -> tg_slot_key {
@@ -88,12 +84,12 @@ pub fn assign_slot(programs: &Programs, owner: (u32, u64), slot: u32) -> Result<
     programs
         .map("slots")
         .update(bytes_of(&slot_key(owner)), &slot.to_ne_bytes(), MapFlags::ANY)
-        .map_err(slots_error)
+        .map_err(map_error("slots"))
 }
 
 /// Takes the slot back.
 pub fn release_slot(programs: &Programs, owner: (u32, u64)) -> Result<()> {
-    programs.map("slots").delete(bytes_of(&slot_key(owner))).map_err(slots_error)
+    programs.map("slots").delete(bytes_of(&slot_key(owner))).map_err(map_error("slots"))
 }
 
 /// Reservations cleaned for a guard so far.

@@ -76,5 +76,10 @@ pub enum Error {
     },
 }
 
+/// What libbpf said of an operation on the map of this name.
+pub(crate) fn map_error(map: &str) -> impl FnOnce(libbpf_rs::Error) -> Error {
+    move |source| Error::Map { map: map.to_owned(), source }
+}
+
 /// The result of a datapath operation.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -13,7 +13,7 @@ use libbpf_rs::{MapCore, MapHandle};
 use nix::mount::{MsFlags, mount, umount};
 use nix::sys::statfs::statfs;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, map_error};
 use crate::link;
 
 const BPFFS: &str = "/sys/fs/bpf";
@@ -91,8 +91,7 @@ impl Pins {
         let mut maps = BTreeMap::new();
         for name in names_in(&self.maps_folder())? {
             let path = self.maps_folder().join(&name);
-            let map = MapHandle::from_pinned_path(&path)
-                .map_err(|source| Error::Map { map: name.clone(), source })?;
+            let map = MapHandle::from_pinned_path(&path).map_err(map_error(&name))?;
             maps.insert(name, map);
         }
         Ok(maps)

@@ -9,7 +9,7 @@ use libbpf_rs::{MapCore, MapFlags};
 
 use crate::array::{read_one, write_one};
 use crate::configuration::address_words;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, map_error};
 use crate::network::Network;
 use crate::plain::{bytes_of, from_bytes};
 use crate::programs::Programs;
@@ -19,10 +19,6 @@ use tidegate_policy::shed::standing;
 
 /// The table's name.
 pub const TABLE: &str = "shed_table";
-
-fn map_error(map: &str) -> impl FnOnce(libbpf_rs::Error) -> Error + '_ {
-    move |source| Error::Map { map: map.to_owned(), source }
-}
 
 /// The table, as the kernel itself has it.
 struct Table {

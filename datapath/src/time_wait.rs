@@ -5,7 +5,7 @@
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::configuration::address_words;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, map_error};
 use crate::network::Network;
 use crate::plain::{bytes_of, from_bytes};
 use crate::programs::Programs;
@@ -18,10 +18,6 @@ pub const TABLE: &str = "held_table";
 
 /// The maps of connections whose TIME-WAIT is the other end's.
 pub const LEAVING: [&str; 2] = ["leaving", "late"];
-
-fn map_error(map: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Error {
-    move |source| Error::Map { map: map.to_owned(), source }
-}
 
 /// The blocks of a table of at least so many entries.
 #[must_use]
