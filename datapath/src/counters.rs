@@ -7,6 +7,7 @@ use libbpf_rs::{MapCore, MapFlags};
 
 use crate::array::{read_one, write_one};
 use crate::error::{Result, map_error};
+use crate::per_cpu;
 use crate::plain::{bytes_of, from_bytes};
 use crate::programs::Programs;
 use crate::raw::tg_slot_key;
@@ -21,46 +22,21 @@ pub fn accumulate(to: &mut tg_counters, from: &tg_counters) {
 
 /// Packets by reason and verdict of one slot.
 pub fn read(programs: &Programs, slot: u32) -> Result<tg_counters> {
-    let per_cpu = programs
-        .map("counters")
-        .lookup_percpu(&slot.to_ne_bytes(), MapFlags::ANY)
-        .map_err(map_error("counters"))?
-        .unwrap_or_default();
     let mut sum = tg_counters::default();
-    for bytes in per_cpu {
-        let one: tg_counters = from_bytes(&bytes);
-        accumulate(&mut sum, &one);
+    for one in &per_cpu::read(programs, "counters", slot)? {
+        accumulate(&mut sum, one);
     }
     Ok(sum)
 }
 
 /// Adds `from`'s counts to `slot`'s, on one processor's share: for a slot that is given up.
 pub fn add(programs: &Programs, slot: u32, from: &tg_counters) -> Result<()> {
-    let map = programs.map("counters");
-    let mut per_cpu = map
-        .lookup_percpu(&slot.to_ne_bytes(), MapFlags::ANY)
-        .map_err(map_error("counters"))?
-        .unwrap_or_default();
-    let Some(first) = per_cpu.first_mut() else {
-        return Ok(());
-    };
-    let mut sum: tg_counters = from_bytes(first);
-    accumulate(&mut sum, from);
-    first[..size_of::<tg_counters>()].copy_from_slice(bytes_of(&sum));
-    map.update_percpu(&slot.to_ne_bytes(), &per_cpu, MapFlags::ANY).map_err(map_error("counters"))
+    per_cpu::add(programs, "counters", slot, |sum| accumulate(sum, from))
 }
 
 /// Sets a slot's counts to zero.
 pub fn clear(programs: &Programs, slot: u32) -> Result<()> {
-    let map = programs.map("counters");
-    let mut per_cpu = map
-        .lookup_percpu(&slot.to_ne_bytes(), MapFlags::ANY)
-        .map_err(map_error("counters"))?
-        .unwrap_or_default();
-    for bytes in &mut per_cpu {
-        bytes.fill(0);
-    }
-    map.update_percpu(&slot.to_ne_bytes(), &per_cpu, MapFlags::ANY).map_err(map_error("counters"))
+    per_cpu::clear(programs, "counters", slot)
 }
 
 fn slot_key((guard, socket_cookie): (u32, u64)) -> tg_slot_key {

@@ -11,6 +11,7 @@ use crate::array::{read_one, write_one};
 use crate::configuration::address_words;
 use crate::error::{Error, Result, map_error};
 use crate::network::Network;
+use crate::per_cpu;
 use crate::plain::{bytes_of, from_bytes};
 use crate::programs::Programs;
 use crate::raw::*;
@@ -91,16 +92,7 @@ pub fn clear_table(programs: &Programs) -> Result<()> {
 /// A guard begins anew: no fallback, nothing measured.
 pub fn clear(programs: &Programs, guard: u32) -> Result<()> {
     write_one(programs, "shed_state", guard, &tg_shed_state::default())?;
-    let map = programs.map("shed_monitor");
-    let key = guard.to_ne_bytes();
-    let mut per_cpu = map
-        .lookup_percpu(&key, MapFlags::ANY)
-        .map_err(map_error("shed_monitor"))?
-        .unwrap_or_default();
-    for bytes in &mut per_cpu {
-        bytes.fill(0);
-    }
-    map.update_percpu(&key, &per_cpu, MapFlags::ANY).map_err(map_error("shed_monitor"))
+    per_cpu::clear(programs, "shed_monitor", guard)
 }
 
 /// How persistent dropping of one guard does.
@@ -118,19 +110,14 @@ pub struct Condition {
 
 /// Reads how a guard with these rules does.
 pub fn condition(programs: &Programs, guard: u32, rules: &tg_shed_rules) -> Result<Condition> {
-    let per_cpu = programs
-        .map("shed_monitor")
-        .lookup_percpu(&guard.to_ne_bytes(), MapFlags::ANY)
-        .map_err(map_error("shed_monitor"))?
-        .unwrap_or_default();
-    let spared = per_cpu.iter().map(|bytes| from_bytes::<tg_shed_monitor>(bytes).spared).sum();
+    let monitors: Vec<tg_shed_monitor> = per_cpu::read(programs, "shed_monitor", guard)?;
     let blocks = match rules.blocks {
         0 => Vec::new(),
         count => Table::map(programs)?.copy(rules.first_block, count),
     };
     Ok(Condition {
         state: read_one(programs, "shed_state", guard)?,
-        spared,
+        spared: monitors.iter().map(|monitor| monitor.spared).sum(),
         cells: blocks.len() as u64 * u64::from(TG_SHED_CELLS),
         standing: standing(&blocks, crate::clock::monotonic_ns()),
     })

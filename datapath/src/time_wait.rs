@@ -10,11 +10,13 @@ use crate::network::Network;
 use crate::plain::{bytes_of, from_bytes};
 use crate::programs::Programs;
 use crate::raw::*;
-use crate::{clock, sockets};
+use crate::{clock, per_cpu, sockets};
 use tidegate_policy::raw::*;
 
 /// The table's name.
 pub const TABLE: &str = "held_table";
+
+const COUNTS: &str = "time_wait_counts";
 
 /// The maps of connections whose TIME-WAIT is the other end's.
 pub const LEAVING: [&str; 2] = ["leaving", "late"];
@@ -101,28 +103,9 @@ pub(crate) fn copy_destinations(programs: &Programs, from: u32) -> Result<()> {
 pub fn counts(programs: &Programs) -> Result<[u64; TG_TW_COUNTS as usize]> {
     let mut counts = [0; TG_TW_COUNTS as usize];
     for (index, count) in (0u32..).zip(&mut counts) {
-        let per_cpu = programs
-            .map("time_wait_counts")
-            .lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY)
-            .map_err(map_error("time_wait_counts"))?
-            .unwrap_or_default();
-        *count = per_cpu.iter().map(|bytes| from_bytes::<u64>(bytes)).sum();
+        *count = per_cpu::read::<u64>(programs, COUNTS, index)?.iter().sum();
     }
     Ok(counts)
-}
-
-fn add_late(programs: &Programs, more: u64) -> Result<()> {
-    let map = programs.map("time_wait_counts");
-    let key = TG_TW_LATE.to_ne_bytes();
-    let mut per_cpu = map
-        .lookup_percpu(&key, MapFlags::ANY)
-        .map_err(map_error("time_wait_counts"))?
-        .unwrap_or_default();
-    if let Some(first) = per_cpu.first_mut() {
-        let sum = from_bytes::<u64>(first) + more;
-        first[..8].copy_from_slice(&sum.to_ne_bytes());
-    }
-    map.update_percpu(&key, &per_cpu, MapFlags::ANY).map_err(map_error("time_wait_counts"))
 }
 
 /// The pairs that are held here now.
@@ -157,7 +140,7 @@ pub fn end_late(programs: &Programs) -> Result<u64> {
         let _ = programs.map(LEAVING[0]).delete(&key);
     }
     if ended > 0 {
-        add_late(programs, ended)?;
+        per_cpu::add(programs, COUNTS, TG_TW_LATE, |count: &mut u64| *count += ended)?;
     }
     Ok(ended)
 }
