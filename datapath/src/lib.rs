@@ -18,6 +18,7 @@ pub mod plain;
 pub mod programs;
 pub mod shed;
 pub mod sockets;
+mod table;
 pub mod time_wait;
 
 /// The types shared with the programs, as `bpf/layout.h` has them.

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Persistent dropping as the kernel has it: the table, the preferred proxies, and how it does.
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd};
-use std::ptr::NonNull;
-
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::array::{read_one, write_one};
@@ -15,68 +11,15 @@ use crate::per_cpu;
 use crate::plain::{bytes_of, from_bytes};
 use crate::programs::Programs;
 use crate::raw::*;
+use crate::table::Table;
 use tidegate_policy::raw::*;
 use tidegate_policy::shed::standing;
 
 /// The table's name.
 pub const TABLE: &str = "shed_table";
 
-/// The table, as the kernel itself has it.
-struct Table {
-    blocks: NonNull<tg_shed_block>,
-    count: usize,
-}
-
-impl Table {
-    fn map(programs: &Programs) -> Result<Self> {
-        let map = programs.map(TABLE);
-        let count = map.max_entries() as usize;
-        let bytes = count * size_of::<tg_shed_block>();
-        // SAFETY: a BPF_F_MMAPABLE array of as many elements, mapped at an address of the
-        // kernel's choosing.
-        let address = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                map.as_fd().as_raw_fd(),
-                0,
-            )
-        };
-        if address == libc::MAP_FAILED {
-            let source = io::Error::last_os_error();
-            return Err(Error::Read { what: "the shed table".to_owned(), source });
-        }
-        let blocks = NonNull::new(address.cast()).expect("a mapping is not at address 0");
-        Ok(Table { blocks, count })
-    }
-
-    /// A copy of some blocks; those behind the end are left out.
-    fn copy(&self, first: u32, count: u32) -> Vec<tg_shed_block> {
-        let end = self.count.min(first as usize + count as usize);
-        (first as usize..end)
-            // SAFETY: inside of the mapping; the programs may write meanwhile, and every
-            // bit pattern is a value.
-            .map(|at| unsafe { self.blocks.add(at).as_ptr().read_volatile() })
-            .collect()
-    }
-
-    fn clear(&self) {
-        for at in 0..self.count {
-            // SAFETY: as above.
-            unsafe { self.blocks.add(at).as_ptr().write_volatile(tg_shed_block::default()) }
-        }
-    }
-}
-
-impl Drop for Table {
-    fn drop(&mut self) {
-        // SAFETY: the mapping that was made with this length, and nothing refers to it.
-        unsafe {
-            libc::munmap(self.blocks.as_ptr().cast(), self.count * size_of::<tg_shed_block>())
-        };
-    }
+fn table(programs: &Programs) -> Result<Table<tg_shed_block>> {
+    Table::map(programs, TABLE, "the shed table")
 }
 
 /// The table's size in blocks, fixed when it was made.
@@ -86,7 +29,7 @@ pub fn table_blocks(programs: &Programs) -> u32 {
 
 /// Forgets every stamp.
 pub fn clear_table(programs: &Programs) -> Result<()> {
-    Table::map(programs).map(|table| table.clear())
+    table(programs).map(|table| table.clear())
 }
 
 /// A guard begins anew: no fallback, nothing measured.
@@ -113,7 +56,7 @@ pub fn condition(programs: &Programs, guard: u32, rules: &tg_shed_rules) -> Resu
     let monitors: Vec<tg_shed_monitor> = per_cpu::read(programs, "shed_monitor", guard)?;
     let blocks = match rules.blocks {
         0 => Vec::new(),
-        count => Table::map(programs)?.copy(rules.first_block, count),
+        count => table(programs)?.copies(rules.first_block, count).collect(),
     };
     Ok(Condition {
         state: read_one(programs, "shed_state", guard)?,

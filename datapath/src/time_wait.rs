@@ -10,6 +10,7 @@ use crate::network::Network;
 use crate::plain::{bytes_of, from_bytes};
 use crate::programs::Programs;
 use crate::raw::*;
+use crate::table::Table;
 use crate::{clock, per_cpu, sockets};
 use tidegate_policy::raw::*;
 
@@ -111,17 +112,8 @@ pub fn counts(programs: &Programs) -> Result<[u64; TG_TW_COUNTS as usize]> {
 /// The pairs that are held here now.
 pub fn held(programs: &Programs) -> Result<Vec<tg_held>> {
     let now_ns = clock::monotonic_ns();
-    let map = programs.map(TABLE);
-    let mut held = Vec::new();
-    for index in 0..map.max_entries() {
-        let block = map
-            .lookup(&index.to_ne_bytes(), MapFlags::ANY)
-            .map_err(map_error(TABLE))?
-            .unwrap_or_default();
-        let block: tg_held_block = from_bytes(&block);
-        held.extend(block.cells.into_iter().filter(|cell| cell.until_ns > now_ns));
-    }
-    Ok(held)
+    let table = Table::<tg_held_block>::map(programs, TABLE, "the table of held pairs")?;
+    Ok(table.all().flat_map(|block| block.cells).filter(|cell| cell.until_ns > now_ns).collect())
 }
 
 /// Ends the TIME_WAITs that the programs could not, since their sockets were busy then: each by
