@@ -83,17 +83,21 @@ struct tg_said {
 	__u32 padding;
 };
 
-/* A network that this host connects to, as an LPM trie has its keys; its value is tg_tw_rules. */
-struct tg_destination {
-	__u32 prefix_bits; /* TG_DESTINATION_OWNER_BITS, and those of the network */
-	__u32 owner;       /* tg_destination_owner() */
+/* A network, as an LPM trie has its keys. */
+struct tg_network {
+	__u32 prefix_bits; /* TG_NETWORK_OWNER_BITS, and those of the network */
+	__u32 owner;       /* tg_destination_owner() or tg_preferred_owner() */
 	__u32 addr[4];     /* network byte order; IPv4 in word 0 */
 };
 
-#define TG_DESTINATION_OWNER_BITS 32
+#define TG_NETWORK_OWNER_BITS 32
+/* As held_table.h calls them. */
+#define tg_destination tg_network
+#define TG_DESTINATION_OWNER_BITS TG_NETWORK_OWNER_BITS
 /* Destinations of both configurations. */
 #define TG_DESTINATIONS 1024
 
+/* Whose a network is that this host connects to; its value is tg_tw_rules. */
 TG_INLINE __u32 tg_destination_owner(__u32 config, __u32 is_ipv6)
 {
 	return config << 8 | !!is_ipv6;
@@ -132,15 +136,7 @@ enum tg_tw_count {
 	TG_TW_COUNTS,
 };
 
-/* A network of preferred proxies, as an LPM trie has its keys. */
-struct tg_preferred {
-	__u32 prefix_bits; /* TG_PREFERRED_OWNER_BITS, and those of the network */
-	__u32 owner;       /* tg_preferred_owner() */
-	__u32 addr[4];     /* network byte order; IPv4 in word 0 */
-};
-
-#define TG_PREFERRED_OWNER_BITS 32
-
+/* Whose a network of preferred proxies is. */
 TG_INLINE __u32 tg_preferred_owner(__u32 config, __u32 guard, __u32 is_ipv6)
 {
 	return config << 16 | !!is_ipv6 << 8 | guard;

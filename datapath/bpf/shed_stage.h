@@ -43,7 +43,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, TG_PREFERRED);
-	__type(key, struct tg_preferred);
+	__type(key, struct tg_network);
 	__type(value, __u32);
 } preferred SEC(".maps");
 
@@ -51,8 +51,8 @@ struct {
 static __noinline int tg_is_preferred(const struct tg_packet *p, __u32 active, __u32 guard)
 {
 	const struct tg_tuple *t = &p->tuple;
-	struct tg_preferred key = {
-		.prefix_bits = TG_PREFERRED_OWNER_BITS + (t->is_ipv6 ? 128 : 32),
+	struct tg_network key = {
+		.prefix_bits = TG_NETWORK_OWNER_BITS + (t->is_ipv6 ? 128 : 32),
 		.owner = tg_preferred_owner(active, guard, t->is_ipv6),
 		.addr = {t->saddr[0], t->saddr[1], t->saddr[2], t->saddr[3]},
 	};

@@ -266,13 +266,15 @@ pub fn write(programs: &Programs, configuration: &Configuration) -> Result<()> {
     prepare_shed(programs, &before, &configuration.guards, &config, &indexes)?;
     let mut control = read_control(programs)?;
     let next = (control.active & 1) ^ 1;
-    let preferred: Vec<(u32, &Network)> = indexes
+    let preferred: Vec<(u32, Network, u32)> = indexes
         .iter()
         .zip(&configuration.guards)
-        .flat_map(|(index, guarded)| guarded.preferred.iter().map(|n| (*index, n)))
+        .flat_map(|(index, guarded)| guarded.preferred.iter().map(|n| (*index, *n, 1)))
         .collect();
-    shed::write_preferred(programs, next, &preferred)?;
-    time_wait::write_destinations(programs, next, &configuration.destinations)?;
+    shed::PREFERRED.write(programs, next, preferred.into_iter())?;
+    let destinations = configuration.destinations.iter();
+    let destinations = destinations.map(|(network, rules)| (0, *network, *rules));
+    time_wait::DESTINATIONS.write(programs, next, destinations)?;
     prepare_held(programs, &mut control)?;
     write_one(programs, "config", next, &*config)?;
     control.active = next;
@@ -308,9 +310,8 @@ fn ignores_rst() -> bool {
 /// Puts new cookie keys in force; the listeners stay as they are.
 pub fn write_keys(programs: &Programs, keys: tg_cookie_keys) -> Result<()> {
     let mut control = read_control(programs)?;
-    shed::copy_preferred(programs, control.active & 1)?;
-    time_wait::write_destinations(programs, (control.active & 1) ^ 1, &[])?;
-    time_wait::copy_destinations(programs, control.active & 1)?;
+    shed::PREFERRED.copy(programs, control.active & 1)?;
+    time_wait::DESTINATIONS.copy(programs, control.active & 1)?;
     let mut config: Box<tg_config> = Box::new(read_one(programs, "config", control.active & 1)?);
     config.keys = keys;
     let next = (control.active & 1) ^ 1;

@@ -12,6 +12,7 @@ pub mod guard;
 pub mod interfaces;
 pub mod link;
 pub mod network;
+mod networks;
 pub mod per_cpu;
 pub mod pins;
 pub mod plain;

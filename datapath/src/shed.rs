@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Persistent dropping as the kernel has it: the table, the preferred proxies, and how it does.
 
-use libbpf_rs::{MapCore, MapFlags};
+use libbpf_rs::MapCore;
 
 use crate::array::{read_one, write_one};
-use crate::configuration::address_words;
-use crate::error::{Error, Result, map_error};
-use crate::network::Network;
+use crate::error::Result;
+use crate::networks::Networks;
 use crate::per_cpu;
-use crate::plain::{bytes_of, from_bytes};
 use crate::programs::Programs;
 use crate::raw::*;
 use crate::table::Table;
@@ -17,6 +15,16 @@ use tidegate_policy::shed::standing;
 
 /// The table's name.
 pub const TABLE: &str = "shed_table";
+
+/// The preferred proxies, with owners as `tg_preferred_owner()` in layout.h makes them: whose they
+/// are is a guard's index.
+pub(crate) const PREFERRED: Networks = Networks {
+    map: "preferred",
+    what: "networks of preferred proxies",
+    most: TG_PREFERRED as usize / 2,
+    config_bit: 16,
+    ipv6_bit: 8,
+};
 
 fn table(programs: &Programs) -> Result<Table<tg_shed_block>> {
     Table::map(programs, TABLE, "the shed table")
@@ -66,60 +74,6 @@ pub fn condition(programs: &Programs, guard: u32, rules: &tg_shed_rules) -> Resu
     })
 }
 
-/// `config` is the configuration's number, 0 or 1.
-fn preferred_key(config: u32, guard: u32, network: &Network) -> tg_preferred {
-    let (kind, addr) = address_words(Some(network.address));
-    tg_preferred {
-        prefix_bits: TG_PREFERRED_OWNER_BITS + u32::from(network.bits),
-        owner: config << 16 | u32::from(kind == 6) << 8 | guard,
-        addr,
-    }
-}
-
-/// Puts the preferred proxies of a configuration that is not in force yet into their map, and
-/// takes those out that it had when it was last.
-pub fn write_preferred(
-    programs: &Programs,
-    config: u32,
-    networks: &[(u32, &Network)],
-) -> Result<()> {
-    let most = TG_PREFERRED as usize / 2;
-    if networks.len() > most {
-        return Err(Error::Limit {
-            what: "networks of preferred proxies",
-            asked: networks.len(),
-            limit: most,
-        });
-    }
-    let map = programs.map("preferred");
-    let keys: Vec<tg_preferred> = map.keys().map(|bytes| from_bytes(&bytes)).collect();
-    for key in keys.iter().filter(|key| key.owner >> 16 == config) {
-        map.delete(bytes_of(key)).map_err(map_error("preferred"))?;
-    }
-    for (guard, network) in networks {
-        let key = preferred_key(config, *guard, network);
-        map.update(bytes_of(&key), &1u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(map_error("preferred"))?;
-    }
-    Ok(())
-}
-
-/// Gives the preferred proxies of configuration `from` to the other one, before that takes its
-/// place with the same listeners.
-pub fn copy_preferred(programs: &Programs, from: u32) -> Result<()> {
-    let map = programs.map("preferred");
-    let keys: Vec<tg_preferred> = map.keys().map(|bytes| from_bytes(&bytes)).collect();
-    for key in keys.iter().filter(|key| key.owner >> 16 != from) {
-        map.delete(bytes_of(key)).map_err(map_error("preferred"))?;
-    }
-    for key in keys.iter().filter(|key| key.owner >> 16 == from) {
-        let other = tg_preferred { owner: key.owner ^ 1 << 16, ..*key };
-        map.update(bytes_of(&other), &1u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(map_error("preferred"))?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,9 +81,9 @@ mod tests {
     /// The same numbers as `tg_preferred_owner()` in layout.h makes.
     #[test]
     fn a_network_is_keyed_by_configuration_guard_and_family() {
-        let key = preferred_key(1, 63, &"2001:db8::/32".parse().unwrap());
+        let key = PREFERRED.key(1, 63, &"2001:db8::/32".parse().unwrap());
         assert_eq!((key.owner, key.prefix_bits), (0x0001_013f, 64));
-        let key = preferred_key(0, 2, &"192.0.2.0/24".parse().unwrap());
+        let key = PREFERRED.key(0, 2, &"192.0.2.0/24".parse().unwrap());
         assert_eq!((key.owner, key.prefix_bits), (2, 56));
         assert_eq!(key.addr, [u32::from_ne_bytes([192, 0, 2, 0]), 0, 0, 0]);
     }

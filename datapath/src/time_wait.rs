@@ -4,10 +4,9 @@
 
 use libbpf_rs::{MapCore, MapFlags};
 
-use crate::configuration::address_words;
-use crate::error::{Error, Result, map_error};
-use crate::network::Network;
-use crate::plain::{bytes_of, from_bytes};
+use crate::error::Result;
+use crate::networks::Networks;
+use crate::plain::from_bytes;
 use crate::programs::Programs;
 use crate::raw::*;
 use crate::table::Table;
@@ -18,6 +17,16 @@ use tidegate_policy::raw::*;
 pub const TABLE: &str = "held_table";
 
 const COUNTS: &str = "time_wait_counts";
+
+/// The networks that TIME-WAIT is negotiated with, with owners as `tg_destination_owner()` in
+/// layout.h makes them.
+pub(crate) const DESTINATIONS: Networks = Networks {
+    map: "destinations",
+    what: "destinations",
+    most: TG_DESTINATIONS as usize / 2,
+    config_bit: 8,
+    ipv6_bit: 0,
+};
 
 /// The maps of connections whose TIME-WAIT is the other end's.
 pub const LEAVING: [&str; 2] = ["leaving", "late"];
@@ -47,57 +56,6 @@ pub(crate) fn random_key() -> tg_key {
     assert_eq!(got, 16, "Linux gives 16 random bytes at once");
     let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
     tg_key { k0: word(0), k1: word(8) }
-}
-
-fn destination(config: u32, network: &Network) -> tg_destination {
-    let (kind, addr) = address_words(Some(network.address));
-    let is_ipv6 = kind == 6;
-    tg_destination {
-        prefix_bits: TG_DESTINATION_OWNER_BITS + u32::from(network.bits),
-        owner: config << 8 | u32::from(is_ipv6),
-        addr,
-    }
-}
-
-/// Makes the destinations of one of the two configurations be these.
-pub(crate) fn write_destinations(
-    programs: &Programs,
-    config: u32,
-    wanted: &[(Network, tg_tw_rules)],
-) -> Result<()> {
-    let map = programs.map("destinations");
-    let fail = map_error("destinations");
-    let most = TG_DESTINATIONS as usize / 2;
-    if wanted.len() > most {
-        return Err(Error::Limit { what: "destinations", asked: wanted.len(), limit: most });
-    }
-    let of_config = |key: &Vec<u8>| from_bytes::<tg_destination>(key).owner >> 8 == config;
-    for key in map.keys().filter(of_config).collect::<Vec<_>>() {
-        // Gone already is as good.
-        let _ = map.delete(&key);
-    }
-    wanted
-        .iter()
-        .try_for_each(|(network, rules)| {
-            map.update(bytes_of(&destination(config, network)), bytes_of(rules), MapFlags::ANY)
-        })
-        .map_err(fail)
-}
-
-/// Copies the destinations in force to the other configuration.
-pub(crate) fn copy_destinations(programs: &Programs, from: u32) -> Result<()> {
-    let map = programs.map("destinations");
-    for key in map.keys().collect::<Vec<_>>() {
-        let mut destination: tg_destination = from_bytes(&key);
-        if destination.owner >> 8 != from {
-            continue;
-        }
-        let Ok(Some(rules)) = map.lookup(&key, MapFlags::ANY) else { continue };
-        destination.owner = (from ^ 1) << 8 | destination.owner & 1;
-        map.update(bytes_of(&destination), &rules, MapFlags::ANY)
-            .map_err(map_error("destinations"))?;
-    }
-    Ok(())
 }
 
 /// What happened to the ends of connections, by `enum tg_tw_count`.
@@ -135,4 +93,18 @@ pub fn end_late(programs: &Programs) -> Result<u64> {
         per_cpu::add(programs, COUNTS, TG_TW_LATE, |count: &mut u64| *count += ended)?;
     }
     Ok(ended)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same numbers as `tg_destination_owner()` in layout.h makes.
+    #[test]
+    fn a_destination_is_keyed_by_configuration_and_family() {
+        let key = DESTINATIONS.key(1, 0, &"2001:db8::/32".parse().unwrap());
+        assert_eq!((key.owner, key.prefix_bits), (0x0000_0101, 64));
+        let key = DESTINATIONS.key(0, 0, &"192.0.2.0/24".parse().unwrap());
+        assert_eq!((key.owner, key.prefix_bits), (0, 56));
+    }
 }
