@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::Path;
 
+pub use tidegate_datapath::key::random;
 use tidegate_policy::raw::{tg_cookie_keys, tg_key};
 
 use crate::failure::{Failure, Result};
@@ -19,13 +20,6 @@ fn key(bytes: [u8; 16]) -> tg_key {
         k0: u64::from_le_bytes(low.try_into().expect("eight bytes")),
         k1: u64::from_le_bytes(high.try_into().expect("eight bytes")),
     }
-}
-
-/// A fresh random key.
-pub fn random() -> tg_key {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("Linux has randomness");
-    key(bytes)
 }
 
 /// Two fresh random keys.

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::programs::Programs;
 use crate::raw::*;
-use crate::{shed, time_wait};
+use crate::{key, shed, time_wait};
 use tidegate_policy::raw::{tg_cookie_keys, tg_key, tg_rules, tg_shed_rules, tg_tw_rules};
 
 /// One guarded listener, or a path to one.
@@ -287,7 +287,7 @@ pub fn write(programs: &Programs, configuration: &Configuration) -> Result<()> {
 fn prepare_held(programs: &Programs, control: &mut tg_control) -> Result<()> {
     let blocks = time_wait::table_blocks(programs);
     if control.held_key == tg_key::default() || control.held_blocks != blocks {
-        control.held_key = time_wait::random_key();
+        control.held_key = key::random();
     }
     control.held_blocks = blocks;
     Ok(())

@@ -10,6 +10,7 @@ pub mod counters;
 pub mod error;
 pub mod guard;
 pub mod interfaces;
+pub mod key;
 pub mod link;
 pub mod network;
 mod networks;

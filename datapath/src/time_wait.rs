@@ -48,16 +48,6 @@ pub fn table_blocks(programs: &Programs) -> u32 {
     programs.map(TABLE).max_entries()
 }
 
-/// A random key for the table's hash.
-pub(crate) fn random_key() -> tg_key {
-    let mut bytes = [0u8; 16];
-    // SAFETY: as many writable bytes as announced; 16 are never given in part.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    assert_eq!(got, 16, "Linux gives 16 random bytes at once");
-    let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-    tg_key { k0: word(0), k1: word(8) }
-}
-
 /// What happened to the ends of connections, by `enum tg_tw_count`.
 pub fn counts(programs: &Programs) -> Result<[u64; TG_TW_COUNTS as usize]> {
     let mut counts = [0; TG_TW_COUNTS as usize];
