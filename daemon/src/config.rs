@@ -2,7 +2,6 @@
 //! The configuration file: TOML, read whole and checked whole before anything is done.
 
 use std::fs;
-use std::net::IpAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +15,7 @@ use toml::Spanned;
 
 use crate::failure::{Failure, Result};
 use crate::fin;
+use crate::reader::Reader;
 use crate::shed::{self, Shed};
 use crate::time_wait::{self, Destination, Ends, TimeWait};
 
@@ -112,58 +112,7 @@ struct Reserv {
 /// The mechanism of a listener that names none.
 pub const DEFAULT_MECHANISM: &str = "abort rst-syn";
 
-/// Tells what is wrong at a place of the text.
-pub struct Reader<'a> {
-    path: &'a Path,
-    text: &'a str,
-}
-
 impl Reader<'_> {
-    fn line(&self, span: &Range<usize>) -> usize {
-        1 + self.text[..span.start.min(self.text.len())].matches('\n').count()
-    }
-
-    /// A failure at a place of the text.
-    pub fn wrong(
-        &self,
-        span: Range<usize>,
-        what: impl Into<String>,
-        fix: impl Into<String>,
-    ) -> Failure {
-        Failure::Configuration {
-            file: self.path.to_owned(),
-            line: self.line(&span),
-            what: what.into(),
-            fix: fix.into(),
-        }
-    }
-
-    /// A number within its bounds.
-    pub fn number(&self, name: &str, value: &Spanned<i64>, from: i64, to: i64) -> Result<i64> {
-        let number = *value.get_ref();
-        if (from..=to).contains(&number) {
-            return Ok(number);
-        }
-        Err(self.wrong(
-            value.span(),
-            format!("{name} = {number} is out of range"),
-            format!("give a number from {from} to {to}"),
-        ))
-    }
-
-    /// A fraction within its bounds, in 256ths.
-    fn fraction_x256(&self, name: &str, value: &Spanned<f64>, from: f64, to: f64) -> Result<u32> {
-        let number = *value.get_ref();
-        if (from..=to).contains(&number) {
-            return Ok((number * 256.0).round() as u32);
-        }
-        Err(self.wrong(
-            value.span(),
-            format!("{name} = {number} is out of range"),
-            format!("give a number from {from} to {to}"),
-        ))
-    }
-
     fn reserv(&self, reserv: &Spanned<Reserv>, rules: &mut tg_rules) -> Result<()> {
         if rules.room != TG_ROOM_RESERVE {
             return Err(self.wrong(
@@ -251,18 +200,6 @@ impl Reader<'_> {
             Guarded { address, port, rules, hook, is_path: true, ..Default::default() };
         self.shed(&path.shed, &path.hook, &mut guarded)?;
         Ok(guarded)
-    }
-
-    fn address(&self, address: &Option<Spanned<String>>) -> Result<Option<IpAddr>> {
-        let Some(text) = address else { return Ok(None) };
-        let address = text.get_ref().parse().map_err(|_| {
-            self.wrong(
-                text.span(),
-                format!("address = \"{}\" is no IP address", text.get_ref()),
-                "write one like \"192.0.2.1\" or \"2001:db8::1\", or leave it out",
-            )
-        })?;
-        Ok(Some(address))
     }
 
     fn refusals(&self, rate: &Option<Spanned<i64>>, rules: &mut tg_rules) -> Result<()> {
@@ -356,7 +293,7 @@ pub fn read(path: &Path) -> Result<Config> {
 
 /// Checks a configuration's text; `path` is for what is told of it.
 pub fn parse(path: &Path, text: &str) -> Result<Config> {
-    let reader = Reader { path, text };
+    let reader = Reader::new(path, text);
     let file: File = toml::from_str(text).map_err(|e| {
         let (what, fix) = explain(e.message());
         reader.wrong(e.span().unwrap_or(0..0), what, fix)

@@ -10,6 +10,7 @@ mod host;
 mod instance;
 mod keys;
 mod plan;
+mod reader;
 mod run;
 mod shed;
 mod status;

@@ -9,9 +9,9 @@ use tidegate_policy::raw::*;
 use tidegate_policy::shed::{self, Key, Policy, Refusal, Word};
 use toml::{Spanned, Value};
 
-use crate::config::Reader;
 use crate::failure::Result;
 use crate::fin;
+use crate::reader::Reader;
 
 /// `shed = { … }`.
 #[derive(Deserialize)]
@@ -115,18 +115,8 @@ fn oversize(reader: &Reader<'_>, value: &Option<Spanned<f64>>) -> Result<f64> {
 }
 
 fn preferred(reader: &Reader<'_>, networks: &[Spanned<String>]) -> Result<Vec<Network>> {
-    networks
-        .iter()
-        .map(|text| {
-            text.get_ref().parse().map_err(|_| {
-                reader.wrong(
-                    text.span(),
-                    format!("preferred names \"{}\", which is no network", text.get_ref()),
-                    "write one like \"192.0.2.0/24\" or \"2001:db8::/32\"",
-                )
-            })
-        })
-        .collect()
+    let wrong = |text: &str| format!("preferred names \"{text}\", which is no network");
+    networks.iter().map(|text| reader.network(text, wrong)).collect()
 }
 
 /// The rules, and the preferred proxies.

@@ -12,8 +12,8 @@ use tidegate_datapath::time_wait;
 use tidegate_policy::raw::*;
 use toml::Spanned;
 
-use crate::config::Reader;
 use crate::failure::Result;
+use crate::reader::Reader;
 
 /// Pairs that the table has room for, where none is said: at 500 connections a second to one
 /// server they are all of its ports.
@@ -91,13 +91,8 @@ fn destination(
     destination: &Destination,
     host: &tg_tw_rules,
 ) -> Result<(Network, tg_tw_rules)> {
-    let network: Network = destination.network.get_ref().parse().map_err(|_| {
-        reader.wrong(
-            destination.network.span(),
-            format!("network = \"{}\" is no network", destination.network.get_ref()),
-            "write one like \"192.0.2.0/24\" or \"2001:db8::/32\"",
-        )
-    })?;
+    let wrong = |text: &str| format!("network = \"{text}\" is no network");
+    let network = reader.network(&destination.network, wrong)?;
     let own = &destination.negotiate;
     let negotiate = own.as_ref().map_or(Ok(host.negotiate), |own| holder(reader, own))?;
     let rules = tg_tw_rules {

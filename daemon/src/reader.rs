@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Values of a configuration file, each told of with its line where it is wrong.
+
+use std::net::IpAddr;
+use std::ops::Range;
+use std::path::Path;
+
+use tidegate_datapath::network::Network;
+use toml::Spanned;
+
+use crate::failure::{Failure, Result};
+
+/// Tells what is wrong at a place of the text.
+pub struct Reader<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl<'a> Reader<'a> {
+    /// Of a file's text; its path is for what is told.
+    pub fn new(path: &'a Path, text: &'a str) -> Self {
+        Reader { path, text }
+    }
+
+    fn line(&self, span: &Range<usize>) -> usize {
+        1 + self.text[..span.start.min(self.text.len())].matches('\n').count()
+    }
+
+    /// A failure at a place of the text.
+    pub fn wrong(
+        &self,
+        span: Range<usize>,
+        what: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Failure {
+        Failure::Configuration {
+            file: self.path.to_owned(),
+            line: self.line(&span),
+            what: what.into(),
+            fix: fix.into(),
+        }
+    }
+
+    /// A number within its bounds.
+    pub fn number(&self, name: &str, value: &Spanned<i64>, from: i64, to: i64) -> Result<i64> {
+        let number = *value.get_ref();
+        if (from..=to).contains(&number) {
+            return Ok(number);
+        }
+        Err(self.wrong(
+            value.span(),
+            format!("{name} = {number} is out of range"),
+            format!("give a number from {from} to {to}"),
+        ))
+    }
+
+    /// A fraction within its bounds, in 256ths.
+    pub fn fraction_x256(
+        &self,
+        name: &str,
+        value: &Spanned<f64>,
+        from: f64,
+        to: f64,
+    ) -> Result<u32> {
+        let number = *value.get_ref();
+        if (from..=to).contains(&number) {
+            return Ok((number * 256.0).round() as u32);
+        }
+        Err(self.wrong(
+            value.span(),
+            format!("{name} = {number} is out of range"),
+            format!("give a number from {from} to {to}"),
+        ))
+    }
+
+    /// An IP address, where one is given.
+    pub fn address(&self, address: &Option<Spanned<String>>) -> Result<Option<IpAddr>> {
+        let Some(text) = address else { return Ok(None) };
+        let address = text.get_ref().parse().map_err(|_| {
+            self.wrong(
+                text.span(),
+                format!("address = \"{}\" is no IP address", text.get_ref()),
+                "write one like \"192.0.2.1\" or \"2001:db8::1\", or leave it out",
+            )
+        })?;
+        Ok(Some(address))
+    }
+
+    /// A network; `wrong` tells what is wrong with a text that is none.
+    pub fn network(
+        &self,
+        text: &Spanned<String>,
+        wrong: impl FnOnce(&str) -> String,
+    ) -> Result<Network> {
+        text.get_ref().parse().map_err(|_| {
+            self.wrong(
+                text.span(),
+                wrong(text.get_ref()),
+                "write one like \"192.0.2.0/24\" or \"2001:db8::/32\"",
+            )
+        })
+    }
+}
