@@ -10,6 +10,8 @@ use nix::libc;
 use socket2::{Domain, Socket, Type};
 use tidegate_lab::Namespace;
 
+use crate::option::set_option;
+
 /// A server that takes no connection until it is told to.
 pub struct Stalled {
     socket: TcpListener,
@@ -56,17 +58,8 @@ impl Stalled {
 
 /// Sets TCP_DEFER_ACCEPT: a handshake is complete when its first data arrives.
 pub fn defer_accept(socket: &Socket, seconds: i32) {
-    // SAFETY: an open socket, and an integer of the length that is told.
-    let done = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_DEFER_ACCEPT,
-            (&raw const seconds).cast(),
-            size_of::<i32>() as libc::socklen_t,
-        )
-    };
-    assert_eq!(done, 0, "TCP_DEFER_ACCEPT");
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds)
+        .expect("TCP_DEFER_ACCEPT");
 }
 
 /// The states of /proc/net/tcp, include/net/tcp_states.h.

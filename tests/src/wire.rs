@@ -11,6 +11,7 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tidegate_lab::Namespace;
 
+use crate::option::set_option;
 use crate::stage::Stage;
 
 /// The raw client's addresses, on the client's side of the veth.
@@ -274,11 +275,7 @@ fn packet_socket() -> io::Result<OwnedFd> {
         (libc::SOL_PACKET, libc::PACKET_AUXDATA, 1i32),
         (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 8 << 20),
     ] {
-        // SAFETY: an open socket, and an integer of the length that is told.
-        let done = unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), 4) };
-        if done < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        set_option(&socket, level, option, value)?;
     }
     // SAFETY: all zero is a valid value of this plain C structure.
     let mut at: libc::sockaddr_ll = unsafe { std::mem::zeroed() };

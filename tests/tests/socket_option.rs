@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::libc;
 use tidegate_tests::{
     Counted, Guard, Nginx, SERVER_V4, Stage, Stalled, closing, connections, fetch, listen_queue,
-    skip_without_root, status, until,
+    set_option, skip_without_root, status, until,
 };
 
 const PORT: u16 = 80;
@@ -24,12 +24,7 @@ fn to() -> SocketAddr {
 }
 
 fn say(socket: &impl AsRawFd, value: i32) -> io::Result<()> {
-    // SAFETY: an open socket, and an integer of the length that is told.
-    let done = unsafe {
-        let value = (&raw const value).cast();
-        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, SOCKET_CLOSE, value, 4)
-    };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    set_option(socket, libc::IPPROTO_TCP, SOCKET_CLOSE, value)
 }
 
 /// A configuration file that is there as long as it is needed.

@@ -8,14 +8,13 @@
 
 use std::io::{ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::fd::AsRawFd;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nix::libc;
 use socket2::{Domain, Protocol, Socket, Type};
 use tidegate_tests::wire::{ACK, FIN, PSH, RST, SYN, Segment, WIRE_V4, WIRE_V6, Wire};
-use tidegate_tests::{Guard, SERVER_V4, SERVER_V6, Stage, skip_without_root};
+use tidegate_tests::{Guard, SERVER_V4, SERVER_V6, Stage, set_option, skip_without_root};
 
 const OWN_PORT: u16 = 5000;
 const PEER_PORT: u16 = 8080;
@@ -34,11 +33,8 @@ fn at(address: &str, port: u16) -> SocketAddr {
 }
 
 fn set(socket: &Socket, option: i32, value: i32) {
-    // SAFETY: an open socket, and an integer of the length that is told.
-    let done = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_TCP, option, (&raw const value).cast(), 4)
-    };
-    assert_eq!(done, 0, "option {option}: {}", std::io::Error::last_os_error());
+    let done = set_option(socket, libc::SOL_TCP, option, value);
+    done.unwrap_or_else(|e| panic!("option {option}: {e}"));
 }
 
 /// Connects with the initial sequence number that is set here.

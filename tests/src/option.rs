@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Socket options that are an int.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use nix::libc;
+
+/// Sets an option of a socket, as `setsockopt()` has it.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_option(socket: &impl AsRawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
+    let bytes = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: an open socket, and an integer of the length that is told.
+    let done = unsafe {
+        let value = (&raw const value).cast();
+        libc::setsockopt(socket.as_raw_fd(), level, option, value, bytes)
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
