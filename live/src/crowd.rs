@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use tidegate_client::{Browser, Os, Progress, specweb99};
+use tidegate_client::{Browser, Close, Os, Progress, specweb99};
 use tidegate_crowd::{self as crowd, Browsing, Class, Network, Outcome, Plan};
 use tidegate_lab::pin_thread;
 use tidegate_scenarios::{
-    Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Close, Driver, Load, Page, Phases, Setting,
+    Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Driver, Load, Page, Phases, Setting,
     read_scalable_trace, scheduled,
 };
 
@@ -160,7 +160,7 @@ fn plan(
     let class = Class {
         os,
         timeout: Duration::from_secs_f64(clients.timeout_s),
-        close: clients.close.into(),
+        close: clients.close,
         requests: clients.requests,
         paths: paths(setting.server.page, seed),
         network: Network { delay, loss: clients.loss, reorder: clients.reorder },

@@ -4,10 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tidegate_client::Os;
+use tidegate_client::{Close, Os};
 
 use crate::browsing::Browsing;
-use crate::close::Close;
 use crate::steps::{self, Step};
 
 /// The addresses that a crowd has.

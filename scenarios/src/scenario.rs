@@ -321,6 +321,9 @@ at_least = 1.1
         assert!(claim.starts_with("s.toml:14: ") && claim.contains("defualt"), "{claim}");
         let capacity = refused(|text| format!("capacity_of = \"nobody\"\n{text}"));
         assert!(capacity.starts_with("s.toml:1: ") && capacity.contains("impatient"), "{capacity}");
-        assert_eq!(unknown.lines().count(), 1);
+        let close = refused(|text| text.replace("timeout_s = 1", "close = \"later\""));
+        let told = close.contains("later") && close.contains("client-close");
+        assert!(close.starts_with("s.toml:13: ") && told, "{close}");
+        assert_eq!((unknown.lines().count(), close.lines().count()), (1, 1));
     }
 }

@@ -134,7 +134,7 @@ fn crowd(setting: &Setting, pages: &Pages) -> Result<Crowd, SimError> {
         os: Os::named(&clients.os)?,
         mss: 1460,
         timeout_ns: ns(clients.timeout_s),
-        close: clients.close.into(),
+        close: clients.close,
         requests: pages.requests(HOST),
     };
     Ok(Crowd {

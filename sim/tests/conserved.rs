@@ -72,13 +72,7 @@ fn way() -> impl Strategy<Value = Way> {
 }
 
 fn crowd() -> impl Strategy<Value = Crowd> {
-    let close = prop_oneof![
-        Just(Close::Fin),
-        Just(Close::Reset),
-        Just(Close::HalfClose),
-        Just(Close::Server),
-        Just(Close::ClientClose),
-    ];
+    let close = prop::sample::select(Close::ALL.to_vec());
     let load = prop_oneof![
         (1_000.0..150_000.0).prop_map(|per_s| Load::Open(Arrivals::poisson(per_s, 3))),
         (1_usize..200).prop_map(|clients| Load::Closed { clients }),

@@ -4,13 +4,16 @@
 //! "Faber" is Faber, Touch and Yue, "The TIME-WAIT state in TCP and Its Effect on Busy Servers"
 //! (INFOCOM 1999).
 
+use serde::{Deserialize, Serialize};
+
 use super::Attempt;
 use crate::attempt::Person;
 use crate::connection::Ended;
 use crate::segment::Out;
 
 /// How a client ends its side of a connection, after a reply as well as when giving up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Close {
     /// Politely, with a FIN; what the server sends later is answered with a RST.
     #[default]
@@ -27,6 +30,12 @@ pub enum Close {
     /// What a server says all the same is read and forgotten until it closes: data after a close()
     /// would be answered with a RST (RFC 1122, section 4.2.2.13), and nobody would hold TIME-WAIT.
     ClientClose,
+}
+
+impl Close {
+    /// Every way.
+    pub const ALL: [Self; 5] =
+        [Self::Fin, Self::Reset, Self::HalfClose, Self::Server, Self::ClientClose];
 }
 
 /// What is left to be done on a connection whose last reply is whole.

@@ -231,13 +231,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 fn people() -> impl Strategy<Value = (Person, u16)> {
-    let close = prop_oneof![
-        Just(Close::Fin),
-        Just(Close::Reset),
-        Just(Close::HalfClose),
-        Just(Close::Server),
-        Just(Close::ClientClose),
-    ];
+    let close = proptest::sample::select(Close::ALL.to_vec());
     (0..Os::all().len(), close, 1..4_u16)
         .prop_map(|(os, close, count)| (Person { close, ..person(Os::all()[os].name) }, count))
 }
