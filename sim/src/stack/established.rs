@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Established connections: requests, replies, and the end (RFC 9293, section 3.10.7.4).
 
-use tidegate_client::Flags;
+use tidegate_client::{Flags, TIME_WAIT_NS};
 
 use super::conn::NEVER;
 use super::{Host, State, is_before};
@@ -11,9 +11,8 @@ use crate::wire::Work;
 
 const SECOND_NS: u64 = 1_000_000_000;
 const DELAYED_ACK_NS: u64 = 40_000_000;
-/// `tcp_fin_timeout`, and Linux's TIME-WAIT.
+/// `tcp_fin_timeout`.
 const FIN_WAIT_NS: u64 = 60 * SECOND_NS;
-const TIME_WAIT_NS: u64 = 60 * SECOND_NS;
 
 impl Host {
     pub(super) fn established(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
