@@ -74,6 +74,11 @@ impl Chain {
         &self.hosts[number + 1]
     }
 
+    /// The address of the last router, on the server's side.
+    pub fn router_address(&self) -> IpAddr {
+        left_end(self.hosts.len() - 2).into()
+    }
+
     /// The server's host.
     pub fn server(&self) -> &Namespace {
         self.hosts.last().expect("two hosts at least")

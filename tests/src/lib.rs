@@ -12,6 +12,7 @@ mod dialed;
 mod listener;
 mod nginx;
 mod option;
+mod routed;
 mod stage;
 mod tidegate;
 mod tidelab;
@@ -30,6 +31,9 @@ pub use dialed::{Dialed, Fate, dial};
 pub use listener::{Stalled, closing, connections, defer_accept, half_open, listen_queue, until};
 pub use nginx::Nginx;
 pub use option::set_option;
+pub use routed::{
+    NAMES_CLIENT, NAMES_CLIENT_HTTP, NAMES_SERVER, Passed, Routed, TODAY, Tally, Visited,
+};
 pub use stage::{CLIENT_V4, CLIENT_V6, SERVER_V4, SERVER_V6, Stage};
 pub use tidegate::{Guard, Refused, run_to_end, status, tidegate_program};
 pub use tidelab::serve;
