@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! TW-Negotiate where TIME_WAIT ignores RST (net.ipv4.tcp_rfc1337 = 1; RFC 1337, section 3, fix F1).
+//! What else ends the wait of the end that closed first comes to nothing there; the daemon ends it
+//! instead, and while it does not run both ends wait.
+
+use tidegate_tests::waits::{number, settled, time_wait};
+use tidegate_tests::{First, NAMES_CLIENT, NAMES_SERVER, Routed, Tally, skip_without_root};
+
+const VISITS: u16 = 40;
+const ALL: u64 = VISITS as u64;
+const HALF: u64 = ALL / 2;
+
+fn by_turns(i: u16) -> First {
+    if i.is_multiple_of(2) { First::Server } else { First::Client }
+}
+
+#[test]
+fn the_agreed_end_waits_where_time_wait_ignores_resets() {
+    if skip_without_root("the_agreed_end_waits_where_time_wait_ignores_resets") {
+        return;
+    }
+    let mut routed = Routed::new("rfc1337");
+    for host in [routed.server(), routed.client()] {
+        host.sysctl("net.ipv4.tcp_rfc1337", 1).expect("a sysctl");
+    }
+    routed.negotiate(true);
+    let (to_client, to_server) = (routed.at(NAMES_CLIENT), routed.insisted(NAMES_SERVER));
+    // Of the holder's half its kernel has what it closed first, and our table the rest; the other
+    // has nothing, and every one that it closed first was ended by its daemon.
+    for (to, kernels) in [(to_client, (0, HALF)), (to_server, (HALF, 0))] {
+        let mut tallies = [Tally::of(routed.client()), Tally::of(routed.server())];
+        if to == to_server {
+            tallies.reverse();
+        }
+        let [holder, other] = tallies;
+        let visited = routed.visits(to, VISITS, by_turns);
+        settled("the agreed end waits", || routed.waits(&visited) == kernels);
+        assert_eq!(holder.since("held"), HALF, "{to}");
+        settled("ended by the daemon", || other.since("left_late") == HALF);
+        assert_eq!((other.since("left"), other.since("held")), (0, 0), "{to}");
+    }
+
+    // Agreed, and not yet so: both wait, and status says who really does.
+    routed.kill_server();
+    let elsewhere = number(&time_wait(routed.server()), "held_elsewhere");
+    let [server, client] = [Tally::of(routed.server()), Tally::of(routed.client())];
+    let visited = routed.visits(to_client, VISITS, |_| First::Server);
+    settled("the client waits", || client.since("held") == ALL);
+    assert_eq!(routed.waits(&visited), (ALL, 0), "the server waits as well");
+    assert_eq!(server.since("agreed_there"), ALL);
+    assert_eq!(number(&time_wait(routed.server()), "held_elsewhere"), elsewhere);
+    routed.guard_server();
+    settled("the next daemon ends them", || routed.waits(&visited) == (0, 0));
+    settled("and says so", || server.since("left_late") == ALL);
+    routed.stop();
+}
