@@ -53,7 +53,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, TG_DESTINATIONS);
-	__type(key, struct tg_destination);
+	__type(key, struct tg_network);
 	__type(value, struct tg_tw_rules);
 } destinations SEC(".maps");
 
@@ -160,11 +160,11 @@ __noinline __u32 tg_can_hold(const struct tg_held *pair)
 TG_INLINE struct tg_tw_rules *tg_destination_rules(const __u32 *addr, __u32 is_ipv6)
 {
 	struct tg_control *c = tg_control_of();
-	struct tg_destination key;
+	struct tg_network key;
 
 	if (!c)
 		return NULL;
-	key.prefix_bits = TG_DESTINATION_OWNER_BITS + (is_ipv6 ? 128 : 32);
+	key.prefix_bits = TG_NETWORK_OWNER_BITS + (is_ipv6 ? 128 : 32);
 	key.owner = tg_destination_owner(c->active & 1, is_ipv6);
 	__builtin_memcpy(key.addr, addr, 16);
 	return bpf_map_lookup_elem(&destinations, &key);

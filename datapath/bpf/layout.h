@@ -91,9 +91,6 @@ struct tg_network {
 };
 
 #define TG_NETWORK_OWNER_BITS 32
-/* As held_table.h calls them. */
-#define tg_destination tg_network
-#define TG_DESTINATION_OWNER_BITS TG_NETWORK_OWNER_BITS
 /* Destinations of both configurations. */
 #define TG_DESTINATIONS 1024
 
