@@ -177,3 +177,23 @@ __u32 tg_native_held_judge(struct tg_held_block *table, __u32 blocks, const stru
 		cell->flags |= TG_HELD_REOPENED;
 	return verdict;
 }
+
+__u32 tg_native_held_can_hold(const struct tg_held_block *table, __u32 blocks,
+                              const struct tg_key *key, const struct tg_held *pair, __u64 now_ns)
+{
+	__u64 hash = tg_held_hash(key, pair);
+
+	return tg_held_can_hold(&table[tg_held_index((__u32)hash, blocks)],
+	                        &table[tg_held_index((__u32)(hash >> 32), blocks)], now_ns);
+}
+
+__u64 tg_native_held_until(struct tg_held_block *table, __u32 blocks, const struct tg_key *key,
+                           const struct tg_held *pair, __u64 now_ns)
+{
+	__u64 hash = tg_held_hash(key, pair);
+	struct tg_held *cell =
+		tg_held_get(&table[tg_held_index((__u32)hash, blocks)],
+	                    &table[tg_held_index((__u32)(hash >> 32), blocks)], pair, now_ns);
+
+	return cell ? cell->until_ns : 0;
+}

@@ -2,17 +2,18 @@
 //! One person's attempt to be served: a connection, some requests, and so much patience.
 
 mod parting;
+mod person;
 
 use nix::errno::Errno;
 use rand_core::Rng;
 
 use crate::connection::{Connection, Ended, Received};
-use crate::http::{Progress, Reply, Requests};
-use crate::os::Os;
+use crate::http::{Progress, Reply};
 use crate::segment::{Out, Segment};
 use parting::Parting;
 
 pub use parting::Close;
+pub use person::Person;
 
 /// How an attempt ended: exactly one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,22 +44,6 @@ pub enum End {
 impl End {
     /// No port was free: EADDRNOTAVAIL, as connect() says.
     pub const NO_PORT: Self = Self::Other(Errno::EADDRNOTAVAIL as i32);
-}
-
-/// What all attempts of a kind have in common. The driver holds it and shows it at each call.
-#[derive(Clone, Debug)]
-pub struct Person {
-    /// Its operating system.
-    pub os: &'static Os,
-    /// The most that a packet can carry, in bytes: 1460 on Ethernet over IPv4, 1440 over IPv6.
-    pub mss: u16,
-    /// How long it waits for all replies, in ns from its actual start. One timeout lasts for the
-    /// whole attempt.
-    pub timeout_ns: u64,
-    /// How it ends its side.
-    pub close: Close,
-    /// What it may ask for.
-    pub requests: Requests,
 }
 
 /// An attempt under way. Times are in ns, on any clock that does not go back.
@@ -92,7 +77,7 @@ impl Attempt {
         out: &mut impl Out,
     ) -> Self {
         Self {
-            connection: Connection::start(person.os, person.mss, now_ns, rng, out),
+            connection: person.connect(now_ns, rng, out),
             reply: Reply::default(),
             deadline_ns: now_ns.saturating_add(person.timeout_ns),
             first,
@@ -189,8 +174,7 @@ impl Attempt {
         self.end.is_some() && self.connection.ended().is_some()
     }
 
-    /// How the connection ended, if it has. After [`Ended::Closed`] with `client_first`, the client
-    /// would be in TIME-WAIT: the driver should not use the same addresses and ports again soon.
+    /// How the connection ended, if it has; [`Attempt::wait`] says who holds TIME-WAIT then.
     #[must_use]
     pub fn connection_ended(&self) -> Option<Ended> {
         self.connection.ended()

@@ -5,9 +5,10 @@
 //! acknowledgement, so no SACK blocks are ever sent, and those that come are not read; lost data is
 //! sent again from the first byte missing; at most ten segments are under way, without a
 //! congestion window; the window offered stays as it is, since the reader keeps up; simultaneous
-//! open is ignored; TIME-WAIT is the driver's.
+//! open is ignored; TIME-WAIT is the driver's, whoever is to hold it ([`Wait`]).
 
 mod acks;
+mod agreement;
 mod receive;
 mod round_trip;
 mod send;
@@ -15,12 +16,15 @@ mod send;
 mod tests;
 
 use rand_core::Rng;
+use tidegate_policy::raw::tg_tw_rules;
 
 use crate::os::Os;
 use crate::segment::{Flags, Options, Out, Segment, Timestamps};
 use acks::Acks;
+use agreement::Agreement;
 use round_trip::RoundTrip;
 
+pub use agreement::Wait;
 pub use receive::Received;
 
 /// No time at all.
@@ -30,7 +34,8 @@ pub(crate) const MS_NS: u64 = 1_000_000;
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Both sides closed. The one who closed first holds TIME-WAIT.
+    /// Both sides closed. The one who closed first holds TIME-WAIT, where nothing else is agreed:
+    /// see [`Connection::wait`].
     Closed {
         /// Whether that is the client.
         client_first: bool,
@@ -60,6 +65,7 @@ pub struct Connection {
     /// measured, if any.
     timed_at_ns: u64,
     acks: Acks,
+    agreement: Agreement,
     round_trip: RoundTrip,
     /// The end of the segment whose round trip is measured.
     timed_end: u32,
@@ -105,9 +111,11 @@ pub struct Connection {
 impl Connection {
     /// Sends the first SYN. `mss` is the most that a packet can carry on this path, in bytes: 1460
     /// on Ethernet over IPv4, 1440 over IPv6. Its initial sequence number is drawn from `rng`.
+    /// `time_wait` is what the client wants of TIME-WAIT.
     pub fn start(
         os: &'static Os,
         mss: u16,
+        time_wait: &tg_tw_rules,
         now_ns: u64,
         rng: &mut impl Rng,
         out: &mut impl Out,
@@ -119,6 +127,7 @@ impl Connection {
             quits_at_ns: now_ns + u64::from(os.connect_gives_up_ms) * MS_NS,
             timed_at_ns: now_ns,
             acks: Acks::default(),
+            agreement: Agreement::offer(time_wait, out),
             round_trip: RoundTrip::default(),
             timed_end: 0,
             unacked: first,
@@ -253,32 +262,6 @@ impl Connection {
         u32::from(self.syns)
     }
 
-    fn send_syn(&mut self, now_ns: u64, out: &mut impl Out) {
-        let times_ms = self.os.syn_again_ms;
-        let due_ms = |place: usize| times_ms.get(place).map(|ms| u64::from(*ms) * MS_NS);
-        let place = usize::from(self.syns);
-        if self.was_refused {
-            // After a RST, silence is met as it would be after a retransmission in turn.
-            self.was_refused = false;
-            let turn_ns = place.checked_sub(1).and_then(due_ms).unwrap_or(0);
-            self.timed_at_ns = now_ns.saturating_sub(turn_ns);
-        }
-        self.syns = self.syns.saturating_add(1);
-        self.again_at_ns = due_ms(place).map_or(NEVER, |due_ns| self.timed_at_ns + due_ns);
-        out.send(Segment {
-            flags: Flags::SYN,
-            seq: self.unacked,
-            window: self.os.syn_window,
-            options: Options {
-                mss: Some(self.segment_max),
-                window_scale: self.os.window_scale,
-                sack_permitted: self.os.sack,
-                timestamps: self.os.timestamp_tick_us.map(|_| self.clocks(now_ns)),
-            },
-            ..Segment::default()
-        });
-    }
-
     /// A segment with an acknowledgement, as every one is after the SYN.
     fn segment<'a>(
         &mut self,
@@ -295,7 +278,7 @@ impl Connection {
             seq,
             ack: self.expected,
             window: (self.os.window >> shift).min(0xffff) as u16,
-            options: Options { timestamps, ..Options::default() },
+            options: Options { timestamps, time_wait: self.agreement.said(), ..Options::default() },
             payload,
         }
     }

@@ -21,6 +21,7 @@ use rand_core::SeedableRng;
 use crate::attempt::{Attempt, Close, End, Person};
 use crate::http::Requests;
 use crate::os::Os;
+use crate::pairs::LastNumbers;
 use crate::segment::{Flags, Options, Out, Segment, Timestamps};
 
 /// A clock that has been running for a while.
@@ -37,6 +38,7 @@ pub(crate) fn person(os: &str) -> Person {
         mss: 1460,
         timeout_ns: 10_000 * MS_NS,
         close: Close::Fin,
+        time_wait: Default::default(),
         requests: Requests::get(&host, ["/"]),
     }
 }
@@ -65,6 +67,9 @@ pub(crate) struct Sent {
 pub(crate) struct Wire {
     pub now_ns: u64,
     pub sent: VecDeque<Sent>,
+    /// Whether its host has room to hold pairs, and those that it was to hold.
+    pub has_room: bool,
+    pub held: Vec<LastNumbers>,
 }
 
 impl Out for Wire {
@@ -79,6 +84,15 @@ impl Out for Wire {
             payload: segment.payload.to_vec(),
         });
     }
+
+    fn can_hold(&mut self) -> bool {
+        self.has_room
+    }
+
+    fn hold(&mut self, last: &LastNumbers) -> bool {
+        self.held.extend(self.has_room.then_some(*last));
+        self.has_room
+    }
 }
 
 /// An attempt, and a server made of text.
@@ -88,13 +102,21 @@ pub(crate) struct Exchange {
     pub wire: Wire,
     pub reply: Vec<u8>,
     pub server_options: Options,
-    client_first: u32,
+    pub client_first: u32,
     ends: Vec<End>,
 }
 
 impl Exchange {
     pub(crate) fn begin(person: Person, count: u16) -> Self {
-        let mut wire = Wire { now_ns: BEGIN_NS, ..Wire::default() };
+        Self::begin_at(Wire { now_ns: BEGIN_NS, has_room: true, ..Wire::default() }, person, count)
+    }
+
+    /// The same of a client whose host has no room to hold pairs.
+    pub(crate) fn begin_without_room(person: Person) -> Self {
+        Self::begin_at(Wire { now_ns: BEGIN_NS, ..Wire::default() }, person, 1)
+    }
+
+    fn begin_at(mut wire: Wire, person: Person, count: u16) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let attempt = Attempt::start(BEGIN_NS, &person, 0, count, &mut rng, &mut wire);
         let client_first = wire.sent[0].seq;

@@ -23,6 +23,7 @@
 //!     mss: 1460,
 //!     timeout_ns: 10_000_000_000,
 //!     close: Close::Fin,
+//!     time_wait: Default::default(),
 //!     requests: Requests::get("example.org", ["/"]),
 //! };
 //! let (mut rng, mut out) = (ChaCha8Rng::seed_from_u64(1), LastSeq::default());
@@ -47,6 +48,7 @@ pub mod http;
 pub mod model;
 pub mod os;
 pub mod outcome;
+pub mod pairs;
 pub mod progress;
 pub mod segment;
 pub mod specweb99;
@@ -58,10 +60,11 @@ pub mod visit;
 pub use arrivals::{Arrivals, Step};
 pub use attempt::{Attempt, Close, End, Person};
 pub use browser::{Browser, UnknownBrowser};
-pub use connection::Ended;
+pub use connection::{Ended, Wait};
 pub use http::{Request, Requests};
 pub use os::{OnRefusal, Os, UnknownOs};
 pub use outcome::{Errors, Held, LateStarts, Outcome, Second, Segments, SynClass, Times, Visits};
+pub use pairs::{LastNumbers, Pairs};
 pub use progress::Progress;
 pub use segment::{Flags, Options, Out, Segment};
 pub use tally::Tally;

@@ -4,6 +4,10 @@
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
+use tidegate_policy::time_wait::End;
+
+use crate::pairs::LastNumbers;
+
 /// The flags of a segment, at their places in the header's 14th byte (RFC 9293, section 3.1).
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Flags(pub u8);
@@ -76,6 +80,9 @@ pub struct Options {
     pub sack_permitted: bool,
     /// Both clocks.
     pub timestamps: Option<Timestamps>,
+    /// Whom TW-Negotiate names to hold TIME-WAIT (Faber, section 3). On the wire it is an address,
+    /// which the driver writes and reads.
+    pub time_wait: Option<End>,
 }
 
 /// An option's place in a SYN, padding included: systems are known by their order.
@@ -240,6 +247,18 @@ impl Segment<'_> {
 pub trait Out {
     /// Takes one segment. It is sent or lost; the client will know by itself.
     fn send(&mut self, segment: Segment<'_>);
+
+    /// Whether the client's host has room to hold this connection's addresses and ports blocked
+    /// after their end. A driver that keeps no [`Pairs`](crate::Pairs) has none.
+    fn can_hold(&mut self) -> bool {
+        false
+    }
+
+    /// Holds them blocked from now on, for 2 MSL, and says whether it does.
+    fn hold(&mut self, last: &LastNumbers) -> bool {
+        let _ = last;
+        false
+    }
 }
 
 #[cfg(test)]
@@ -253,6 +272,7 @@ mod tests {
             window_scale: Some(7),
             sack_permitted: true,
             timestamps: Some(Timestamps { value: 0x0102_0304, echo: 9 }),
+            time_wait: None,
         };
         use OptionKind::{Mss, Nop, SackPermitted, Timestamps as Clocks, WindowScale};
         let mut bytes = [0; OPTIONS_MAX_BYTES];

@@ -182,6 +182,15 @@ impl Tally {
         }
     }
 
+    /// One that began then is over before its time; to be told before it begins anew.
+    pub fn time_wait_ends(&mut self, begun_ns: u64, now_ns: u64) {
+        if let Some(time_waits) = &mut self.time_waits
+            && now_ns < self.counted_ns.end
+        {
+            time_waits.ends(begun_ns, now_ns);
+        }
+    }
+
     /// An attempt of this intended start will never be made.
     pub fn not_started(&mut self, intended_ns: u64) {
         if self.counts(intended_ns) {

@@ -37,6 +37,17 @@ impl TimeWaits {
         self.held_max = self.held_max.max(self.held);
     }
 
+    /// One that began then is over before its time, or begins anew.
+    pub fn ends(&mut self, begun_ns: u64, now_ns: u64) {
+        self.pass_until(now_ns);
+        let second = begun_ns / SECOND_NS;
+        let begun = &mut self.begun[second as usize % SECONDS];
+        if second + SECONDS as u64 > self.second && *begun > 0 {
+            *begun -= 1;
+            self.held -= 1;
+        }
+    }
+
     /// How many there are now.
     pub fn held(&mut self, now_ns: u64) -> u64 {
         self.pass_until(now_ns);

@@ -63,6 +63,7 @@ fn serve(
             window_scale: Some(7),
             sack_permitted: true,
             timestamps: Some(Timestamps { value: 1, echo: wire.clock }),
+            time_wait: None,
         },
         payload,
     };
@@ -76,6 +77,7 @@ fn an_attempt_with_one_request_allocates_nothing() {
         mss: 1460,
         timeout_ns: 10_000_000_000,
         close: Close::Fin,
+        time_wait: Default::default(),
         requests: Requests::get("10.0.0.1:80", ["/"]),
     };
     let reply = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok";

@@ -136,6 +136,7 @@ fn persona(
             mss: mtu.min(MTU_MAX).saturating_sub(headers),
             timeout_ns: ns(class.timeout),
             close: class.close,
+            time_wait: Default::default(),
             requests: Requests::get(&target.to_string(), paths.iter().map(String::as_str)),
         },
         network: class.network,

@@ -97,6 +97,7 @@ fn fingerprint(os: &Os) -> Fingerprint {
         window_scale: os.window_scale,
         sack_permitted: os.sack,
         timestamps: os.timestamp_tick_us.map(|_| Timestamps::default()),
+        time_wait: None,
     };
     let mut bytes = [0; OPTIONS_MAX_BYTES];
     let length = options.encode(os.syn_order, &mut bytes);

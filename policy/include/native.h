@@ -56,5 +56,11 @@ __u32 tg_native_held_put(struct tg_held_block *table, __u32 blocks, const struct
 __u32 tg_native_held_judge(struct tg_held_block *table, __u32 blocks, const struct tg_key *key,
                            const struct tg_held *pair, const struct tg_held_segment *segment,
                            __u64 now_ns);
+/* Whether there is room enough to offer to hold this pair. */
+__u32 tg_native_held_can_hold(const struct tg_held_block *table, __u32 blocks,
+                              const struct tg_key *key, const struct tg_held *pair, __u64 now_ns);
+/* Until when a pair is held; 0 where it is not. */
+__u64 tg_native_held_until(struct tg_held_block *table, __u32 blocks, const struct tg_key *key,
+                           const struct tg_held *pair, __u64 now_ns);
 
 #endif

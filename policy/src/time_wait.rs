@@ -291,6 +291,23 @@ impl Table {
         }
     }
 
+    /// Whether there is room enough to offer to hold a pair.
+    #[must_use]
+    pub fn can_hold(&self, pair: &tg_held, now_ns: u64) -> bool {
+        let (table, blocks) = (self.blocks.as_ptr(), self.count());
+        // SAFETY: as many blocks stand behind the pointer, which are only read.
+        unsafe { raw::tg_native_held_can_hold(table, blocks, &self.key, pair, now_ns) != 0 }
+    }
+
+    /// Until when a pair is held, in ns, if it is.
+    #[must_use]
+    pub fn until_ns(&mut self, pair: &tg_held, now_ns: u64) -> Option<u64> {
+        let (table, blocks) = (self.blocks.as_mut_ptr(), self.count());
+        // SAFETY: as many blocks stand behind the pointer, and no one else has them.
+        let until_ns = unsafe { raw::tg_native_held_until(table, blocks, &self.key, pair, now_ns) };
+        (until_ns > 0).then_some(until_ns)
+    }
+
     /// Pairs that are held at this time.
     #[must_use]
     pub fn held(&self, now_ns: u64) -> usize {

@@ -2,7 +2,8 @@
 //! The clients: starts them, hands them what arrives, wakes them; as `tidegate-crowd` does.
 
 use rand_distr::{Distribution, OpenClosed01};
-use tidegate_client::{Attempt, Close, End, Flags, Out, Person, Segment};
+use tidegate_client::{Attempt, Close, End, Flags, Out, Person, Segment, Wait};
+use tidegate_policy::time_wait::End as Side;
 
 use crate::chance::{Chance, Entity};
 use crate::flow::Flow;
@@ -61,6 +62,7 @@ impl World {
             first,
             count: requests,
             port: ANY,
+            pair: first,
             packets: 0,
             syns: 0,
             ended: false,
@@ -72,8 +74,9 @@ impl World {
         self.balance.waiting += 1;
         self.counting += u64::from(counts);
         self.tally.in_flight(self.balance.waiting);
-        let (wire, packets) = (&mut self.wire, self.flows.get(place).packets);
-        let mut post = Post { wire, place, now_ns, delay_ns, packets, syns: 0 };
+        let wire = &mut self.wire;
+        let Flow { packets, pair, .. } = *self.flows.get(place);
+        let mut post = Post { wire, place, pair, now_ns, delay_ns, packets, syns: 0 };
         let person = &self.crowd.person;
         let attempt = Attempt::start(now_ns, person, first, requests, &mut chance, &mut post);
         let (packets, syns) = (post.packets, post.syns);
@@ -120,7 +123,11 @@ impl World {
         let place = packet.flow;
         let flow = self.flows.get(place);
         flow.packets -= 1;
-        let attempted = flow.attempt.is_some();
+        let (attempted, pair) = (flow.attempt.is_some(), flow.pair);
+        let is_syn = packet.flags.has(Flags::SYN);
+        if is_syn && self.wire.ends.block(Side::Client, pair, false, packet, now_ns) {
+            return self.flows.tidy(place);
+        }
         let (page, begins) = packet.page();
         let data: &[u8] = match packet.length {
             0 => b"",
@@ -175,14 +182,25 @@ impl World {
             }
         }
         if is_finished {
-            let holds_time_wait = attempt.holds_time_wait();
-            if holds_time_wait {
-                self.tally.time_wait_begins(now_ns);
-            }
+            let wait = attempt.wait();
             flow.attempt = None;
             let port = flow.port;
-            self.flows.give_back(port, holds_time_wait, now_ns);
+            self.wait(wait, now_ns);
+            self.flows.give_back(port, wait == Wait::Own, now_ns);
         }
+    }
+
+    /// A client's host holds TIME-WAIT, or the pair.
+    fn wait(&mut self, wait: Wait, now_ns: u64) {
+        if wait == Wait::Nothing {
+            return;
+        }
+        if wait == Wait::Pair
+            && let Some(begun_ns) = self.wire.ends.take_renewed_ns()
+        {
+            self.tally.time_wait_ends(begun_ns, now_ns);
+        }
+        self.tally.time_wait_begins(now_ns);
     }
 
     /// What the client's host answers to what belongs to no attempt: to a FIN as in TIME-WAIT, since
@@ -203,8 +221,8 @@ impl World {
     fn answer_stray(&mut self, place: u32, answer: Option<Segment<'static>>, now_ns: u64) {
         let Some(answer) = answer else { return };
         let flow = self.flows.get(place);
-        let Flow { delay_ns, packets, syns, .. } = *flow;
-        let mut post = Post { wire: &mut self.wire, place, now_ns, delay_ns, packets, syns };
+        let Flow { pair, delay_ns, packets, syns, .. } = *flow;
+        let mut post = Post { wire: &mut self.wire, place, pair, now_ns, delay_ns, packets, syns };
         post.send(answer);
         flow.packets = post.packets;
     }
@@ -219,9 +237,9 @@ fn attend(
     now_ns: u64,
     act: impl FnOnce(&mut Attempt, &Person, &mut Post<'_>) -> Option<End>,
 ) -> Option<End> {
-    let Flow { delay_ns, packets, syns, .. } = *flow;
+    let Flow { pair, delay_ns, packets, syns, .. } = *flow;
     let attempt = flow.attempt.as_mut()?;
-    let mut post = Post { wire, place, now_ns, delay_ns, packets, syns };
+    let mut post = Post { wire, place, pair, now_ns, delay_ns, packets, syns };
     let end = act(attempt, person, &mut post);
     (flow.packets, flow.syns) = (post.packets, post.syns);
     end

@@ -24,6 +24,8 @@ pub(crate) struct Flow {
     pub count: u16,
     /// Its address and port, or [`ANY`](crate::ports::ANY).
     pub port: u32,
+    /// The number of its pair of addresses and ports: its port's where these are counted, else its own.
+    pub pair: u32,
     /// Packets of it on the way, or waiting for the server's processor.
     pub packets: u16,
     /// SYNs sent so far.
@@ -62,7 +64,7 @@ impl Flows {
     pub(crate) fn insert(&mut self, mut flow: Flow, now_ns: u64) -> Option<u32> {
         let Some(ports) = &mut self.ports else { return Some(self.place(flow)) };
         let (port, left) = ports.take(now_ns)?;
-        flow.port = port;
+        (flow.port, flow.pair) = (port, port);
         if let Some(place) = left {
             let last = &mut self.all[place as usize];
             flow.conn = std::mem::take(&mut last.conn);

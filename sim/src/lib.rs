@@ -19,6 +19,7 @@ mod clients;
 mod cores;
 mod costs;
 mod cpu;
+mod ends;
 mod engine;
 mod error;
 mod flow;

@@ -4,6 +4,7 @@
 use rand_distr::{Distribution, StandardNormal};
 use tidegate_client::segment::Timestamps;
 use tidegate_client::{Flags, Options, Segment};
+use tidegate_policy::time_wait::End;
 use tidegate_scenarios::Delay;
 
 use crate::chance::Chance;
@@ -86,11 +87,14 @@ const HAS_SHIFT: u8 = 2;
 const HAS_SACK: u8 = 4;
 const HAS_MSS: u8 = 8;
 const BEGINS_PAGE: u8 = 16;
+/// Whom TW-Negotiate names, where it is there.
+const NAMES_CLIENT: u8 = 32;
+const NAMES_SERVER: u8 = 64;
 
 impl Packet {
     /// A segment as it goes out; of its data only the length is kept.
     pub(crate) fn of(flow: u32, segment: &Segment<'_>) -> Self {
-        let Options { mss, window_scale, sack_permitted, timestamps } = segment.options;
+        let Options { mss, window_scale, sack_permitted, timestamps, time_wait } = segment.options;
         let has = |there: bool, bit: u8| if there { bit } else { 0 };
         let clocks = timestamps.unwrap_or_default();
         Self {
@@ -106,7 +110,9 @@ impl Packet {
             bits: has(timestamps.is_some(), HAS_CLOCKS)
                 | has(window_scale.is_some(), HAS_SHIFT)
                 | has(sack_permitted, HAS_SACK)
-                | has(mss.is_some(), HAS_MSS),
+                | has(mss.is_some(), HAS_MSS)
+                | has(time_wait == Some(End::Client), NAMES_CLIENT)
+                | has(time_wait == Some(End::Server), NAMES_SERVER),
             shift: window_scale.unwrap_or(0),
         }
     }
@@ -128,7 +134,8 @@ impl Packet {
     fn frame_bytes(&self) -> u64 {
         let clocks = if self.has(HAS_CLOCKS) { 12 } else { 0 };
         let others = if self.has(HAS_MSS) { 8 } else { 0 };
-        78 + clocks + others + u64::from(self.length)
+        let names = if self.named().is_some() { 8 } else { 0 };
+        78 + clocks + others + names + u64::from(self.length)
     }
 
     /// The segment again, with this data.
@@ -149,11 +156,21 @@ impl Packet {
             window_scale: self.has(HAS_SHIFT).then_some(self.shift),
             sack_permitted: self.has(HAS_SACK),
             timestamps: self.clocks(),
+            time_wait: self.named(),
         }
     }
 
     pub(crate) fn clocks(&self) -> Option<Timestamps> {
         self.has(HAS_CLOCKS).then_some(Timestamps { value: self.clock, echo: self.echo })
+    }
+
+    /// Whom it names to hold TIME-WAIT.
+    pub(crate) fn named(&self) -> Option<End> {
+        match (self.has(NAMES_CLIENT), self.has(NAMES_SERVER)) {
+            (true, _) => Some(End::Client),
+            (_, true) => Some(End::Server),
+            _ => None,
+        }
     }
 
     fn has(&self, bit: u8) -> bool {
@@ -306,6 +323,7 @@ mod tests {
                 window_scale: Some(0),
                 sack_permitted: true,
                 timestamps: Some(Timestamps { value: 0, echo: 9 }),
+                time_wait: Some(End::Server),
             },
             payload: b"",
         };

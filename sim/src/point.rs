@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tidegate_policy::names::{REASONS, VERDICTS};
 use tidegate_policy::raw::{
     TG_COOKIE_NO_ROOM, TG_LISTENQ_FULL_AT_SYN, TG_NO_RESERVATION, TG_OVERFLOW_OTHER,
-    TG_OVERFLOW_SYNACK_ACK, TG_SYNQ_3_4_FULL, TG_SYNQ_FULL,
+    TG_OVERFLOW_SYNACK_ACK, TG_SYNQ_3_4_FULL, TG_SYNQ_FULL, tg_held,
 };
 use tidegate_report::{OperatingPoint, Point, World};
 use tidegate_scenarios::Treatment;
@@ -118,13 +118,15 @@ impl Measured<'_> {
     fn time_wait(&self) -> BTreeMap<String, f64> {
         let (counted, profile) = (&self.report.counted, self.profile);
         let (blocks, sockets) = (counted.time_waits_held, self.report.sockets);
-        let blocks_bytes = profile.time_wait_bytes().map(|bytes| blocks * bytes);
+        let (pairs, pair_bytes) = (counted.pairs_held, size_of::<tg_held>() as u64);
+        let waiting = |bytes| blocks * bytes + pairs * pair_bytes;
+        let blocks_bytes = profile.time_wait_bytes().map(waiting);
         let sockets_bytes = profile.socket_bytes().map(|bytes| sockets * bytes);
         let numbers = [
-            ("server", Some(blocks)),
-            ("server_max", Some(counted.time_waits_max)),
+            ("server", Some(blocks + pairs)),
+            ("server_max", Some(counted.time_waits_max + counted.pairs_max)),
             ("server_bytes", blocks_bytes),
-            ("server_tcbs", Some(blocks + sockets)),
+            ("server_tcbs", Some(blocks + pairs + sockets)),
             ("server_tcb_bytes", blocks_bytes.zip(sockets_bytes).map(|(a, b)| a + b)),
         ];
         let known = numbers.into_iter().filter_map(|(name, number)| Some((name, number?)));

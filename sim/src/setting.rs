@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate_client as client;
 use tidegate_client::{Os, Person};
 use tidegate_policy::mechanism;
-use tidegate_policy::raw::tg_rules;
+use tidegate_policy::raw::{tg_rules, tg_tw_rules};
 use tidegate_scenarios::{
     AcceptLimit, Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Load, Network, Peer, Phases,
     Scenario, Server, ServerKind, Setting, Treatment, read_scalable_trace, scheduled,
@@ -21,6 +21,8 @@ use crate::setup::{self, Crowd, Setup};
 use crate::shed::Shed;
 use crate::stack::Kernel;
 
+/// A minute's connections at 30,000 a second, and room to spare: at 254 hosts, 8,256 each.
+const HELD_ENTRIES: u32 = 1 << 21;
 const HOST: &str = "10.87.0.1:8080";
 
 /// A curve's world, without its load.
@@ -82,6 +84,8 @@ pub(crate) fn setup(
         crowd: crowd(setting, &pages)?,
         pages,
         time_waits: server.time_waits,
+        time_wait: tg_tw_rules::default(),
+        held_entries: HELD_ENTRIES,
         seed: load.seed,
     })
 }
@@ -135,6 +139,7 @@ fn crowd(setting: &Setting, pages: &Pages) -> Result<Crowd, SimError> {
         mss: 1460,
         timeout_ns: ns(clients.timeout_s),
         close: clients.close,
+        time_wait: tg_tw_rules::default(),
         requests: pages.requests(HOST),
     };
     Ok(Crowd {

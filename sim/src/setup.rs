@@ -2,7 +2,7 @@
 //! What a world begins with, and how things stand in it.
 
 use tidegate_client::{Arrivals, Close, Os, Person};
-use tidegate_policy::raw::tg_rules;
+use tidegate_policy::raw::{tg_rules, tg_tw_rules};
 use tidegate_servers::AcceptLimit;
 
 use crate::hook::Hook;
@@ -31,6 +31,12 @@ pub struct Setup {
     pub pages: Pages,
     /// Connections that it holds in TIME-WAIT as the run begins, for a minute.
     pub time_waits: u32,
+    /// What its listener wants of TIME-WAIT; all zero: it negotiates nothing. What clients want is
+    /// their [`Person`]'s.
+    pub time_wait: tg_tw_rules,
+    /// Pairs that there is room to hold, at the server and at all clients together, where they are
+    /// asked to.
+    pub held_entries: u32,
     /// A mechanism's rules, and where it looks at SYNs.
     pub guard: Option<(tg_rules, Hook)>,
     /// Persistent dropping, before all that.
@@ -54,6 +60,7 @@ impl Setup {
                 mss: 1460,
                 timeout_ns: 10_000_000_000,
                 close: Close::Fin,
+                time_wait: tg_tw_rules::default(),
                 requests: pages.requests("h"),
             },
             requests: 1.0,
@@ -72,6 +79,8 @@ impl Setup {
             cost_ns: 0,
             pages,
             time_waits: 0,
+            time_wait: tg_tw_rules::default(),
+            held_entries: 32_768,
             guard,
             shed: None,
             way: Way { wire_ns: machine.wire_ns, ..Way::default() },

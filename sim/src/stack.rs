@@ -9,13 +9,15 @@ mod listener;
 mod profile;
 mod send;
 mod syn;
+mod time_wait;
 
 pub(crate) use conn::{Conn, State};
 pub(crate) use listener::Listener;
 pub use profile::{Kernel, Profile};
 
 use tidegate_client::Close;
-use tidegate_policy::raw::{TG_COOKIE, tg_bucket, tg_counters, tg_decision, tg_rules};
+use tidegate_policy::raw::{TG_COOKIE, tg_bucket, tg_counters, tg_decision, tg_rules, tg_tw_rules};
+use tidegate_policy::time_wait::End;
 
 use crate::chance::Chance;
 use crate::cores::Cores;
@@ -54,6 +56,13 @@ pub(crate) struct Counted {
     /// Those that are there now, and the most that were.
     pub time_waits_held: u64,
     pub time_waits_max: u64,
+    /// Connections whose TIME-WAIT is left to the client, by agreement.
+    pub time_waits_left: u64,
+    /// Connections that it closed second and came to hold blocked, by agreement.
+    pub pairs: u64,
+    /// Those that it holds now, and the most that it held.
+    pub pairs_held: u64,
+    pub pairs_max: u64,
 }
 
 impl Counted {
@@ -78,6 +87,8 @@ impl Counted {
         since.ring_lost -= earlier.ring_lost;
         since.received -= earlier.received;
         since.time_waits -= earlier.time_waits;
+        since.time_waits_left -= earlier.time_waits_left;
+        since.pairs -= earlier.pairs;
         since
     }
 }
@@ -95,6 +106,8 @@ pub(crate) struct Host {
     pub app: App,
     /// How clients end their side: what they ask of the application, and say to it, at the end.
     pub ending: Close,
+    /// What the listener wants of TIME-WAIT.
+    pub time_wait: tg_tw_rules,
     pub counted: Counted,
     pub chance: Chance,
     pub pages: Pages,
@@ -114,6 +127,11 @@ impl Host {
         let is_syn = packet.is_syn();
         if self.guard.is_some() && !is_syn {
             work.took.guard_ns += self.costs.hook_other_ns;
+        }
+        if work.wire.ends.block(End::Server, flow.pair, false, packet, began_ns) {
+            work.took.guard_ns += self.costs.hook_ns;
+            let took = work.took;
+            return self.cores.spend(packet.flow, began_ns, &took);
         }
         let ended = self.ends_by_fin(flow, packet, &mut work);
         match flow.conn.state {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is to happen, and who sends what to whom.
 
-use tidegate_client::{Flags, Options, Out, Segment, Segments};
+use tidegate_client::{Flags, LastNumbers, Options, Out, Segment, Segments};
+use tidegate_policy::time_wait::End;
 
 use crate::chance::{Chance, Entity};
 use crate::costs::{Costs, Frames};
+use crate::ends::Ends;
 use crate::engine::Queue;
 use crate::flow::Flow;
 use crate::hook::Hook;
@@ -49,17 +51,29 @@ pub(crate) struct Wire {
     pub clients: Attention,
     /// As clients count them.
     pub segments: Segments,
+    /// What hosts hold blocked.
+    pub ends: Ends,
 }
 
 impl Wire {
-    pub(crate) fn new(way: &Way, clients: Attention, seed: u64) -> Self {
+    pub(crate) fn new(way: &Way, clients: Attention, ends: Ends, seed: u64) -> Self {
         Self {
             queue: Queue::default(),
             inward: Direction::inward(way, Chance::of(seed, Entity::WayIn)),
             outward: Direction::outward(way, Chance::of(seed, Entity::WayOut)),
             clients,
             segments: Segments::default(),
+            ends,
         }
+    }
+
+    /// A host tells its own client that these addresses and ports are taken.
+    fn refuse_here(&mut self, packet: &Packet, now_ns: u64) {
+        let flags = Flags::RST | Flags::ACK;
+        let rst = Segment { flags, ack: packet.end(), ..Segment::default() };
+        let rst = Packet::of(packet.flow, &rst);
+        self.outward.carried.sent += 1;
+        self.queue.add_to(lane::TO_CLIENTS, now_ns, Event::AtClient(rst));
     }
 
     /// Packets that are under way: those of the events to come.
@@ -76,6 +90,8 @@ impl Wire {
 pub(crate) struct Post<'a> {
     pub wire: &'a mut Wire,
     pub place: u32,
+    /// The number of its pair.
+    pub pair: u32,
     pub now_ns: u64,
     pub delay_ns: u64,
     /// Packets of this flow under way.
@@ -86,14 +102,29 @@ pub(crate) struct Post<'a> {
 
 impl Out for Post<'_> {
     fn send(&mut self, segment: Segment<'_>) {
-        self.wire.segments.sends(&segment);
         let packet = Packet::of(self.place, &segment);
+        if self.wire.ends.block(End::Client, self.pair, true, &packet, self.now_ns) {
+            if packet.is_syn() {
+                self.packets += 1;
+                self.wire.refuse_here(&packet, self.now_ns);
+            }
+            return;
+        }
+        self.wire.segments.sends(&segment);
         let arrives = self.wire.inward.carry(self.now_ns, self.delay_ns, &packet, self.syns);
         self.syns = self.syns.saturating_add(u8::from(segment.flags.has(Flags::SYN)));
         if let Some(at_ns) = arrives {
             self.packets += 1;
             self.wire.queue.add_to(lane::TO_SERVER, at_ns, Event::AtServer(packet));
         }
+    }
+
+    fn can_hold(&mut self) -> bool {
+        self.wire.ends.can_hold(End::Client, self.pair, self.now_ns)
+    }
+
+    fn hold(&mut self, last: &LastNumbers) -> bool {
+        self.wire.ends.hold(End::Client, self.pair, last, self.now_ns)
     }
 }
 
@@ -161,6 +192,9 @@ impl<'a> Work<'a> {
     #[inline]
     pub(crate) fn deliver(&mut self, flow: &mut Flow, packet: Packet) {
         let now_ns = self.now_ns();
+        if self.wire.ends.block(End::Server, flow.pair, true, &packet, now_ns) {
+            return;
+        }
         if let Some(at_ns) = self.wire.outward.carry(now_ns, flow.delay_ns, &packet, 0) {
             flow.packets += 1;
             let seen_ns = self.wire.clients.sees_ns(at_ns);

@@ -10,6 +10,7 @@ use tidegate_servers::Statistics;
 use crate::chance::{Chance, Entity};
 use crate::cores::Cores;
 use crate::cpu::Taken;
+use crate::ends::Ends;
 use crate::flow::Flows;
 use crate::network::{Packet, Way};
 use crate::server::App;
@@ -65,6 +66,18 @@ impl Report {
         self.counted.time_waits_held
     }
 
+    /// Connections whose TIME-WAIT it left to the client in that time, by agreement.
+    #[must_use]
+    pub fn time_waits_left(&self) -> u64 {
+        self.counted.time_waits_left
+    }
+
+    /// Connections that it closed second and came to hold blocked in that time, by agreement.
+    #[must_use]
+    pub fn pairs(&self) -> u64 {
+        self.counted.pairs
+    }
+
     /// Packets that its ring had no room for in that time.
     #[must_use]
     pub fn ring_lost(&self) -> u64 {
@@ -112,6 +125,7 @@ impl World {
     /// When the crowd's duration is 0.
     #[must_use]
     pub fn new(setup: Setup) -> Self {
+        let ends = Ends::of(&setup);
         let Setup { machine, kernel, way, crowd, seed, .. } = setup;
         let counted_ns = crowd.warm_up_ns..crowd.warm_up_ns + crowd.duration_ns;
         let guard = setup.guard.map(|(rules, hook)| {
@@ -128,6 +142,7 @@ impl World {
             cores: Cores::of(&machine),
             app: App::new(setup.program, setup.accept_limit, setup.cost_ns),
             ending: crowd.person.close,
+            time_wait: setup.time_wait,
             counted: Counted::default(),
             chance: Chance::of(seed, Entity::Stack),
             pages: setup.pages,
@@ -137,7 +152,7 @@ impl World {
                 Load::Open(arrivals) => Starts::Open(arrivals.clone().peekable()),
                 Load::Closed { clients } => Starts::Closed { clients: *clients },
             },
-            wire: Wire::new(&way, machine.clients, seed),
+            wire: Wire::new(&way, machine.clients, ends, seed),
             tally: Tally::new(counted_ns.clone()),
             next_mark_ns: counted_ns.start,
             marks: [(counted_ns.start, None), (counted_ns.end, None)],
@@ -283,6 +298,7 @@ impl World {
         let mut counted = host.counted.clone();
         counted.time_waits_max += self.held_before;
         counted.time_waits_held += if self.now_ns() < TIME_WAIT_NS { self.held_before } else { 0 };
+        (counted.pairs_held, counted.pairs_max) = self.wire.ends.held_by_server(self.now_ns());
         let mark = (host.cores.spent(), counted, application, sockets);
         self.marks[place].1 = Some(mark);
     }

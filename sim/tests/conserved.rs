@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use tidegate_client::{Arrivals, Close, Os, Person};
 use tidegate_policy::mechanism;
-use tidegate_policy::raw::{TG_KEY_CONNECTION, tg_rules, tg_shed_rules};
+use tidegate_policy::raw::{TG_KEY_CONNECTION, tg_rules, tg_shed_rules, tg_tw_rules};
 use tidegate_scenarios::{Delay, Page};
 use tidegate_servers::AcceptLimit;
 use tidegate_sim::{
@@ -83,7 +83,14 @@ fn crowd() -> impl Strategy<Value = Crowd> {
         let timeout_ns = timeout_ms * MS_NS;
         let requests_of = Pages::one_packet().requests("h");
         Crowd {
-            person: Person { os, mss: 1460, timeout_ns, close, requests: requests_of },
+            person: Person {
+                os,
+                mss: 1460,
+                timeout_ns,
+                close,
+                time_wait: tg_tw_rules::default(),
+                requests: requests_of,
+            },
             requests,
             ports: short.then_some(150),
             load,
@@ -113,6 +120,7 @@ fn setup() -> impl Strategy<Value = Setup> {
             let (backlog, limit, cost_ns, page, program) = server;
             let pages = Pages::of(page, seed);
             crowd.person.requests = pages.requests("h");
+            crowd.person.time_wait = time_wait(seed >> 7);
             Setup {
                 machine,
                 kernel: Kernel { syn_max, syncookies, abort_on_overflow },
@@ -126,6 +134,9 @@ fn setup() -> impl Strategy<Value = Setup> {
                 crowd,
                 pages,
                 time_waits: 0,
+                time_wait: time_wait(seed >> 11),
+                // So few that there is often no room.
+                held_entries: 8 << (seed % 6),
                 seed,
             }
         },
@@ -136,6 +147,13 @@ fn setup() -> impl Strategy<Value = Setup> {
 fn rules(mechanism: &str, seed: u64) -> tg_rules {
     let fin = (seed >> 40) % 3;
     tg_rules { fin: fin as u32, ..mechanism::parse(mechanism).unwrap() }
+}
+
+/// Of either end, alike or not: it names no one, the client or the server, insists on it or not, and
+/// swaps or not.
+fn time_wait(bits: u64) -> tg_tw_rules {
+    let [insist, close_swap] = [3, 2].map(|bit| u32::from(bits >> bit & 1 == 1));
+    tg_tw_rules { negotiate: (bits % 4 % 3) as u32, insist, close_swap }
 }
 
 /// Of two runs one sheds: in any way, on the server or on a router.

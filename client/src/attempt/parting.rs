@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Attempt;
 use crate::attempt::Person;
-use crate::connection::Ended;
+use crate::connection::Wait;
 use crate::segment::Out;
 
 /// How a client ends its side of a connection, after a reply as well as when giving up.
@@ -63,11 +63,12 @@ impl Parting {
 }
 
 impl Attempt {
-    /// Whether the client's side has come to TIME-WAIT.
+    /// What the client's host holds of the connection now that it is over. In its own TIME-WAIT the
+    /// driver should not use the same addresses and ports again soon.
     #[inline]
     #[must_use]
-    pub fn holds_time_wait(&self) -> bool {
-        self.connection.ended() == Some(Ended::Closed { client_first: true })
+    pub fn wait(&self) -> Wait {
+        self.connection.wait()
     }
 
     /// The request of this number as it is sent.

@@ -8,6 +8,8 @@ use rand_core::SeedableRng;
 use super::*;
 use crate::exchange::{Exchange, Sent, Wire, person, reply};
 use crate::http::Request;
+use crate::http::Requests;
+use crate::os::Os;
 use crate::segment::{Flags, Options, Timestamps};
 
 const ASKED: &str = "
@@ -287,6 +289,7 @@ fn survive(
                         window_scale: is_syn.then_some(window as u8),
                         sack_permitted: is_syn,
                         timestamps: clocks,
+                        time_wait: None,
                     },
                     payload: if is_syn { b"" } else { &replies[from..from + length] },
                 };

@@ -46,7 +46,8 @@ impl Connection {
         if !self.accepts(now_ns, segment, out) {
             return Received::default();
         }
-        self.take_ack(now_ns, segment);
+        self.agreement.is_heard();
+        self.take_ack(now_ns, segment, out);
         if self.ended.is_some() {
             return Received::default();
         }
@@ -77,6 +78,11 @@ impl Connection {
         }
         if has(Flags::RST) {
             self.refused(now_ns, out);
+            return false;
+        }
+        if has(Flags::SYN) && !self.agreement.accepts(segment.options.time_wait, out) {
+            segment.refusal().into_iter().for_each(|rst| out.send(rst));
+            self.ended = Some(Ended::Refused);
             return false;
         }
         if has(Flags::SYN) {
@@ -139,7 +145,7 @@ impl Connection {
         let is_in_window = self.acks.ends_late_enough(end) && !is_before(last, segment.seq);
         if is_rst {
             if segment.seq == self.expected {
-                self.ended = Some(Ended::Reset);
+                self.is_cut(Ended::Reset, now_ns, out);
             } else if is_in_window {
                 // A challenge: a real RST will come again with the number that it tells (RFC 5961).
                 self.acknowledge(now_ns, out);
@@ -159,7 +165,7 @@ impl Connection {
         self.has_clocks && clock.is_some_and(|clock| is_before(clock, self.server_clock))
     }
 
-    fn take_ack(&mut self, now_ns: u64, segment: &Segment<'_>) {
+    fn take_ack(&mut self, now_ns: u64, segment: &Segment<'_>, out: &mut impl Out) {
         if let Some(clocks) = segment.options.timestamps.filter(|_| self.has_clocks)
             && self.acks.covers(segment.seq)
         {
@@ -185,7 +191,7 @@ impl Connection {
         (self.backoff, self.times_again, self.has_probed) = (0, 0, false);
         self.watch(now_ns);
         if self.fin_is_acked() && self.fin_received {
-            self.ended = Some(Ended::Closed { client_first: self.closed_first });
+            self.is_over(now_ns, out);
         }
         self.wait_for_fin(now_ns);
     }
@@ -248,7 +254,7 @@ impl Connection {
         }
         if has_fin {
             received.fin = true;
-            self.take_fin(now_ns);
+            self.take_fin(now_ns, out);
             acknowledges = self.fin_is_sent();
         }
         if acknowledges {
@@ -257,12 +263,12 @@ impl Connection {
         received
     }
 
-    fn take_fin(&mut self, now_ns: u64) {
+    fn take_fin(&mut self, now_ns: u64, out: &mut impl Out) {
         self.expected = self.expected.wrapping_add(1);
         self.fin_received = true;
         self.acks.fin_came(now_ns, self.os.delayed_ack_ms);
         if self.fin_is_acked() {
-            self.ended = Some(Ended::Closed { client_first: self.closed_first });
+            self.is_over(now_ns, out);
         }
     }
 }

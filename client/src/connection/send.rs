@@ -1,13 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Data and FIN, and sending them again.
+//! SYN, data and FIN, and sending them again.
 
-use super::{Connection, Ended, NEVER, is_before};
-use crate::segment::{Flags, Out};
+use super::{Connection, Ended, MS_NS, NEVER, is_before};
+use crate::segment::{Flags, Options, Out, Segment};
 
 /// How many segments may be under way (RFC 6928).
 const UNDER_WAY_MAX: u32 = 10;
 
 impl Connection {
+    pub(super) fn send_syn(&mut self, now_ns: u64, out: &mut impl Out) {
+        let times_ms = self.os.syn_again_ms;
+        let due_ms = |place: usize| times_ms.get(place).map(|ms| u64::from(*ms) * MS_NS);
+        let place = usize::from(self.syns);
+        if self.was_refused {
+            // After a RST, silence is met as it would be after a retransmission in turn.
+            self.was_refused = false;
+            let turn_ns = place.checked_sub(1).and_then(due_ms).unwrap_or(0);
+            self.timed_at_ns = now_ns.saturating_sub(turn_ns);
+        }
+        self.syns = self.syns.saturating_add(1);
+        self.again_at_ns = due_ms(place).map_or(NEVER, |due_ns| self.timed_at_ns + due_ns);
+        out.send(Segment {
+            flags: Flags::SYN,
+            seq: self.unacked,
+            window: self.os.syn_window,
+            options: Options {
+                mss: Some(self.segment_max),
+                window_scale: self.os.window_scale,
+                sack_permitted: self.os.sack,
+                timestamps: self.os.timestamp_tick_us.map(|_| self.clocks(now_ns)),
+                time_wait: self.agreement.offered(),
+            },
+            ..Segment::default()
+        });
+    }
+
     /// Sends data and the FIN behind it, in one segment where they fit, and goes on reading.
     /// Everything sent before must be acknowledged.
     pub fn send_last(&mut self, now_ns: u64, data: &[u8], out: &mut impl Out) {
@@ -63,7 +90,8 @@ impl Connection {
         out: &mut impl Out,
     ) -> Option<u32> {
         let left = self.data_end.wrapping_sub(from);
-        let length = left.min(most).min(u32::from(self.segment_max));
+        let fits = u32::from(self.segment_max) - self.agreement.option_bytes();
+        let length = left.min(most).min(fits);
         let begin = (data.len() as u32).checked_sub(left)? as usize;
         let payload = data.get(begin..begin + length as usize)?;
         let is_last = length == left;
@@ -120,8 +148,7 @@ impl Connection {
         self.times_again += 1;
         let most = if self.is_open { self.os.data_again_max } else { self.os.orphan_again_max };
         if self.times_again > most {
-            self.ended = Some(Ended::TimedOut);
-            return;
+            return self.is_cut(Ended::TimedOut, now_ns, out);
         }
         self.backoff = self.backoff.saturating_add(1);
         if self.unacked == self.sent_max {

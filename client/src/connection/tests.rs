@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! TCP, as packet exchanges.
 
+mod agreement;
 mod clocks;
 mod data;
 mod ends;

@@ -205,6 +205,7 @@ mod tests {
             mss: 1460,
             timeout_ns: 1,
             close: Close::Fin,
+            time_wait: Default::default(),
             requests: Requests::get("h", ["/"]),
         };
         let mut chance = ChaCha8Rng::seed_from_u64(3);

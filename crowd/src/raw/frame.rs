@@ -243,6 +243,7 @@ mod tests {
                 window_scale: Some(7),
                 sack_permitted: true,
                 timestamps: Some(Timestamps { value: u32::MAX, echo: 1 }),
+                time_wait: None,
             },
             payload,
         }

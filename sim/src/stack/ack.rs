@@ -132,6 +132,7 @@ impl Host {
     /// brought to the connection.
     fn make_child(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
         work.tcp_takes(self.costs.child_ns);
+        self.agree(flow, packet);
         let conn = &mut flow.conn;
         conn.state = State::Queued;
         if conn.again == 0 && conn.sent_at_ns > 0 {

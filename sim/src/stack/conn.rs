@@ -3,6 +3,7 @@
 
 use tidegate_client::segment::Timestamps;
 use tidegate_client::{Flags, Options, Segment};
+use tidegate_policy::time_wait::End;
 
 use super::{Profile, is_before};
 use crate::engine::Ticket;
@@ -71,6 +72,9 @@ pub(crate) struct Conn {
     /// The most data in a segment.
     pub(super) mss: u16,
     pub page: u16,
+    /// Whom our SYN/ACK names to hold TIME-WAIT, and who will.
+    pub(super) named: Option<End>,
+    pub(super) agreed: Option<End>,
     /// Whole requests that nobody has read.
     pub requests: u16,
     /// Requests read.
@@ -176,7 +180,7 @@ impl Conn {
     }
 
     fn options(&self, profile: Profile, now_ns: u64) -> Options {
-        let value = (now_ns / profile.tick_ns()) as u32;
+        let value = profile.clock(now_ns);
         let clocks = Timestamps { value, echo: self.peer_clock };
         Options { timestamps: self.has_clocks.then_some(clocks), ..Options::default() }
     }
@@ -212,6 +216,7 @@ impl Conn {
                 mss: Some(MSS),
                 window_scale: self.has_shift.then(|| profile.window_shift()),
                 sack_permitted: self.has_sack,
+                time_wait: self.named,
                 ..self.options(profile, now_ns)
             },
             payload: b"",

@@ -46,7 +46,7 @@ impl Host {
     pub(super) fn reset(&mut self, flow: &mut Flow, work: &mut Work<'_>) {
         let conn = &mut flow.conn;
         if conn.state == State::Closing {
-            return conn.forget(work.wire);
+            return self.closed(flow, work);
         }
         conn.was_reset = true;
         conn.again_at_ns = NEVER;
@@ -102,7 +102,7 @@ impl Host {
     pub(super) fn fin_acked(&mut self, flow: &mut Flow, work: &mut Work<'_>) {
         let conn = &mut flow.conn;
         if !conn.closed_first {
-            return conn.forget(work.wire);
+            return self.closed(flow, work);
         }
         if conn.fin_seen {
             return self.begin_time_wait(flow, work);
@@ -112,6 +112,9 @@ impl Host {
     }
 
     fn begin_time_wait(&mut self, flow: &mut Flow, work: &mut Work<'_>) {
+        if self.leaves(flow, work) {
+            return;
+        }
         let conn = &mut flow.conn;
         if conn.state != State::TimeWait {
             let counted = &mut self.counted;

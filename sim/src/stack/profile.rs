@@ -120,6 +120,11 @@ impl Profile {
         }
     }
 
+    /// The clock in its segments then.
+    pub(crate) fn clock(self, now_ns: u64) -> u32 {
+        (now_ns / self.tick_ns()) as u32
+    }
+
     /// Segments that one frame carries down to the card (segmentation offload).
     pub(crate) fn segments_a_frame(self) -> u32 {
         match self {

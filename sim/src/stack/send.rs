@@ -199,7 +199,7 @@ impl Host {
         let is_orphan = conn.state == State::Closing;
         if conn.again > if is_orphan { ORPHAN_AGAIN_MAX } else { AGAIN_MAX } {
             if is_orphan {
-                return conn.forget(work.wire);
+                return self.closed(flow, work);
             }
             return self.reset(flow, work);
         }

@@ -175,8 +175,9 @@ impl Host {
     fn make_request(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
         work.tcp_takes(self.costs.request_ns);
         let isn = self.isn();
+        let named = self.names(flow, packet, work);
         let conn = &mut flow.conn;
-        *conn = Conn::of_syn(packet, isn);
+        *conn = Conn { named, ..Conn::of_syn(packet, isn) };
         conn.state = State::HalfOpen;
         self.listener.half_open += 1;
         self.listener.young += 1;

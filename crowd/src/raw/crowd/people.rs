@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What clients do: come, act, and end.
 
-use tidegate_client::{Attempt, End, Person};
+use tidegate_client::{Attempt, End, Person, Wait};
 
 use super::{Crowd, TIMERS_PER_TURN};
 use crate::network::draw_requests;
@@ -154,7 +154,7 @@ impl Crowd<'_> {
         let (intended_ns, syns) = (slot.intended_ns, slot.attempt.syns());
         let answered = slot.attempt.answered();
         let (finished, timer_ns) = (slot.attempt.is_finished(), slot.attempt.next_timer_ns());
-        let (holds_time_wait, tuple) = (slot.attempt.holds_time_wait(), slot.tuple);
+        let (wait, tuple) = (slot.attempt.wait(), slot.tuple);
         let (visit, is_connected) = (slot.visit, slot.attempt.is_connected());
         if let Some(end) = end {
             // The visit hears of this, and then of nothing more.
@@ -164,7 +164,7 @@ impl Crowd<'_> {
             self.attempts.end(number);
         }
         if finished {
-            if holds_time_wait {
+            if wait == Wait::Own {
                 self.tally.time_wait_begins(now_ns - self.begun_ns);
                 if let Some(waiting) = &mut self.waiting {
                     waiting.hold(tuple, now_ns);
