@@ -10,6 +10,7 @@ use crate::fin::Fin;
 use crate::load::Phases;
 use crate::scenario::Scenario;
 use crate::server::Server;
+use crate::time_wait::TimeWait;
 
 /// Clients enough to keep a server busy, few enough never to fill its listen queue.
 pub const CAPACITY_CLIENTS: usize = 64;
@@ -30,6 +31,7 @@ impl Setting {
         Self {
             treatment: Treatment::Peer(Peer::Kernel),
             fin: Fin::HalfClose,
+            time_wait: TimeWait::Today,
             shed: None,
             server: Server { time_waits: 0, ..self.server.clone() },
             clients: Clients {

@@ -7,6 +7,7 @@ use crate::clients::{ClientKeys, Clients};
 use crate::fin::Fin;
 use crate::server::{Server, ServerKeys};
 use crate::shed::{Shed, ShedPlace};
+use crate::time_wait::TimeWait;
 
 /// What else people put in front of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +55,8 @@ pub(crate) struct CurveKeys {
     peer: Option<Peer>,
     hook: Option<String>,
     fin: Option<Fin>,
+    #[serde(default)]
+    time_wait: TimeWait,
     shed: Option<Shed>,
     #[serde(default)]
     server: ServerKeys,
@@ -76,6 +79,8 @@ pub struct Setting {
     pub hook: String,
     /// What a client's FIN does.
     pub fin: Fin,
+    /// Who holds TIME-WAIT.
+    pub time_wait: TimeWait,
     /// Persistent dropping, before all that.
     pub shed: Option<Shed>,
     /// The server.
@@ -102,19 +107,22 @@ impl Setting {
     /// What is done to connections, as results name it.
     #[must_use]
     pub fn done(&self) -> String {
-        done(&self.treatment, self.fin, self.shed.as_ref())
+        done(&self.treatment, self.fin, self.time_wait, self.shed.as_ref())
     }
 }
 
 /// As curves and results name it: persistent dropping alone where there is nothing else.
-fn done(treatment: &Treatment, fin: Fin, shed: Option<&Shed>) -> String {
+fn done(treatment: &Treatment, fin: Fin, time_wait: TimeWait, shed: Option<&Shed>) -> String {
     let is_alone = match treatment {
         Treatment::Peer(peer) => *peer == Peer::Kernel,
         Treatment::Mechanism(name) => name == "default" && fin == Fin::HalfClose,
-    };
+    } && time_wait == TimeWait::Today;
     let mut name = treatment.name();
     if fin != Fin::HalfClose {
         name = format!("{name} {}", fin.name());
+    }
+    if time_wait != TimeWait::Today {
+        name = format!("{name}, {}", time_wait.name());
     }
     match shed {
         None => name,
@@ -189,12 +197,13 @@ impl CurveKeys {
         }
         check_shed(self.shed.as_ref(), &treatment, self.hook.as_deref())?;
         let fin = self.fin.unwrap_or_default();
-        let name = done(&treatment, fin, self.shed.as_ref());
+        let name = done(&treatment, fin, self.time_wait, self.shed.as_ref());
         let setting = Setting {
             curve: self.name.clone().unwrap_or(name),
             treatment,
             hook: self.hook.clone().unwrap_or_else(|| "auto".to_owned()),
             fin,
+            time_wait: self.time_wait,
             shed: self.shed.clone(),
             server: self.server.over(server),
             clients: self.clients.over(clients),
@@ -204,6 +213,7 @@ impl CurveKeys {
         }
         setting.server.check()?;
         setting.clients.check()?;
+        setting.time_wait.check(&setting.treatment, &setting.clients)?;
         Ok(setting)
     }
 }

@@ -18,6 +18,7 @@ mod server;
 mod shed;
 mod shelf;
 mod steps;
+mod time_wait;
 mod trace;
 mod view;
 
@@ -34,5 +35,6 @@ pub use server::{AcceptLimit, Page, Server, ServerKind};
 pub use shed::{Shed, ShedPlace, ShedShare};
 pub use shelf::{named, shelf};
 pub use steps::{Step, scheduled};
+pub use time_wait::TimeWait;
 pub use trace::{read_scalable_trace, read_trace};
 pub use view::{Bars, Column, Panel, Table};

@@ -223,7 +223,7 @@ fn line(text: &str, offset: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AcceptLimit, Fin, Treatment};
+    use crate::{AcceptLimit, Fin, TimeWait, Treatment};
 
     const GOOD: &str = r#"title = "Overload"
 source = "today"
@@ -283,6 +283,21 @@ at_least = 1.1
         let peer = text.replace("mechanism = \"default\"", "peer = \"kernel\"");
         let wrong = Scenario::parse("s", "s.toml", &peer).unwrap_err().to_string();
         assert!(wrong.starts_with("s.toml:8: ") && wrong.contains("Tidegate's"), "{wrong}");
+    }
+
+    #[test]
+    fn who_holds_time_wait_is_part_of_what_is_done() {
+        let first = "mechanism = \"default\"";
+        let holder = |curve: &str| GOOD.replace(first, curve);
+        let text =
+            holder(&format!("{first}\nname = \"default\"\ntime_wait = \"negotiate-client\""));
+        let scenario = Scenario::parse("s", "s.toml", &text).unwrap();
+        assert_eq!(scenario.settings[0].done(), "default, negotiate-client");
+        assert_eq!(scenario.settings[0].for_capacity().time_wait, TimeWait::Today);
+        let peer = refused(|_| holder("peer = \"kernel\"\ntime_wait = \"negotiate-server\""));
+        assert!(peer.starts_with("s.toml:8: ") && peer.contains("give a mechanism"), "{peer}");
+        let unknown = refused(|_| holder(&format!("{first}\ntime_wait = \"negotiate\"")));
+        assert!(unknown.starts_with("s.toml:10: ") && unknown.contains("close-swap"), "{unknown}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate_client as client;
 use tidegate_client::{Os, Person};
 use tidegate_policy::mechanism;
-use tidegate_policy::raw::{tg_rules, tg_tw_rules};
+use tidegate_policy::raw::tg_rules;
 use tidegate_scenarios::{
     AcceptLimit, Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Load, Network, Peer, Phases,
     Scenario, Server, ServerKind, Setting, Treatment, read_scalable_trace, scheduled,
@@ -84,7 +84,7 @@ pub(crate) fn setup(
         crowd: crowd(setting, &pages)?,
         pages,
         time_waits: server.time_waits,
-        time_wait: tg_tw_rules::default(),
+        time_wait: setting.time_wait.at_server(),
         held_entries: HELD_ENTRIES,
         seed: load.seed,
     })
@@ -139,7 +139,7 @@ fn crowd(setting: &Setting, pages: &Pages) -> Result<Crowd, SimError> {
         mss: 1460,
         timeout_ns: ns(clients.timeout_s),
         close: clients.close,
-        time_wait: tg_tw_rules::default(),
+        time_wait: setting.time_wait.at_clients(),
         requests: pages.requests(HOST),
     };
     Ok(Crowd {
