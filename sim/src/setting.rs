@@ -21,8 +21,8 @@ use crate::setup::{self, Crowd, Setup};
 use crate::shed::Shed;
 use crate::stack::Kernel;
 
-/// A minute's connections at 30,000 a second, and room to spare: at 254 hosts, 8,256 each.
-const HELD_ENTRIES: u32 = 1 << 21;
+/// A minute's connections at 60,000 a second: at 254 hosts, 16,512 each.
+const HELD_ENTRIES: u32 = 1 << 22;
 const HOST: &str = "10.87.0.1:8080";
 
 /// A curve's world, without its load.
