@@ -7,6 +7,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 use tidegate_client::{Browser, Close, Os};
+use tidegate_policy::raw::tg_tw_rules;
 
 use crate::error::CrowdError;
 use crate::network::Network;
@@ -27,6 +28,9 @@ pub struct Class {
     pub timeout: Duration,
     /// How they end their side of a connection.
     pub close: Close,
+    /// What they want of TIME-WAIT, as the client's end of connections (raw packets only); all zero:
+    /// TCP as it is today.
+    pub time_wait: tg_tw_rules,
     /// Requests over one connection, on average. Numbers are drawn from a geometric distribution:
     /// after each reply the client goes on with the same chance. 1 is always exactly one.
     pub requests: f64,
@@ -46,6 +50,7 @@ impl Default for Class {
             os: Os::linux(),
             timeout: Duration::from_secs(10),
             close: Close::Fin,
+            time_wait: tg_tw_rules::default(),
             requests: 1.0,
             paths: vec!["/".to_owned()],
             browsing: None,

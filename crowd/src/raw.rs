@@ -7,6 +7,7 @@ mod device;
 mod filter;
 mod frame;
 mod held;
+mod named;
 mod packet;
 mod polling;
 mod post;
@@ -21,7 +22,8 @@ use std::net::{IpAddr, SocketAddr};
 use nix::net::if_::if_nametoindex;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use tidegate_client::{Outcome, Person, Progress, Requests, Segments};
+use tidegate_client::{Outcome, Pairs, Person, Progress, Requests, Segments};
+use tidegate_policy::raw::{tg_key, tg_tw_rules};
 
 use crate::class::{Class, each_at_each};
 use crate::error::CrowdError;
@@ -40,6 +42,8 @@ use crate::sources::{Range, Sources};
 const WEATHER: u64 = 0x7765_6174_6865_7221;
 /// Sources that the kernel is asked about: it answers some 100,000 questions a second.
 const LOOKED_AT_MAX: u64 = 1 << 12;
+/// Pairs that the clients have room to hold, 256 MB of them: a minute's at 60,000 a second.
+const PAIRS: u32 = 1 << 22;
 /// Larger packets would not fit into a frame of ours.
 const MTU_MAX: u16 = 1500;
 /// IP's and TCP's fixed headers.
@@ -55,7 +59,8 @@ pub(crate) fn run(plan: &Plan, watch: &mut dyn FnMut(Progress)) -> Result<Outcom
     let Device { mut arrivals, transmitter, driver } = device;
     let weather = ChaCha8Rng::seed_from_u64(plan.seed ^ WEATHER);
     let held = Held::new();
-    let office = Office { transmitter, held, weather, segments: Segments::default() };
+    let pairs = pairs(plan);
+    let office = Office { transmitter, held, weather, segments: Segments::default(), pairs };
     let mtu = ground.interface.mtu;
     let personas = each_at_each(plan, |class, target, paths, objects| {
         persona(class, target, mtu, paths, objects)
@@ -67,6 +72,12 @@ pub(crate) fn run(plan: &Plan, watch: &mut dyn FnMut(Progress)) -> Result<Outcom
         lost => format!("{driver}; {lost} packets found no room here"),
     };
     Ok(Outcome { driver, ..outcome })
+}
+
+/// The table of pairs that the clients hold, where they are to.
+fn pairs(plan: &Plan) -> Option<Pairs> {
+    let asks = plan.classes.iter().any(|class| class.time_wait != tg_tw_rules::default());
+    asks.then(|| Pairs::new(PAIRS, tg_key { k0: plan.seed, k1: !plan.seed }))
 }
 
 /// The ways there are to go.
@@ -136,7 +147,7 @@ fn persona(
             mss: mtu.min(MTU_MAX).saturating_sub(headers),
             timeout_ns: ns(class.timeout),
             close: class.close,
-            time_wait: Default::default(),
+            time_wait: class.time_wait,
             requests: Requests::get(&target.to_string(), paths.iter().map(String::as_str)),
         },
         network: class.network,

@@ -161,6 +161,7 @@ fn plan(
         os,
         timeout: Duration::from_secs_f64(clients.timeout_s),
         close: clients.close,
+        time_wait: setting.time_wait.at_clients(),
         requests: clients.requests,
         paths: paths(setting.server.page, seed),
         network: Network { delay, loss: clients.loss, reorder: clients.reorder },

@@ -70,14 +70,6 @@ pub enum LiveError {
         /// What came instead.
         detail: String,
     },
-    /// Clients that move TIME-WAIT.
-    #[error(
-        "the live crowd does not know time_wait = \"{time_wait}\": simulate the curve, with --world sim"
-    )]
-    TimeWait {
-        /// What it is to do.
-        time_wait: &'static str,
-    },
     /// A recorded trace that cannot be played.
     #[error(transparent)]
     Trace(#[from] tidegate_scenarios::ScenarioError),

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use tidegate_lab::{Counters, ForeignTime, ProcessorTime, Profile, SocketBytes, Sockets};
+use tidegate_policy::raw::tg_held;
 use tidegate_servers::Statistics;
 
 use crate::error::LiveError;
@@ -77,11 +78,11 @@ impl Gauge {
         server: &Running,
         guard: Option<&Guard>,
     ) -> Result<Reading, LiveError> {
-        let time_wait = self.time_wait(ground)?;
+        let now = guard.map(Guard::counted).transpose()?;
+        let time_wait = self.time_wait(ground, now.as_ref().map_or(0, |now| now.pairs))?;
         let served = server.statistics(self.server.as_ref())?.zip(self.server);
         let counters = Counters::of(&ground.server)?.since(&self.counters)?;
         let cpu = ProcessorTime::of(ground.server_cpu)?.shares_since(&self.processor);
-        let now = guard.map(Guard::counted).transpose()?;
         let profiled = self.profile.map(Profile::finish);
         let calls = profiled.as_ref().map(|profiled| profiled.calls(&server.processes()));
         Ok(Reading {
@@ -96,17 +97,18 @@ impl Gauge {
         })
     }
 
-    fn time_wait(&self, ground: &Ground) -> Result<BTreeMap<String, f64>, LiveError> {
+    fn time_wait(&self, ground: &Ground, pairs: u64) -> Result<BTreeMap<String, f64>, LiveError> {
         let (server, clients) = (Sockets::of(&ground.server)?, Sockets::of(&ground.clients)?);
         let bytes = SocketBytes::of_this_kernel();
-        let blocks_bytes = bytes.map(|bytes| server.time_waits * bytes.time_wait);
+        let pairs_bytes = pairs * size_of::<tg_held>() as u64;
+        let blocks_bytes = bytes.map(|bytes| server.time_waits * bytes.time_wait + pairs_bytes);
         let sockets_bytes = bytes.map(|bytes| server.in_use * bytes.in_use);
         let all_bytes = blocks_bytes.zip(sockets_bytes).map(|(blocks, sockets)| blocks + sockets);
         let numbers = [
-            ("server", Some(server.time_waits)),
-            ("server_max", Some(self.time_waits_max.max(server.time_waits))),
+            ("server", Some(server.time_waits + pairs)),
+            ("server_max", Some(self.time_waits_max.max(server.time_waits) + pairs)),
             ("server_bytes", blocks_bytes),
-            ("server_tcbs", Some(server.time_waits + server.in_use)),
+            ("server_tcbs", Some(server.time_waits + pairs + server.in_use)),
             ("server_tcb_bytes", all_bytes),
             ("clients", Some(clients.time_waits)),
         ];

@@ -8,6 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tidegate_lab::{Child, Namespace};
+use tidegate_policy::time_wait::End;
 use tidegate_scenarios::{Setting, Shed, Treatment};
 
 use crate::error::LiveError;
@@ -16,6 +17,10 @@ use crate::programs::Programs;
 
 const ATTACH_PATIENCE: Duration = Duration::from_secs(10);
 const REMOVE_PATIENCE: Duration = Duration::from_secs(5);
+/// How many seconds' connections the server has room to hold, of the 60 that it holds each; and the
+/// fewest and most pairs, which are tidegate's own default and bound.
+const HELD_S: f64 = 75.0;
+const HELD_ENTRIES: (f64, f64) = (32_768.0, 16_777_216.0);
 /// Where its configuration is placed: it ends with the namespace.
 const CONFIGURATION: &str = "/run/tidegate.toml";
 
@@ -32,6 +37,8 @@ pub(crate) struct Guard {
 pub(crate) struct Counted {
     pub queue_drops: BTreeMap<String, u64>,
     pub verdicts: BTreeMap<String, u64>,
+    /// Pairs that it holds in TIME-WAIT now, beside the kernel.
+    pub pairs: u64,
 }
 
 impl Guard {
@@ -46,18 +53,19 @@ impl Guard {
         let namespace = router.unwrap_or(&ground.server).clone();
         let mut command = Command::new(&programs.tidegate);
         command.arg("run");
-        match (&setting.shed, &setting.treatment) {
-            (Some(shed), _) => {
-                let text = configuration(ground, setting, shed, capacity_per_s)?;
+        let needs_file = setting.shed.is_some() || setting.time_wait.negotiated().is_some();
+        match (needs_file, &setting.treatment) {
+            (true, _) => {
+                let text = configuration(ground, setting, capacity_per_s)?;
                 namespace.place_file(CONFIGURATION, text)?;
                 command.args(["--config", CONFIGURATION]);
             }
-            (None, Treatment::Mechanism(mechanism)) => {
+            (false, Treatment::Mechanism(mechanism)) => {
                 let port = PORT.to_string();
                 command.args(["--port", &port, "--mechanism", mechanism, "--hook", &setting.hook]);
                 command.args(["--fin", setting.fin.name()]);
             }
-            (None, Treatment::Peer(_)) => {}
+            (false, Treatment::Peer(_)) => {}
         }
         let child = namespace.start("tidegate", command, "guarding ", ATTACH_PATIENCE)?;
         Ok(Self { child, namespace, programs: programs.clone() })
@@ -70,7 +78,8 @@ impl Guard {
         let text = self.namespace.output(command)?;
         let status: Value =
             serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
-        let mut counted = Counted::default();
+        let pairs = status["time_wait"]["held_by_us"].as_u64().unwrap_or(0);
+        let mut counted = Counted { pairs, ..Counted::default() };
         let guards = status["guards"].as_array().cloned().unwrap_or_default();
         for guard in &guards {
             for (cause, count) in entries(&guard["queue_drops"]) {
@@ -114,6 +123,7 @@ impl Counted {
         Self {
             queue_drops: between(&self.queue_drops, &earlier.queue_drops),
             verdicts: between(&self.verdicts, &earlier.verdicts),
+            pairs: self.pairs,
         }
     }
 }
@@ -122,17 +132,8 @@ impl Counted {
 fn configuration(
     ground: &Ground,
     setting: &Setting,
-    shed: &Shed,
     capacity_per_s: f64,
 ) -> Result<String, LiveError> {
-    if shed.in_series > 1 {
-        let reason = "there is one router, not several in series: leave the curve out, or \
-                      simulate it";
-        return Err(LiveError::NotStarted {
-            program: "tidegate".to_owned(),
-            reason: reason.to_owned(),
-        });
-    }
     let section = match &setting.treatment {
         Treatment::Mechanism(mechanism) => {
             let fin = setting.fin.name();
@@ -142,8 +143,39 @@ fn configuration(
             format!("[[path]]\nport = {PORT}\naddress = \"{}\"", ground.target().ip())
         }
     };
-    let shed = shed.configuration(capacity_per_s);
-    Ok(format!("{section}\nhook = \"{}\"\nshed = {shed}\n", setting.hook))
+    let mut text = format!("{section}\nhook = \"{}\"\n", setting.hook);
+    if let Some(end) = setting.time_wait.negotiated() {
+        text += &format!("time_wait = \"{}\"\n", holder_name(end));
+    }
+    if let Some(shed) = &setting.shed {
+        check_in_series(shed)?;
+        text += &format!("shed = {}\n", shed.configuration(capacity_per_s));
+    }
+    // Who leaves it to the clients holds nothing.
+    if setting.time_wait.negotiated() == Some(End::Server) {
+        let entries = (capacity_per_s * HELD_S).clamp(HELD_ENTRIES.0, HELD_ENTRIES.1);
+        text += &format!("[time_wait]\nentries = {entries:.0}\n");
+    }
+    Ok(text)
+}
+
+fn holder_name(end: End) -> &'static str {
+    match end {
+        End::Client => "client",
+        End::Server => "server",
+    }
+}
+
+fn check_in_series(shed: &Shed) -> Result<(), LiveError> {
+    if shed.in_series > 1 {
+        let reason = "there is one router, not several in series: leave the curve out, or \
+                      simulate it";
+        return Err(LiveError::NotStarted {
+            program: "tidegate".to_owned(),
+            reason: reason.to_owned(),
+        });
+    }
+    Ok(())
 }
 
 fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {

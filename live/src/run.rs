@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_client::Progress;
 use tidegate_report::{OperatingPoint, Point, Watcher};
-use tidegate_scenarios::{Form, Load, Peer, Scenario, ServerUse, Setting, TimeWait, Treatment};
+use tidegate_scenarios::{Form, Load, Peer, Scenario, ServerUse, Setting, Treatment};
 
 use crate::accounts::Accounts;
 use crate::crowd::Crowd;
@@ -62,9 +62,6 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn curve(&mut self, setting: &Setting) -> Result<(), LiveError> {
-        if setting.time_wait != TimeWait::Today {
-            return Err(LiveError::TimeWait { time_wait: setting.time_wait.name() });
-        }
         let capacity_per_s = self.capacity_per_s(setting)?;
         for offered in self.load.offered.clone() {
             let point = self.point(setting, capacity_per_s, offered)?;

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use tidegate_client::segment::{OPTIONS_MAX_BYTES, OptionKind};
 use tidegate_client::{Flags, Options, Segment};
 
+use crate::raw::named;
 use crate::raw::xsk::FRAME_BYTES;
 
 const ETHERNET_BYTES: usize = 14;
@@ -66,6 +67,8 @@ impl Way {
     ) -> usize {
         let mut options = [0; OPTIONS_MAX_BYTES];
         let option_bytes = segment.options.encode(order, &mut options);
+        let (named, ends) = (segment.options.time_wait, (from.0, self.target.ip()));
+        let option_bytes = named::append(named, ends, &mut options, option_bytes);
         let header_bytes = TCP_BYTES + option_bytes;
         let tcp_bytes = header_bytes + segment.payload.len();
         let tcp_at = ETHERNET_BYTES + self.write_ip(from.0, ttl, id, tcp_bytes, frame);
@@ -156,15 +159,18 @@ pub(crate) fn read(frame: &[u8]) -> Option<Arrived<'_>> {
     let header: &[u8; TCP_BYTES] = tcp.first_chunk()?;
     let header_bytes = usize::from(header[12] >> 4) * 4;
     let options = tcp.get(TCP_BYTES..header_bytes)?;
+    let flags = Flags(header[13]);
+    // The server's answer is in its SYN/ACK.
+    let time_wait = if flags.has(Flags::SYN) { named::find(options, to, from) } else { None };
     Some(Arrived {
         from: SocketAddr::new(from, number(header, 0)?),
         to: SocketAddr::new(to, number(header, 2)?),
         segment: Segment {
-            flags: Flags(header[13]),
+            flags,
             seq: long_number(header, 4),
             ack: long_number(header, 8),
             window: number(header, 14)?,
-            options: Options::decode(options),
+            options: Options { time_wait, ..Options::decode(options) },
             payload: &tcp[header_bytes..],
         },
     })

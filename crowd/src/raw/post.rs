@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From a client's segments to frames under way.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use rand_chacha::ChaCha8Rng;
+use tidegate_client::pairs::Concerned;
 use tidegate_client::segment::DATA_ORDER;
-use tidegate_client::{Flags, Os, Out, Segment, Segments};
+use tidegate_client::{Flags, LastNumbers, Os, Out, Pairs, Segment, Segments};
+use tidegate_policy::time_wait::Judged;
 
 use crate::network::Network;
 use crate::raw::device::Transmitter;
@@ -21,6 +23,25 @@ pub(crate) struct Office {
     /// Decides what the network does.
     pub weather: ChaCha8Rng,
     pub segments: Segments,
+    /// What the clients' hosts hold blocked, where they are to hold anything.
+    pub pairs: Option<Pairs>,
+}
+
+impl Office {
+    /// Whether a segment goes no further at the client's host.
+    #[inline]
+    pub(crate) fn block(
+        &mut self,
+        (own, peer): (SocketAddr, SocketAddr),
+        segment: &Segment<'_>,
+        outgoing: bool,
+        now_ns: u64,
+    ) -> bool {
+        let Some(pairs) = &mut self.pairs else { return false };
+        let (flags, seq, clocks) = (segment.flags, segment.seq, segment.options.timestamps);
+        let concerned = Concerned { flags, seq, clocks, outgoing };
+        pairs.judge(own, peer, &concerned, now_ns) == Judged::Block
+    }
 }
 
 /// One client's way out, for as long as it acts.
@@ -34,11 +55,23 @@ pub(crate) struct Post<'a> {
     pub now_ns: u64,
     /// How many packets it has sent, for IPv4's identification.
     pub packets: u16,
+    /// What its own host answers to a SYN on a pair that it holds.
+    pub refusal: Option<Segment<'static>>,
+}
+
+impl Post<'_> {
+    fn ends(&self) -> (SocketAddr, SocketAddr) {
+        (self.from.into(), self.way.target)
+    }
 }
 
 impl Out for Post<'_> {
     #[inline]
     fn send(&mut self, segment: Segment<'_>) {
+        if self.office.block(self.ends(), &segment, true, self.now_ns) {
+            self.refusal = segment.refusal().filter(|_| segment.flags.has(Flags::SYN));
+            return;
+        }
         self.office.segments.sends(&segment);
         self.packets = self.packets.wrapping_add(1);
         let is_syn = segment.flags.has(Flags::SYN);
@@ -61,5 +94,16 @@ impl Out for Post<'_> {
                 self.office.held.keep(Direction::ToServer, &frame[..bytes], until_ns);
             }
         }
+    }
+
+    fn can_hold(&mut self) -> bool {
+        let (own, peer) = self.ends();
+        self.office.pairs.as_ref().is_some_and(|pairs| pairs.can_hold(own, peer, self.now_ns))
+    }
+
+    fn hold(&mut self, last: &LastNumbers) -> bool {
+        let (own, peer) = self.ends();
+        let pairs = self.office.pairs.as_mut();
+        pairs.is_some_and(|pairs| pairs.hold(own, peer, last, self.now_ns))
     }
 }

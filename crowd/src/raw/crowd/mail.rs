@@ -33,6 +33,12 @@ impl Crowd<'_> {
     pub(super) fn receive(&mut self, frame: &[u8], now_ns: u64, was_held: bool) {
         let Some(arrived) = frame::read(frame) else { return };
         let Some(tuple) = self.tuples.of(arrived.from, arrived.to) else { return };
+        let ends = (arrived.to, arrived.from);
+        if arrived.segment.flags.has(Flags::SYN)
+            && self.office.block(ends, &arrived.segment, false, now_ns)
+        {
+            return;
+        }
         let Some(number) = self.attempts.find(tuple) else {
             self.answer_stray(tuple, &arrived.segment, now_ns);
             return;
@@ -80,6 +86,7 @@ impl Crowd<'_> {
             delay_ns: 0,
             now_ns,
             packets: 0,
+            refusal: None,
         };
         post.send(answer);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What clients do: come, act, and end.
 
-use tidegate_client::{Attempt, End, Person, Wait};
+use tidegate_client::{Attempt, End, Pairs, Person, Wait};
 
 use super::{Crowd, TIMERS_PER_TURN};
 use crate::network::draw_requests;
@@ -88,9 +88,12 @@ impl Crowd<'_> {
             delay_ns,
             now_ns,
             packets: 0,
+            refusal: None,
         };
         let person = &persona.person;
-        let attempt = Attempt::start(now_ns, person, first, requests, &mut self.chance, &mut post);
+        let mut attempt =
+            Attempt::start(now_ns, person, first, requests, &mut self.chance, &mut post);
+        let end = hear_host(&mut attempt, now_ns, person, &mut post);
         let new = New {
             tuple,
             person: place as u32,
@@ -102,7 +105,7 @@ impl Crowd<'_> {
         };
         let number = self.attempts.insert(attempt, new);
         self.tally.in_flight(self.attempts.under_way as u64);
-        self.settle(number, None, now_ns);
+        self.settle(number, end, now_ns);
         number
     }
 
@@ -143,8 +146,11 @@ impl Crowd<'_> {
             delay_ns: slot.delay_ns,
             now_ns,
             packets: slot.packets,
+            refusal: None,
         };
         let end = act(&mut slot.attempt, &persona.person, &mut post);
+        let told = hear_host(&mut slot.attempt, now_ns, &persona.person, &mut post);
+        let end = end.or(told);
         slot.packets = post.packets;
         self.settle(number, end, now_ns);
     }
@@ -164,12 +170,7 @@ impl Crowd<'_> {
             self.attempts.end(number);
         }
         if finished {
-            if wait == Wait::Own {
-                self.tally.time_wait_begins(now_ns - self.begun_ns);
-                if let Some(waiting) = &mut self.waiting {
-                    waiting.hold(tuple, now_ns);
-                }
-            }
+            self.hold(wait, tuple, now_ns);
             self.attempts.remove(number);
         } else if let Some(at_ns) = timer_ns {
             self.timers.set_no_later(number, at_ns);
@@ -180,8 +181,40 @@ impl Crowd<'_> {
         }
     }
 
+    /// A client's host holds TIME-WAIT, or the pair.
+    fn hold(&mut self, wait: Wait, tuple: Tuple, now_ns: u64) {
+        if wait == Wait::Nothing {
+            return;
+        }
+        let pairs = self.office.pairs.as_mut().filter(|_| wait == Wait::Pair);
+        if let Some(begun_ns) = pairs.and_then(Pairs::take_renewed_ns) {
+            let begun_ns = begun_ns.saturating_sub(self.begun_ns);
+            self.tally.time_wait_ends(begun_ns, now_ns - self.begun_ns);
+        }
+        self.tally.time_wait_begins(now_ns - self.begun_ns);
+        if let Some(waiting) = &mut self.waiting
+            && wait == Wait::Own
+        {
+            waiting.hold(tuple, now_ns);
+        }
+    }
+
     fn count(&mut self, end: End, intended_ns: u64, now_ns: u64, syns: u32) {
         self.tally.ended(end, intended_ns, now_ns - self.begun_ns, Some(syns));
         self.meter.ended(end);
     }
+}
+
+/// Hands a client what its own host says to its SYN, as long as it says anything.
+fn hear_host(
+    attempt: &mut Attempt,
+    now_ns: u64,
+    person: &Person,
+    post: &mut Post<'_>,
+) -> Option<End> {
+    let mut end = None;
+    while let Some(refusal) = post.refusal.take() {
+        end = end.or(attempt.receive(now_ns, person, &refusal, post));
+    }
+    end
 }
