@@ -82,10 +82,13 @@ TG_INLINE __u32 tg_ops_named(struct bpf_sock_ops *ctx, const struct tg_tuple *t,
 	return tg_tw_named(t, &value);
 }
 
-TG_INLINE __u32 tg_room_for(const struct tg_tuple *t, __u32 us)
+/* Room to hold one more, which only the end that is to hold needs: looking for it is dear. */
+TG_INLINE __u32 tg_room_for(const struct tg_tuple *t, __u32 us, __u32 holder)
 {
 	struct tg_held pair;
 
+	if (holder != us)
+		return 1;
 	tg_pair_of(t, us == TG_TW_CLIENT, &pair);
 	return tg_can_hold(&pair);
 }
@@ -111,7 +114,7 @@ __noinline int tg_ops_connect(struct bpf_sock_ops *ctx)
 	rules = tg_destination_rules(t.daddr, t.is_ipv6);
 	if (!rules || (!rules->negotiate && !rules->close_swap))
 		return 0;
-	offered = tg_tw_offer(rules, tg_room_for(&t, TG_TW_CLIENT));
+	offered = tg_tw_offer(rules, tg_room_for(&t, TG_TW_CLIENT, rules->negotiate));
 	if (tg_tw_same_address(t.saddr, t.daddr))
 		offered = TG_TW_NOBODY;
 	a = tg_agreement_of(ctx, BPF_SK_STORAGE_GET_F_CREATE);
@@ -128,6 +131,7 @@ __noinline int tg_ops_connect(struct bpf_sock_ops *ctx)
 /* Step 2: the SYN/ACK of a listener's request; whom it names. */
 TG_INLINE __u32 tg_ops_answer(struct bpf_sock_ops *ctx, struct tg_tuple *t)
 {
+	const struct tg_tw_rules *rules;
 	struct tg_place at = {};
 	__u32 offered;
 
@@ -137,8 +141,9 @@ TG_INLINE __u32 tg_ops_answer(struct bpf_sock_ops *ctx, struct tg_tuple *t)
 	tg_ops_tuple(ctx, TG_TW_SERVER, t);
 	if (!tg_find_guard(t, &at) || !at.guard->time_wait.negotiate)
 		return TG_TW_NOBODY;
+	rules = &at.guard->time_wait;
 	offered = tg_ops_named(ctx, t, BPF_LOAD_HDR_OPT_TCP_SYN);
-	return tg_tw_answer(&at.guard->time_wait, offered, tg_room_for(t, TG_TW_SERVER));
+	return tg_tw_answer(rules, offered, tg_room_for(t, TG_TW_SERVER, rules->negotiate));
 }
 
 /* The option for a segment that is about to go out; 0 where it carries none. */
@@ -179,7 +184,7 @@ __noinline int tg_ops_opened(struct bpf_sock_ops *ctx)
 {
 	struct tg_agreement *a = tg_agreement_of(ctx, 0);
 	struct tg_tw_rules *rules;
-	__u32 answered, verdict;
+	__u32 answered, verdict = TG_TW_TODAY, taken;
 	struct tg_tuple t;
 
 	if (!a)
@@ -187,8 +192,11 @@ __noinline int tg_ops_opened(struct bpf_sock_ops *ctx)
 	tg_ops_tuple(ctx, TG_TW_CLIENT, &t);
 	rules = tg_destination_rules(t.daddr, t.is_ipv6);
 	answered = tg_ops_named(ctx, &t, 0);
-	verdict = rules ? tg_tw_judge(rules, a->offered, answered, tg_room_for(&t, TG_TW_CLIENT))
-	                : TG_TW_TODAY;
+	/* There was room for what it offered itself. */
+	taken = answered == a->offered ? TG_TW_NOBODY : answered;
+	if (rules)
+		verdict = tg_tw_judge(rules, a->offered, answered,
+		                      tg_room_for(&t, TG_TW_CLIENT, taken));
 	if (verdict == TG_TW_AGREE) {
 		a->holder = answered;
 		/* Until the server is heard again, and so has seen a segment that says so. */
