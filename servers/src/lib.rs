@@ -12,6 +12,7 @@ mod content;
 mod error;
 mod events;
 mod files;
+mod half_closed;
 mod held;
 #[cfg_attr(not(feature = "in-kernel"), path = "not_in_kernel.rs")]
 mod in_kernel;

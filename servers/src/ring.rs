@@ -2,9 +2,10 @@
 //! An `io_uring(7)` used to watch descriptors: each is told of once, in memory shared with the
 //! kernel.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 use io_uring::types::{Fd, SubmitArgs, Timespec};
@@ -13,6 +14,7 @@ use nix::libc;
 
 use crate::error::ServerError;
 use crate::events::{Interest, Told};
+use crate::half_closed::HalfClosed;
 
 /// Requests that go to the kernel in one call.
 const REQUESTS_MAX: u32 = 1024;
@@ -20,6 +22,8 @@ const REQUESTS_MAX: u32 = 1024;
 const COMPLETIONS_MAX: u32 = 16 * 1024;
 /// Of requests whose completion tells nothing. No connection has it, nor a listening socket.
 const NOTHING: u64 = u64::MAX;
+/// The same, of the watch for room in sockets of clients that have closed their side.
+const HALF_CLOSED: u64 = u64::MAX - 1;
 
 /// When the kernel writes what it has to tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +38,11 @@ pub(crate) enum Completions {
 pub(crate) struct Ring {
     ring: IoUring,
     completions: Completions,
+    /// Descriptors that are watched for room to send in, by token.
+    senders: HashMap<u64, RawFd>,
+    half_closed: HalfClosed,
+    /// Whether the ring watches `half_closed`.
+    is_watching: bool,
 }
 
 impl fmt::Debug for Ring {
@@ -60,7 +69,8 @@ impl Ring {
             let source = io::ErrorKind::Unsupported.into();
             return Err(ServerError::NoIoUring { source });
         }
-        Ok(Self { ring, completions })
+        let half_closed = HalfClosed::new().map_err(|source| ServerError::NoIoUring { source })?;
+        Ok(Self { ring, completions, senders: HashMap::new(), half_closed, is_watching: false })
     }
 
     /// The calling thread will be the one that uses it.
@@ -80,12 +90,19 @@ impl Ring {
             Interest::Read => libc::POLLIN | libc::POLLRDHUP,
             Interest::Write => libc::POLLOUT,
         };
+        if interest == Interest::Write {
+            self.senders.insert(token, fd.as_raw_fd());
+        }
         let request = opcode::PollAdd::new(Fd(fd.as_raw_fd()), flags as u32).build();
         self.request(&request.user_data(token))
     }
 
     /// Watches it no longer. A file that is watched stays open although its descriptor is closed.
     pub(crate) fn forget(&mut self, token: u64) -> io::Result<()> {
+        self.senders.remove(&token);
+        if self.half_closed.forget(token) {
+            return Ok(());
+        }
         // It may not have been handed over yet; once its descriptor is closed, the number may be
         // another's.
         self.submit()?;
@@ -120,20 +137,46 @@ impl Ring {
         }
     }
 
-    /// Shows what was told since the last time. No call into the kernel.
-    pub(crate) fn completed(&mut self, mut show: impl FnMut(Told)) {
-        for entry in self.ring.completion() {
-            let result = entry.result();
-            if entry.user_data() == NOTHING || result == -libc::ECANCELED {
+    /// Shows what was told since the last time. No call into the kernel, but where clients that
+    /// have closed their side are still sent to.
+    pub(crate) fn completed(&mut self, mut show: impl FnMut(Told)) -> io::Result<()> {
+        let Self { ring, senders, half_closed, is_watching, .. } = self;
+        for entry in ring.completion() {
+            let (token, result) = (entry.user_data(), entry.result());
+            if token == NOTHING || result == -libc::ECANCELED {
+                continue;
+            }
+            if token == HALF_CLOSED {
+                *is_watching = false;
+                for token in half_closed.take_ready() {
+                    show(Told { token, client_left: true });
+                }
                 continue;
             }
             // Anything else that failed is shown: whoever uses the descriptor will see why.
             let flags = u32::try_from(result).unwrap_or(0);
-            show(Told {
-                token: entry.user_data(),
-                client_left: flags & libc::POLLRDHUP as u32 != 0,
-            });
+            let client_left = flags & libc::POLLRDHUP as u32 != 0;
+            if let Some(fd) = senders.remove(&token)
+                && flags == libc::POLLRDHUP as u32
+            {
+                // SAFETY: open until it is told of or forgotten: see `watch`.
+                let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+                half_closed.watch(fd, token)?;
+            } else {
+                show(Told { token, client_left });
+            }
         }
+        self.watch_half_closed()
+    }
+
+    fn watch_half_closed(&mut self) -> io::Result<()> {
+        if self.is_watching || self.half_closed.is_empty() {
+            return Ok(());
+        }
+        self.is_watching = true;
+        let fd = Fd(self.half_closed.as_fd().as_raw_fd());
+        let request = opcode::PollAdd::new(fd, libc::POLLIN as u32).build();
+        self.request(&request.user_data(HALF_CLOSED))
     }
 
     fn request(&mut self, request: &squeue::Entry) -> io::Result<()> {

@@ -180,7 +180,7 @@ impl Tux {
     /// enough of it.
     fn work_phase(&mut self) -> Result<(), ServerError> {
         self.held.worker.statistics.work_phases += 1;
-        self.collect();
+        self.collect()?;
         let queues = Queues { listen: None, work: self.pending.len() as u32 };
         self.strategy.began(Phase::Work, queues, self.clock.now_ns());
         let mut worked: u32 = 0;
@@ -189,13 +189,13 @@ impl Tux {
                 self.work(token)?;
                 self.strategy.worked();
                 worked += 1;
-                self.collect();
+                self.collect()?;
                 if !self.pending.is_empty() && self.next_phase(worked) == Phase::Accept {
                     return self.submit();
                 }
             }
             self.submit()?;
-            self.collect();
+            self.collect()?;
             if self.pending.is_empty() {
                 return Ok(());
             }
@@ -303,10 +303,10 @@ impl Tux {
     }
 
     /// Takes what the kernel has told, and says how much that was. No call.
-    fn collect(&mut self) -> u64 {
+    fn collect(&mut self) -> Result<u64, ServerError> {
         let Self { ring, held, pending, is_empty, .. } = self;
         let mut count = 0;
-        ring.completed(|told| {
+        let completed = ring.completed(|told| {
             count += 1;
             if is_listener(told.token) {
                 for (index, is_empty) in is_empty.iter_mut().enumerate() {
@@ -321,7 +321,8 @@ impl Tux {
                 }
             }
         });
-        count
+        completed.map_err(ServerError::events("take what it was told"))?;
+        Ok(count)
     }
 
     /// There is nothing to do until the ring says so.
@@ -335,7 +336,7 @@ impl Tux {
             .map_err(ServerError::events("wait for something to do"))?;
         self.held.worker.look_at_clock();
         self.held.worker.statistics.event_calls += 1;
-        self.held.worker.statistics.fds_told += self.collect();
+        self.held.worker.statistics.fds_told += self.collect()?;
         Ok(())
     }
 }

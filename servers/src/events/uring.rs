@@ -42,7 +42,6 @@ impl Events for Uring {
 
     fn wait(&mut self, at_most: Option<Duration>, told: &mut Vec<Told>) -> io::Result<()> {
         self.0.wait(at_most)?;
-        self.0.completed(|one| told.push(one));
-        Ok(())
+        self.0.completed(|one| told.push(one))
     }
 }

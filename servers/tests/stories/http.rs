@@ -158,6 +158,23 @@ pub fn a_client_that_only_listens_gets_all(way: Way) {
     assert_eq!(server.stop().replies, 2);
 }
 
+/// Nobody looks after a client that has closed its side and does not read until it does:
+/// io_uring(7) would have it tried without end.
+pub fn who_only_listens_and_does_not_read_is_waited_for(way: Way) {
+    const BODY_BYTES: usize = 16 << 20;
+    let server = way.start(|settings| settings.body_bytes = BODY_BYTES as u64);
+    let mut stream = server.connect();
+    stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).unwrap();
+    assert!(reply.len() > BODY_BYTES && reply.ends_with(b"~~~~"), "{} bytes", reply.len());
+    let statistics = server.stop();
+    // A turn for each bit that the client makes room for, and not one every few microseconds.
+    assert!(statistics.work_items < 5_000, "{statistics}");
+}
+
 pub fn half_a_request_gets_408(way: Way) {
     let server = way.start(|settings| settings.patience = Duration::from_millis(100));
     for half in [&b"GET / HT"[..], b"POST / HTTP/1.1\r\nContent-Length: 9"] {

@@ -60,6 +60,7 @@ macro_rules! stories_of {
                     a_client_that_says_that_it_closes_gets_no_word_and_closes_first,
                     it_may_say_so_with_its_last_request_and_its_end,
                     a_client_that_only_listens_gets_all,
+                    who_only_listens_and_does_not_read_is_waited_for,
                     half_a_request_gets_408,
                     who_says_nothing_is_closed_without_a_word,
                     a_request_may_come_in_pieces,
