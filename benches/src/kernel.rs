@@ -17,6 +17,7 @@ use nix::unistd::Pid;
 use tidegate_datapath::array::write_one;
 use tidegate_datapath::clock;
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
+use tidegate_datapath::control;
 use tidegate_datapath::counters;
 use tidegate_datapath::programs::{Objects, Programs, Sizes};
 use tidegate_datapath::raw::TG_HOOK_AUTO;
@@ -251,7 +252,7 @@ fn put(programs: &Programs, guarded: Guarded) {
     let guards = vec![guarded];
     configuration::write(programs, &Configuration { guards, keys, shed_key, ..Default::default() })
         .expect("one guard fits");
-    configuration::write_clock(programs, true).expect("the clock is written");
+    control::write_clock(programs, true).expect("the clock is written");
 }
 
 /// Programs that shed on the port, as a listener of this host or on the path to `address`.
@@ -274,7 +275,7 @@ pub fn shedder(shed: tg_shed_rules, path: Option<IpAddr>) -> Programs {
 /// Sets the wall clock that the programs know, so that a turn of persistent dropping is where it
 /// should be.
 pub fn set_clock(programs: &Programs, wall_ns: u64) {
-    let mut control = configuration::read_control(programs).expect("a control record");
+    let mut control = control::read(programs).expect("a control record");
     control.clock_offset_ns = wall_ns.wrapping_sub(clock::monotonic_ns());
     write_one(programs, "control", 0, &control).expect("the control record is written");
 }

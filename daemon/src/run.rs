@@ -14,7 +14,7 @@ use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::guard::{Guard, Plan};
 use tidegate_datapath::pins::Pins;
 use tidegate_datapath::raw::*;
-use tidegate_datapath::{counters, interfaces, sockets, time_wait};
+use tidegate_datapath::{control, counters, interfaces, sockets, time_wait};
 use tidegate_policy::raw::*;
 
 use crate::config::{self, Config};
@@ -156,7 +156,7 @@ impl Daemon {
         };
         let rows = sockets::listeners(guard.programs())?;
         let plan = current_plan(config, &rows)?;
-        configuration::write_clock(guard.programs(), kernel.cookies)?;
+        control::write_clock(guard.programs(), kernel.cookies)?;
         guard.stand(&configuration_of(config, keys, shed_key), &plan)?;
         follow_ends(&guard, config)?;
         let mut daemon = Daemon {
@@ -233,7 +233,7 @@ impl Daemon {
     }
 
     fn tick(&mut self, config: &Config) -> Result<()> {
-        configuration::write_clock(self.guard.programs(), self.kernel.cookies)?;
+        control::write_clock(self.guard.programs(), self.kernel.cookies)?;
         if self.keys_are_random && self.rotated.elapsed().as_secs() >= keys::ROTATE_EVERY_S {
             self.keys = keys::rotated(&self.keys);
             configuration::write_keys(self.guard.programs(), self.keys)?;

@@ -182,6 +182,8 @@ pub struct TimeWaitStatus {
     pub swapped_now: u64,
     /// The memory of the table, bytes; it does not grow.
     pub table_bytes: u64,
+    /// The memory of all that stands about TIME-WAIT, the table too, bytes; it does not grow.
+    pub maps_bytes: u64,
     /// Pairs that the table has room for.
     pub table_entries: u64,
     /// Connections whose TIME-WAIT another host holds for this one, so far.
@@ -240,6 +242,7 @@ pub fn status(programs: &Programs) -> Result<TimeWaitStatus> {
         held_by_us: held.len() as u64,
         swapped_now: swapped as u64,
         table_bytes: blocks * size_of::<tg_held_block>() as u64,
+        maps_bytes: time_wait::bytes(programs)?,
         table_entries: blocks * u64::from(TG_HELD_CELLS),
         held_elsewhere: counts[TG_TW_LEFT as usize] + counts[TG_TW_LATE as usize],
         counts: COUNTS.into_iter().zip(counts).filter(|(_, count)| *count > 0).collect(),
@@ -248,14 +251,14 @@ pub fn status(programs: &Programs) -> Result<TimeWaitStatus> {
 
 /// For people.
 pub fn table(status: &TimeWaitStatus) -> String {
-    let TimeWaitStatus { held_by_kernel, kernel_bytes, held_by_us, table_bytes, .. } = status;
+    let TimeWaitStatus { held_by_kernel, kernel_bytes, held_by_us, maps_bytes, .. } = status;
     let mut out = String::new();
     let _ = writeln!(
         out,
         "\nTIME-WAIT: {held_by_kernel} held here by the kernel ({} kB), {held_by_us} by us \
-         ({} kB of table), {} so far held elsewhere for us",
+         ({} kB of maps), {} so far held elsewhere for us",
         kernel_bytes.div_ceil(1024),
-        table_bytes.div_ceil(1024),
+        maps_bytes.div_ceil(1024),
         status.held_elsewhere,
     );
     for (name, count) in &status.counts {

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::programs::Programs;
 use crate::raw::*;
-use crate::{key, shed, time_wait};
+use crate::{address, control, shed, time_wait};
 use tidegate_policy::raw::{tg_cookie_keys, tg_key, tg_rules, tg_shed_rules, tg_tw_rules};
 
 /// One guarded listener, or a path to one.
@@ -57,43 +57,6 @@ impl Configuration {
     }
 }
 
-/// An address as the programs compare it: kind 0 (any), 4 or 6, and words in network order.
-pub(crate) fn address_words(address: Option<IpAddr>) -> (u32, [u32; 4]) {
-    match address {
-        None => (0, [0; 4]),
-        Some(IpAddr::V4(a)) => (4, [u32::from_ne_bytes(a.octets()), 0, 0, 0]),
-        Some(IpAddr::V6(a)) => {
-            let mut words = [0; 4];
-            for (word, bytes) in words.iter_mut().zip(a.octets().chunks_exact(4)) {
-                *word = u32::from_ne_bytes(bytes.try_into().expect("chunks of four"));
-            }
-            (6, words)
-        }
-    }
-}
-
-/// The address that four words and a kind stand for.
-pub fn address_of(kind: u32, words: &[u32; 4]) -> Option<IpAddr> {
-    let mut octets = [0; 16];
-    for (bytes, word) in octets.chunks_exact_mut(4).zip(words) {
-        bytes.copy_from_slice(&word.to_ne_bytes());
-    }
-    match kind {
-        4 => Some(IpAddr::from([octets[0], octets[1], octets[2], octets[3]])),
-        6 => Some(IpAddr::from(octets)),
-        _ => None,
-    }
-}
-
-/// Reads the control record.
-pub fn read_control(programs: &Programs) -> Result<tg_control> {
-    read_one(programs, "control", 0)
-}
-
-fn write_control(programs: &Programs, control: &tg_control) -> Result<()> {
-    write_one(programs, "control", 0, control)
-}
-
 impl Guarded {
     /// Whether connections of this guard can reach a socket that is bound like this.
     pub fn covers(&self, row: &tg_listener_row) -> bool {
@@ -114,7 +77,7 @@ impl Guarded {
 
 /// The configuration in force, by guard index; unused indexes are absent.
 pub fn read(programs: &Programs) -> Result<Vec<(u32, Guarded)>> {
-    let control = read_control(programs)?;
+    let control = control::read(programs)?;
     let config: Box<tg_config> = Box::new(read_one(programs, "config", control.active & 1)?);
     let mut found = Vec::new();
     for (port, first) in config.port_guard.iter().enumerate() {
@@ -123,7 +86,7 @@ pub fn read(programs: &Programs) -> Result<Vec<(u32, Guarded)>> {
             found.push((
                 next - 1,
                 Guarded {
-                    address: address_of(guard.addr_kind, &guard.addr),
+                    address: address::of(guard.addr_kind, &guard.addr),
                     port: port as u16,
                     rules: guard.rules,
                     hook: guard.hook,
@@ -175,7 +138,7 @@ fn build(configuration: &Configuration, indexes: &[u32]) -> Result<Box<tg_config
     order.sort_by_key(|i| configuration.guards[*i].address.is_some());
     for i in order {
         let (guarded, index) = (&configuration.guards[i], indexes[i]);
-        let (addr_kind, addr) = address_words(guarded.address);
+        let (addr_kind, addr) = address::words(guarded.address);
         let first = &mut config.port_guard[usize::from(guarded.port)];
         let shed = tg_shed_rules {
             first_block,
@@ -264,7 +227,7 @@ pub fn write(programs: &Programs, configuration: &Configuration) -> Result<()> {
         write_one(programs, "watch_until_ns", *index, &watch_until_ns(configuration, guarded))?;
     }
     prepare_shed(programs, &before, &configuration.guards, &config, &indexes)?;
-    let mut control = read_control(programs)?;
+    let mut control = control::read(programs)?;
     let next = (control.active & 1) ^ 1;
     let preferred: Vec<(u32, Network, u32)> = indexes
         .iter()
@@ -275,41 +238,17 @@ pub fn write(programs: &Programs, configuration: &Configuration) -> Result<()> {
     let destinations = configuration.destinations.iter();
     let destinations = destinations.map(|(network, rules)| (0, *network, *rules));
     time_wait::DESTINATIONS.write(programs, next, destinations)?;
-    prepare_held(programs, &mut control)?;
+    control::prepare_held(programs, &mut control)?;
     write_one(programs, "config", next, &*config)?;
     control.active = next;
     control.layout_version = TG_LAYOUT_VERSION;
     control.netns_cookie = crate::cgroup::netns_cookie()?;
-    write_control(programs, &control)
-}
-
-/// The table of held pairs keeps its key, and so its pairs, as long as it stands.
-fn prepare_held(programs: &Programs, control: &mut tg_control) -> Result<()> {
-    let blocks = time_wait::table_blocks(programs);
-    if control.held_key == tg_key::default() || control.held_blocks != blocks {
-        control.held_key = key::random();
-    }
-    control.held_blocks = blocks;
-    Ok(())
-}
-
-/// Tells the programs the wall clock, and whether this kernel lets our cookies in.
-pub fn write_clock(programs: &Programs, cookies_work: bool) -> Result<()> {
-    let mut control = read_control(programs)?;
-    control.clock_offset_ns = crate::clock::wall_offset_ns();
-    control.cookies_work = cookies_work.into();
-    control.rfc1337 = ignores_rst().into();
-    write_control(programs, &control)
-}
-
-/// Whether this namespace's TIME_WAIT ignores RST (net.ipv4.tcp_rfc1337).
-fn ignores_rst() -> bool {
-    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rfc1337").is_ok_and(|v| v.trim() == "1")
+    control::write(programs, &control)
 }
 
 /// Puts new cookie keys in force; the listeners stay as they are.
 pub fn write_keys(programs: &Programs, keys: tg_cookie_keys) -> Result<()> {
-    let mut control = read_control(programs)?;
+    let mut control = control::read(programs)?;
     shed::PREFERRED.copy(programs, control.active & 1)?;
     time_wait::DESTINATIONS.copy(programs, control.active & 1)?;
     let mut config: Box<tg_config> = Box::new(read_one(programs, "config", control.active & 1)?);
@@ -317,18 +256,18 @@ pub fn write_keys(programs: &Programs, keys: tg_cookie_keys) -> Result<()> {
     let next = (control.active & 1) ^ 1;
     write_one(programs, "config", next, &*config)?;
     control.active = next;
-    write_control(programs, &control)
+    control::write(programs, &control)
 }
 
 /// The cookie keys in force.
 pub fn read_keys(programs: &Programs) -> Result<tg_cookie_keys> {
-    let control = read_control(programs)?;
+    let control = control::read(programs)?;
     Ok(read_one::<tg_config>(programs, "config", control.active & 1)?.keys)
 }
 
 /// The key of persistent dropping in force.
 pub fn read_shed_key(programs: &Programs) -> Result<tg_key> {
-    let control = read_control(programs)?;
+    let control = control::read(programs)?;
     Ok(read_one::<tg_config>(programs, "config", control.active & 1)?.shed_key)
 }
 
@@ -400,15 +339,5 @@ mod tests {
             .collect();
         cells.sort_unstable();
         assert_eq!(cells, (0..22).collect::<Vec<u32>>());
-    }
-
-    #[test]
-    fn addresses_survive_the_way_through_words() {
-        for address in ["192.0.2.7", "2001:db8::1:2"] {
-            let address: Option<IpAddr> = Some(address.parse().unwrap());
-            let (kind, words) = address_words(address);
-            assert_eq!(address_of(kind, &words), address);
-        }
-        assert_eq!(address_of(0, &[0; 4]), None);
     }
 }

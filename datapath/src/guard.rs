@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::configuration::{self, Configuration};
+use crate::control;
 use crate::error::{Error, Result};
 use crate::interfaces::Interface;
 use crate::link::{self, Place};
@@ -149,7 +150,7 @@ impl Guard {
         let Ok(programs) = Programs::load_sized(Objects::Guard, maps, sizes) else {
             return Ok(None);
         };
-        let same = configuration::read_control(&programs)?.layout_version == TG_LAYOUT_VERSION;
+        let same = control::read(&programs)?.layout_version == TG_LAYOUT_VERSION;
         Ok(same.then_some(programs))
     }
 

@@ -2,16 +2,19 @@
 //! Carries the policy's decisions out in an unmodified Linux kernel: loads the BPF
 //! programs, attaches them, writes the configuration, reads what they count.
 
+pub mod address;
 pub mod array;
 pub mod cgroup;
 pub mod clock;
 pub mod configuration;
+pub mod control;
 pub mod counters;
 pub mod error;
 pub mod guard;
 pub mod interfaces;
 pub mod key;
 pub mod link;
+pub mod memory;
 pub mod network;
 mod networks;
 pub mod per_cpu;

@@ -4,7 +4,7 @@
 
 use libbpf_rs::{MapCore, MapFlags};
 
-use crate::configuration::address_words;
+use crate::address;
 use crate::error::{Error, Result, map_error};
 use crate::network::Network;
 use crate::plain::{Plain, bytes_of, from_bytes};
@@ -28,7 +28,7 @@ pub(crate) struct Networks {
 impl Networks {
     /// A network's key; `whose` is what the owner's lower bits say.
     pub fn key(&self, config: u32, whose: u32, network: &Network) -> tg_network {
-        let (kind, addr) = address_words(Some(network.address));
+        let (kind, addr) = address::words(Some(network.address));
         let is_ipv6 = u32::from(kind == 6);
         tg_network {
             prefix_bits: TG_NETWORK_OWNER_BITS + u32::from(network.bits),

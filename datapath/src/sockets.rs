@@ -11,7 +11,7 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
 };
 
-use crate::configuration::address_of;
+use crate::address;
 use crate::error::{Error, Result};
 use crate::plain::{Plain, bytes_of, from_bytes};
 use crate::programs::Programs;
@@ -81,7 +81,7 @@ pub fn stale_requests(programs: &Programs) -> Result<Vec<tg_request_row>> {
 impl tg_listener_row {
     /// The address that the socket is bound to.
     pub fn address(&self) -> std::net::IpAddr {
-        address_of(if self.is_ipv6 != 0 { 6 } else { 4 }, &self.addr).expect("kind 4 or 6")
+        address::of(if self.is_ipv6 != 0 { 6 } else { 4 }, &self.addr).expect("kind 4 or 6")
     }
 }
 

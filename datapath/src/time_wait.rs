@@ -10,7 +10,7 @@ use crate::plain::from_bytes;
 use crate::programs::Programs;
 use crate::raw::*;
 use crate::table::Table;
-use crate::{clock, per_cpu, sockets};
+use crate::{clock, memory, per_cpu, sockets};
 use tidegate_policy::raw::*;
 
 /// The table's name.
@@ -46,6 +46,12 @@ pub fn leaving_of(held_blocks: u32) -> u32 {
 /// The table's size in blocks, fixed when it was made.
 pub fn table_blocks(programs: &Programs) -> u32 {
     programs.map(TABLE).max_entries()
+}
+
+/// What all that stands about TIME-WAIT takes of the kernel's memory, in bytes. It does not grow.
+pub fn bytes(programs: &Programs) -> Result<u64> {
+    let maps = [TABLE, LEAVING[0], LEAVING[1], "closing_ports"];
+    maps.iter().map(|map| memory::map_bytes(programs, map)).sum()
 }
 
 /// What happened to the ends of connections, by `enum tg_tw_count`.

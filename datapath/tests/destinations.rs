@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use common::scene::{KEYS, in_a_namespace};
 use libbpf_rs::{MapCore, MapFlags};
 use tidegate_datapath::configuration::{self, Configuration};
+use tidegate_datapath::control;
 use tidegate_datapath::network::Network;
 use tidegate_datapath::plain::{bytes_of, from_bytes};
 use tidegate_datapath::programs::{Objects, Programs};
@@ -27,7 +28,7 @@ fn put_in_force(programs: &Programs, destinations: &[(&str, tg_tw_rules)]) {
 
 /// What is wanted of connections to an address, looked up as the programs do.
 fn wanted(programs: &Programs, address: &str) -> Option<tg_tw_rules> {
-    let active = configuration::read_control(programs).unwrap().active;
+    let active = control::read(programs).unwrap().active;
     let (is_ipv6, octets) = match address.parse().unwrap() {
         IpAddr::V4(address) => (0, address.octets().to_vec()),
         IpAddr::V6(address) => (1, address.octets().to_vec()),

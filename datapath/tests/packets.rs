@@ -15,6 +15,7 @@ use etherparse::{SlicedPacket, TcpOptionElement, TransportSlice};
 use libbpf_rs::{MapCore, MapFlags};
 use tidegate_datapath::clock;
 use tidegate_datapath::configuration::{self, Configuration};
+use tidegate_datapath::control;
 use tidegate_lab::{Link, Namespace};
 use tidegate_policy::agree;
 use tidegate_policy::raw::*;
@@ -724,7 +725,7 @@ fn options_that_fit_no_cookie_are_left_to_the_kernel() {
                 }
             }
         }
-        configuration::write_clock(&guards.programs, false).unwrap();
+        control::write_clock(&guards.programs, false).unwrap();
         assert_passed(&guards, &syn(at(V4, FULL)).bytes(), "NoCookie");
     });
 }

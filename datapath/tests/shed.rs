@@ -14,7 +14,7 @@ use common::segment::*;
 use fastrand::Rng;
 use tidegate_datapath::array::write_one;
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
-use tidegate_datapath::{clock, shed};
+use tidegate_datapath::{clock, control, shed};
 use tidegate_policy::agree;
 use tidegate_policy::raw::*;
 use tidegate_policy::shed::{blocks, hash, parts_x32};
@@ -41,7 +41,7 @@ fn path(address: &str, shed: tg_shed_rules) -> Guarded {
 
 /// Sets the wall clock that the programs know.
 fn set_clock(guards: &Guards, wall_ns: u64) {
-    let mut control = configuration::read_control(&guards.programs).unwrap();
+    let mut control = control::read(&guards.programs).unwrap();
     control.clock_offset_ns = wall_ns.wrapping_sub(clock::monotonic_ns());
     write_one(&guards.programs, "control", 0, &control).unwrap();
 }

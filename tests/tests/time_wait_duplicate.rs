@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Faber, Figure 1: a duplicate of a connection that is over arrives in the window of the next one
 //! between the same addresses and ports. Where TIME-WAIT is simply dropped the program reads it;
-//! under TW-Negotiate and under close_swap the second connection does not come to be.
+//! under TW-Negotiate, close_swap and CLIENT_CLOSE the second connection does not come to be.
 //!
 //! The end under test is the kernel's, with sequence numbers of our choosing; the other end is
 //! raw, and forgets everything at once.
@@ -180,5 +180,35 @@ fn it_is_refused_under_negotiation_and_under_close_swap() {
             assert_eq!(status["time_wait"]["counts"]["blocked"], 2, "{status:#}");
             guard.stop();
         }
+    }
+}
+
+/// CLIENT_CLOSE (section 4.2): the client closes first, and its own TCP holds TIME-WAIT.
+#[test]
+fn it_is_refused_where_the_client_closes_first() {
+    if skip_without_root("it_is_refused_where_the_client_closes_first") {
+        return;
+    }
+    for ipv6 in [false, true] {
+        let (stage, raw) = stage_of("figure-1-own", ipv6);
+        let first = connecting(&stage, &raw);
+        raw.accept(false);
+        let stream = first.join().expect("a thread").expect("it connects");
+        raw.deliver(OLD);
+        stream.shutdown(Shutdown::Write).expect("an open connection");
+        let end = PEER_ISN + 1 + OLD.len() as u32;
+        let fin = raw.next("a FIN");
+        assert_eq!((fin.flags & FIN, fin.seq, fin.ack), (FIN, OWN_ISN + 1, end));
+        raw.send(FIN | ACK, end, OWN_ISN + 2, Vec::new(), b"");
+        assert_eq!(raw.next("the last ACK").ack, end + 1);
+        drop(stream);
+        let again = connecting(&stage, &raw).join().expect("a thread");
+        let refused = again.expect_err("the pair is in TIME-WAIT");
+        assert_eq!(refused.kind(), ErrorKind::AddrNotAvailable);
+        // The duplicate is answered by what is left of the first connection.
+        raw.send(ACK | PSH, PEER_ISN + 1, OWN_ISN + 1, Vec::new(), OLD);
+        let sent = raw.wire.collect(raw.peer, Duration::from_millis(300));
+        let answers: Vec<_> = sent.iter().map(|s| (s.flags, s.seq, s.ack)).collect();
+        assert_eq!(answers, [(ACK, OWN_ISN + 2, end + 1)], "no SYN among them");
     }
 }

@@ -12,6 +12,7 @@ use nix::sys::socket::{
     sockopt,
 };
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
+use tidegate_datapath::control;
 use tidegate_datapath::counters;
 use tidegate_datapath::programs::{Objects, Programs, Sizes};
 use tidegate_datapath::raw::TG_HOOK_AUTO;
@@ -166,7 +167,7 @@ impl Guards {
         let sizes = Sizes { shed_blocks: configuration.shed_blocks(), held_blocks: 0 };
         let programs = Programs::load_sized(Objects::Guard, Default::default(), sizes).unwrap();
         configuration::write(&programs, &configuration).unwrap();
-        configuration::write_clock(&programs, true).unwrap();
+        control::write_clock(&programs, true).unwrap();
         Guards { programs }
     }
 

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The control record: which configuration is in force, and what holds for all of them.
+
+use crate::array::{read_one, write_one};
+use crate::error::Result;
+use crate::programs::Programs;
+use crate::raw::*;
+use crate::{key, time_wait};
+use tidegate_policy::raw::tg_key;
+
+/// Reads the control record.
+pub fn read(programs: &Programs) -> Result<tg_control> {
+    read_one(programs, "control", 0)
+}
+
+/// Writes it; what a program reads of it is one word at a time.
+pub(crate) fn write(programs: &Programs, control: &tg_control) -> Result<()> {
+    write_one(programs, "control", 0, control)
+}
+
+/// The table of held pairs keeps its key, and so its pairs, as long as it stands.
+pub(crate) fn prepare_held(programs: &Programs, control: &mut tg_control) -> Result<()> {
+    let blocks = time_wait::table_blocks(programs);
+    if control.held_key == tg_key::default() || control.held_blocks != blocks {
+        control.held_key = key::random();
+    }
+    control.held_blocks = blocks;
+    Ok(())
+}
+
+/// Tells the programs the wall clock, and whether this kernel lets our cookies in.
+pub fn write_clock(programs: &Programs, cookies_work: bool) -> Result<()> {
+    let mut control = read(programs)?;
+    control.clock_offset_ns = crate::clock::wall_offset_ns();
+    control.cookies_work = cookies_work.into();
+    control.rfc1337 = ignores_rst().into();
+    write(programs, &control)
+}
+
+/// Whether this namespace's TIME_WAIT ignores RST (net.ipv4.tcp_rfc1337).
+fn ignores_rst() -> bool {
+    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rfc1337").is_ok_and(|v| v.trim() == "1")
+}
