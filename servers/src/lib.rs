@@ -6,6 +6,7 @@
 //! by a [`Strategy`], which knows no sockets.
 
 mod accept;
+mod accounts;
 mod board;
 mod connection;
 mod content;

@@ -71,23 +71,9 @@ impl Running {
     pub fn stop(self) -> Statistics {
         self.stopper.stop();
         let statistics = self.thread.join().unwrap();
-        adds_up(&statistics);
+        assert_eq!(statistics.contradiction(), None, "{statistics}");
         statistics
     }
-}
-
-/// `N_phases` × `C_avg` is what was accepted, and the select-rate times the descriptors per call is
-/// the fd-rate (Pariag, Equation 4.1 and Table 4.1): to the connection, and to the descriptor.
-pub fn adds_up(statistics: &Statistics) {
-    let accepted = statistics.accept_phases as f64 * statistics.accepted_per_phase();
-    assert_eq!(accepted.round() as u64, statistics.accepted, "{statistics}");
-    let seconds = statistics.elapsed_ns as f64 / 1e9;
-    let fds = statistics.event_calls_per_s() * statistics.fds_per_call() * seconds;
-    assert_eq!(fds.round() as u64, statistics.fds_told, "{statistics}");
-    let accepted = statistics.accepted_per_s() * seconds;
-    assert_eq!(accepted.round() as u64, statistics.accepted, "{statistics}");
-    let items = statistics.work_phases as f64 * statistics.items_per_work_phase();
-    assert_eq!(items.round() as u64, statistics.work_items, "{statistics}");
 }
 
 /// A reply, taken apart.
