@@ -154,23 +154,40 @@ __u32 tg_native_tw_end(__u32 holder, __u32 us, __u32 close, __u32 close_swap)
 	return tg_tw_end(holder, us, close, close_swap);
 }
 
+/* The two blocks of a table that a pair may stand in. */
+struct tg_native_blocks {
+	struct tg_held_block *one;
+	struct tg_held_block *other;
+};
+
+static struct tg_native_blocks tg_native_blocks_of(const struct tg_held_block *table, __u32 blocks,
+                                                   const struct tg_key *key,
+                                                   const struct tg_held *pair)
+{
+	struct tg_held_block *first = (struct tg_held_block *)table;
+	__u64 hash = tg_held_hash(key, pair);
+	struct tg_native_blocks of = {
+		.one = &first[tg_held_index((__u32)hash, blocks)],
+		.other = &first[tg_held_index((__u32)(hash >> 32), blocks)],
+	};
+
+	return of;
+}
+
 __u32 tg_native_held_put(struct tg_held_block *table, __u32 blocks, const struct tg_key *key,
                          const struct tg_held *pair, __u32 must, __u64 now_ns)
 {
-	__u64 hash = tg_held_hash(key, pair);
+	struct tg_native_blocks of = tg_native_blocks_of(table, blocks, key, pair);
 
-	return tg_held_put(&table[tg_held_index((__u32)hash, blocks)],
-	                   &table[tg_held_index((__u32)(hash >> 32), blocks)], pair, must, now_ns);
+	return tg_held_put(of.one, of.other, pair, must, now_ns);
 }
 
 __u32 tg_native_held_judge(struct tg_held_block *table, __u32 blocks, const struct tg_key *key,
                            const struct tg_held *pair, const struct tg_held_segment *segment,
                            __u64 now_ns)
 {
-	__u64 hash = tg_held_hash(key, pair);
-	struct tg_held *cell =
-		tg_held_get(&table[tg_held_index((__u32)hash, blocks)],
-	                    &table[tg_held_index((__u32)(hash >> 32), blocks)], pair, now_ns);
+	struct tg_native_blocks of = tg_native_blocks_of(table, blocks, key, pair);
+	struct tg_held *cell = tg_held_get(of.one, of.other, pair, now_ns);
 	__u32 verdict = cell ? tg_held_judge(cell, segment) : TG_HELD_PASS;
 
 	if (verdict == TG_HELD_REOPEN)
@@ -181,19 +198,16 @@ __u32 tg_native_held_judge(struct tg_held_block *table, __u32 blocks, const stru
 __u32 tg_native_held_can_hold(const struct tg_held_block *table, __u32 blocks,
                               const struct tg_key *key, const struct tg_held *pair, __u64 now_ns)
 {
-	__u64 hash = tg_held_hash(key, pair);
+	struct tg_native_blocks of = tg_native_blocks_of(table, blocks, key, pair);
 
-	return tg_held_can_hold(&table[tg_held_index((__u32)hash, blocks)],
-	                        &table[tg_held_index((__u32)(hash >> 32), blocks)], now_ns);
+	return tg_held_can_hold(of.one, of.other, now_ns);
 }
 
 __u64 tg_native_held_until(struct tg_held_block *table, __u32 blocks, const struct tg_key *key,
                            const struct tg_held *pair, __u64 now_ns)
 {
-	__u64 hash = tg_held_hash(key, pair);
-	struct tg_held *cell =
-		tg_held_get(&table[tg_held_index((__u32)hash, blocks)],
-	                    &table[tg_held_index((__u32)(hash >> 32), blocks)], pair, now_ns);
+	struct tg_native_blocks of = tg_native_blocks_of(table, blocks, key, pair);
+	struct tg_held *cell = tg_held_get(of.one, of.other, pair, now_ns);
 
 	return cell ? cell->until_ns : 0;
 }

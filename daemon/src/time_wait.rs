@@ -67,15 +67,6 @@ fn holder(reader: &Reader<'_>, name: &Spanned<String>) -> Result<u32> {
     }
 }
 
-/// The name of an end.
-pub fn holder_name(holder: u32) -> &'static str {
-    match holder {
-        TG_TW_CLIENT => "client",
-        TG_TW_SERVER => "server",
-        _ => "off",
-    }
-}
-
 /// A listener's rules: its own word, or the host's.
 pub fn listener(
     reader: &Reader<'_>,
@@ -156,10 +147,9 @@ impl Ends {
 
 /// What is asked, in words.
 pub fn described(rules: &tg_tw_rules) -> String {
-    let mut words = match rules.negotiate {
-        TG_TW_NOBODY => Vec::new(),
-        end => vec![format!("the {} holds it", holder_name(end))],
-    };
+    let holder = tidegate_policy::time_wait::holder(rules.negotiate);
+    let mut words: Vec<_> =
+        holder.map(|end| format!("the {} holds it", end.name())).into_iter().collect();
     if rules.negotiate != TG_TW_NOBODY && rules.insist != 0 {
         words.push("or no connection".to_owned());
     }

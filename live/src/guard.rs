@@ -145,7 +145,7 @@ fn configuration(
     };
     let mut text = format!("{section}\nhook = \"{}\"\n", setting.hook);
     if let Some(end) = setting.time_wait.negotiated() {
-        text += &format!("time_wait = \"{}\"\n", holder_name(end));
+        text += &format!("time_wait = \"{}\"\n", end.name());
     }
     if let Some(shed) = &setting.shed {
         check_in_series(shed)?;
@@ -157,13 +157,6 @@ fn configuration(
         text += &format!("[time_wait]\nentries = {entries:.0}\n");
     }
     Ok(text)
-}
-
-fn holder_name(end: End) -> &'static str {
-    match end {
-        End::Client => "client",
-        End::Server => "server",
-    }
 }
 
 fn check_in_series(shed: &Shed) -> Result<(), LiveError> {

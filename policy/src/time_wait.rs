@@ -15,6 +15,17 @@ pub enum End {
     Server,
 }
 
+impl End {
+    /// As configurations have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        }
+    }
+}
+
 /// What the client does with the server's answer (Faber, section 3, step 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -70,7 +81,9 @@ pub enum Judged {
     Block,
 }
 
-fn holder(number: u32) -> Option<End> {
+/// The end that `enum tg_tw_holder` has for this number, if any.
+#[must_use]
+pub fn holder(number: u32) -> Option<End> {
     match number {
         raw::TG_TW_CLIENT => Some(End::Client),
         raw::TG_TW_SERVER => Some(End::Server),

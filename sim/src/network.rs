@@ -177,6 +177,11 @@ impl Packet {
         self.bits & bit != 0
     }
 
+    /// Whether it is an ACK, and no more: neither data nor FIN.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.length == 0 && !self.flags.has(Flags::FIN)
+    }
+
     /// Whether it asks for a connection.
     pub(crate) fn is_syn(&self) -> bool {
         self.flags.has(Flags::SYN) && !self.flags.has(Flags::ACK)

@@ -2,15 +2,12 @@
 //! Who is to hold TIME-WAIT, as the client has it (Faber, sections 3 and 4.1): its offer, what is
 //! agreed, and what becomes of the pair in the end. The policy decides each; this carries it out.
 
-use tidegate_policy::raw::tg_tw_rules;
+use tidegate_policy::raw::{TG_TW_IPV6_BYTES, tg_tw_rules};
 use tidegate_policy::time_wait::{self, Close, End, Ending, Verdict};
 
 use super::{Connection, Ended};
 use crate::pairs::LastNumbers;
 use crate::segment::{Flags, Out};
-
-/// The longest form of the option, for an IPv6 address.
-const OPTION_BYTES: u32 = 20;
 
 /// What a client's host holds of a connection that is over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,9 +76,9 @@ impl Agreement {
         self.named.filter(|_| self.has(SAYS))
     }
 
-    /// What the option takes of a segment at most, in bytes.
+    /// What the option takes of a segment at most, in bytes: that of an IPv6 address is longest.
     pub(super) fn option_bytes(&self) -> u32 {
-        if self.said().is_some() { OPTION_BYTES } else { 0 }
+        if self.said().is_some() { TG_TW_IPV6_BYTES } else { 0 }
     }
 
     fn has(&self, bit: u8) -> bool {

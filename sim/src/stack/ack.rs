@@ -37,7 +37,7 @@ impl Host {
             is_request: 1,
             acceptable: u32::from(acks && in_window),
             deferred: 0,
-            bare: u32::from(packet.length == 0 && !packet.flags.has(Flags::FIN)),
+            bare: u32::from(packet.is_bare()),
             cookie: TG_ACK_NO_COOKIE,
         };
         let decision = self.judge_ack(&ack);
@@ -103,7 +103,7 @@ impl Host {
         work.tcp_takes(self.costs.cookie_ns);
         let is_ours = self.guard.as_ref().is_some_and(|guard| guard.rules.may_give_cookies());
         let ack = tg_ack {
-            bare: u32::from(packet.length == 0 && !packet.flags.has(Flags::FIN)),
+            bare: u32::from(packet.is_bare()),
             cookie: if is_ours { TG_ACK_COOKIE } else { TG_ACK_KERNEL_COOKIE },
             ..tg_ack::default()
         };
