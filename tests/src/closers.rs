@@ -28,6 +28,11 @@ impl First {
     pub const ALL: [First; 5] =
         [First::Client, First::Server, First::ClientHalf, First::ServerHalf, First::Both];
 
+    /// The ends by turns: of an even number of connections each closes half first.
+    pub fn by_turns(i: u16) -> First {
+        if i.is_multiple_of(2) { First::Server } else { First::Client }
+    }
+
     fn word(self) -> u8 {
         Self::ALL.iter().position(|one| *one == self).expect("one of all") as u8
     }

@@ -32,7 +32,7 @@ pub use listener::{Stalled, closing, connections, defer_accept, half_open, liste
 pub use nginx::Nginx;
 pub use option::set_option;
 pub use routed::{
-    NAMES_CLIENT, NAMES_CLIENT_HTTP, NAMES_SERVER, Passed, Routed, TODAY, Tally, Visited,
+    AsToday, NAMES_CLIENT, NAMES_CLIENT_HTTP, NAMES_SERVER, Passed, Routed, TODAY, Tally, Visited,
 };
 pub use stage::{CLIENT_V4, CLIENT_V6, SERVER_V4, SERVER_V6, Stage};
 pub use tidegate::{Guard, Refused, run_to_end, status, tidegate_program};

@@ -94,6 +94,18 @@ impl Tally {
     }
 }
 
+/// What is seen where nothing of ours runs.
+pub struct AsToday {
+    /// In TIME-WAIT at the server, and at the client.
+    pub waits: (u64, u64),
+    /// SYNs, SYN/ACKs and ACKs that name an end.
+    pub named: [u64; 3],
+    /// RSTs that passed.
+    pub resets: u64,
+    /// Segments of a connection.
+    pub length: u64,
+}
+
 /// The three of them, over IPv4.
 pub struct Routed {
     chain: Chain,
@@ -261,6 +273,20 @@ impl Routed {
         let mut words = listed.split_whitespace();
         words.find(|word| *word == "packets");
         words.next().and_then(|count| count.parse().ok()).expect("a number of packets")
+    }
+
+    /// SYNs, SYN/ACKs and ACKs so far that name an end.
+    pub fn named(&self) -> [u64; 3] {
+        [Passed::NamedSyn, Passed::NamedSynAck, Passed::NamedAck].map(|what| self.passed(what))
+    }
+
+    /// How it is before anything is guarded, of so many connections that the server closes first.
+    pub fn as_today(&mut self, visits: u16) -> AsToday {
+        let to = self.at(TODAY);
+        let visited = self.visits(to, visits, |_| First::Server);
+        let length = self.usual_length(to, First::Server);
+        let (waits, resets) = (self.waits(&visited), self.passed(Passed::Resets));
+        AsToday { waits, named: self.named(), resets, length }
     }
 
     /// Of these connections, those that the kernel holds in TIME-WAIT: the server's and the client's,

@@ -7,7 +7,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use tidegate_lab::{Counters, skip_without};
 use tidegate_tests::waits::settled;
-use tidegate_tests::{First, Nginx, Passed, Routed, TODAY, Tally, skip_without_root};
+use tidegate_tests::{AsToday, First, Nginx, Passed, Routed, TODAY, Tally, skip_without_root};
 
 const VISITS: u16 = 40;
 const ALL: u64 = VISITS as u64;
@@ -18,25 +18,20 @@ const NGINX: (&str, &str) = ("nginx", "nginx-light");
 /// ours runs on the server's.
 struct Column {
     routed: Routed,
-    today_waits: (u64, u64),
-    today_resets: u64,
-    today_length: u64,
+    today: AsToday,
     /// Where there is one, with its reply.
     nginx: Option<(Nginx, Vec<String>)>,
 }
 
 static COLUMN: LazyLock<Mutex<Column>> = LazyLock::new(|| {
     let mut routed = Routed::new("close-swap-cells");
-    let to = routed.at(TODAY);
-    let visited = routed.visits(to, VISITS, |_| First::Server);
-    let today_length = routed.usual_length(to, First::Server);
-    let (today_waits, today_resets) = (routed.waits(&visited), routed.passed(Passed::Resets));
+    let today = routed.as_today(VISITS);
     let nginx = (!skip_without("nginx", &[NGINX])).then(|| {
         let nginx = Nginx::start(routed.server(), &[&HTTP.to_string()]);
         (nginx, routed.reply(HTTP))
     });
     routed.guard_client("close_swap = true");
-    Mutex::new(Column { routed, today_waits, today_resets, today_length, nginx })
+    Mutex::new(Column { routed, today, nginx })
 });
 
 fn column() -> MutexGuard<'static, Column> {
@@ -49,8 +44,8 @@ fn it_reduces_time_wait_loading() {
     if skip_without_root("it_reduces_time_wait_loading") {
         return;
     }
-    let Column { routed, today_waits, .. } = &mut *column();
-    assert_eq!(*today_waits, (ALL, 0), "today the server waits");
+    let Column { routed, today, .. } = &mut *column();
+    assert_eq!(today.waits, (ALL, 0), "today the server waits");
     let client = Tally::of(routed.client());
     let visited = routed.visits(routed.at(TODAY), VISITS, |_| First::Server);
     settled("each is held", || client.since("swapped") == ALL);
@@ -116,8 +111,8 @@ fn the_transport_protocol_is_changed() {
     if skip_without_root("the_transport_protocol_is_changed") {
         return;
     }
-    let Column { routed, today_resets, .. } = &mut *column();
-    assert_eq!(*today_resets, 0);
+    let Column { routed, today, .. } = &mut *column();
+    assert_eq!(today.resets, 0);
     let before = routed.passed(Passed::Resets);
     routed.visits(routed.at(TODAY), VISITS, |_| First::Server);
     settled("a RST each", || routed.passed(Passed::Resets) >= before + ALL);
@@ -130,10 +125,10 @@ fn the_application_protocol_is_unchanged() {
         return;
     }
     let Column { routed, nginx, .. } = &mut *column();
-    let (_, today) = nginx.as_ref().expect("it is there");
-    assert!(today[0].starts_with("HTTP/1.1 200"), "{today:?}");
+    let (_, before) = nginx.as_ref().expect("it is there");
+    assert!(before[0].starts_with("HTTP/1.1 200"), "{before:?}");
     let client = Tally::of(routed.client());
-    assert_eq!(routed.reply(HTTP), *today);
+    assert_eq!(routed.reply(HTTP), *before);
     settled("it was swapped", || client.since("swapped") == 1);
 }
 
@@ -143,9 +138,9 @@ fn it_adds_a_reset() {
     if skip_without_root("it_adds_a_reset") {
         return;
     }
-    let Column { routed, today_length, .. } = &mut *column();
+    let Column { routed, today, .. } = &mut *column();
     let length = routed.usual_length(routed.at(TODAY), First::Server);
-    assert_eq!(length, *today_length + 1, "segments a connection");
+    assert_eq!(length, today.length + 1, "segments a connection");
 }
 
 /// "TIME-WAIT Allocation Is A Requirement of Connection Establishment: No." Nothing of the handshake
@@ -159,9 +154,7 @@ fn it_is_no_requirement_of_establishment() {
     let Column { routed, .. } = &mut *column();
     let client = Tally::of(routed.client());
     routed.visits(routed.at(TODAY), VISITS, |_| First::Server);
-    for what in [Passed::NamedSyn, Passed::NamedSynAck, Passed::NamedAck] {
-        assert_eq!(routed.passed(what), 0, "{what:?}");
-    }
+    assert_eq!(routed.named(), [0; 3], "SYNs, SYN/ACKs and ACKs that name an end");
     for name in ["agreed_here", "agreed_there", "unspoken", "refused"] {
         assert_eq!(client.since(name), 0, "{name}");
     }

@@ -11,37 +11,24 @@ use std::time::Duration;
 use tidegate_lab::skip_without;
 use tidegate_tests::waits::settled;
 use tidegate_tests::{
-    First, NAMES_CLIENT, NAMES_CLIENT_HTTP, NAMES_SERVER, Nginx, Passed, Routed, TODAY, Tally,
-    skip_without_root,
+    AsToday, First, NAMES_CLIENT, NAMES_CLIENT_HTTP, NAMES_SERVER, Nginx, Passed, Routed, TODAY,
+    Tally, skip_without_root,
 };
 
 const VISITS: u16 = 40;
 const ALL: u64 = VISITS as u64;
 
-fn by_turns(i: u16) -> First {
-    if i.is_multiple_of(2) { First::Server } else { First::Client }
-}
-
 /// The hosts of all cells, since a guard takes its time to start; and how it was before.
 struct Column {
     routed: Routed,
-    today_waits: (u64, u64),
-    today_named: [u64; 3],
-    today_length: u64,
-}
-
-fn named(routed: &Routed) -> [u64; 3] {
-    [Passed::NamedSyn, Passed::NamedSynAck, Passed::NamedAck].map(|what| routed.passed(what))
+    today: AsToday,
 }
 
 static COLUMN: LazyLock<Mutex<Column>> = LazyLock::new(|| {
     let mut routed = Routed::new("negotiation-cells");
-    let to = routed.at(TODAY);
-    let visited = routed.visits(to, VISITS, |_| First::Server);
-    let today_length = routed.usual_length(to, First::Server);
-    let (today_waits, today_named) = (routed.waits(&visited), named(&routed));
+    let today = routed.as_today(VISITS);
     routed.negotiate(false);
-    Mutex::new(Column { routed, today_waits, today_named, today_length })
+    Mutex::new(Column { routed, today })
 });
 
 fn column() -> MutexGuard<'static, Column> {
@@ -54,8 +41,8 @@ fn it_reduces_time_wait_loading() {
     if skip_without_root("it_reduces_time_wait_loading") {
         return;
     }
-    let Column { routed, today_waits, .. } = &mut *column();
-    assert_eq!(*today_waits, (ALL, 0), "today the server waits");
+    let Column { routed, today } = &mut *column();
+    assert_eq!(today.waits, (ALL, 0), "today the server waits");
     let [server, client] = [Tally::of(routed.server()), Tally::of(routed.client())];
     let visited = routed.visits(routed.at(NAMES_CLIENT), VISITS, |_| First::Server);
     settled("the client waits", || routed.waits(&visited) == (0, 0));
@@ -73,8 +60,8 @@ fn it_is_compatible_with_current_protocols() {
     let Column { routed, .. } = &mut *column();
     let [server, client] = [Tally::of(routed.server()), Tally::of(routed.client())];
     let resets = routed.passed(Passed::Resets);
-    let spoken_to = routed.visits(routed.at(TODAY), VISITS, by_turns);
-    let strangers = routed.strangers(NAMES_CLIENT, VISITS, by_turns);
+    let spoken_to = routed.visits(routed.at(TODAY), VISITS, First::by_turns);
+    let strangers = routed.strangers(NAMES_CLIENT, VISITS, First::by_turns);
     for visited in [&spoken_to, &strangers] {
         settled("who closed first waits", || routed.waits(visited) == (ALL / 2, ALL / 2));
     }
@@ -131,12 +118,12 @@ fn the_transport_protocol_is_changed() {
     if skip_without_root("the_transport_protocol_is_changed") {
         return;
     }
-    let Column { routed, today_named, .. } = &mut *column();
-    assert_eq!(*today_named, [0; 3]);
-    let before = named(routed);
-    routed.visits(routed.at(NAMES_CLIENT), VISITS, by_turns);
+    let Column { routed, today } = &mut *column();
+    assert_eq!(today.named, [0; 3]);
+    let before = routed.named();
+    routed.visits(routed.at(NAMES_CLIENT), VISITS, First::by_turns);
     // A segment may be sent again on a busy machine; the ACK's value is said until it was heard.
-    for (now, before) in named(routed).into_iter().zip(before) {
+    for (now, before) in routed.named().into_iter().zip(before) {
         assert!(now >= before + ALL, "{now} after {before}");
     }
 }
@@ -164,10 +151,10 @@ fn it_adds_no_packet_exchange() {
     if skip_without_root("it_adds_no_packet_exchange") {
         return;
     }
-    let Column { routed, today_length, .. } = &mut *column();
+    let Column { routed, today } = &mut *column();
     let (client, resets) = (Tally::of(routed.client()), routed.passed(Passed::Resets));
     let length = routed.usual_length(routed.at(NAMES_CLIENT), First::Server);
-    assert_eq!(length, *today_length, "segments a connection");
+    assert_eq!(length, today.length, "segments a connection");
     assert_eq!(routed.passed(Passed::Resets), resets);
     assert_eq!(client.since("agreed_here"), 20, "it was negotiated");
 }
@@ -187,6 +174,6 @@ fn it_is_a_requirement_of_establishment() {
         assert_eq!(refused.expect_err("no agreement").kind(), ErrorKind::ConnectionRefused);
     }
     assert_eq!(client.since("refused"), ALL);
-    routed.visits(routed.insisted(NAMES_SERVER), VISITS, by_turns);
+    routed.visits(routed.insisted(NAMES_SERVER), VISITS, First::by_turns);
     assert_eq!((client.since("refused"), client.since("agreed_there")), (ALL, ALL));
 }

@@ -10,10 +10,6 @@ const VISITS: u16 = 40;
 const ALL: u64 = VISITS as u64;
 const HALF: u64 = ALL / 2;
 
-fn by_turns(i: u16) -> First {
-    if i.is_multiple_of(2) { First::Server } else { First::Client }
-}
-
 #[test]
 fn the_agreed_end_waits_where_time_wait_ignores_resets() {
     if skip_without_root("the_agreed_end_waits_where_time_wait_ignores_resets") {
@@ -33,7 +29,7 @@ fn the_agreed_end_waits_where_time_wait_ignores_resets() {
             tallies.reverse();
         }
         let [holder, other] = tallies;
-        let visited = routed.visits(to, VISITS, by_turns);
+        let visited = routed.visits(to, VISITS, First::by_turns);
         settled("the agreed end waits", || routed.waits(&visited) == kernels);
         assert_eq!(holder.since("held"), HALF, "{to}");
         settled("ended by the daemon", || other.since("left_late") == HALF);

@@ -21,12 +21,8 @@ fn stripped(routed: &mut Routed, flags: &str, to: SocketAddr, at_server: (u64, u
     let what = format!("{flags} to {to}");
     routed.strip(flags);
     let [server, client] = [Tally::of(routed.server()), Tally::of(routed.client())];
-    let passed = |routed: &Routed| {
-        [Passed::NamedSyn, Passed::NamedSynAck, Passed::NamedAck].map(|what| routed.passed(what))
-    };
-    let before = passed(routed);
-    let visited =
-        routed.visits(to, VISITS, |i| if i % 2 == 0 { First::Client } else { First::Server });
+    let before = routed.named();
+    let visited = routed.visits(to, VISITS, First::by_turns);
     // The kernels', as today: who closed first waits.
     settled(&what, || routed.waits(&visited) == (HALF, HALF));
     let (agreed, held) = at_server;
@@ -41,7 +37,7 @@ fn stripped(routed: &mut Routed, flags: &str, to: SocketAddr, at_server: (u64, u
             assert_eq!(tally.since(name), 0, "{what}: {name} at the {end}");
         }
     }
-    let now = passed(routed);
+    let now = routed.named();
     // A SYN may be sent again on a busy machine.
     assert_eq!(now[0] >= before[0] + ALL, flags != SYN, "{what}: SYNs that name an end");
     assert_eq!(now[1..], before[1..], "{what}: nothing was answered, and nothing agreed");
