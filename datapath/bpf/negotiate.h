@@ -131,19 +131,19 @@ __noinline int tg_ops_connect(struct bpf_sock_ops *ctx)
 /* Step 2: the SYN/ACK of a listener's request; whom it names. */
 TG_INLINE __u32 tg_ops_answer(struct bpf_sock_ops *ctx, struct tg_tuple *t)
 {
+	/* Nothing is kept of a SYN that the kernel answers with a cookie of its own. */
+	__u32 keeps = ctx->args[0] != BPF_WRITE_HDR_TCP_SYNACK_COOKIE;
 	const struct tg_tw_rules *rules;
 	struct tg_place at = {};
 	__u32 offered;
 
-	/* The kernel's own cookie: nothing is kept of the SYN. */
-	if (ctx->args[0] == BPF_WRITE_HDR_TCP_SYNACK_COOKIE)
-		return TG_TW_NOBODY;
 	tg_ops_tuple(ctx, TG_TW_SERVER, t);
 	if (!tg_find_guard(t, &at) || !at.guard->time_wait.negotiate)
 		return TG_TW_NOBODY;
 	rules = &at.guard->time_wait;
 	offered = tg_ops_named(ctx, t, BPF_LOAD_HDR_OPT_TCP_SYN);
-	return tg_tw_answer(rules, offered, tg_room_for(t, TG_TW_SERVER, rules->negotiate));
+	return tg_tw_answer(rules, offered,
+	                    keeps && tg_room_for(t, TG_TW_SERVER, rules->negotiate));
 }
 
 /* The option for a segment that is about to go out; 0 where it carries none. */

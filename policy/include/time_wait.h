@@ -132,7 +132,13 @@ TG_INLINE __u32 tg_tw_offer(const struct tg_tw_rules *rules, __u32 can_hold)
 	return rules->negotiate <= TG_TW_SERVER ? rules->negotiate : TG_TW_NOBODY;
 }
 
-/* Step 2, the server's SYN/ACK: its choice, but only to a client that spoke, and was understood. */
+/*
+ * Step 2, the server's SYN/ACK: its choice, but only to a client that spoke, and was understood.
+ * can_hold: there is room, and something is kept of the SYN. Of one that was answered with a SYN
+ * cookie nothing is: should the ACK come without its option, the client would count on a server
+ * that knows of nothing. A client that is named holds in any case, so it can be named there too:
+ * the ACK brings the name back, as the cookie.
+ */
 TG_INLINE __u32 tg_tw_answer(const struct tg_tw_rules *rules, __u32 offered, __u32 can_hold)
 {
 	if (offered == TG_TW_NOBODY)

@@ -5,11 +5,11 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use tidegate_lab::Namespace;
+use tidegate_lab::{Counters, Namespace};
 use tidegate_tests::waits::{
     FIRST_PORT, PORT, at, count, families, negotiating, settled, time_wait, visits, waiting,
 };
-use tidegate_tests::{First, Guard, close_first, kernel_time_wait, skip_without_root};
+use tidegate_tests::{First, Guard, Stage, close_first, kernel_time_wait, skip_without_root};
 
 /// Five ways to close, in an order that no one knows.
 fn any(seed: u64) -> impl Fn(u16) -> First + Send + 'static {
@@ -37,11 +37,21 @@ fn the_agreed_end_waits(
     server: &str,
     at_server: bool,
 ) {
-    let (stage, guards) = negotiating(
+    let scene = negotiating(
         label,
         &format!("time_wait = \"{server}\""),
         &format!("negotiate = \"{client}\""),
     );
+    the_agreed_end_waits_on(scene, label, connections, at_server);
+}
+
+/// The same, where the hosts are prepared.
+fn the_agreed_end_waits_on(
+    (stage, guards): (Stage, Vec<Guard>),
+    label: &str,
+    connections: u16,
+    at_server: bool,
+) {
     let seed = label.bytes().fold(7, |seed: u64, b| seed.wrapping_mul(31) + u64::from(b));
     visits(&stage, connections, any(seed));
     let all = u64::from(connections);
@@ -53,7 +63,7 @@ fn the_agreed_end_waits(
         found = waiting(&stage);
     }
     let (there, here) = (time_wait(&stage.server), time_wait(&stage.client));
-    assert_eq!(found, agreed, "{client} and {server} wait: {there:#} {here:#}");
+    assert_eq!(found, agreed, "{label}: {there:#} {here:#}");
     for (status, holds) in [(&there, at_server), (&here, !at_server)] {
         let [yes, no] = ["agreed_here", "agreed_there"].map(|name| count(status, name));
         let expected = if holds { (all, 0) } else { (0, all) };
@@ -88,6 +98,43 @@ fn the_servers_choice_counts() {
     }
     the_agreed_end_waits("tw-choice", 200, "client", "server", true);
     the_agreed_end_waits("tw-choice", 200, "server", "client", false);
+}
+
+/// A server that keeps nothing of a SYN, but gives a cookie for it, still names the client: the ACK
+/// brings the name back. It does not name itself, since then a lost option would leave the pair
+/// to a server that knows of nothing.
+#[test]
+fn a_cookie_names_the_client_and_never_the_server() {
+    if skip_without_root("a_cookie_names_the_client_and_never_the_server") {
+        return;
+    }
+    let cookies = |server: &Namespace| {
+        let counters = Counters::of(server).expect("kernel counters");
+        counters.get("TcpExtSyncookiesRecv").expect("a counter")
+    };
+    let scene_of = |choice: &str| {
+        let scene = negotiating(
+            "tw-cookie",
+            &format!("time_wait = \"{choice}\""),
+            "negotiate = \"client\"",
+        );
+        scene.0.server.sysctl("net.ipv4.tcp_syncookies", 2).expect("the sysctl");
+        scene
+    };
+    let scene = scene_of("client");
+    let server = scene.0.server.clone();
+    the_agreed_end_waits_on(scene, "tw-cookie", 200, false);
+    assert_eq!(cookies(&server), 200);
+
+    let (stage, guards) = scene_of("server");
+    visits(&stage, 40, |i| if i % 2 == 0 { First::Client } else { First::Server });
+    settled("who closed first waits", || {
+        let kernel = |n: &Namespace| kernel_time_wait(n).len();
+        (kernel(&stage.server), kernel(&stage.client)) == (20, 20)
+    });
+    assert_eq!(cookies(&stage.server), 40);
+    assert_eq!(count(&time_wait(&stage.client), "unspoken"), 40);
+    guards.into_iter().for_each(Guard::stop);
 }
 
 /// "If the server returned no TW-Negotiate option, the connection will use current TCP semantics"

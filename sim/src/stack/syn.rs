@@ -5,8 +5,10 @@ use tidegate_policy::raw::{
     TG_COOKIE, TG_DROP, TG_KERNEL_COOKIE, TG_LISTENQ_FULL_AT_SYN, TG_PASS, TG_RESET, TG_ROOM,
     tg_auto_queue, tg_decision, tg_rules, tg_syn,
 };
+use tidegate_policy::time_wait::End;
 use tidegate_policy::{decide_syn, syn_room};
 
+use super::time_wait::Keeps;
 use super::{Conn, Guard, Host, Profile, State};
 use crate::flow::Flow;
 use crate::hook::Hook;
@@ -111,7 +113,8 @@ impl Host {
             TG_ROOM => self.make_request(flow, packet, work),
             TG_KERNEL_COOKIE => {
                 work.tcp_takes(self.costs.cookie_ns);
-                self.give_cookie(flow, packet, work);
+                let named = self.names(flow, packet, Keeps::Nothing, work);
+                self.give_cookie(flow, packet, named, work);
             }
             reason => self.kernel_drops_syn(reason, flow, packet, work),
         }
@@ -142,7 +145,7 @@ impl Host {
             TG_COOKIE => {
                 work.tcp_takes(if by_tcp { self.costs.cookie_ns } else { 0 });
                 work.took.guard_ns += if by_tcp { 0 } else { self.costs.hook_ns };
-                self.give_cookie(flow, packet, work);
+                self.give_cookie(flow, packet, None, work);
             }
             _ => {
                 work.took.add(&hook.way_from(&self.costs));
@@ -175,7 +178,7 @@ impl Host {
     fn make_request(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
         work.tcp_takes(self.costs.request_ns);
         let isn = self.isn();
-        let named = self.names(flow, packet, work);
+        let named = self.names(flow, packet, Keeps::Request, work);
         let conn = &mut flow.conn;
         *conn = Conn { named, ..Conn::of_syn(packet, isn) };
         conn.state = State::HalfOpen;
@@ -187,12 +190,19 @@ impl Host {
         self.send_syn_ack(flow, work);
     }
 
-    fn give_cookie(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
+    /// A SYN/ACK that stands for itself; `named` is whom it names to hold TIME-WAIT.
+    fn give_cookie(
+        &mut self,
+        flow: &mut Flow,
+        packet: &Packet,
+        named: Option<End>,
+        work: &mut Work<'_>,
+    ) {
         if flow.conn.has_cookie {
             // The same SYN has the same cookie.
             flow.conn.peer_clock = packet.clocks().map_or(0, |clocks| clocks.value);
         } else {
-            flow.conn = Conn { has_cookie: true, ..Conn::of_syn(packet, self.isn()) };
+            flow.conn = Conn { has_cookie: true, named, ..Conn::of_syn(packet, self.isn()) };
         }
         self.send_syn_ack(flow, work);
     }

@@ -11,16 +11,31 @@ use crate::flow::Flow;
 use crate::network::Packet;
 use crate::wire::Work;
 
+/// What is kept of a SYN that is answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keeps {
+    Request,
+    /// The SYN/ACK is a cookie.
+    Nothing,
+}
+
 impl Host {
     /// Step 2: whom the SYN/ACK names.
-    pub(super) fn names(&self, flow: &Flow, packet: &Packet, work: &mut Work<'_>) -> Option<End> {
+    pub(super) fn names(
+        &self,
+        flow: &Flow,
+        packet: &Packet,
+        keeps: Keeps,
+        work: &mut Work<'_>,
+    ) -> Option<End> {
         if self.time_wait.negotiate == TG_TW_NOBODY || packet.named().is_none() {
             return None;
         }
         // A program makes the option, as one looks at a SYN.
         work.took.guard_ns += self.costs.hook_ns;
         let now_ns = work.now_ns();
-        let can_hold = work.wire.ends.can_hold(End::Server, flow.pair, now_ns);
+        let has_room = work.wire.ends.can_hold(End::Server, flow.pair, now_ns);
+        let can_hold = keeps == Keeps::Request && has_room;
         time_wait::answer(&self.time_wait, packet.named(), can_hold)
     }
 
