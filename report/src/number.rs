@@ -104,12 +104,12 @@ fn trimmed(number: &str) -> &str {
     }
 }
 
-/// In KiB from 10,000 bytes on, and MiB from 10,000 KiB on.
+/// In kB from 10,000 bytes on, and MB from 10,000 kB on: an axis has its labels on round numbers of
+/// ten.
 fn bytes(number: f64) -> String {
-    const KIB: f64 = 1024.0;
     match number.abs() {
-        n if n >= 1e4 * KIB => format!("{} MiB", plain(number / KIB / KIB)),
-        n if n >= 1e4 => format!("{} KiB", plain(number / KIB)),
+        n if n >= 1e7 => format!("{} MB", plain(number / 1e6)),
+        n if n >= 1e4 => format!("{} kB", plain(number / 1e3)),
         _ => format!("{} B", plain(number)),
     }
 }
@@ -206,8 +206,8 @@ mod tests {
             (Unit::Ms, 2.5e-7, "2.5×10⁻⁷ ms"),
             (Unit::Bytes, 0.0, "0 B"),
             (Unit::Bytes, 9984.0, "9,984 B"),
-            (Unit::Bytes, 740_045.0, "723 KiB"),
-            (Unit::Bytes, 256e6, "244 MiB"),
+            (Unit::Bytes, 740_045.0, "740 kB"),
+            (Unit::Bytes, 256e6, "256 MB"),
             (Unit::PerSecond, 870.4, "870/s"),
             (Unit::PerSecond, 1740.0, "1,740/s"),
             (Unit::PerSecond, 9999.7, "10.0 k/s"),
