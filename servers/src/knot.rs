@@ -56,7 +56,8 @@ impl KnotC {
                     stop: &stop,
                     batch: Batch::new(worker.another(SCRATCH_BYTES)),
                     strategy: strategy.clone(),
-                    clock: Clock::of(&strategy),
+                    clock: Clock::new(),
+                    threads,
                 };
                 match builder().spawn_scoped(scope, || thread.run()) {
                     Ok(thread) => running.push(thread),
@@ -87,6 +88,8 @@ struct PoolThread<'a> {
     batch: Batch,
     strategy: Strategy,
     clock: Clock,
+    /// In the pool.
+    threads: u32,
 }
 
 impl PoolThread<'_> {
@@ -122,7 +125,9 @@ impl PoolThread<'_> {
         self.batch.worker.statistics.accept_phases += 1;
         while self.batch.is_empty() && !self.stop.is_over() {
             let listen = if self.strategy.looks_at_queues() { door.waiting() } else { None };
-            let queues = Queues { listen, work: 0 };
+            // The others are to have theirs of those who wait.
+            let share = listen.map(|waiting| waiting.div_ceil(self.threads));
+            let queues = Queues { listen: share, work: 0 };
             self.strategy.began(Phase::Accept, queues, self.clock.now_ns());
             while self.strategy.accept_now(queues, self.clock.now_ns()) > 0 {
                 match door.accept() {
@@ -172,7 +177,7 @@ impl KnotA {
     pub(crate) fn serve(self) -> Result<(), ServerError> {
         let Self { parts: Parts { listeners, stop, worker, strategy }, threads } = self;
         let places = Places::new(threads);
-        let clock = Clock::of(&strategy);
+        let clock = Clock::new();
         let mut acceptor =
             Acceptor { listeners, stop: &stop, worker, strategy, places: &places, clock };
         std::thread::scope(|scope| {

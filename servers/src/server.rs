@@ -27,8 +27,8 @@ pub(crate) const ACCEPT_REST: Duration = Duration::from_millis(10);
 /// After so many connections worked on, a strategy that goes by it sees the listen queue again.
 pub(crate) const LOOK_EVERY: u32 = 16;
 
-/// With bounds of a second, a look at the clock need not be paid for every connection.
-const LOOSE_CLOCK_EVERY: u32 = 64;
+/// Phases may last a second: a look at the clock need not be paid for every connection.
+const CLOCK_EVERY: u32 = 64;
 
 /// The clock of a strategy.
 #[derive(Debug)]
@@ -36,18 +36,16 @@ pub(crate) struct Clock {
     started: Instant,
     now_ns: u64,
     reads: u32,
-    looks_every: u32,
 }
 
 impl Clock {
-    pub(crate) fn of(strategy: &Strategy) -> Self {
-        let looks_every = if strategy.looks_at_queues() { 1 } else { LOOSE_CLOCK_EVERY };
-        Self { started: Instant::now(), now_ns: 0, reads: 0, looks_every }
+    pub(crate) fn new() -> Self {
+        Self { started: Instant::now(), now_ns: 0, reads: 0 }
     }
 
     /// Since it was made, in ns.
     pub(crate) fn now_ns(&mut self) -> u64 {
-        if self.reads.is_multiple_of(self.looks_every) {
+        if self.reads.is_multiple_of(CLOCK_EVERY) {
             self.now_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         }
         self.reads = self.reads.wrapping_add(1);

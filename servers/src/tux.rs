@@ -69,7 +69,7 @@ impl Tux {
             stop: parts.stop,
             listeners: parts.listeners,
             held: Held::new(parts.worker),
-            clock: Clock::of(&parts.strategy),
+            clock: Clock::new(),
             strategy: parts.strategy,
             pending: VecDeque::new(),
             is_empty: vec![false; sockets],

@@ -53,7 +53,7 @@ impl Userver {
             events,
             listeners: parts.listeners,
             held: Held::new(parts.worker),
-            clock: Clock::of(&parts.strategy),
+            clock: Clock::new(),
             strategy: parts.strategy,
             told: Vec::new(),
             listeners_told: Vec::new(),

@@ -234,11 +234,16 @@ fn dynamic_is_aggressive_again_when_it_is_idle() {
 
 // "The µserver could admit new connections only when there was no useful work to be done." (6)
 #[test]
-fn dynamic_accepts_somebody_when_it_has_nothing_to_work_on() {
+fn dynamic_accepts_all_who_wait_when_it_has_nothing_to_work_on() {
     let mut strategy = saturated();
     strategy.began(Phase::Accept, queues(128, 0), 0);
-    assert_eq!(strategy.accept_now(queues(128, 0), 0), 1);
-    assert_eq!(strategy.accept_now(queues(128, 1), 0), 0);
+    for left in (0..128).rev() {
+        assert!(strategy.accept_now(queues(128, 127 - left), 0) > 0);
+        strategy.accepted(0);
+    }
+    assert_eq!(strategy.accept_now(queues(128, 128), 0), 0);
+    strategy.began(Phase::Accept, queues(4096, 0), 0);
+    assert_eq!(strategy.accept_now(queues(4096, 0), 0), SATURATED_AFTER);
 }
 
 #[test]
