@@ -137,6 +137,9 @@ pub struct Segments {
     pub sent: u64,
     /// All that were received.
     pub received: u64,
+    /// Coming or going, that found no room at the clients' own device: neither the network nor the
+    /// server lost them.
+    pub lost_here: u64,
 }
 
 impl Segments {
@@ -294,6 +297,7 @@ mod tests {
             rst_received: 1,
             sent: 5,
             received: 2,
+            lost_here: 0,
         };
         assert_eq!(segments, expected);
     }

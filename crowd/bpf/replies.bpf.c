@@ -37,7 +37,8 @@ struct {
 	__type(value, __u8);
 } targets SEC(".maps");
 
-SEC("xdp")
+/* With fragments: what TCP hands down in one piece may arrive so. */
+SEC("xdp.frags")
 int replies(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data;

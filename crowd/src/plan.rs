@@ -81,6 +81,10 @@ pub struct Plan {
     pub driver: Driver,
     /// Which interface raw packets leave by; `None` leaves it to the kernel's routes.
     pub interface: Option<String>,
+    /// Replies take several segments (raw packets only): they are taken in the pieces in which the
+    /// servers' TCP hands them down to a virtual cable, as behind a network card that does the
+    /// cutting. Each frame takes longer than at the driver, so that it is not for small replies.
+    pub large_replies: bool,
     /// Where to, in turn.
     pub targets: Vec<SocketAddr>,
     /// Where from, in turn among those of the target's family; empty lets the kernel choose. Of
@@ -151,6 +155,7 @@ impl Default for Plan {
         Self {
             driver: Driver::Sockets,
             interface: None,
+            large_replies: false,
             targets: Vec::new(),
             sources: Vec::new(),
             ports: None,

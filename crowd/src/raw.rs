@@ -55,7 +55,9 @@ pub(crate) fn run(plan: &Plan, watch: &mut dyn FnMut(Progress)) -> Result<Outcom
     wake_punctually();
     let ground = survey(plan)?;
     let targets: Vec<SocketAddr> = ground.ways.iter().map(|way| way.target).collect();
-    let device = Device::open(&ground.interface, &targets, || ground.sources_are_foreign())?;
+    let device = Device::open(&ground.interface, &targets, plan.large_replies, || {
+        ground.sources_are_foreign()
+    })?;
     let Device { mut arrivals, transmitter, driver } = device;
     let weather = ChaCha8Rng::seed_from_u64(plan.seed ^ WEATHER);
     let held = Held::new();
@@ -66,11 +68,7 @@ pub(crate) fn run(plan: &Plan, watch: &mut dyn FnMut(Progress)) -> Result<Outcom
         persona(class, target, mtu, paths, objects)
     });
     let parts = Parts { personas, ways: ground.ways, tuples: ground.tuples, office };
-    let (outcome, lost) = Crowd::gather(plan, parts, watch)?.drive(&mut arrivals)?;
-    let driver = match lost {
-        0 => driver,
-        lost => format!("{driver}; {lost} packets found no room here"),
-    };
+    let outcome = Crowd::gather(plan, parts, watch)?.drive(&mut arrivals)?;
     Ok(Outcome { driver, ..outcome })
 }
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use common::wire::{SYN, Wire};
-use common::{NOBODY, Stage, answer, answer_once, raw};
+use common::{NOBODY, Stage, answer, answer_at_length, answer_once, raw};
 use tidegate_crowd::{Class, Close, Delay, Driver, Load, Network, Plan, SynClass, run_watched};
 use tidegate_lab::{Counters, Sockets, allowed_cpus, skip_without_root};
 
@@ -233,6 +233,30 @@ fn a_closed_loop_waits_for_its_ends() {
     let outcome = stage.send(Plan { load, ..raw("10.0.0.1:80", 1.0, Class::default()) });
     assert_eq!(outcome.in_flight_max, 3);
     assert!(outcome.replies > 20 && outcome.errors.total() == 0, "{outcome:?}");
+}
+
+/// A veth's TCP hands down what fits a window of ten segments in one piece, unless a program sits
+/// at the other end's driver; both ways the reply is the same, and nothing is lost.
+#[test]
+fn large_replies_come_in_the_pieces_in_which_they_were_handed_down() {
+    if skip_without_root("large_replies_come_in_the_pieces_in_which_they_were_handed_down") {
+        return;
+    }
+    let stage = Stage::new();
+    for target in ["10.0.0.1:80", "[fd00::1]:80"] {
+        stage.serve(target.parse().unwrap(), answer_at_length);
+        let frames_with = |large_replies| {
+            let plan = raw(target, 100.0, Class::default());
+            let outcome = stage.send(Plan { large_replies, ..plan });
+            let place = if large_replies { "generic" } else { "driver" };
+            assert!(outcome.driver.contains(place), "{}", outcome.driver);
+            assert_eq!(outcome.replies, 100, "{target} {outcome:?}");
+            assert_eq!(outcome.segments.lost_here, 0, "{target}");
+            outcome.segments.received
+        };
+        let (cut, whole) = (frames_with(false), frames_with(true));
+        assert!(cut >= 100 * 14 && whole * 2 < cut, "{target}: {whole} frames, and {cut} cut");
+    }
 }
 
 #[test]

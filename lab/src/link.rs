@@ -160,6 +160,34 @@ impl End {
         Ok(thread)
     }
 
+    /// Has packets that the other end cannot take yet wait here for it, at most so many, as a
+    /// network card has a queue.
+    ///
+    /// Where the other end polls (it has a program, or a socket at the driver) it takes 256 at
+    /// a time, and since Linux 6.16 what is more waits in the queue of the end that sends, if there
+    /// is one. A veth has none by itself, and drops it.
+    ///
+    /// # Errors
+    /// [`LabError::Command`] when `tc` refuses.
+    pub fn queue(&self, packets: u32) -> Result<(), LabError> {
+        let line = format!("tc qdisc replace dev {} root pfifo limit {packets}", self.name);
+        self.namespace.output(self.namespace.command(&line)).map(drop)
+    }
+
+    /// Packets that left or came here, and were lost for want of room, since it was made.
+    ///
+    /// # Errors
+    /// [`LabError::File`], [`LabError::CounterFormat`].
+    pub fn lost(&self) -> Result<u64, LabError> {
+        let count = |file: &'static str| {
+            let path = format!("/sys/class/net/{}/{file}", self.name);
+            let line = self.namespace.read_file(path)?;
+            let count = line.trim().parse::<u64>();
+            count.map_err(|_| LabError::CounterFormat { file, line })
+        };
+        Ok(count("statistics/tx_dropped")? + count("statistics/rx_dropped")?)
+    }
+
     fn set(&self, name: &str, value: &str) -> Result<(), LabError> {
         let file = format!("/sys/class/net/{}/{name}", self.name);
         self.namespace.write_file(file.into(), value.to_owned())

@@ -22,6 +22,7 @@ pub(crate) struct Gauge {
     profile: Option<Profile>,
     /// The most TIME-WAIT blocks that were seen at the server.
     time_waits_max: u64,
+    lost: u64,
 }
 
 /// What changed until the end.
@@ -37,6 +38,8 @@ pub(crate) struct Reading {
     pub cpu_calls: BTreeMap<String, f64>,
     /// Share of the machine that programs other than the experiment's had.
     pub foreign: f64,
+    /// Packets that the cables lost for want of room.
+    pub lost: u64,
     /// What the server counted of itself, where it is one of ours.
     pub serving: BTreeMap<String, f64>,
     /// What the guard counted, where there is one.
@@ -61,6 +64,7 @@ impl Gauge {
             foreign: ForeignTime::now(),
             counters: Counters::of(&ground.server)?,
             time_waits_max: 0,
+            lost: ground.lost()?,
         })
     }
 
@@ -89,6 +93,7 @@ impl Gauge {
             kernel: counters.nonzero().map(|(name, value)| (name.to_owned(), value)).collect(),
             cpu,
             foreign: ForeignTime::now().share_since(&self.foreign),
+            lost: ground.lost()? - self.lost,
             cpu_components: profiled.map(|profiled| profiled.components()).unwrap_or_default(),
             cpu_calls: calls.unwrap_or_default(),
             serving: served.map(|(now, before)| now.since(&before).measures()).unwrap_or_default(),

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ipnet::IpNet;
-use tidegate_lab::{Link, Namespace, allowed_cpus};
+use tidegate_lab::{End, Link, Namespace, allowed_cpus};
 use tidegate_scenarios::Network;
 
 use crate::error::LiveError;
@@ -22,6 +22,8 @@ const BEHIND_ROUTER: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 2);
 const CROWD: &str = "10.128.0.0/24";
 /// TIME-WAIT blocks that the server may hold: more than come about in a minute.
 const TIME_WAITS_MAX: u32 = 4_000_000;
+/// Packets that wait at an end for the other, as in Linux' default `txqueuelen`.
+const QUEUE_PACKETS: u32 = 1000;
 /// Addresses of clients that use this kernel's sockets.
 const SOCKET_CLIENTS: u8 = 24;
 
@@ -39,6 +41,7 @@ pub(crate) struct Ground {
     pub crowd_interface: &'static str,
     /// Between them, where there is one.
     pub router: Option<Namespace>,
+    cables: Vec<Link>,
 }
 
 impl Ground {
@@ -49,21 +52,33 @@ impl Ground {
         let (server_cpu, crowd_cpu) = (cpus[0], cpus[cpus.len() - 1]);
         let server = Namespace::new("server")?;
         let clients = Namespace::new("clients")?;
-        let router = match network {
-            Network::Direct => {
-                Self::join(&server, &clients, server_cpu, crowd_cpu)?;
-                None
-            }
+        let (router, cables) = match network {
+            Network::Direct => (None, vec![Self::join(&server, &clients, server_cpu, crowd_cpu)?]),
             Network::Routed => {
-                Some(Self::join_by_router(&server, &clients, server_cpu, crowd_cpu)?)
+                let (router, cables) =
+                    Self::join_by_router(&server, &clients, server_cpu, crowd_cpu)?;
+                (Some(router), cables.into())
             }
         };
+        for cable in &cables {
+            for end in [cable.a(), cable.b()] {
+                end.queue(QUEUE_PACKETS)?;
+            }
+        }
         server.sysctl("net.core.somaxconn", 65_535)?;
         // By default a large host keeps 131,072 to 262,144, and drops what comes beyond.
         server.sysctl("net.ipv4.tcp_max_tw_buckets", TIME_WAITS_MAX)?;
         clients.sysctl("net.ipv4.ip_local_port_range", "1024 65535")?;
         clients.sysctl("net.ipv4.tcp_tw_reuse", 1)?;
-        Ok(Self { server, clients, server_cpu, crowd_cpu, crowd_interface: "clients0", router })
+        Ok(Self {
+            server,
+            clients,
+            server_cpu,
+            crowd_cpu,
+            crowd_interface: "clients0",
+            router,
+            cables,
+        })
     }
 
     fn join(
@@ -71,7 +86,7 @@ impl Ground {
         clients: &Namespace,
         server_cpu: usize,
         crowd_cpu: usize,
-    ) -> Result<(), LiveError> {
+    ) -> Result<Link, LiveError> {
         let cable = Link::between(server, "server0", clients, "clients0")?;
         cable.a().add_address(&format!("{SERVER}/16"))?;
         cable.b().add_address(&format!("{GATEWAY}/16"))?;
@@ -83,7 +98,7 @@ impl Ground {
         cable.a().receive_on(server_cpu)?;
         cable.b().receive_on(crowd_cpu)?;
         cable.a().add_route(CROWD, Some(&GATEWAY.to_string()))?;
-        Ok(())
+        Ok(cable)
     }
 
     /// The router's packets are worked on where the crowd's are: the server's processor is the
@@ -93,7 +108,7 @@ impl Ground {
         clients: &Namespace,
         server_cpu: usize,
         crowd_cpu: usize,
-    ) -> Result<Namespace, LiveError> {
+    ) -> Result<(Namespace, [Link; 2]), LiveError> {
         let router = Namespace::new("router")?;
         let near = Link::between(server, "server0", &router, "inner0")?;
         let far = Link::between(&router, "outer0", clients, "clients0")?;
@@ -114,7 +129,14 @@ impl Ground {
         near.a().add_route("default", Some(&GATEWAY.to_string()))?;
         far.a().add_route(CROWD, Some(&BEHIND_ROUTER.to_string()))?;
         far.b().add_route("10.87.0.0/16", Some(&ROUTER.to_string()))?;
-        Ok(router)
+        Ok((router, [near, far]))
+    }
+
+    /// Packets that the cables lost for want of room, since they were laid.
+    pub(crate) fn lost(&self) -> Result<u64, LiveError> {
+        let ends = self.cables.iter().flat_map(|cable| [cable.a(), cable.b()]);
+        let lost: u64 = ends.map(End::lost).sum::<Result<_, _>>()?;
+        Ok(lost)
     }
 
     /// Where the crowd goes.

@@ -76,6 +76,13 @@ impl Measured<'_> {
         if self.reading.foreign > FOREIGN_SHARE {
             warnings.push("other programs used the processors too".to_owned());
         }
+        let lost = [
+            ("at the crowd's device", self.outcome.segments.lost_here),
+            ("between the crowd and the server", self.reading.lost),
+        ];
+        for (place, packets) in lost.into_iter().filter(|(_, packets)| *packets > 0) {
+            warnings.push(format!("{packets} packets found no room {place}"));
+        }
         if self.outcome.errors.not_started > 0 {
             warnings.push("the crowd never came to start some of its attempts".to_owned());
         }

@@ -89,6 +89,10 @@ pub(crate) struct Arguments {
     /// The interface that raw packets leave by; by default the route's.
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
+    /// Replies take several segments: raw clients behind a veth take them in one piece, as the
+    /// server's TCP hands them down. Slower for small ones.
+    #[arg(long)]
+    large_replies: bool,
     /// Whose TCP raw clients speak: linux, windows, macos, linux-2.4, …
     #[arg(long, default_value = "linux", value_parser = os)]
     os: &'static Os,
@@ -211,6 +215,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, Failure> {
             Maker::Raw => Driver::Raw,
         },
         interface: arguments.interface.clone(),
+        large_replies: arguments.large_replies,
         targets: arguments.targets.clone(),
         sources: arguments.sources.iter().flat_map(|range| range.0.iter().copied()).collect(),
         ports: arguments.ports,

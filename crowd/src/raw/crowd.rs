@@ -13,7 +13,7 @@ use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use tidegate_client::{Outcome, Person, Progress, Tally};
+use tidegate_client::{Outcome, Person, Progress, Segments, Tally};
 
 use crate::class::Classes;
 use crate::error::CrowdError;
@@ -115,8 +115,8 @@ impl<'a> Crowd<'a> {
         })
     }
 
-    /// Sends the crowd and says what became of it, and how many frames found no room.
-    pub(crate) fn drive(mut self, arrivals: &mut Arrivals) -> Result<(Outcome, u64), CrowdError> {
+    /// Sends the crowd and says what became of it.
+    pub(crate) fn drive(mut self, arrivals: &mut Arrivals) -> Result<Outcome, CrowdError> {
         loop {
             let busy = self.turn(arrivals);
             if self.schedule.is_over() && self.attempts.counting + self.visits.counting == 0 {
@@ -128,9 +128,9 @@ impl<'a> Crowd<'a> {
             }
         }
         self.leave(arrivals)?;
-        self.tally.segments = self.office.segments;
-        let lost = self.office.transmitter.lost() + arrivals.lost();
-        Ok((self.tally.outcome(self.plan.seed), lost))
+        let lost_here = self.office.transmitter.lost() + arrivals.lost();
+        self.tally.segments = Segments { lost_here, ..self.office.segments };
+        Ok(self.tally.outcome(self.plan.seed))
     }
 
     /// Does what is to be done now; whether there was anything.

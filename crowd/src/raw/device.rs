@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::error::CrowdError;
 use crate::raw::filter::Filter;
-use crate::raw::packet;
+use crate::raw::packet::{self, LONGEST_BYTES};
 use crate::raw::polling::{Polled, threads_of};
 use crate::raw::route::Interface;
 use crate::raw::xsk::{self, FRAME_BYTES, Received};
@@ -34,7 +34,7 @@ pub(crate) struct Device {
 pub(crate) enum Arrivals {
     /// A socket for each of the interface's queues.
     Xdp {
-        receivers: Vec<xsk::Receiver>,
+        receivers: Vec<Queue>,
         batch: Box<[Received; BATCH]>,
         /// Given back before the program goes, and its queues with it.
         _polled: Option<Polled>,
@@ -42,6 +42,14 @@ pub(crate) enum Arrivals {
     },
     /// One for all.
     Packet(packet::Receiver),
+}
+
+/// Where the frames of one queue arrive.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    receiver: xsk::Receiver,
+    /// What has come of a packet in several frames.
+    begun: Vec<u8>,
 }
 
 /// Where frames leave.
@@ -55,14 +63,19 @@ impl Device {
     /// Opens the interface for frames from these targets, over AF_XDP, else over AF_PACKET. The
     /// latter needs sources that are not this host's: the kernel would reset their connections.
     ///
+    /// `large_replies` are taken behind the driver, in the pieces in which the server's TCP hands
+    /// them down: a veth has TCP cut them into segments as long as a program is at the driver of
+    /// its other end (`veth_xdp_set()` in the kernel), which no network card asks for.
+    ///
     /// # Errors
     /// The step that failed with both, of which AF_XDP's is told.
     pub(crate) fn open(
         interface: &Interface,
         targets: &[SocketAddr],
+        large_replies: bool,
         sources_are_foreign: impl FnOnce() -> bool,
     ) -> Result<Self, CrowdError> {
-        let failure = match Self::open_xdp(interface, targets) {
+        let failure = match Self::open_xdp(interface, targets, large_replies) {
             Ok(device) => return Ok(device),
             Err(failure) => failure,
         };
@@ -79,11 +92,15 @@ impl Device {
         Err(CrowdError::Device { interface: interface.name.clone(), step, source })
     }
 
-    fn open_xdp(interface: &Interface, targets: &[SocketAddr]) -> Result<Self, Failure> {
+    fn open_xdp(
+        interface: &Interface,
+        targets: &[SocketAddr],
+        large_replies: bool,
+    ) -> Result<Self, Failure> {
         let strangers = threads_of(&interface.name).unwrap_or_default();
-        let filter = Filter::attach(interface.index, targets)?;
+        let filter = Filter::attach(interface.index, targets, !large_replies)?;
         let mut polled = None;
-        if interface.is_veth {
+        if interface.is_veth && filter.native {
             // It is about whose time is spent, not about whether it works.
             polled = Polled::here(&interface.name, &strangers).ok().flatten();
         }
@@ -91,13 +108,13 @@ impl Device {
         let mut transmitter = None;
         for queue in 0..interface.receive_queues.min(QUEUES_MAX) {
             // The driver may have fewer queues in use than it could have.
-            let (receiver, sender) = match xsk::open(interface.index, queue) {
+            let (receiver, sender) = match xsk::open(interface.index, queue, large_replies) {
                 Ok(pair) => pair,
                 Err((_, error)) if queue > 0 && error.raw_os_error() == Some(libc::EINVAL) => break,
                 Err(failure) => return Err(failure),
             };
             filter.deliver(queue, receiver.descriptor())?;
-            receivers.push(receiver);
+            receivers.push(Queue { receiver, begun: Vec::with_capacity(LONGEST_BYTES) });
             transmitter = transmitter.or(Some(sender));
         }
         let none = ("find a queue", io::ErrorKind::NotFound.into());
@@ -112,22 +129,16 @@ impl Device {
 }
 
 impl Arrivals {
-    /// Shows frames that have arrived, at most a batch for each queue, and says how many.
+    /// Shows packets that have arrived, at most a batch of frames for each queue, and says how
+    /// many frames.
     pub(crate) fn each(&mut self, mut show: impl FnMut(&[u8])) -> usize {
         let (receivers, batch) = match self {
             Self::Packet(receiver) => return receiver.each(show),
             Self::Xdp { receivers, batch, .. } => (receivers, batch),
         };
         let mut count = 0;
-        for receiver in receivers {
-            let taken = receiver.take(&mut batch[..]);
-            for received in &batch[..taken] {
-                show(receiver.bytes(*received));
-            }
-            if taken > 0 {
-                receiver.give_back(&batch[..taken]);
-            }
-            count += taken;
+        for queue in receivers {
+            count += queue.each(&mut batch[..], &mut show);
         }
         count
     }
@@ -135,9 +146,10 @@ impl Arrivals {
     /// Frames that arrived and found no room.
     pub(crate) fn lost(&self) -> u64 {
         match self {
-            // The kernel counts them, and nobody has asked it to tell.
-            Self::Packet(_) => 0,
-            Self::Xdp { receivers, .. } => receivers.iter().map(xsk::Receiver::lost).sum(),
+            Self::Packet(receiver) => receiver.lost(),
+            Self::Xdp { receivers, .. } => {
+                receivers.iter().map(|queue| queue.receiver.lost()).sum()
+            }
         }
     }
 
@@ -146,9 +158,31 @@ impl Arrivals {
         match self {
             Self::Packet(receiver) => vec![receiver.descriptor()],
             Self::Xdp { receivers, .. } => {
-                receivers.iter().map(xsk::Receiver::descriptor).collect()
+                receivers.iter().map(|queue| queue.receiver.descriptor()).collect()
             }
         }
+    }
+}
+
+impl Queue {
+    fn each(&mut self, batch: &mut [Received], show: &mut impl FnMut(&[u8])) -> usize {
+        let taken = self.receiver.take(batch);
+        for &received in &batch[..taken] {
+            let bytes = self.receiver.bytes(received);
+            if self.begun.is_empty() && !received.goes_on {
+                show(bytes);
+                continue;
+            }
+            self.begun.extend_from_slice(bytes);
+            if !received.goes_on {
+                show(&self.begun);
+                self.begun.clear();
+            }
+        }
+        if taken > 0 {
+            self.receiver.give_back(&batch[..taken]);
+        }
+        taken
     }
 }
 

@@ -32,11 +32,16 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Loads and attaches the program. Until [`Filter::deliver`], everything still passes.
+    /// Loads and attaches the program, if `at_driver` at the driver where it has a place for it.
+    /// Until [`Filter::deliver`], everything still passes.
     ///
     /// # Errors
     /// The step that failed.
-    pub(crate) fn attach(interface: u32, targets: &[SocketAddr]) -> Result<Self, Failure> {
+    pub(crate) fn attach(
+        interface: u32,
+        targets: &[SocketAddr],
+        at_driver: bool,
+    ) -> Result<Self, Failure> {
         libbpf_rs::set_print(None);
         let object = ObjectBuilder::default()
             .open_memory(&OBJECT.0)
@@ -51,13 +56,13 @@ impl Filter {
         }
         let program = object.progs().find(|program| program.name() == "replies");
         let program = program.ok_or(("find the XDP program", io::ErrorKind::NotFound.into()))?;
-        let driver = link(program.as_fd(), interface, libbpf_sys::XDP_FLAGS_DRV_MODE);
-        let (link, native) = match driver {
-            Ok(link) => (link, true),
-            Err(_) => {
-                let generic = link(program.as_fd(), interface, libbpf_sys::XDP_FLAGS_SKB_MODE);
-                (generic.map_err(|error| ("attach the XDP program", error))?, false)
-            }
+        let link_in = |mode| link(program.as_fd(), interface, mode);
+        let driver = at_driver.then(|| link_in(libbpf_sys::XDP_FLAGS_DRV_MODE).ok()).flatten();
+        let native = driver.is_some();
+        let link = match driver {
+            Some(link) => link,
+            None => link_in(libbpf_sys::XDP_FLAGS_SKB_MODE)
+                .map_err(|error| ("attach the XDP program", error))?,
         };
         Ok(Self { sockets, _link: link, _object: object, native })
     }

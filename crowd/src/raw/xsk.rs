@@ -14,6 +14,9 @@ use crate::raw::ring::{Consumer, Kind, Mapping, Producer, set_option, set_option
 pub(crate) const FRAME_BYTES: usize = 2048;
 /// A processor that is taken away for some ms must not cost frames.
 const RECEIVE_FRAMES: u32 = 8192;
+/// Where a packet may take a dozen of them. Memory is there from the start, and takes its time to
+/// come: no more of it than needed.
+const RECEIVE_FRAMES_IN_PIECES: u32 = 32_768;
 const TRANSMIT_FRAMES: u32 = 8192;
 /// What may be under way in the kernel, in its own reckoning of bytes: never the bottleneck.
 const SEND_BUFFER_BYTES: libc::c_int = 256 << 20;
@@ -26,11 +29,18 @@ const BUSY_STEP: Duration = Duration::from_millis(2);
 /// How long a full device is waited for before a frame is lost, as in a full queue.
 const FULL_MAX: Duration = Duration::from_millis(20);
 
-/// Frames received and not yet given back.
+/// A packet goes on in the next entry (`linux/if_xdp.h`).
+const XDP_PKT_CONTD: u32 = 1;
+/// Packets may come in several frames (`linux/if_xdp.h`, Linux 6.6).
+const XDP_USE_SG: u16 = 1 << 4;
+
+/// A frame received and not yet given back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Received {
     address: u64,
     bytes: u32,
+    /// Its packet goes on in the next one.
+    pub goes_on: bool,
 }
 
 /// The half that frames arrive at.
@@ -57,12 +67,14 @@ pub(crate) struct Transmitter {
 }
 
 /// Opens a socket on a queue of an interface. Zero-copy where the driver can, else copying.
+/// `in_pieces`: a packet may come in several frames, which needs Linux 6.6.
 ///
 /// # Errors
 /// The step that failed, as a verb phrase, and what the kernel said.
 pub(crate) fn open(
     interface: u32,
     queue: u32,
+    in_pieces: bool,
 ) -> Result<(Receiver, Transmitter), (&'static str, io::Error)> {
     let at = |step: &'static str| move |error| (step, error);
     // SAFETY: no memory is passed.
@@ -73,25 +85,27 @@ pub(crate) fn open(
     // SAFETY: the descriptor is fresh and nobody else owns it.
     let socket = Rc::new(unsafe { OwnedFd::from_raw_fd(fd) });
     let fd = socket.as_fd();
-    let frames = RECEIVE_FRAMES + TRANSMIT_FRAMES;
+    let arriving = if in_pieces { RECEIVE_FRAMES_IN_PIECES } else { RECEIVE_FRAMES };
+    let frames = arriving + TRANSMIT_FRAMES;
     let memory = Mapping::anonymous(frames as usize * FRAME_BYTES).map_err(at("reserve memory"))?;
     let memory = Rc::new(memory);
     register(fd, &memory).map_err(at("share memory with an AF_XDP socket"))?;
     let ring = "make an AF_XDP socket's rings";
-    let mut fill = Producer::new(fd, Kind::Fill, RECEIVE_FRAMES).map_err(at(ring))?;
+    let mut fill = Producer::new(fd, Kind::Fill, arriving).map_err(at(ring))?;
     let completion = Consumer::new(fd, Kind::Completion, TRANSMIT_FRAMES).map_err(at(ring))?;
-    let receive = Consumer::new(fd, Kind::Receive, RECEIVE_FRAMES).map_err(at(ring))?;
+    let receive = Consumer::new(fd, Kind::Receive, arriving).map_err(at(ring))?;
     let transmit = Producer::new(fd, Kind::Transmit, TRANSMIT_FRAMES).map_err(at(ring))?;
     let address = |frame: u32| u64::from(frame) * FRAME_BYTES as u64;
-    for frame in 0..RECEIVE_FRAMES {
+    for frame in 0..arriving {
         fill.push(address(frame));
     }
     fill.publish();
     // Refused without CAP_NET_ADMIN or by older kernels, and then only slower.
     let _ = set_option_at(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER_BYTES);
     let _ = set_option(fd, XDP_MAX_TX_SKB_BUDGET, &SENT_PER_CALL);
-    bind(fd, interface, queue).map_err(at("bind an AF_XDP socket"))?;
-    let free = (RECEIVE_FRAMES..frames).rev().map(address).collect();
+    let flags = libc::XDP_USE_NEED_WAKEUP | if in_pieces { XDP_USE_SG } else { 0 };
+    bind(fd, interface, queue, flags).map_err(at("bind an AF_XDP socket"))?;
+    let free = (arriving..frames).rev().map(address).collect();
     Ok((
         Receiver { fill, ring: receive, memory: memory.clone(), socket: socket.clone() },
         Transmitter { ring: transmit, completion, free, unsent: 0, memory, socket, lost: 0 },
@@ -104,7 +118,11 @@ impl Receiver {
         let mut count = 0;
         while count < batch.len() {
             let Some(entry) = self.ring.pop() else { break };
-            batch[count] = Received { address: entry.addr, bytes: entry.len };
+            batch[count] = Received {
+                address: entry.addr,
+                bytes: entry.len,
+                goes_on: entry.options & XDP_PKT_CONTD != 0,
+            };
             count += 1;
         }
         if count > 0 {
@@ -244,10 +262,10 @@ fn register(socket: BorrowedFd<'_>, memory: &Mapping) -> io::Result<()> {
     set_option(socket, libc::XDP_UMEM_REG, &region)
 }
 
-fn bind(socket: BorrowedFd<'_>, interface: u32, queue: u32) -> io::Result<()> {
+fn bind(socket: BorrowedFd<'_>, interface: u32, queue: u32, flags: u16) -> io::Result<()> {
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
-        sxdp_flags: libc::XDP_USE_NEED_WAKEUP,
+        sxdp_flags: flags,
         sxdp_ifindex: interface,
         sxdp_queue_id: queue,
         sxdp_shared_umem_fd: 0,

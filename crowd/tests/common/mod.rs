@@ -98,6 +98,18 @@ pub fn answer(mut stream: TcpStream) {
     }
 }
 
+/// Answers each request with 20,000 bytes in one write.
+pub fn answer_at_length(mut stream: TcpStream) {
+    let mut reply = b"HTTP/1.1 200 OK\r\nContent-Length: 20000\r\n\r\n".to_vec();
+    reply.resize(reply.len() + 20_000, b'x');
+    let mut bytes = [0; 4096];
+    while stream.read(&mut bytes).is_ok_and(|count| bytes[..count].ends_with(b"\r\n\r\n")) {
+        if stream.write_all(&reply).is_err() {
+            return;
+        }
+    }
+}
+
 /// Answers one request and closes.
 pub fn answer_once(mut stream: TcpStream) {
     let mut bytes = [0; 4096];
