@@ -160,20 +160,6 @@ impl End {
         Ok(thread)
     }
 
-    /// Has packets that the other end cannot take yet wait here for it, at most so many, as a
-    /// network card has a queue.
-    ///
-    /// Where the other end polls (it has a program, or a socket at the driver) it takes 256 at
-    /// a time, and since Linux 6.16 what is more waits in the queue of the end that sends, if there
-    /// is one. A veth has none by itself, and drops it.
-    ///
-    /// # Errors
-    /// [`LabError::Command`] when `tc` refuses.
-    pub fn queue(&self, packets: u32) -> Result<(), LabError> {
-        let line = format!("tc qdisc replace dev {} root pfifo limit {packets}", self.name);
-        self.namespace.output(self.namespace.command(&line)).map(drop)
-    }
-
     /// Packets that left or came here, and were lost for want of room, since it was made.
     ///
     /// # Errors

@@ -22,8 +22,6 @@ const BEHIND_ROUTER: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 2);
 const CROWD: &str = "10.128.0.0/24";
 /// TIME-WAIT blocks that the server may hold: more than come about in a minute.
 const TIME_WAITS_MAX: u32 = 4_000_000;
-/// Packets that wait at an end for the other, as in Linux' default `txqueuelen`.
-const QUEUE_PACKETS: u32 = 1000;
 /// Addresses of clients that use this kernel's sockets.
 const SOCKET_CLIENTS: u8 = 24;
 
@@ -60,11 +58,6 @@ impl Ground {
                 (Some(router), cables.into())
             }
         };
-        for cable in &cables {
-            for end in [cable.a(), cable.b()] {
-                end.queue(QUEUE_PACKETS)?;
-            }
-        }
         server.sysctl("net.core.somaxconn", 65_535)?;
         // By default a large host keeps 131,072 to 262,144, and drops what comes beyond.
         server.sysctl("net.ipv4.tcp_max_tw_buckets", TIME_WAITS_MAX)?;

@@ -18,10 +18,16 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Fresh memory, all zero, in pages that are there from the start.
+    /// Fresh memory, all zero, in pages that are there from the start, and this process's alone: a
+    /// child would get a copy of each page that the kernel holds on to, when it is forked.
     pub(crate) fn anonymous(bytes: usize) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
-        Self::new(bytes, flags, -1, 0)
+        let mapping = Self::new(bytes, flags, -1, 0)?;
+        // SAFETY: the whole of a mapping that is ours, and no child of ours uses it.
+        let answer = unsafe {
+            libc::madvise(mapping.start.as_ptr().cast(), mapping.bytes, libc::MADV_DONTFORK)
+        };
+        if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(mapping) }
     }
 
     fn of(socket: BorrowedFd<'_>, bytes: usize, offset: i64) -> io::Result<Self> {
