@@ -13,7 +13,7 @@ use serde_json::Value;
 use tidegate_lab::Namespace;
 
 use crate::chain::Chain;
-use crate::closers::{First, close_first, serve_closers};
+use crate::closers::{AFAR, First, close_first_from, serve_closers};
 use crate::tidegate::Guard;
 use crate::waits::{FIRST_PORT, count, guard, time_wait};
 
@@ -112,6 +112,7 @@ pub struct Routed {
     server: Option<Guard>,
     client: Option<Guard>,
     visited: u16,
+    away: Duration,
 }
 
 impl Routed {
@@ -122,7 +123,12 @@ impl Routed {
         let [a, b, c, d] = INSISTED;
         chain.server().ip(&format!("addr add {a}.{b}.{c}.{d}/32 dev lo")).expect("an address");
         serve_closers(chain.server(), TODAY);
-        Routed { chain, server: None, client: None, visited: 0 }
+        Routed { chain, server: None, client: None, visited: 0, away: Duration::ZERO }
+    }
+
+    /// From now on the client is far enough away that its RST finds the server's TIME-WAIT.
+    pub fn client_afar(&mut self) {
+        self.away = AFAR;
     }
 
     /// The client's host.
@@ -212,7 +218,8 @@ impl Routed {
     ) -> std::io::Result<()> {
         let own = SocketAddr::new(own, FIRST_PORT + self.visited);
         self.visited += 1;
-        from.run(move || close_first(own, to, first))
+        let away = self.away;
+        from.run(move || close_first_from(own, away, to, first))
     }
 
     /// So many of them, all of which connect.
@@ -253,13 +260,14 @@ impl Routed {
 
     /// The lines of an HTTP server's reply, which closes first, but for the one that tells the time.
     pub fn reply(&self, port: u16) -> Vec<String> {
-        let to = self.at(port);
+        let (to, away) = (self.at(port), self.away);
         let reply = self.chain.client().run(move || {
             let mut stream = TcpStream::connect(to).expect("a connection");
             let request = b"GET / HTTP/1.1\r\nHost: tidegate\r\nConnection: close\r\n\r\n";
             stream.write_all(request).expect("a server that reads");
             let mut reply = String::new();
             stream.read_to_string(&mut reply).expect("the whole of it, and then the end");
+            sleep(away);
             reply
         });
         reply.lines().filter(|line| !line.starts_with("Date:")).map(str::to_owned).collect()

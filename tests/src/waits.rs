@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tidegate_lab::Namespace;
 
-use crate::closers::{First, close_first, kernel_time_wait, serve_closers};
+use crate::closers::{First, close_first_from, kernel_time_wait, serve_closers};
 use crate::stage::{CLIENT_V4, CLIENT_V6, SERVER_V4, SERVER_V6, Stage};
 use crate::tidegate::{Guard, status};
 
@@ -36,11 +36,21 @@ pub fn guard(namespace: &Namespace, config: &str) -> Guard {
 
 /// Connections one after the other, closed first as `first` says of each.
 pub fn visits(stage: &Stage, count: u16, first: impl Fn(u16) -> First + Send + 'static) {
+    visits_from(stage, Duration::ZERO, count, first);
+}
+
+/// The same of clients so far away.
+pub fn visits_from(
+    stage: &Stage,
+    away: Duration,
+    count: u16,
+    first: impl Fn(u16) -> First + Send + 'static,
+) {
     stage.client.run(move || {
         for i in 0..count {
             let (own, server) = families()[usize::from(i % 2)];
             let first = first(i / 2);
-            close_first(at(own, FIRST_PORT + i), at(server, PORT), first)
+            close_first_from(at(own, FIRST_PORT + i), away, at(server, PORT), first)
                 .unwrap_or_else(|e| panic!("connection {i}, {first:?}: {e}"));
         }
     });

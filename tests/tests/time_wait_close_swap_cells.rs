@@ -31,6 +31,7 @@ static COLUMN: LazyLock<Mutex<Column>> = LazyLock::new(|| {
         (nginx, routed.reply(HTTP))
     });
     routed.guard_client("close_swap = true");
+    routed.client_afar();
     Mutex::new(Column { routed, today, nginx })
 });
 

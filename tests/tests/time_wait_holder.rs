@@ -4,10 +4,10 @@
 
 use tidegate_tests::waits::{
     FIRST_PORT, PORT, at, count, families, guard, held, negotiating, number, settled, time_wait,
-    visits, waiting,
+    visits, visits_from, waiting,
 };
 use tidegate_tests::{
-    CLIENT_V4, First, Guard, SERVER_V4, Stage, close_first, kernel_time_wait, serve_closers,
+    AFAR, CLIENT_V4, First, Guard, SERVER_V4, Stage, close_first, kernel_time_wait, serve_closers,
     skip_without_root,
 };
 
@@ -26,7 +26,7 @@ fn close_swap_moves_time_wait_to_a_client_that_closed_second() {
     let stage = Stage::new("close-swap");
     serve_closers(&stage.server, PORT);
     let guard = guard(&stage.client, "[time_wait]\nclose_swap = true\n");
-    visits(&stage, 200, |i| if i % 2 == 0 { First::Server } else { First::ServerHalf });
+    visits_from(&stage, AFAR, 200, |i| if i % 2 == 0 { First::Server } else { First::ServerHalf });
     settled("the server waits for nothing", || kernel_time_wait(&stage.server).is_empty());
     let status = time_wait(&stage.client);
     assert_eq!(number(&status, "held_by_us"), 200, "{status:#}");
@@ -87,7 +87,7 @@ fn who_cannot_be_remembered_waits_at_the_usual_end() {
     let stage = Stage::new("swap-full");
     serve_closers(&stage.server, PORT);
     let guard = guard(&stage.client, "[time_wait]\nclose_swap = true\nentries = 8\n");
-    visits(&stage, 20, |_| First::Server);
+    visits_from(&stage, AFAR, 20, |_| First::Server);
     settled("eight here, twelve there", || {
         kernel_time_wait(&stage.server).len() == 12 && held(&stage.client) == (0, 8)
     });
@@ -109,7 +109,7 @@ fn a_destination_has_its_own_rules() {
          close_swap = false\n"
     );
     let guard = guard(&stage.client, &config);
-    visits(&stage, 20, |_| First::Server);
+    visits_from(&stage, AFAR, 20, |_| First::Server);
     settled("IPv4 is left alone", || {
         kernel_time_wait(&stage.server).len() == 10 && held(&stage.client) == (0, 10)
     });
