@@ -2,6 +2,7 @@
 //! A cable between two namespaces.
 
 use std::fs;
+use std::path::PathBuf;
 
 use crate::error::LabError;
 use crate::namespace::Namespace;
@@ -166,8 +167,7 @@ impl End {
     /// [`LabError::File`], [`LabError::CounterFormat`].
     pub fn lost(&self) -> Result<u64, LabError> {
         let count = |file: &'static str| {
-            let path = format!("/sys/class/net/{}/{file}", self.name);
-            let line = self.namespace.read_file(path)?;
+            let line = self.namespace.read_file(self.file(file))?;
             let count = line.trim().parse::<u64>();
             count.map_err(|_| LabError::CounterFormat { file, line })
         };
@@ -175,8 +175,12 @@ impl End {
     }
 
     fn set(&self, name: &str, value: &str) -> Result<(), LabError> {
-        let file = format!("/sys/class/net/{}/{name}", self.name);
-        self.namespace.write_file(file.into(), value.to_owned())
+        self.namespace.write_file(self.file(name), value.to_owned())
+    }
+
+    /// Where the kernel has this of it.
+    fn file(&self, name: &str) -> PathBuf {
+        format!("/sys/class/net/{}/{name}", self.name).into()
     }
 
     fn ip(&self, words: &str) -> Result<(), LabError> {

@@ -128,8 +128,7 @@ impl Ground {
     /// Packets that the cables lost for want of room, since they were laid.
     pub(crate) fn lost(&self) -> Result<u64, LiveError> {
         let ends = self.cables.iter().flat_map(|cable| [cable.a(), cable.b()]);
-        let lost: u64 = ends.map(End::lost).sum::<Result<_, _>>()?;
-        Ok(lost)
+        Ok(ends.map(End::lost).sum::<Result<u64, _>>()?)
     }
 
     /// Where the crowd goes.

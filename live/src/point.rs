@@ -78,7 +78,7 @@ impl Measured<'_> {
         }
         let lost = [
             ("at the crowd's device", self.outcome.segments.lost_here),
-            ("between the crowd and the server", self.reading.lost),
+            ("on the way", self.reading.lost),
         ];
         for (place, packets) in lost.into_iter().filter(|(_, packets)| *packets > 0) {
             warnings.push(format!("{packets} packets found no room {place}"));

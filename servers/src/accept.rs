@@ -223,11 +223,11 @@ impl Strategy {
             AcceptLimit::AtMost(limit) => limit.get().saturating_sub(self.items),
             AcceptLimit::Dynamic if self.is_saturated => {
                 let waiting = self.waited.saturating_sub(self.items);
-                let whole_batch = SATURATED_AFTER.saturating_sub(self.items);
-                match self.had_no_work {
-                    true => waiting.min(whole_batch.max(self.owed)),
-                    false => waiting.min(self.owed.max(u32::from(self.is_starved(now_ns)))),
-                }
+                let unowed = match self.had_no_work {
+                    true => SATURATED_AFTER.saturating_sub(self.items),
+                    false => u32::from(self.is_starved(now_ns)),
+                };
+                waiting.min(self.owed.max(unowed))
             }
             AcceptLimit::Inf | AcceptLimit::Dynamic => u32::MAX,
         };

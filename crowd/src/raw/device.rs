@@ -7,13 +7,11 @@ use std::os::fd::BorrowedFd;
 
 use crate::error::CrowdError;
 use crate::raw::filter::Filter;
-use crate::raw::packet::{self, LONGEST_BYTES};
+use crate::raw::packet;
 use crate::raw::polling::{Polled, threads_of};
 use crate::raw::route::Interface;
-use crate::raw::xsk::{self, FRAME_BYTES, Received};
+use crate::raw::xsk::{self, FRAME_BYTES};
 
-/// Frames taken at one time.
-const BATCH: usize = 256;
 /// The XDP program's map of sockets has no more room.
 const QUEUES_MAX: u32 = 64;
 
@@ -34,22 +32,13 @@ pub(crate) struct Device {
 pub(crate) enum Arrivals {
     /// A socket for each of the interface's queues.
     Xdp {
-        receivers: Vec<Queue>,
-        batch: Box<[Received; BATCH]>,
+        receivers: Vec<xsk::Receiver>,
         /// Given back before the program goes, and its queues with it.
         _polled: Option<Polled>,
         _filter: Filter,
     },
     /// One for all.
     Packet(packet::Receiver),
-}
-
-/// Where the frames of one queue arrive.
-#[derive(Debug)]
-pub(crate) struct Queue {
-    receiver: xsk::Receiver,
-    /// What has come of a packet in several frames.
-    begun: Vec<u8>,
 }
 
 /// Where frames leave.
@@ -114,7 +103,7 @@ impl Device {
                 Err(failure) => return Err(failure),
             };
             filter.deliver(queue, receiver.descriptor())?;
-            receivers.push(Queue { receiver, begun: Vec::with_capacity(LONGEST_BYTES) });
+            receivers.push(receiver);
             transmitter = transmitter.or(Some(sender));
         }
         let none = ("find a queue", io::ErrorKind::NotFound.into());
@@ -122,8 +111,7 @@ impl Device {
         let place = if filter.native { "driver" } else { "generic" };
         let where_polled = if polled.is_some() { ", polled here" } else { "" };
         let driver = format!("AF_XDP, {place} XDP{where_polled}");
-        let batch = Box::new([Received::default(); BATCH]);
-        let arrivals = Arrivals::Xdp { receivers, batch, _polled: polled, _filter: filter };
+        let arrivals = Arrivals::Xdp { receivers, _polled: polled, _filter: filter };
         Ok(Self { arrivals, transmitter, driver })
     }
 }
@@ -132,24 +120,19 @@ impl Arrivals {
     /// Shows packets that have arrived, at most a batch of frames for each queue, and says how
     /// many frames.
     pub(crate) fn each(&mut self, mut show: impl FnMut(&[u8])) -> usize {
-        let (receivers, batch) = match self {
-            Self::Packet(receiver) => return receiver.each(show),
-            Self::Xdp { receivers, batch, .. } => (receivers, batch),
-        };
-        let mut count = 0;
-        for queue in receivers {
-            count += queue.each(&mut batch[..], &mut show);
+        match self {
+            Self::Packet(receiver) => receiver.each(show),
+            Self::Xdp { receivers, .. } => {
+                receivers.iter_mut().map(|receiver| receiver.each(&mut show)).sum()
+            }
         }
-        count
     }
 
     /// Frames that arrived and found no room.
     pub(crate) fn lost(&self) -> u64 {
         match self {
             Self::Packet(receiver) => receiver.lost(),
-            Self::Xdp { receivers, .. } => {
-                receivers.iter().map(|queue| queue.receiver.lost()).sum()
-            }
+            Self::Xdp { receivers, .. } => receivers.iter().map(xsk::Receiver::lost).sum(),
         }
     }
 
@@ -158,31 +141,9 @@ impl Arrivals {
         match self {
             Self::Packet(receiver) => vec![receiver.descriptor()],
             Self::Xdp { receivers, .. } => {
-                receivers.iter().map(|queue| queue.receiver.descriptor()).collect()
+                receivers.iter().map(xsk::Receiver::descriptor).collect()
             }
         }
-    }
-}
-
-impl Queue {
-    fn each(&mut self, batch: &mut [Received], show: &mut impl FnMut(&[u8])) -> usize {
-        let taken = self.receiver.take(batch);
-        for &received in &batch[..taken] {
-            let bytes = self.receiver.bytes(received);
-            if self.begun.is_empty() && !received.goes_on {
-                show(bytes);
-                continue;
-            }
-            self.begun.extend_from_slice(bytes);
-            if !received.goes_on {
-                show(&self.begun);
-                self.begun.clear();
-            }
-        }
-        if taken > 0 {
-            self.receiver.give_back(&batch[..taken]);
-        }
-        taken
     }
 }
 

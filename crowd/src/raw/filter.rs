@@ -57,7 +57,8 @@ impl Filter {
         let program = object.progs().find(|program| program.name() == "replies");
         let program = program.ok_or(("find the XDP program", io::ErrorKind::NotFound.into()))?;
         let link_in = |mode| link(program.as_fd(), interface, mode);
-        let driver = at_driver.then(|| link_in(libbpf_sys::XDP_FLAGS_DRV_MODE).ok()).flatten();
+        let driver =
+            at_driver.then(|| link_in(libbpf_sys::XDP_FLAGS_DRV_MODE)).and_then(Result::ok);
         let native = driver.is_some();
         let link = match driver {
             Some(link) => link,

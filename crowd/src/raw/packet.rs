@@ -8,12 +8,12 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
 
-use crate::raw::ring::set_option_at;
+use crate::raw::ring::{option_at, set_option_at};
 use crate::raw::xsk::FRAME_BYTES;
 
 const BATCH: usize = 64;
 /// Segments that the sender's device was to cut, or that were put together here, come whole.
-pub(crate) const LONGEST_BYTES: usize = 14 + 65_536;
+const LONGEST_BYTES: usize = 14 + 65_536;
 /// So that a burst finds room, in the kernel's own reckoning of bytes.
 const BUFFER_BYTES: libc::c_int = 64 << 20;
 
@@ -97,20 +97,10 @@ impl Receiver {
 
     /// Frames that arrived and found no room, since it was last asked.
     pub(crate) fn lost(&self) -> u64 {
-        // SAFETY: two numbers, for which zero is valid.
-        let mut told: libc::tpacket_stats = unsafe { zeroed() };
-        let mut bytes = size_of_val(&told) as libc::socklen_t;
-        // SAFETY: the kernel writes at most as many bytes as are announced.
-        unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                (&raw mut told).cast(),
-                &raw mut bytes,
-            );
-        }
-        told.tp_drops.into()
+        // SAFETY: two numbers.
+        let told: io::Result<libc::tpacket_stats> =
+            unsafe { option_at(self.socket.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS) };
+        told.map_or(0, |told| told.tp_drops.into())
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {

@@ -217,14 +217,18 @@ impl<T: Copy> Consumer<T> {
         Ok(Self { ring: Shared::new(socket, kind, size)?, taken: 0, written: 0 })
     }
 
+    /// Looks how far the kernel is, and says how many entries there are to take.
+    #[inline]
+    pub(crate) fn waiting(&mut self) -> u32 {
+        self.written = self.ring.producer().load(Ordering::Acquire);
+        self.written.wrapping_sub(self.taken)
+    }
+
     /// Takes one entry. Its place goes back to the kernel with [`Consumer::release`].
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
-        if self.taken == self.written {
-            self.written = self.ring.producer().load(Ordering::Acquire);
-            if self.taken == self.written {
-                return None;
-            }
+        if self.taken == self.written && self.waiting() == 0 {
+            return None;
         }
         // SAFETY: the kernel published this entry and does not write it again before release().
         let entry = unsafe { self.ring.entry(self.taken).read() };
@@ -258,22 +262,27 @@ pub(crate) fn set_option_at<T>(
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-fn offsets(socket: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offsets> {
-    // SAFETY: four groups of numbers, for which all zero is valid.
-    let mut offsets: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
-    let mut bytes = size_of_val(&offsets) as libc::socklen_t;
+/// What an option of any level says.
+///
+/// # Safety
+/// `T` is the option's own type, and made of numbers: all zero, and whatever the kernel writes, is
+/// valid.
+pub(crate) unsafe fn option_at<T>(
+    socket: BorrowedFd<'_>,
+    level: i32,
+    option: i32,
+) -> io::Result<T> {
+    // SAFETY: the caller's.
+    let mut value: T = unsafe { std::mem::zeroed() };
+    let mut bytes = size_of::<T>() as libc::socklen_t;
+    let place = (&raw mut value).cast();
     // SAFETY: the kernel writes at most as many bytes as are announced.
-    let answer = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_XDP,
-            libc::XDP_MMAP_OFFSETS,
-            (&raw mut offsets).cast(),
-            &raw mut bytes,
-        )
-    };
-    if answer < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(offsets)
+    let answer =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, place, &raw mut bytes) };
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+}
+
+fn offsets(socket: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offsets> {
+    // SAFETY: four groups of numbers.
+    unsafe { option_at(socket, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS) }
 }

@@ -8,10 +8,12 @@ use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::raw::ring::{Consumer, Kind, Mapping, Producer, set_option, set_option_at};
+use crate::raw::ring::{Consumer, Kind, Mapping, Producer, option_at, set_option, set_option_at};
 
 /// Room for a frame. More than an Ethernet of 1500 bytes needs, and the kernel's smallest chunk.
 pub(crate) const FRAME_BYTES: usize = 2048;
+/// Frames taken at one time.
+const BATCH: u32 = 256;
 /// A processor that is taken away for some ms must not cost frames.
 const RECEIVE_FRAMES: u32 = 8192;
 /// Where a packet may take a dozen of them. Memory is there from the start, and takes its time to
@@ -34,15 +36,6 @@ const XDP_PKT_CONTD: u32 = 1;
 /// Packets may come in several frames (`linux/if_xdp.h`, Linux 6.6).
 const XDP_USE_SG: u16 = 1 << 4;
 
-/// A frame received and not yet given back.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Received {
-    address: u64,
-    bytes: u32,
-    /// Its packet goes on in the next one.
-    pub goes_on: bool,
-}
-
 /// The half that frames arrive at.
 #[derive(Debug)]
 pub(crate) struct Receiver {
@@ -50,6 +43,8 @@ pub(crate) struct Receiver {
     ring: Consumer<libc::xdp_desc>,
     memory: Rc<Mapping>,
     socket: Rc<OwnedFd>,
+    /// What has come of a packet in several frames.
+    begun: Vec<u8>,
 }
 
 /// The half that frames leave by.
@@ -107,70 +102,54 @@ pub(crate) fn open(
     bind(fd, interface, queue, flags).map_err(at("bind an AF_XDP socket"))?;
     let free = (arriving..frames).rev().map(address).collect();
     Ok((
-        Receiver { fill, ring: receive, memory: memory.clone(), socket: socket.clone() },
+        Receiver {
+            fill,
+            ring: receive,
+            memory: memory.clone(),
+            socket: socket.clone(),
+            begun: Vec::new(),
+        },
         Transmitter { ring: transmit, completion, free, unsent: 0, memory, socket, lost: 0 },
     ))
 }
 
 impl Receiver {
-    /// Takes what has arrived, as much as fits, and says how many.
-    pub(crate) fn take(&mut self, batch: &mut [Received]) -> usize {
-        let mut count = 0;
-        while count < batch.len() {
-            let Some(entry) = self.ring.pop() else { break };
-            batch[count] = Received {
-                address: entry.addr,
-                bytes: entry.len,
-                goes_on: entry.options & XDP_PKT_CONTD != 0,
-            };
-            count += 1;
+    /// Shows packets that have arrived, of at most a batch of frames, and says how many frames. What
+    /// arrives meanwhile did so later than its caller's clock has it, and is left to the next time.
+    pub(crate) fn each(&mut self, mut show: impl FnMut(&[u8])) -> usize {
+        let Self { fill, ring, memory, socket, begun } = self;
+        let count = ring.waiting().min(BATCH);
+        for entry in (0..count).map_while(|_| ring.pop()) {
+            let bytes = frame(memory, &entry);
+            let goes_on = entry.options & XDP_PKT_CONTD != 0;
+            if begun.is_empty() && !goes_on {
+                show(bytes);
+            } else {
+                begun.extend_from_slice(bytes);
+                if !goes_on {
+                    show(begun);
+                    begun.clear();
+                }
+            }
+            // To be filled anew. The kernel asks for the frame, wherever in it the packet began.
+            fill.push(entry.addr & !(FRAME_BYTES as u64 - 1));
         }
         if count > 0 {
-            self.ring.release();
+            ring.release();
+            fill.publish();
+            if fill.needs_wakeup() {
+                wake_to_receive(socket.as_fd());
+            }
         }
-        count
-    }
-
-    /// The frame itself.
-    #[inline]
-    pub(crate) fn bytes(&self, received: Received) -> &[u8] {
-        let (start, bytes) = (received.address as usize, received.bytes as usize);
-        assert!(start + bytes <= self.memory.len(), "the kernel's addresses are inside");
-        // SAFETY: inside the shared memory, and the kernel leaves this frame alone until it is
-        // given back, which takes `&mut self`.
-        unsafe {
-            std::slice::from_raw_parts(self.memory.start().as_ptr().add(start).cast_const(), bytes)
-        }
-    }
-
-    /// Gives frames back, to be filled anew.
-    pub(crate) fn give_back(&mut self, batch: &[Received]) {
-        for received in batch {
-            // The kernel asks for the frame, wherever in it the packet began.
-            self.fill.push(received.address & !(FRAME_BYTES as u64 - 1));
-        }
-        self.fill.publish();
-        if self.fill.needs_wakeup() {
-            wake_to_receive(self.socket.as_fd());
-        }
+        count as usize
     }
 
     /// Frames that arrived and found no room.
     pub(crate) fn lost(&self) -> u64 {
-        // SAFETY: six numbers, for which all zero is valid.
-        let mut told: libc::xdp_statistics = unsafe { std::mem::zeroed() };
-        let mut bytes = size_of_val(&told) as libc::socklen_t;
-        // SAFETY: the kernel writes at most as many bytes as are announced.
-        unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_XDP,
-                libc::XDP_STATISTICS,
-                (&raw mut told).cast(),
-                &raw mut bytes,
-            );
-        }
-        told.rx_dropped + told.rx_ring_full
+        // SAFETY: six numbers.
+        let told: io::Result<libc::xdp_statistics> =
+            unsafe { option_at(self.socket.as_fd(), libc::SOL_XDP, libc::XDP_STATISTICS) };
+        told.map_or(0, |told| told.rx_dropped + told.rx_ring_full)
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
@@ -248,6 +227,16 @@ impl Transmitter {
         }
         self.free.pop()
     }
+}
+
+/// A frame that has arrived.
+#[inline]
+fn frame<'a>(memory: &'a Mapping, entry: &libc::xdp_desc) -> &'a [u8] {
+    let (start, bytes) = (entry.addr as usize, entry.len as usize);
+    assert!(start + bytes <= memory.len(), "the kernel's addresses are inside");
+    // SAFETY: inside the shared memory, and the kernel leaves this frame alone until it is
+    // published in the fill ring, after it was shown.
+    unsafe { std::slice::from_raw_parts(memory.start().as_ptr().add(start).cast_const(), bytes) }
 }
 
 fn register(socket: BorrowedFd<'_>, memory: &Mapping) -> io::Result<()> {

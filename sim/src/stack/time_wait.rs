@@ -34,8 +34,8 @@ impl Host {
         // A program makes the option, as one looks at a SYN.
         work.took.guard_ns += self.costs.hook_ns;
         let now_ns = work.now_ns();
-        let has_room = work.wire.ends.can_hold(End::Server, flow.pair, now_ns);
-        let can_hold = keeps == Keeps::Request && has_room;
+        let can_hold =
+            keeps == Keeps::Request && work.wire.ends.can_hold(End::Server, flow.pair, now_ns);
         time_wait::answer(&self.time_wait, packet.named(), can_hold)
     }
 
