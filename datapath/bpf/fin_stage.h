@@ -8,7 +8,7 @@
 
 #include "../../policy/include/fin.h"
 #include "guard.h"
-#include "reset_beside.h"
+#include "beside.h"
 #include "said.h"
 #include "socket.h"
 #include "tc_packet.h"
@@ -88,7 +88,7 @@ TG_INLINE int tg_fin_end(struct __sk_buff *ctx, const struct tg_packet *p, __u32
 		.seq = snd_nxt, .ack = p->seq + 1, .flags = TG_TCP_RST | TG_TCP_ACK};
 	struct tg_marks up = {.seq = p->seq, .ack = p->ack, .flags = TG_TCP_RST | TG_TCP_ACK};
 
-	switch (tg_send_reset(ctx, p, &answer)) {
+	switch (tg_send_beside(ctx, p, &answer)) {
 	case TG_BESIDE_NOT: return TCX_NEXT;
 	/* A packet half changed is nobody's: the client sends its FIN again. */
 	case TG_BESIDE_SPOILT: return TCX_DROP;

@@ -147,6 +147,15 @@ __noinline __u32 tg_hold(const struct tg_held *pair, __u32 must)
 	return done;
 }
 
+/* Whether any pair may still be held. */
+TG_INLINE int tg_any_held(void)
+{
+	__u32 zero = 0;
+	__u64 *until_ns = bpf_map_lookup_elem(&held_until_ns, &zero);
+
+	return until_ns && *until_ns && *until_ns >= bpf_ktime_get_ns();
+}
+
 /* Whether there is room enough to promise that this pair will be held. */
 __noinline __u32 tg_can_hold(const struct tg_held *pair)
 {

@@ -9,7 +9,7 @@
 #include "vmlinux.h"
 
 #include "held_table.h"
-#include "reset_beside.h"
+#include "beside.h"
 #include "socket.h"
 #include "tc_packet.h"
 
@@ -22,36 +22,47 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 enum tg_end_left {
 	TG_END_NOTHING,
 	TG_END_SWAP,   /* the other end need not wait: we do */
+	TG_END_LEAVE,  /* the other end waits: we need not */
 	TG_END_REFUSE, /* this connection is not to be */
 };
+
+/* Whether a program still has the socket, and is to read that the connection is over. */
+TG_INLINE int tg_is_held_by_program(const struct tcp_sock *tp)
+{
+	return !(tp->inet_conn.icsk_inet.sk.__sk_common.skc_flags >> SOCK_DEAD & 1);
+}
 
 /* A FIN to a socket that closed first, and whose TIME-WAIT is the other end's. */
 __noinline int tg_end_fin(struct __sk_buff *ctx, const struct tg_packet *p)
 {
+	int last = 0, may_go = 0;
 	struct tcp_timewait_sock *tw;
 	struct tcp_sock *tp;
 	struct bpf_sock *sk;
-	int last = 0;
 
 	if (!p || !bpf_map_lookup_elem(&leaving, &p->tuple))
-		return TCX_NEXT;
+		return TG_END_NOTHING;
 	sk = tg_lookup(ctx, &p->tuple, p->tuple.sport);
 	if (!sk)
-		return TCX_NEXT;
+		return TG_END_NOTHING;
 	if (sk->state == TCP_TIME_WAIT) {
 		tw = bpf_skc_to_tcp_timewait_sock(sk);
 		last = tw && tw->tw_sk.tw_substate == TCP_FIN_WAIT2 &&
 		       tw->tw_sk.__tw_common.skc_tw_rcv_nxt == p->seq;
+		may_go = last;
 	} else if (sk->state == TCP_FIN_WAIT1 || sk->state == TCP_FIN_WAIT2) {
 		tp = bpf_skc_to_tcp_sock(sk);
 		/* With our own FIN acknowledged: else both closed at once, and an ACK is to come.
 		 */
 		last = tp && tp->rcv_nxt == p->seq && tp->write_seq == p->ack;
+		may_go = last && !tg_is_held_by_program(tp);
 	}
 	bpf_sk_release(sk);
+	if (may_go && !p->payload_bytes)
+		return TG_END_LEAVE;
 	if (last)
 		tg_end_behind(ctx, p);
-	return TCX_NEXT;
+	return TG_END_NOTHING;
 }
 
 /* A RST on a pair that is leaving: ours, from tg_end_behind, or one from the wire. */
@@ -129,15 +140,14 @@ __noinline int tg_end_ack(struct __sk_buff *ctx, const struct tg_packet *p)
 /* A segment with SYN or RST on a pair that may be held; enum tg_held_verdict. */
 __noinline __u32 tg_end_judge(struct __sk_buff *ctx, const struct tg_packet *p, int outgoing)
 {
-	__u64 now_ns = bpf_ktime_get_ns(), *until_ns;
+	__u64 now_ns = bpf_ktime_get_ns();
 	struct tg_held_segment segment = {};
 	struct tg_tcp_options options = {};
 	struct tg_held_blocks blocks;
 	struct tg_held pair, *cell;
-	__u32 verdict, zero = 0;
+	__u32 verdict;
 
-	until_ns = bpf_map_lookup_elem(&held_until_ns, &zero);
-	if (!p || !until_ns || *until_ns < now_ns)
+	if (!p || !tg_any_held())
 		return TG_HELD_PASS;
 	tg_pair_of(&p->tuple, outgoing, &pair);
 	if (!tg_held_blocks_of(&pair, &blocks))
@@ -243,13 +253,37 @@ __noinline int tg_end_syn(struct __sk_buff *ctx, const struct tg_packet *p, __u3
 	return TG_END_REFUSE;
 }
 
+/*
+ * The last FIN of a connection that nobody here has any more, and that waits at the other end: the
+ * ACK to it, which is all that our TIME-WAIT would have sent, and what is left of the socket ends
+ * with a RST in the FIN's place. One segment comes up instead of two, and no TIME-WAIT is made.
+ */
+TG_INLINE int tg_end_leave(struct __sk_buff *ctx, const struct tg_packet *p)
+{
+	struct tg_marks ack = {.seq = p->ack, .ack = p->seq + 1, .flags = TG_TCP_ACK};
+	struct tg_marks up = {.seq = p->seq, .ack = p->ack, .flags = TG_TCP_RST | TG_TCP_ACK};
+	__u32 done = tg_send_beside(ctx, p, &ack);
+
+	if (done == TG_BESIDE_SPOILT)
+		return TCX_DROP;
+	if (done != TG_BESIDE_SENT) {
+		tg_end_behind(ctx, p);
+		return TCX_NEXT;
+	}
+	if (!tg_set_marks(ctx, p->l4_offset, &up))
+		return TCX_DROP;
+	bpf_map_delete_elem(&leaving, &p->tuple);
+	tg_count_end(TG_TW_LEFT);
+	return TCX_NEXT;
+}
+
 /* The RST that answers a segment, beside it; enum tg_beside. */
 static __noinline __u32 tg_answer_beside(struct __sk_buff *ctx, const struct tg_packet *p)
 {
 	struct tg_marks answer;
 
 	tg_answer_marks(p, &answer);
-	return tg_send_reset(ctx, p, &answer);
+	return tg_send_beside(ctx, p, &answer);
 }
 
 /* close_swap: the server acknowledged our FIN, and waits. It need not: this pair is held here. */
@@ -299,8 +333,11 @@ int tidegate_ends_in(struct __sk_buff *ctx)
 	}
 	if (packet.flags & TG_TCP_RST)
 		return tg_end_rst(ctx, &packet);
-	if (packet.flags & TG_TCP_FIN)
-		return tg_end_fin(ctx, &packet);
+	if (packet.flags & TG_TCP_FIN) {
+		if (tg_end_fin(ctx, &packet) == TG_END_LEAVE)
+			return tg_end_leave(ctx, &packet);
+		return TCX_NEXT;
+	}
 	if (packet.flags & TG_TCP_ACK && tg_port_waits(&packet) &&
 	    tg_end_ack(ctx, &packet) == TG_END_SWAP)
 		return tg_end_swap(ctx, &packet);
@@ -314,7 +351,7 @@ static __noinline int tg_end_refuse(struct __sk_buff *ctx, const struct tg_packe
 	struct tg_marks answer;
 
 	tg_answer_marks(p, &answer);
-	if (tg_turn_into_reset(ctx, p, &answer, &turned) != TG_BESIDE_SENT)
+	if (tg_turn_into_answer(ctx, p, &answer, &turned) != TG_BESIDE_SENT)
 		return TCX_DROP;
 	return bpf_redirect(ctx->ifindex, BPF_F_INGRESS);
 }
@@ -324,7 +361,8 @@ int tidegate_ends_out(struct __sk_buff *ctx)
 {
 	struct tg_packet packet = {};
 
-	if (!tg_tc_parse(ctx, &packet) || !(packet.flags & (TG_TCP_SYN | TG_TCP_RST)))
+	if (!tg_any_held() || !tg_tc_parse(ctx, &packet) ||
+	    !(packet.flags & (TG_TCP_SYN | TG_TCP_RST)))
 		return TCX_NEXT;
 	if (tg_end_judge(ctx, &packet, 1) != TG_HELD_BLOCK)
 		return TCX_NEXT;

@@ -124,8 +124,9 @@ enum {
 	TCP_NEW_SYN_RECV = 12,
 };
 
-/* A bit of struct sock's flags: the other end's FIN has come. */
+/* Bits of struct sock's flags: no program has it any more, and the other end's FIN has come. */
 enum {
+	SOCK_DEAD = 0,
 	SOCK_DONE = 1,
 };
 

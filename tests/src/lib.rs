@@ -12,6 +12,7 @@ mod dialed;
 mod listener;
 mod nginx;
 mod option;
+mod raw_end;
 mod routed;
 mod stage;
 mod tidegate;
@@ -31,6 +32,7 @@ pub use dialed::{Dialed, Fate, dial};
 pub use listener::{Stalled, closing, connections, defer_accept, half_open, listen_queue, until};
 pub use nginx::Nginx;
 pub use option::set_option;
+pub use raw_end::{RawEnd, our_option};
 pub use routed::{
     AsToday, NAMES_CLIENT, NAMES_CLIENT_HTTP, NAMES_SERVER, Passed, Routed, TODAY, Tally, Visited,
 };

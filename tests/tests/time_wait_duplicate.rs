@@ -9,12 +9,14 @@
 use std::io::{ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::libc;
 use socket2::{Domain, Protocol, Socket, Type};
-use tidegate_tests::wire::{ACK, FIN, PSH, RST, SYN, Segment, WIRE_V4, WIRE_V6, Wire};
-use tidegate_tests::{Guard, SERVER_V4, SERVER_V6, Stage, set_option, skip_without_root};
+use tidegate_tests::wire::{ACK, FIN, PSH, RST, SYN, WIRE_V4, WIRE_V6, Wire};
+use tidegate_tests::{
+    Guard, RawEnd, SERVER_V4, SERVER_V6, Stage, our_option, set_option, skip_without_root,
+};
 
 const OWN_PORT: u16 = 5000;
 const PEER_PORT: u16 = 8080;
@@ -50,55 +52,26 @@ fn connect(own: SocketAddr, peer: SocketAddr) -> std::io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// The raw end of the stage, as one connection has it.
-struct Raw {
-    wire: Wire,
-    own: SocketAddr,
-    peer: SocketAddr,
+/// Answers a SYN, with the option that it carried where it should be agreed to.
+fn accept(raw: &RawEnd, agree: bool) {
+    let syn = raw.next("a SYN");
+    assert_eq!((syn.flags, syn.seq), (SYN, OWN_ISN));
+    let option = our_option(&syn);
+    assert_eq!(option.is_some(), agree, "{:?}", syn.options);
+    raw.send(SYN | ACK, PEER_ISN, OWN_ISN + 1, option.clone().unwrap_or_default(), b"");
+    let ack = raw.next("an ACK");
+    assert_eq!(our_option(&ack), option, "the same value in the ACK");
 }
 
-impl Raw {
-    fn next(&self, what: &str) -> Segment {
-        let until = Instant::now() + Duration::from_secs(2);
-        std::iter::from_fn(|| self.wire.receive(until))
-            .find(|s| s.to == self.peer)
-            .unwrap_or_else(|| panic!("the kernel sends {what}"))
-    }
-
-    fn send(&self, flags: u8, seq: u32, ack: u32, options: Vec<u8>, payload: &[u8]) {
-        let payload = payload.to_vec();
-        let segment = Segment::new(self.peer, self.own, flags, seq, ack);
-        self.wire.send(&Segment { options, payload, ..segment });
-    }
-
-    /// Answers a SYN, with the option that it carried where it should be agreed to.
-    fn accept(&self, agree: bool) {
-        let syn = self.next("a SYN");
-        assert_eq!((syn.flags, syn.seq), (SYN, OWN_ISN));
-        let ours = |options: &[u8]| {
-            (0..options.len())
-                .find(|at| {
-                    options[*at..].starts_with(&[253]) && options[at + 2..].starts_with(b"TW")
-                })
-                .map(|at| options[at..at + usize::from(options[at + 1])].to_vec())
-        };
-        let option = ours(&syn.options);
-        assert_eq!(option.is_some(), agree, "{:?}", syn.options);
-        self.send(SYN | ACK, PEER_ISN, OWN_ISN + 1, option.clone().unwrap_or_default(), b"");
-        let ack = self.next("an ACK");
-        assert_eq!(ours(&ack.options), option, "the same value in the ACK");
-    }
-
-    /// Data of the first connection, which the kernel acknowledges.
-    fn deliver(&self, data: &[u8]) {
-        self.send(ACK | PSH, PEER_ISN + 1, OWN_ISN + 1, Vec::new(), data);
-        let ack = self.next("an ACK");
-        assert_eq!(ack.ack, PEER_ISN + 1 + data.len() as u32);
-    }
+/// Data of the first connection, which the kernel acknowledges.
+fn deliver(raw: &RawEnd, data: &[u8]) {
+    raw.send(ACK | PSH, PEER_ISN + 1, OWN_ISN + 1, Vec::new(), data);
+    let ack = raw.next("an ACK");
+    assert_eq!(ack.ack, PEER_ISN + 1 + data.len() as u32);
 }
 
 /// A connection that is made in the kernel while the raw end answers.
-fn connecting(stage: &Stage, raw: &Raw) -> JoinHandle<std::io::Result<TcpStream>> {
+fn connecting(stage: &Stage, raw: &RawEnd) -> JoinHandle<std::io::Result<TcpStream>> {
     let (own, peer) = (raw.own, raw.peer);
     stage.server.thread(move || connect(own, peer)).expect("a thread")
 }
@@ -106,11 +79,11 @@ fn connecting(stage: &Stage, raw: &Raw) -> JoinHandle<std::io::Result<TcpStream>
 const OLD: &[u8] = b"of the first connection";
 
 /// The first connection: OLD is sent and received, the raw end closes first.
-fn first_connection(stage: &Stage, raw: &Raw, agree: bool) {
+fn first_connection(stage: &Stage, raw: &RawEnd, agree: bool) {
     let connecting = connecting(stage, raw);
-    raw.accept(agree);
+    accept(raw, agree);
     let mut stream = connecting.join().expect("a thread").expect("it connects");
-    raw.deliver(OLD);
+    deliver(raw, OLD);
     let end = PEER_ISN + 1 + OLD.len() as u32;
     raw.send(FIN | ACK, end, OWN_ISN + 1, Vec::new(), b"");
     let mut read = Vec::new();
@@ -122,11 +95,11 @@ fn first_connection(stage: &Stage, raw: &Raw, agree: bool) {
     raw.send(ACK, end + 1, OWN_ISN + 2, Vec::new(), b"");
 }
 
-fn stage_of(label: &str, ipv6: bool) -> (Stage, Raw) {
+fn stage_of(label: &str, ipv6: bool) -> (Stage, RawEnd) {
     let stage = Stage::new(label);
     stage.server.sysctl("net.ipv4.tcp_timestamps", 0).expect("a sysctl");
     let (own, peer) = if ipv6 { (SERVER_V6, WIRE_V6) } else { (SERVER_V4, WIRE_V4) };
-    let raw = Raw { wire: Wire::of(&stage), own: at(own, OWN_PORT), peer: at(peer, PEER_PORT) };
+    let raw = RawEnd { wire: Wire::of(&stage), own: at(own, OWN_PORT), peer: at(peer, PEER_PORT) };
     (stage, raw)
 }
 
@@ -139,7 +112,7 @@ fn it_is_read_where_time_wait_is_simply_dropped() {
         let (stage, raw) = stage_of("figure-1", ipv6);
         first_connection(&stage, &raw, false);
         let connecting = connecting(&stage, &raw);
-        raw.accept(false);
+        accept(&raw, false);
         let mut stream = connecting.join().expect("a thread").expect("it connects again");
         // Not from the second connection: the network had kept it.
         raw.send(ACK | PSH, PEER_ISN + 1, OWN_ISN + 1, Vec::new(), OLD);
@@ -192,9 +165,9 @@ fn it_is_refused_where_the_client_closes_first() {
     for ipv6 in [false, true] {
         let (stage, raw) = stage_of("figure-1-own", ipv6);
         let first = connecting(&stage, &raw);
-        raw.accept(false);
+        accept(&raw, false);
         let stream = first.join().expect("a thread").expect("it connects");
-        raw.deliver(OLD);
+        deliver(&raw, OLD);
         stream.shutdown(Shutdown::Write).expect("an open connection");
         let end = PEER_ISN + 1 + OLD.len() as u32;
         let fin = raw.next("a FIN");

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * RSTs beside a segment that goes on, at tc: to its sender, in its place, or behind it into
- * our own kernel. The frame keeps its length, its layout, and what a device knows of its
- * checksum, so that it can be put back as it was.
+ * Segments beside one that goes on, at tc: an answer to its sender, in its place or besides, or a
+ * RST behind it into our own kernel. The frame keeps its length, its layout, and what a device
+ * knows of its checksum, so that it can be put back as it was.
  */
-#ifndef TG_RESET_BESIDE_H
-#define TG_RESET_BESIDE_H
+#ifndef TG_BESIDE_H
+#define TG_BESIDE_H
 
 #include "packet.h"
 
@@ -19,6 +19,9 @@ struct tg_marks {
 /* The words of a TCP header of any length. */
 #define TG_TCP_WORDS 15
 #define TG_TCP_NOPS 0x01010101u
+/* Two NOPs, and time stamps: what Linux puts behind the header of all but SYNs. */
+#define TG_TCP_STAMPED bpf_htonl(0x0101080a)
+#define TG_TCP_STAMPED_BYTES 32
 /* What a packet may have left of its journey, and still come back. */
 #define TG_HOPS_LEAST 64
 
@@ -68,7 +71,7 @@ TG_INLINE long tg_turn(struct __sk_buff *ctx, const struct tg_packet *p, const _
 	return wrong;
 }
 
-/* A frame that was turned into a RST to its sender, and what puts it back. */
+/* A frame that was turned into an answer to its sender, and what puts it back. */
 struct tg_turned {
 	__be32 was[TG_TCP_WORDS]; /* the TCP header */
 	__u32 bytes;              /* of it */
@@ -84,23 +87,43 @@ enum tg_beside {
 	TG_BESIDE_SPOILT, /* half changed */
 };
 
-/* The RST over a segment's header: where its options were are NOPs. */
-TG_INLINE void tg_reset_words(const struct tg_packet *p, const struct tg_marks *r,
-                              const __be32 *was, __be32 *words)
+/*
+ * The answer over a segment's header: where its options were are NOPs, but that an ACK has the
+ * sender's time stamps the other way round, since it has seen ours that it echoes.
+ */
+TG_INLINE void tg_answer_words(const struct tg_packet *p, const struct tg_marks *r,
+                               const __be32 *was, __be32 *words)
 {
 	words[0] = p->tuple.dport | (__u32)p->tuple.sport << 16; /* as they lie in memory */
 	words[1] = bpf_htonl(r->seq);
 	words[2] = bpf_htonl(r->ack);
-	words[3] = (was[3] & bpf_htonl(0xf0000000)) | bpf_htonl(r->flags << 16);
+	/* An ACK has the sender's own window back: it has nothing more to send into ours. */
+	words[3] = was[3] & bpf_htonl(r->flags & TG_TCP_RST ? 0xf0000000 : 0xf000ffff);
+	words[3] |= bpf_htonl(r->flags << 16);
 	words[4] = was[4] & bpf_htonl(0xffff0000); /* the checksum, brought up to date later */
 #pragma unroll
 	for (int i = 5; i < TG_TCP_WORDS; i++)
 		words[i] = TG_TCP_NOPS;
+	if (!(r->flags & TG_TCP_RST) && was[5] == TG_TCP_STAMPED) {
+		words[5] = was[5];
+		words[6] = was[7];
+		words[7] = was[6];
+	}
 }
 
-/* Turns a segment without payload into a RST to its sender: SENT stands for turned. */
-static __noinline __u32 tg_turn_into_reset(struct __sk_buff *ctx, const struct tg_packet *p,
-                                           const struct tg_marks *r, struct tg_turned *turned)
+/* Whether a segment's options are none that an ACK to it would have to do more about. */
+TG_INLINE int tg_has_plain_options(const struct tg_packet *p, const __be32 *was)
+{
+	return p->tcp_header_bytes == sizeof(struct tcphdr) ||
+	       (p->tcp_header_bytes == TG_TCP_STAMPED_BYTES && was[5] == TG_TCP_STAMPED);
+}
+
+/*
+ * Turns a segment without payload into an answer to its sender, a RST or an ACK: SENT stands for
+ * turned.
+ */
+static __noinline __u32 tg_turn_into_answer(struct __sk_buff *ctx, const struct tg_packet *p,
+                                            const struct tg_marks *r, struct tg_turned *turned)
 {
 	__u32 l4 = p->l4_offset, check_at = l4 + __builtin_offsetof(struct tcphdr, check);
 	__u32 bytes = p->tcp_header_bytes;
@@ -117,9 +140,11 @@ static __noinline __u32 tg_turn_into_reset(struct __sk_buff *ctx, const struct t
 	if (bpf_skb_load_bytes(ctx, l4, turned->was, bytes) ||
 	    bpf_skb_load_bytes(ctx, tg_hops_at(p), &turned->hops, sizeof(turned->hops)))
 		return TG_BESIDE_NOT;
+	if (!(r->flags & TG_TCP_RST) && !tg_has_plain_options(p, turned->was))
+		return TG_BESIDE_NOT;
 	turned->bytes = bytes;
 	turned->hops_back = tg_hops_back(p, turned->hops);
-	tg_reset_words(p, r, turned->was, words);
+	tg_answer_words(p, r, turned->was, words);
 	wrong = tg_turn(ctx, p, p->tuple.daddr, p->tuple.saddr, turned->hops, turned->hops_back);
 	wrong |= bpf_skb_store_bytes(ctx, l4, words, bytes, 0);
 	wrong |= bpf_l4_csum_replace(ctx, check_at, 0,
@@ -127,12 +152,12 @@ static __noinline __u32 tg_turn_into_reset(struct __sk_buff *ctx, const struct t
 	return wrong ? TG_BESIDE_SPOILT : TG_BESIDE_SENT;
 }
 
-/* Sends a RST to the sender of a segment that goes on as it is; enum tg_beside. */
-static __noinline __u32 tg_send_reset(struct __sk_buff *ctx, const struct tg_packet *p,
-                                      const struct tg_marks *r)
+/* Sends an answer to the sender of a segment that goes on as it is; enum tg_beside. */
+static __noinline __u32 tg_send_beside(struct __sk_buff *ctx, const struct tg_packet *p,
+                                       const struct tg_marks *r)
 {
 	struct tg_turned turned = {};
-	__u32 done = tg_turn_into_reset(ctx, p, r, &turned), bytes = turned.bytes;
+	__u32 done = tg_turn_into_answer(ctx, p, r, &turned), bytes = turned.bytes;
 	long sent;
 
 	if (done != TG_BESIDE_SENT)
