@@ -134,6 +134,8 @@ struct Daemon {
     /// Read once, for a kernel's types fill megabytes.
     kernel: Kernel,
     rotated: Instant,
+    /// The listeners that have been looked at for whether they negotiate.
+    spoken_to: BTreeSet<u64>,
     /// The last complaint, so that the same is not told four times a second.
     complaint: String,
 }
@@ -158,7 +160,6 @@ impl Daemon {
         let plan = current_plan(config, &rows)?;
         control::write_clock(guard.programs(), kernel.cookies)?;
         guard.stand(&configuration_of(config, keys, shed_key), &plan)?;
-        follow_ends(&guard, config)?;
         let mut daemon = Daemon {
             guard,
             plan,
@@ -167,8 +168,10 @@ impl Daemon {
             shed_key,
             kernel,
             rotated: Instant::now(),
+            spoken_to: BTreeSet::new(),
             complaint: String::new(),
         };
+        daemon.follow_ends(config, &rows)?;
         daemon.follow_sockets(&rows)?;
         Ok(daemon)
     }
@@ -194,6 +197,8 @@ impl Daemon {
         self.shed_key = shed_key;
         self.keys_are_random = config.cookie_keys.is_none();
         self.plan = plan;
+        // Others may negotiate now.
+        self.spoken_to.clear();
         Ok(())
     }
 
@@ -242,7 +247,7 @@ impl Daemon {
         let rows = sockets::listeners(self.guard.programs())?;
         self.follow_sockets(&rows)?;
         self.clean_reservations(config, &rows)?;
-        follow_ends(&self.guard, config)?;
+        self.follow_ends(config, &rows)?;
         let plan = current_plan(config, &rows)?;
         if plan != self.plan {
             self.guard.reattach(&plan)?;
@@ -286,6 +291,22 @@ impl Daemon {
         Ok(())
     }
 
+    /// Listeners that stood before the guard learn to speak, and TIME_WAITs that should have gone go.
+    fn follow_ends(&mut self, config: &Config, rows: &[tg_listener_row]) -> Result<()> {
+        if !config.asks_time_wait() {
+            return Ok(());
+        }
+        let listening: BTreeSet<u64> = rows.iter().map(|row| row.socket_cookie).collect();
+        let negotiates = config.guards.iter().any(|g| g.time_wait.negotiate != TG_TW_NOBODY);
+        // Where other network namespaces have a host's connections the kernel walks them all.
+        if negotiates && listening != self.spoken_to {
+            sockets::mark_speaking(self.guard.programs())?;
+            self.spoken_to = listening;
+        }
+        time_wait::end_late(self.guard.programs())?;
+        Ok(())
+    }
+
     /// reserv: half-open requests give their places back when they are old and places short.
     fn clean_reservations(&mut self, config: &Config, rows: &[tg_listener_row]) -> Result<()> {
         let half_open = |g: &Guarded| rows.iter().any(|row| row.syn_len > 0 && g.covers(row));
@@ -302,18 +323,6 @@ impl Daemon {
         }
         Ok(())
     }
-}
-
-/// Listeners that stood before the guard learn to speak, and TIME_WAITs that should have gone go.
-fn follow_ends(guard: &Guard, config: &Config) -> Result<()> {
-    if !config.asks_time_wait() {
-        return Ok(());
-    }
-    if config.guards.iter().any(|g| g.time_wait.negotiate != TG_TW_NOBODY) {
-        sockets::mark_speaking(guard.programs())?;
-    }
-    time_wait::end_late(guard.programs())?;
-    Ok(())
 }
 
 fn configuration_of(config: &Config, keys: tg_cookie_keys, shed_key: tg_key) -> Configuration {
