@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Runs a scenario: every curve at every load, each on a ground of its own.
+//! Runs a scenario: at every load every curve, each on a ground of its own.
 
 use std::time::{Duration, Instant};
 
@@ -39,13 +39,24 @@ pub fn run(
     let capacities = scenario.server_uses(&scenario.settings).len();
     let steps = capacities + scenario.settings.len() * load.offered.len();
     let mut run = Run { scenario, load, programs, watcher, steps, step: 0, capacities: Vec::new() };
+    let mut curves = Vec::new();
     for setting in &scenario.settings {
-        if let Err(reason) = run.curve(setting) {
-            match reason {
-                LiveError::Watcher(_) | LiveError::Lab(_) => return Err(reason),
-                reason => run.watcher.left_out(&setting.curve, &reason),
+        let capacity_per_s = run.capacity_per_s(setting);
+        if let Some(capacity_per_s) = run.unless_left_out(setting, capacity_per_s)? {
+            curves.push((setting, capacity_per_s));
+        }
+    }
+    // A machine that others share is not the same for long: what is compared comes close together.
+    for offered in run.load.offered.clone() {
+        let mut left = Vec::new();
+        for (setting, capacity_per_s) in curves {
+            let point = run.point(setting, capacity_per_s, offered);
+            if let Some(point) = run.unless_left_out(setting, point)? {
+                run.watcher.point(&point)?;
+                left.push((setting, capacity_per_s));
             }
         }
+        curves = left;
     }
     Ok(())
 }
@@ -61,13 +72,20 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn curve(&mut self, setting: &Setting) -> Result<(), LiveError> {
-        let capacity_per_s = self.capacity_per_s(setting)?;
-        for offered in self.load.offered.clone() {
-            let point = self.point(setting, capacity_per_s, offered)?;
-            self.watcher.point(&point)?;
+    /// What was found of a curve, or nothing, and that is told: the others go on.
+    fn unless_left_out<T>(
+        &mut self,
+        setting: &Setting,
+        found: Result<T, LiveError>,
+    ) -> Result<Option<T>, LiveError> {
+        match found {
+            Ok(found) => Ok(Some(found)),
+            Err(reason @ (LiveError::Watcher(_) | LiveError::Lab(_))) => Err(reason),
+            Err(reason) => {
+                self.watcher.left_out(&setting.curve, &reason);
+                Ok(None)
+            }
         }
-        Ok(())
     }
 
     /// What the server can do.
