@@ -33,8 +33,9 @@ use crate::ring::{Completions, Ring};
 use crate::server::{ACCEPT_REST, Clock, LOOK_EVERY, Parts};
 use crate::stop::Stop;
 
-/// Turns of a busy server between one post of its counts and the next.
-const POST_EVERY: u32 = 64;
+/// So many accept phases and pieces of work come to one post of a busy server's counts, at least: a
+/// turn may be as short as one connection, and as long as a thousand.
+const POST_EVERY: u64 = 64;
 
 /// Something may arrive while a connection is handed over to the kernel; then it is tried again.
 const HANDED_OVER_MAX: u8 = 4;
@@ -87,15 +88,13 @@ impl Tux {
         self.ring
             .watch(self.stop.as_fd(), STOP, Interest::Read)
             .map_err(ServerError::events("watch its stop signal"))?;
-        let mut turns: u32 = 0;
         while !self.stop.is_over() {
             self.accept_phase()?;
             self.work_phase()?;
             self.close_overdue();
             let is_idle = self.pending.is_empty() && !self.may_accept();
-            // Turns can be as short as one connection.
-            turns = turns.wrapping_add(1);
-            if is_idle || turns.is_multiple_of(POST_EVERY) {
+            let unposted = &self.held.worker.statistics;
+            if is_idle || unposted.accept_phases + unposted.work_items >= POST_EVERY {
                 self.post();
             }
             // The word to stop may have been among what was just told.
