@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// queue, one after the other. A client next door has its RST there before TIME-WAIT has taken the
 /// socket's place, and the kernel drops it as one for a socket that is over (TCP_CLOSE, seen with
 /// one connection in 20,000 on a busy machine); one across a network comes later.
-pub const AFAR: Duration = Duration::from_millis(2);
+pub const AFAR: Duration = Duration::from_millis(5);
 
 fn read_to_end(stream: &mut TcpStream) {
     stream.set_read_timeout(Some(PATIENCE)).expect("an option");
