@@ -58,7 +58,10 @@ pub fn named(name: &str) -> Result<Scenario, ScenarioError> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::{Form, Setting};
 
     #[test]
     fn every_scenario_on_the_shelf_can_be_read() {
@@ -70,5 +73,26 @@ mod tests {
         assert_eq!(named("pariag-table-4.1").expect("a scenario").name, "pariag-4.1");
         let error = named("shukla-9.9").unwrap_err().to_string();
         assert!(error.contains("shukla-9.9"), "{error}");
+    }
+
+    /// What a short form promises. Each point takes a moment to lay its ground; what the server can
+    /// do is measured first.
+    #[test]
+    fn every_short_form_takes_ten_minutes_at_most() {
+        const GROUND: Duration = Duration::from_secs(2);
+        const CAPACITY: Duration = Duration::from_secs(8);
+        for (name, _) in shelf() {
+            let scenario = named(&name).expect("a scenario");
+            let load = scenario.load(Form::Short);
+            let point = |(setting, offered): (&Setting, f64)| {
+                load.phases(&setting.clients, offered).whole() + GROUND
+            };
+            let settings = scenario.settings.iter();
+            let points =
+                settings.flat_map(|s| load.offered.iter().map(move |offered| (s, *offered)));
+            let uses = scenario.server_uses(&scenario.settings).len();
+            let whole = points.map(point).sum::<Duration>() + CAPACITY * uses as u32;
+            assert!(whole <= Duration::from_secs(600), "{name}: {} s", whole.as_secs());
+        }
     }
 }
