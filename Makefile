@@ -38,6 +38,8 @@ setup-test: setup
 
 setup-lint: setup-test
 	@command -v cargo-deny >/dev/null || $(CARGO) install cargo-deny --version $(CARGO_DENY_VERSION) --locked --quiet
+	@# cargo-deny reads every crate of Cargo.lock, those of other systems too, which no build fetches.
+	@$(CARGO) fetch --locked --quiet
 
 build: setup
 	$(CARGO) build --release --locked -p tidegate -p tidelab
