@@ -213,6 +213,17 @@ static __noinline int tg_set_marks(struct __sk_buff *ctx, __u32 l4, const struct
 }
 
 /*
+ * Makes a FIN without payload a RST in its place, which ends whatever stands at its sequence
+ * number; 0 where it may be half changed.
+ */
+TG_INLINE int tg_reset_in_place(struct __sk_buff *ctx, const struct tg_packet *p)
+{
+	struct tg_marks up = {.seq = p->seq, .ack = p->ack, .flags = TG_TCP_RST | TG_TCP_ACK};
+
+	return tg_set_marks(ctx, p->l4_offset, &up);
+}
+
+/*
  * Has the kernel end a TIME_WAIT that this segment is about to begin: behind it comes, from the
  * same interface, a RST that stands where the other end's sequence numbers will (RFC 1337,
  * section 2, here on purpose). Nothing goes out. Should the RST overtake the segment, it is not

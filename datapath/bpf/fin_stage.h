@@ -7,8 +7,8 @@
 #define TG_FIN_STAGE_H
 
 #include "../../policy/include/fin.h"
-#include "guard.h"
 #include "beside.h"
+#include "guard.h"
 #include "said.h"
 #include "socket.h"
 #include "tc_packet.h"
@@ -86,14 +86,13 @@ TG_INLINE int tg_fin_end(struct __sk_buff *ctx, const struct tg_packet *p, __u32
 {
 	struct tg_marks answer = {
 		.seq = snd_nxt, .ack = p->seq + 1, .flags = TG_TCP_RST | TG_TCP_ACK};
-	struct tg_marks up = {.seq = p->seq, .ack = p->ack, .flags = TG_TCP_RST | TG_TCP_ACK};
 
 	switch (tg_send_beside(ctx, p, &answer)) {
 	case TG_BESIDE_NOT: return TCX_NEXT;
 	/* A packet half changed is nobody's: the client sends its FIN again. */
 	case TG_BESIDE_SPOILT: return TCX_DROP;
 	/* Where none was sent, the FIN that comes again meets no connection, and a RST. */
-	default: return tg_set_marks(ctx, p->l4_offset, &up) ? TCX_NEXT : TCX_DROP;
+	default: return tg_reset_in_place(ctx, p) ? TCX_NEXT : TCX_DROP;
 	}
 }
 

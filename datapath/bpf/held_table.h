@@ -147,13 +147,13 @@ __noinline __u32 tg_hold(const struct tg_held *pair, __u32 must)
 	return done;
 }
 
-/* Whether any pair may still be held. */
-TG_INLINE int tg_any_held(void)
+/* Until when any pair may be held; 0 where none ever was. */
+TG_INLINE __u64 tg_held_until_ns(void)
 {
 	__u32 zero = 0;
 	__u64 *until_ns = bpf_map_lookup_elem(&held_until_ns, &zero);
 
-	return until_ns && *until_ns && *until_ns >= bpf_ktime_get_ns();
+	return until_ns ? *until_ns : 0;
 }
 
 /* Whether there is room enough to promise that this pair will be held. */
@@ -177,6 +177,12 @@ TG_INLINE struct tg_tw_rules *tg_destination_rules(const __u32 *addr, __u32 is_i
 	key.owner = tg_destination_owner(c->active & 1, is_ipv6);
 	__builtin_memcpy(key.addr, addr, 16);
 	return bpf_map_lookup_elem(&destinations, &key);
+}
+
+/* A bit of struct sock's flags. */
+TG_INLINE int tg_has_flag(const struct tcp_sock *tp, __u32 flag)
+{
+	return tp->inet_conn.icsk_inet.sk.__sk_common.skc_flags >> flag & 1;
 }
 
 /*

@@ -55,8 +55,7 @@ TG_INLINE int tg_ops_waits(struct bpf_sock_ops *ctx, __u32 was)
 
 	if (was == TCP_CLOSING)
 		return 1;
-	return was == TCP_FIN_WAIT2 && tp &&
-	       (tp->inet_conn.icsk_inet.sk.__sk_common.skc_flags >> SOCK_DONE & 1);
+	return was == TCP_FIN_WAIT2 && tp && tg_has_flag(tp, SOCK_DONE);
 }
 
 /* The state changes of a socket about whose end something is known. */

@@ -8,8 +8,8 @@
  */
 #include "vmlinux.h"
 
-#include "held_table.h"
 #include "beside.h"
+#include "held_table.h"
 #include "socket.h"
 #include "tc_packet.h"
 
@@ -26,16 +26,10 @@ enum tg_end_left {
 	TG_END_REFUSE, /* this connection is not to be */
 };
 
-/* Whether a program still has the socket, and is to read that the connection is over. */
-TG_INLINE int tg_is_held_by_program(const struct tcp_sock *tp)
-{
-	return !(tp->inet_conn.icsk_inet.sk.__sk_common.skc_flags >> SOCK_DEAD & 1);
-}
-
 /* A FIN to a socket that closed first, and whose TIME-WAIT is the other end's. */
 __noinline int tg_end_fin(struct __sk_buff *ctx, const struct tg_packet *p)
 {
-	int last = 0, may_go = 0;
+	int last = 0, is_orphan = 1;
 	struct tcp_timewait_sock *tw;
 	struct tcp_sock *tp;
 	struct bpf_sock *sk;
@@ -49,19 +43,20 @@ __noinline int tg_end_fin(struct __sk_buff *ctx, const struct tg_packet *p)
 		tw = bpf_skc_to_tcp_timewait_sock(sk);
 		last = tw && tw->tw_sk.tw_substate == TCP_FIN_WAIT2 &&
 		       tw->tw_sk.__tw_common.skc_tw_rcv_nxt == p->seq;
-		may_go = last;
 	} else if (sk->state == TCP_FIN_WAIT1 || sk->state == TCP_FIN_WAIT2) {
 		tp = bpf_skc_to_tcp_sock(sk);
 		/* With our own FIN acknowledged: else both closed at once, and an ACK is to come.
 		 */
 		last = tp && tp->rcv_nxt == p->seq && tp->write_seq == p->ack;
-		may_go = last && !tg_is_held_by_program(tp);
+		/* Else a program has it, and is to read that the connection is over. */
+		is_orphan = last && tg_has_flag(tp, SOCK_DEAD);
 	}
 	bpf_sk_release(sk);
-	if (may_go && !p->payload_bytes)
+	if (!last)
+		return TG_END_NOTHING;
+	if (is_orphan && !p->payload_bytes)
 		return TG_END_LEAVE;
-	if (last)
-		tg_end_behind(ctx, p);
+	tg_end_behind(ctx, p);
 	return TG_END_NOTHING;
 }
 
@@ -147,7 +142,7 @@ __noinline __u32 tg_end_judge(struct __sk_buff *ctx, const struct tg_packet *p, 
 	struct tg_held pair, *cell;
 	__u32 verdict;
 
-	if (!p || !tg_any_held())
+	if (!p || tg_held_until_ns() < now_ns)
 		return TG_HELD_PASS;
 	tg_pair_of(&p->tuple, outgoing, &pair);
 	if (!tg_held_blocks_of(&pair, &blocks))
@@ -261,7 +256,6 @@ __noinline int tg_end_syn(struct __sk_buff *ctx, const struct tg_packet *p, __u3
 TG_INLINE int tg_end_leave(struct __sk_buff *ctx, const struct tg_packet *p)
 {
 	struct tg_marks ack = {.seq = p->ack, .ack = p->seq + 1, .flags = TG_TCP_ACK};
-	struct tg_marks up = {.seq = p->seq, .ack = p->ack, .flags = TG_TCP_RST | TG_TCP_ACK};
 	__u32 done = tg_send_beside(ctx, p, &ack);
 
 	if (done == TG_BESIDE_SPOILT)
@@ -270,7 +264,7 @@ TG_INLINE int tg_end_leave(struct __sk_buff *ctx, const struct tg_packet *p)
 		tg_end_behind(ctx, p);
 		return TCX_NEXT;
 	}
-	if (!tg_set_marks(ctx, p->l4_offset, &up))
+	if (!tg_reset_in_place(ctx, p))
 		return TCX_DROP;
 	bpf_map_delete_elem(&leaving, &p->tuple);
 	tg_count_end(TG_TW_LEFT);
@@ -361,7 +355,8 @@ int tidegate_ends_out(struct __sk_buff *ctx)
 {
 	struct tg_packet packet = {};
 
-	if (!tg_any_held() || !tg_tc_parse(ctx, &packet) ||
+	/* Most hosts never hold one: then it ends here, before the clock is read. */
+	if (!tg_held_until_ns() || !tg_tc_parse(ctx, &packet) ||
 	    !(packet.flags & (TG_TCP_SYN | TG_TCP_RST)))
 		return TCX_NEXT;
 	if (tg_end_judge(ctx, &packet, 1) != TG_HELD_BLOCK)

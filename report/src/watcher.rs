@@ -17,8 +17,8 @@ pub trait Watcher {
     fn step(&mut self, index: usize, steps: usize, name: &str, lasts: Duration);
     /// A step goes on.
     fn progress(&mut self, index: usize, progress: &Progress);
-    /// A point is there. Live, the curves of a load come one after the other, as the scenario has them;
-    /// simulated, the loads of a curve.
+    /// A point is there. Live, the curves of a load come one after the other, as the scenario has
+    /// them; simulated, the loads of a curve.
     ///
     /// # Errors
     /// When it cannot be kept: the run ends then.

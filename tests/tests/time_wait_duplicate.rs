@@ -7,16 +7,14 @@
 //! raw, and forgets everything at once.
 
 use std::io::{ErrorKind, Read};
-use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::thread::JoinHandle;
+use std::net::Shutdown;
 use std::time::Duration;
 
 use nix::libc;
-use socket2::{Domain, Protocol, Socket, Type};
-use tidegate_tests::wire::{ACK, FIN, PSH, RST, SYN, WIRE_V4, WIRE_V6, Wire};
-use tidegate_tests::{
-    Guard, RawEnd, SERVER_V4, SERVER_V6, Stage, our_option, set_option, skip_without_root,
-};
+use socket2::Socket;
+use tidegate_tests::waits::guard;
+use tidegate_tests::wire::{ACK, FIN, PSH, RST, SYN};
+use tidegate_tests::{RawEnd, Stage, our_option, set_option, skip_without_root};
 
 const OWN_PORT: u16 = 5000;
 const PEER_PORT: u16 = 8080;
@@ -30,26 +28,17 @@ const TCP_QUEUE_SEQ: i32 = 21;
 const TCP_SEND_QUEUE: i32 = 2;
 const TCP_REPAIR_OFF_NO_WP: i32 = -1;
 
-fn at(address: &str, port: u16) -> SocketAddr {
-    SocketAddr::new(address.parse().expect("an address"), port)
-}
-
 fn set(socket: &Socket, option: i32, value: i32) {
     let done = set_option(socket, libc::SOL_TCP, option, value);
     done.unwrap_or_else(|e| panic!("option {option}: {e}"));
 }
 
-/// Connects with the initial sequence number that is set here.
-fn connect(own: SocketAddr, peer: SocketAddr) -> std::io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(peer), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.bind(&own.into())?;
-    set(&socket, TCP_REPAIR, 1);
-    set(&socket, TCP_REPAIR_QUEUE, TCP_SEND_QUEUE);
-    set(&socket, TCP_QUEUE_SEQ, OWN_ISN as i32);
-    set(&socket, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP);
-    socket.connect_timeout(&peer.into(), Duration::from_secs(3))?;
-    Ok(socket.into())
+/// The initial sequence number is to be ours.
+fn set_isn(socket: &Socket) {
+    set(socket, TCP_REPAIR, 1);
+    set(socket, TCP_REPAIR_QUEUE, TCP_SEND_QUEUE);
+    set(socket, TCP_QUEUE_SEQ, OWN_ISN as i32);
+    set(socket, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP);
 }
 
 /// Answers a SYN, with the option that it carried where it should be agreed to.
@@ -70,17 +59,11 @@ fn deliver(raw: &RawEnd, data: &[u8]) {
     assert_eq!(ack.ack, PEER_ISN + 1 + data.len() as u32);
 }
 
-/// A connection that is made in the kernel while the raw end answers.
-fn connecting(stage: &Stage, raw: &RawEnd) -> JoinHandle<std::io::Result<TcpStream>> {
-    let (own, peer) = (raw.own, raw.peer);
-    stage.server.thread(move || connect(own, peer)).expect("a thread")
-}
-
 const OLD: &[u8] = b"of the first connection";
 
 /// The first connection: OLD is sent and received, the raw end closes first.
 fn first_connection(stage: &Stage, raw: &RawEnd, agree: bool) {
-    let connecting = connecting(stage, raw);
+    let connecting = raw.connecting(stage, set_isn);
     accept(raw, agree);
     let mut stream = connecting.join().expect("a thread").expect("it connects");
     deliver(raw, OLD);
@@ -90,16 +73,15 @@ fn first_connection(stage: &Stage, raw: &RawEnd, agree: bool) {
     stream.read_to_end(&mut read).expect("the raw end has closed");
     assert_eq!(read, OLD);
     drop(stream);
-    let fin = std::iter::from_fn(|| Some(raw.next("a FIN"))).find(|s| s.flags & FIN != 0);
-    assert_eq!(fin.map(|s| (s.seq, s.ack)), Some((OWN_ISN + 1, end + 1)));
+    let fin = raw.next_with("a FIN", FIN, FIN);
+    assert_eq!((fin.seq, fin.ack), (OWN_ISN + 1, end + 1));
     raw.send(ACK, end + 1, OWN_ISN + 2, Vec::new(), b"");
 }
 
 fn stage_of(label: &str, ipv6: bool) -> (Stage, RawEnd) {
     let stage = Stage::new(label);
     stage.server.sysctl("net.ipv4.tcp_timestamps", 0).expect("a sysctl");
-    let (own, peer) = if ipv6 { (SERVER_V6, WIRE_V6) } else { (SERVER_V4, WIRE_V4) };
-    let raw = RawEnd { wire: Wire::of(&stage), own: at(own, OWN_PORT), peer: at(peer, PEER_PORT) };
+    let raw = RawEnd::of(&stage, ipv6, OWN_PORT, PEER_PORT);
     (stage, raw)
 }
 
@@ -111,7 +93,7 @@ fn it_is_read_where_time_wait_is_simply_dropped() {
     for ipv6 in [false, true] {
         let (stage, raw) = stage_of("figure-1", ipv6);
         first_connection(&stage, &raw, false);
-        let connecting = connecting(&stage, &raw);
+        let connecting = raw.connecting(&stage, set_isn);
         accept(&raw, false);
         let mut stream = connecting.join().expect("a thread").expect("it connects again");
         // Not from the second connection: the network had kept it.
@@ -132,16 +114,14 @@ fn it_is_refused_under_negotiation_and_under_close_swap() {
     for ipv6 in [false, true] {
         for (rules, agree) in [("negotiate = \"client\"", true), ("close_swap = true", false)] {
             let (stage, raw) = stage_of("figure-1-held", ipv6);
-            let config = format!("[time_wait]\n{rules}\n");
-            stage.server.place_file("/run/held.toml", config).expect("a file");
-            let guard = Guard::start(&stage.server, &["--config", "/run/held.toml"]);
+            let guard = guard(&stage.server, &format!("[time_wait]\n{rules}\n"));
             first_connection(&stage, &raw, agree);
             let sent = raw.wire.collect(raw.peer, Duration::from_millis(300));
             let resets: Vec<(u8, u32)> = sent.iter().map(|s| (s.flags, s.seq)).collect();
             // close_swap's RST is where the other end's TIME-WAIT expects it; else, nothing.
             let expected = if agree { Vec::new() } else { vec![(RST, OWN_ISN + 2)] };
             assert_eq!(resets, expected, "{rules}");
-            let again = connecting(&stage, &raw).join().expect("a thread");
+            let again = raw.connecting(&stage, set_isn).join().expect("a thread");
             let refused = again.expect_err("the pair is held");
             assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{rules}");
             // The duplicate meets no connection, and what our kernel says to it stays here.
@@ -164,7 +144,7 @@ fn it_is_refused_where_the_client_closes_first() {
     }
     for ipv6 in [false, true] {
         let (stage, raw) = stage_of("figure-1-own", ipv6);
-        let first = connecting(&stage, &raw);
+        let first = raw.connecting(&stage, set_isn);
         accept(&raw, false);
         let stream = first.join().expect("a thread").expect("it connects");
         deliver(&raw, OLD);
@@ -175,7 +155,7 @@ fn it_is_refused_where_the_client_closes_first() {
         raw.send(FIN | ACK, end, OWN_ISN + 2, Vec::new(), b"");
         assert_eq!(raw.next("the last ACK").ack, end + 1);
         drop(stream);
-        let again = connecting(&stage, &raw).join().expect("a thread");
+        let again = raw.connecting(&stage, set_isn).join().expect("a thread");
         // By bind() already: leaving TCP_REPAIR took SO_REUSEADDR from the first connection.
         let refused = again.expect_err("the pair is in TIME-WAIT");
         assert_eq!(refused.kind(), ErrorKind::AddrInUse);

@@ -2,15 +2,11 @@
 //! An end that closed first and leaves TIME-WAIT to the other (Faber, Touch and Yue, 1999, section
 //! 3): what it sends is what it sends today, and what is kept of it is nothing.
 
-use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
-use tidegate_tests::waits::{settled, time_wait};
-use tidegate_tests::wire::{ACK, FIN, SYN, Segment, WIRE_V4, WIRE_V6, Wire, timestamps};
-use tidegate_tests::{
-    Guard, RawEnd, SERVER_V4, SERVER_V6, Stage, kernel_time_wait, our_option, skip_without_root,
-};
+use tidegate_tests::waits::{guard, settled, time_wait};
+use tidegate_tests::wire::{ACK, FIN, SYN, Segment, timestamps};
+use tidegate_tests::{RawEnd, Stage, kernel_time_wait, our_option, skip_without_root};
 
 const OWN_PORT: u16 = 5000;
 const PEER_PORT: u16 = 8080;
@@ -24,13 +20,6 @@ enum Answers {
     AtOnce,
     /// With an ACK, and with its own later: nothing is left then but a TIME_WAIT in FIN_WAIT2.
     Apart,
-}
-
-fn connect(own: SocketAddr, peer: SocketAddr) -> std::io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(peer), Type::STREAM, Some(Protocol::TCP))?;
-    socket.bind(&own.into())?;
-    socket.connect_timeout(&peer.into(), Duration::from_secs(3))?;
-    Ok(socket.into())
 }
 
 /// The time stamp that a segment has of its sender, and that which it echoes.
@@ -49,8 +38,7 @@ fn last_ack(
     agrees: bool,
     answers: Answers,
 ) -> (Segment, Segment, usize) {
-    let (own, peer) = (raw.own, raw.peer);
-    let connecting = stage.server.thread(move || connect(own, peer)).expect("a thread");
+    let connecting = raw.connecting(stage, |_| ());
     let syn = raw.next("a SYN");
     let stamped = |age: u32, of: &Segment| match stamps(&syn) {
         Some(_) => timestamps(PEER_TS + age, stamps(of).expect("it has some").0),
@@ -63,8 +51,7 @@ fn last_ack(
     raw.send(SYN | ACK, PEER_ISN, syn.seq + 1, options, b"");
     raw.next("an ACK");
     drop(connecting.join().expect("a thread").expect("it connects"));
-    let fin = std::iter::from_fn(|| Some(raw.next("a FIN"))).find(|s| s.flags & FIN != 0);
-    let fin = fin.expect("it closes");
+    let fin = raw.next_with("a FIN", FIN, FIN);
     if answers == Answers::Apart {
         raw.send(ACK, PEER_ISN + 1, fin.seq + 1, stamped(5, &fin), b"");
         let no_program_has_it = || {
@@ -87,20 +74,11 @@ fn the_last_fin_is_acknowledged_as_today_and_nothing_is_kept() {
     for (ipv6, stamped) in [(false, true), (true, true), (false, false), (true, false)] {
         let stage = Stage::new("left");
         stage.server.sysctl("net.ipv4.tcp_timestamps", u8::from(stamped)).expect("a sysctl");
-        stage
-            .server
-            .place_file("/run/l.toml", "[time_wait]\nnegotiate = \"server\"\n")
-            .expect("it");
-        let guard = Guard::start(&stage.server, &["--config", "/run/l.toml"]);
-        let (own, peer) = if ipv6 { (SERVER_V6, WIRE_V6) } else { (SERVER_V4, WIRE_V4) };
+        let guard = guard(&stage.server, "[time_wait]\nnegotiate = \"server\"\n");
         let wires = [(false, Answers::AtOnce), (true, Answers::AtOnce), (true, Answers::Apart)];
         for (port, (agrees, answers)) in (OWN_PORT..).zip(wires) {
-            let case = format!("{own}, stamped: {stamped}, agrees: {agrees}, {answers:?}");
-            let raw = RawEnd {
-                wire: Wire::of(&stage),
-                own: SocketAddr::new(own.parse().expect("an address"), port),
-                peer: SocketAddr::new(peer.parse().expect("an address"), PEER_PORT),
-            };
+            let raw = RawEnd::of(&stage, ipv6, port, PEER_PORT);
+            let case = format!("{}, stamped: {stamped}, agrees: {agrees}, {answers:?}", raw.own);
             let (last, fin, more) = last_ack(&stage, &raw, agrees, answers);
             assert_eq!(more, 0, "{case}: nothing comes after it");
             assert_eq!((last.flags, last.payload.len()), (ACK, 0), "{case}");
