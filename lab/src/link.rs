@@ -6,7 +6,10 @@ use std::path::PathBuf;
 
 use crate::error::LabError;
 use crate::namespace::Namespace;
-use crate::placement::pin_task;
+use crate::placement::{pin_task, put_first};
+
+/// Polls without arrivals before the timer rests, and whoever sends next wakes the thread.
+const EMPTY_POLLS: u32 = 10;
 
 /// A veth pair, one end in each of two namespaces. It disappears with them.
 #[derive(Clone, Debug)]
@@ -159,6 +162,20 @@ impl End {
         };
         pin_task(thread, cpu)?;
         Ok(thread)
+    }
+
+    /// As [`Self::poll_on`], on a timer and before every program: as a network card that moderates
+    /// its interrupts. While packets come, who sends wakes nobody, and what has come meanwhile is
+    /// worked on in one go. A veth has 256 places: at 1,000,000 packets a second they fill in 256 µs.
+    ///
+    /// # Errors
+    /// As [`Self::poll_on`]; [`LabError::Placement`] where there are no real-time priorities.
+    pub fn poll_every(&self, every_ns: u32, cpu: usize) -> Result<(), LabError> {
+        let thread = self.poll_on(cpu)?;
+        put_first(thread).map_err(|source| LabError::Placement { cpu, source })?;
+        // Linux, Documentation/networking/napi.rst: software interrupt coalescing.
+        self.set("gro_flush_timeout", &every_ns.to_string())?;
+        self.set("napi_defer_hard_irqs", &EMPTY_POLLS.to_string())
     }
 
     /// Packets that left or came here, and were lost for want of room, since it was made.

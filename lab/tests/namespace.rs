@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tidegate_lab::{
-    Counters, LabError, Link, Namespace, allowed_cpus, pin_thread, skip_without_root,
+    Counters, End, LabError, Link, Namespace, allowed_cpus, pin_thread, skip_without_root,
 };
 
 /// The host's mounts of the kinds that a namespace makes.
@@ -68,10 +68,15 @@ fn processed() -> Vec<u64> {
 /// A veth's receiver works on the sender's processor unless it is told otherwise.
 #[test]
 fn an_end_is_polled_on_the_processor_that_it_is_told() {
-    const DATAGRAMS: u64 = 50_000;
     if skip_without_root("an_end_is_polled_on_the_processor_that_it_is_told") {
         return;
     }
+    polled_as_told(|end, cpu| end.poll_on(cpu).map(drop));
+    polled_as_told(|end, cpu| end.poll_every(30_000, cpu));
+}
+
+fn polled_as_told(poll: impl Fn(&End, usize) -> Result<(), LabError>) {
+    const DATAGRAMS: u64 = 50_000;
     let cpus = allowed_cpus().unwrap();
     let [receiver, .., sender] = cpus[..] else { return };
     let (a, b) = (Namespace::new("polled").unwrap(), Namespace::new("sender").unwrap());
@@ -92,12 +97,12 @@ fn an_end_is_polled_on_the_processor_that_it_is_told() {
         .join()
         .unwrap();
     };
-    let nobody_polls = cable.a().poll_on(receiver).unwrap_err();
+    let nobody_polls = poll(cable.a(), receiver).unwrap_err();
     assert!(nobody_polls.to_string().contains("poll0"), "{nobody_polls}");
     // As an XDP program would have it.
     a.output(a.command("ethtool -K poll0 gro on")).unwrap();
     b.output(b.command("ethtool -K poll1 tso off")).unwrap();
-    cable.a().poll_on(receiver).unwrap();
+    poll(cable.a(), receiver).unwrap();
     let before = processed();
     send(DATAGRAMS);
     // What comes faster than the thread takes it is lost.
