@@ -9,6 +9,7 @@ mod fin;
 mod host;
 mod instance;
 mod keys;
+mod pace;
 mod plan;
 mod reader;
 mod run;

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -21,10 +21,8 @@ use crate::config::{self, Config};
 use crate::failure::{Failure, Result};
 use crate::host::Kernel;
 use crate::instance::Instance;
+use crate::pace::{Pace, TICK};
 use crate::{host, keys, plan, shed, time_wait as ends};
-
-/// Interfaces, listening sockets and the clock are looked at this often.
-const TICK: Duration = Duration::from_millis(250);
 
 /// Where the configuration comes from; asked again at SIGHUP.
 pub enum Source {
@@ -65,6 +63,7 @@ pub fn run(source: Source) -> Result<()> {
     };
     daemon.announce(&config);
     let stopping = Arc::new(AtomicBool::new(false));
+    let mut pace = Pace::new();
     while !stopping.load(Ordering::Relaxed) {
         std::thread::sleep(TICK);
         for signal in signals.pending() {
@@ -82,7 +81,8 @@ pub fn run(source: Source) -> Result<()> {
                 _ => stopping.store(true, Ordering::Relaxed),
             }
         }
-        if let Err(failure) = daemon.tick(&config) {
+        if let Err(failure) = daemon.tick(&config).and_then(|()| pace.look(|| daemon.look(&config)))
+        {
             // The guard stands whether we can look after it or not.
             daemon.complain(&failure);
         }
@@ -171,7 +171,7 @@ impl Daemon {
             spoken_to: BTreeSet::new(),
             complaint: String::new(),
         };
-        daemon.follow_ends(config, &rows)?;
+        daemon.follow_speakers(config, &rows)?;
         daemon.follow_sockets(&rows)?;
         Ok(daemon)
     }
@@ -237,6 +237,7 @@ impl Daemon {
         }
     }
 
+    /// What does not wait, and costs next to nothing.
     fn tick(&mut self, config: &Config) -> Result<()> {
         control::write_clock(self.guard.programs(), self.kernel.cookies)?;
         if self.keys_are_random && self.rotated.elapsed().as_secs() >= keys::ROTATE_EVERY_S {
@@ -244,10 +245,18 @@ impl Daemon {
             configuration::write_keys(self.guard.programs(), self.keys)?;
             self.rotated = Instant::now();
         }
+        if config.asks_time_wait() {
+            time_wait::end_late(self.guard.programs())?;
+        }
+        Ok(())
+    }
+
+    /// Follows the host: its listening sockets, its interfaces, its half-open requests.
+    fn look(&mut self, config: &Config) -> Result<()> {
         let rows = sockets::listeners(self.guard.programs())?;
         self.follow_sockets(&rows)?;
         self.clean_reservations(config, &rows)?;
-        self.follow_ends(config, &rows)?;
+        self.follow_speakers(config, &rows)?;
         let plan = current_plan(config, &rows)?;
         if plan != self.plan {
             self.guard.reattach(&plan)?;
@@ -291,11 +300,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// Listeners that stood before the guard learn to speak, and TIME_WAITs that should have gone go.
-    fn follow_ends(&mut self, config: &Config, rows: &[tg_listener_row]) -> Result<()> {
-        if !config.asks_time_wait() {
-            return Ok(());
-        }
+    /// Listeners that stood before the guard learn to speak.
+    fn follow_speakers(&mut self, config: &Config, rows: &[tg_listener_row]) -> Result<()> {
         let listening: BTreeSet<u64> = rows.iter().map(|row| row.socket_cookie).collect();
         let negotiates = config.guards.iter().any(|g| g.time_wait.negotiate != TG_TW_NOBODY);
         // Where other network namespaces have a host's connections the kernel walks them all.
@@ -303,7 +309,6 @@ impl Daemon {
             sockets::mark_speaking(self.guard.programs())?;
             self.spoken_to = listening;
         }
-        time_wait::end_late(self.guard.programs())?;
         Ok(())
     }
 

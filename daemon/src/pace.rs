@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How often the host is looked at.
+//!
+//! The kernel keeps the connections of all network namespaces in one table, and walks it for who
+//! asks after its own listeners: ten milliseconds where there are 300,000. So a look that took
+//! long is followed by a long rest.
+
+use std::time::{Duration, Instant};
+
+use nix::time::{ClockId, clock_gettime};
+
+/// Where a look takes no time to speak of, there are four in a second.
+pub const TICK: Duration = Duration::from_millis(250);
+/// However long a look takes, another follows within so long: new listeners have no counters of
+/// their own until then, and new interfaces no guard.
+const LONGEST: Duration = Duration::from_secs(2);
+/// What looks may take: one part in so many of a processor.
+const SHARE: u32 = 50;
+
+/// When the next look is due.
+#[derive(Debug)]
+pub struct Pace {
+    due: Instant,
+}
+
+impl Pace {
+    /// A look has just been taken.
+    pub fn new() -> Self {
+        Self { due: Instant::now() + TICK }
+    }
+
+    /// Looks, if a look is due, and sees how much of a processor that takes.
+    ///
+    /// # Errors
+    /// Those of the look, after which there is a rest as well.
+    pub fn look<E>(&mut self, look: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        // The caller's own sleep is a tick and a little more.
+        if Instant::now() + TICK / 2 < self.due {
+            return Ok(());
+        }
+        let before = processor_time();
+        let found = look();
+        self.due = Instant::now() + rest_after(processor_time().saturating_sub(before));
+        found
+    }
+}
+
+fn rest_after(took: Duration) -> Duration {
+    (took * SHARE).clamp(TICK, LONGEST)
+}
+
+/// What this thread has had of a processor.
+fn processor_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_take_a_fiftieth_of_a_processor_and_come_within_two_seconds() {
+        let ms = Duration::from_millis;
+        assert_eq!(rest_after(Duration::ZERO), ms(250));
+        assert_eq!(rest_after(ms(5)), ms(250));
+        assert_eq!(rest_after(ms(10)), ms(500));
+        assert_eq!(rest_after(ms(100)), ms(2_000));
+    }
+
+    #[test]
+    fn a_look_that_is_not_due_is_not_taken() {
+        let mut pace = Pace { due: Instant::now() };
+        let busy = || {
+            let from = processor_time();
+            while processor_time() - from < Duration::from_millis(10) {}
+            Err("seen")
+        };
+        assert_eq!(pace.look(busy), Err("seen"));
+        assert_eq!(pace.look(|| Err("seen again")), Ok(()), "half a second has not passed");
+        pace.due = Instant::now();
+        assert_eq!(pace.look(|| Err("seen again")), Err("seen again"));
+    }
+}
