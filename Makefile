@@ -9,7 +9,7 @@ CARGO ?= cargo
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
 BUILD_PACKAGES := clang libclang-dev gcc make pkg-config libelf-dev zlib1g-dev libc6-dev iproute2
-TEST_PACKAGES := apache2-bin chromium clang-format curl ethtool haproxy lighttpd nftables nghttp2-client nginx-light procps util-linux wrk
+TEST_PACKAGES := apache2-bin chromium clang-format curl ethtool fonts-dejavu-core fonts-liberation haproxy lighttpd nftables nghttp2-client nginx-light procps util-linux wrk
 BENCH_PACKAGES := httperf
 CARGO_DENY_VERSION := 0.20.2
 

@@ -285,6 +285,9 @@ fn corners() -> Vec<Study> {
     ]
 }
 
+/// A narrow one and a wide one: a fresh machine has what its packages brought.
+const FONTS: [&str; 2] = ["Liberation Sans", "DejaVu Sans"];
+
 /// Texts of a drawing that overlap, or reach beyond it.
 const CLUTTER: &str = r"[...document.querySelectorAll('.plot svg')].flatMap((svg) => {
   const frame = svg.getBoundingClientRect();
@@ -315,13 +318,18 @@ fn nothing_overlaps_or_is_cut_on_any_screen() {
     let mut studies = vec![samples::overload(), samples::both_worlds()];
     studies.extend(corners());
     let mut browser = Browser::open(&page(&studies));
-    for width in [1200, 800, 360] {
-        let size =
-            json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
-        browser.call("Emulation.setDeviceMetricsOverride", size);
-        assert_eq!(browser.value(CLUTTER), json!([]), "at {width} px");
-        assert_eq!(browser.value("innerWidth"), json!(width));
-        assert_eq!(browser.value(SPILLS), json!([]), "at {width} px");
+    for font in FONTS {
+        browser.value(&format!(
+            "document.querySelectorAll('.plot svg').forEach((e) => {{ e.style.fontFamily = '{font}' }})"
+        ));
+        for width in [1200, 800, 360] {
+            let size =
+                json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
+            browser.call("Emulation.setDeviceMetricsOverride", size);
+            assert_eq!(browser.value(CLUTTER), json!([]), "at {width} px in {font}");
+            assert_eq!(browser.value("innerWidth"), json!(width));
+            assert_eq!(browser.value(SPILLS), json!([]), "at {width} px in {font}");
+        }
     }
     browser.close();
 }

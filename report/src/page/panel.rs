@@ -18,9 +18,10 @@ const HEIGHT: f64 = 316.0;
 const LEFT: f64 = 52.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = HEIGHT - 52.0;
-/// Height of a line of text, and about the width of a letter of it.
+/// Height of a line of text, and about the width of a letter of it in a wide font (DejaVu Sans), which
+/// is all that some machines have.
 const LINE: f64 = 14.0;
-const LETTER: f64 = 6.4;
+const LETTER: f64 = 7.2;
 /// How far a label may stand from the end of its line.
 const NEAR: f64 = 22.0;
 /// The longest label at a line's end, in letters.
