@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use tidegate_crowd::{Class, Close, Driver, Load, Outcome, Plan, run};
-use tidegate_lab::{Child, End, Link, Namespace, allowed_cpus, pin_command, pin_thread};
+use tidegate_lab::{Child, Link, Namespace, allowed_cpus, pin_command, pin_thread};
 
 use crate::numbers::{Rounds, verdict};
 
@@ -170,7 +170,7 @@ impl Bench {
         cable.up().expect("both ends up");
         match arrivals {
             Arrivals::Polled => {
-                receive_offload(&server, cable.a());
+                cable.a().receive_offload().expect("ethtool: install the package ethtool");
                 let polled = cable.a().poll_every(POLL_EVERY_NS, server_cpu);
                 polled.expect("threaded NAPI (Linux 5.12)");
             }
@@ -290,7 +290,7 @@ fn httperf_per_s(port: u16) -> f64 {
         let _serves = bench.serve(SERVED, "128");
         let _stuck = (port == GUARDED).then(|| {
             // What a driver answers is lost where the other end does not poll; the crowd's does.
-            receive_offload(&bench.clients, bench.cable.b());
+            bench.cable.b().receive_offload().expect("ethtool: install the package ethtool");
             bench.guarded()
         });
         let line = format!(
@@ -313,13 +313,6 @@ fn httperf_per_s(port: u16) -> f64 {
         best = best.max(ended.zip(lasted_s).map_or(0.0, |(ended, s)| ended / s));
     }
     best
-}
-
-/// Has an end of a cable poll for what comes, as an XDP program does, too (veth_set_features(),
-/// and veth_xdp_xmit() for frames, of Linux 6.18).
-fn receive_offload(host: &Namespace, end: &End) {
-    let command = host.command(&format!("ethtool -K {} gro on", end.name()));
-    host.output(command).expect("ethtool: install the package ethtool");
 }
 
 /// A program that was built with this one.

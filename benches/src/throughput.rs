@@ -87,11 +87,7 @@ impl Bench {
         let cable = Link::between(&server, NEAR, &clients, FAR).expect("a cable");
         cable.a().add_address(&format!("{SERVER}/24")).expect("an address");
         cable.b().add_address("10.9.0.2/24").expect("an address");
-        // GRO gives the ends the polling (NAPI) that takes redirected frames.
-        for (namespace, end) in [(&server, NEAR), (&clients, FAR)] {
-            let gro = namespace.command(&format!("ethtool -K {end} gro on"));
-            namespace.output(gro).expect("ethtool");
-        }
+        cable.receive_offload().expect("ethtool: install the package ethtool");
         cable.up().expect("both ends");
         let receives = cable.a().poll_on(receiver).expect("threaded NAPI (Linux 5.12)");
         cable.b().poll_on(sender).expect("threaded NAPI (Linux 5.12)");

@@ -34,8 +34,7 @@ impl Pace {
     /// # Errors
     /// Those of the look, after which there is a rest as well.
     pub fn look<E>(&mut self, look: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
-        // The caller's own sleep is a tick and a little more.
-        if Instant::now() + TICK / 2 < self.due {
+        if Instant::now() < self.due {
             return Ok(());
         }
         let before = processor_time();

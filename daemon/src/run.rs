@@ -302,10 +302,12 @@ impl Daemon {
 
     /// Listeners that stood before the guard learn to speak.
     fn follow_speakers(&mut self, config: &Config, rows: &[tg_listener_row]) -> Result<()> {
+        if !config.guards.iter().any(|g| g.time_wait.negotiate != TG_TW_NOBODY) {
+            return Ok(());
+        }
         let listening: BTreeSet<u64> = rows.iter().map(|row| row.socket_cookie).collect();
-        let negotiates = config.guards.iter().any(|g| g.time_wait.negotiate != TG_TW_NOBODY);
         // Where other network namespaces have a host's connections the kernel walks them all.
-        if negotiates && listening != self.spoken_to {
+        if listening != self.spoken_to {
             sockets::mark_speaking(self.guard.programs())?;
             self.spoken_to = listening;
         }

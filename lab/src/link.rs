@@ -61,6 +61,15 @@ impl Link {
         self.a.up()?;
         self.b.up()
     }
+
+    /// Turns GRO on at both ends: see [`End::receive_offload`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn receive_offload(&self) -> Result<(), LabError> {
+        self.a.receive_offload()?;
+        self.b.receive_offload()
+    }
 }
 
 impl End {
@@ -140,6 +149,17 @@ impl End {
         self.set("queues/rx-0/rps_cpus", &cpu_mask(cpu))
     }
 
+    /// Turns GRO on: the end then polls for what comes, as it does for an XDP program, and takes the
+    /// frames that the other end's program redirects (veth_set_features() and veth_xdp_xmit() of
+    /// Linux 6.18).
+    ///
+    /// # Errors
+    /// [`LabError::Start`] or [`LabError::Command`], from ethtool.
+    pub fn receive_offload(&self) -> Result<(), LabError> {
+        let command = self.namespace.command(&format!("ethtool -K {} gro on", self.name));
+        self.namespace.output(command).map(drop)
+    }
+
     /// Has a thread of the kernel poll for what arrives here, on one processor (threaded NAPI), and
     /// tells its number.
     ///
@@ -172,7 +192,7 @@ impl End {
     /// As [`Self::poll_on`]; [`LabError::Placement`] where there are no real-time priorities.
     pub fn poll_every(&self, every_ns: u32, cpu: usize) -> Result<(), LabError> {
         let thread = self.poll_on(cpu)?;
-        put_first(thread).map_err(|source| LabError::Placement { cpu, source })?;
+        put_first(thread, cpu)?;
         // Linux, Documentation/networking/napi.rst: software interrupt coalescing.
         self.set("gro_flush_timeout", &every_ns.to_string())?;
         self.set("napi_defer_hard_irqs", &EMPTY_POLLS.to_string())

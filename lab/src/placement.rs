@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use nix::errno::Errno;
 use nix::libc;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -37,12 +38,14 @@ pub(crate) fn pin_task(thread: i32, cpu: usize) -> Result<(), LabError> {
     sched_setaffinity(Pid::from_raw(thread), &set).map_err(failed)
 }
 
-/// Has one thread run before every program that has no real-time priority, as an interrupt does.
-pub(crate) fn put_first(thread: i32) -> io::Result<()> {
+/// Has one thread of a processor run before every program that has no real-time priority, as an
+/// interrupt does.
+pub(crate) fn put_first(thread: i32, cpu: usize) -> Result<(), LabError> {
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: the kernel reads the parameter during the call.
     let answer = unsafe { libc::sched_setscheduler(thread, libc::SCHED_FIFO, &raw const priority) };
-    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    let done = Errno::result(answer).map(drop);
+    done.map_err(|errno| LabError::Placement { cpu, source: errno.into() })
 }
 
 /// Has the program run on one processor only.

@@ -100,7 +100,7 @@ fn polled_as_told(poll: impl Fn(&End, usize) -> Result<(), LabError>) {
     let nobody_polls = poll(cable.a(), receiver).unwrap_err();
     assert!(nobody_polls.to_string().contains("poll0"), "{nobody_polls}");
     // As an XDP program would have it.
-    a.output(a.command("ethtool -K poll0 gro on")).unwrap();
+    cable.a().receive_offload().unwrap();
     b.output(b.command("ethtool -K poll1 tso off")).unwrap();
     poll(cable.a(), receiver).unwrap();
     let before = processed();

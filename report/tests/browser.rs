@@ -285,8 +285,8 @@ fn corners() -> Vec<Study> {
     ]
 }
 
-/// A narrow one and a wide one: a fresh machine has what its packages brought.
-const FONTS: [&str; 2] = ["Liberation Sans", "DejaVu Sans"];
+/// The page's own, a narrow one and a wide one: a fresh machine has what its packages brought.
+const FONTS: [&str; 3] = ["", "Liberation Sans", "DejaVu Sans"];
 
 /// Texts of a drawing that overlap, or reach beyond it.
 const CLUTTER: &str = r"[...document.querySelectorAll('.plot svg')].flatMap((svg) => {

@@ -10,7 +10,7 @@ pub struct Chain {
     /// From the client to the server.
     hosts: Vec<Namespace>,
     /// The veth between host i and host i + 1, in 10.80.i.0/24: .1 and .2.
-    _links: Vec<Link>,
+    links: Vec<Link>,
 }
 
 fn left_end(link: usize) -> Ipv4Addr {
@@ -54,7 +54,7 @@ impl Chain {
                 host.sysctl("net.ipv4.ip_forward", 1).expect("forwarding");
             }
         }
-        Chain { hosts, _links: links }
+        Chain { hosts, links }
     }
 
     /// The client's host.
@@ -65,6 +65,11 @@ impl Chain {
     /// The client's address.
     pub fn client_address(&self) -> IpAddr {
         left_end(0).into()
+    }
+
+    /// The client's cable, to the router next to it.
+    pub fn client_link(&self) -> &Link {
+        &self.links[0]
     }
 
     /// A router, from the client's side; its interface to the client is `left` and its number,

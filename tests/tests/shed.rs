@@ -279,10 +279,7 @@ fn on_a_router_before_a_stock_server_the_chosen_fail_whole() {
     {
         let chain = Chain::new("shed-router", 1);
         if hook == "driver" {
-            for (host, name) in [(chain.router(0), "left1"), (chain.client(), "right0")] {
-                let gro = host.command(&format!("ethtool -K {name} gro on"));
-                host.output(gro).expect("ethtool sets GRO");
-            }
+            chain.client_link().receive_offload().expect("ethtool sets GRO");
         }
         let _nginx = Nginx::start(chain.server(), &["80 backlog=4000", "81 backlog=4000"]);
         let to = SocketAddr::new(chain.server_address(), 80);
