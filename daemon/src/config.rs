@@ -82,6 +82,7 @@ struct Listener {
     hook: Option<Spanned<String>>,
     refusals_per_s: Option<Spanned<i64>>,
     reserv: Option<Spanned<Reserv>>,
+    auto: Option<Spanned<Auto>>,
     shed: Option<Spanned<Shed>>,
     fin: Option<Spanned<String>>,
     time_wait: Option<Spanned<String>>,
@@ -109,10 +110,36 @@ struct Reserv {
     clean_after_ms: Option<Spanned<i64>>,
 }
 
+/// The options of auto (Shukla, thesis, 5.2; `docs/auto.md`).
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Auto {
+    patience_s: Option<Spanned<f64>>,
+    wait_ms: Option<Spanned<f64>>,
+}
+
 /// The mechanism of a listener that names none.
 pub const DEFAULT_MECHANISM: &str = "abort rst-syn";
 
 impl Reader<'_> {
+    fn auto(&self, auto: &Spanned<Auto>, rules: &mut tg_rules) -> Result<()> {
+        if rules.is_auto == 0 {
+            return Err(self.wrong(
+                auto.span(),
+                "auto has options, but the mechanism is another",
+                "write mechanism = \"auto\", or take the options out",
+            ));
+        }
+        let options = auto.get_ref();
+        if let Some(patience) = &options.patience_s {
+            rules.patience_ms = self.thousandths("patience_s", patience, 0.0, 600.0)?;
+        }
+        if let Some(wait) = &options.wait_ms {
+            rules.wait_us = self.thousandths("wait_ms", wait, 0.0, 1000.0)?;
+        }
+        Ok(())
+    }
+
     fn reserv(&self, reserv: &Spanned<Reserv>, rules: &mut tg_rules) -> Result<()> {
         if rules.room != TG_ROOM_RESERVE {
             return Err(self.wrong(
@@ -163,6 +190,9 @@ impl Reader<'_> {
         self.refusals(&listener.refusals_per_s, &mut rules)?;
         if let Some(reserv) = &listener.reserv {
             self.reserv(reserv, &mut rules)?;
+        }
+        if let Some(auto) = &listener.auto {
+            self.auto(auto, &mut rules)?;
         }
         let hook = self.hook(&listener.hook, span, &rules)?;
         if let Some(fin) = &listener.fin {

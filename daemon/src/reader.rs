@@ -62,9 +62,25 @@ impl<'a> Reader<'a> {
         from: f64,
         to: f64,
     ) -> Result<u32> {
+        self.parts(name, value, from, to, 256.0)
+    }
+
+    /// The same in 1000ths.
+    pub fn thousandths(&self, name: &str, value: &Spanned<f64>, from: f64, to: f64) -> Result<u32> {
+        self.parts(name, value, from, to, 1000.0)
+    }
+
+    fn parts(
+        &self,
+        name: &str,
+        value: &Spanned<f64>,
+        from: f64,
+        to: f64,
+        parts: f64,
+    ) -> Result<u32> {
         let number = *value.get_ref();
         if (from..=to).contains(&number) {
-            return Ok((number * 256.0).round() as u32);
+            return Ok((number * parts).round() as u32);
         }
         Err(self.wrong(
             value.span(),

@@ -11,9 +11,9 @@ use tidegate_datapath::guard::Guard;
 use tidegate_datapath::pins::Pins;
 use tidegate_datapath::programs::Programs;
 use tidegate_datapath::raw::*;
-use tidegate_datapath::{counters, shed as datapath_shed, sockets};
+use tidegate_datapath::{clock, counters, overload, shed as datapath_shed, sockets};
 use tidegate_policy::names::{
-    REASONS, SHED_FALLBACKS, SHED_KEYS, SHED_POLICIES, SHED_REFUSALS, VERDICTS,
+    PHASES, REASONS, SHED_FALLBACKS, SHED_KEYS, SHED_POLICIES, SHED_REFUSALS, VERDICTS,
 };
 use tidegate_policy::raw::*;
 
@@ -148,6 +148,41 @@ pub struct ListenerStatus {
     pub queue_drops: QueueDrops,
     /// Every verdict by its reason.
     pub verdicts: Verdicts,
+    /// What auto takes its queue drops for, where the mechanism is auto.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overload: Option<OverloadStatus>,
+}
+
+/// What auto knows of a listening socket.
+#[derive(Debug, Serialize)]
+pub struct OverloadStatus {
+    /// `calm`, `burst`, `persistent` or `recovering`.
+    pub phase: &'static str,
+    /// Clients that had not come before, a second.
+    pub new_per_s: f64,
+    /// Connections that the server takes, a second.
+    pub drain_per_s: f64,
+    /// Clients left in silence that may come again, and how many should while it persists.
+    pub waiting: u64,
+    #[allow(missing_docs)]
+    pub may_wait: u64,
+    /// The places of the listen queue in use while it persists.
+    pub places: u32,
+}
+
+fn overload_status(overload: &tg_overload) -> OverloadStatus {
+    let phase = overload.phase(clock::monotonic_ns());
+    // An overload that is over has left the numbers of its time.
+    let (waiting, may_wait) =
+        if phase == TG_CALM { (0, 0) } else { (overload.waiting(), overload.may_wait) };
+    OverloadStatus {
+        phase: PHASES[phase as usize],
+        new_per_s: overload.fresh_per_s().round(),
+        drain_per_s: overload.drain_per_s().round(),
+        waiting,
+        may_wait,
+        places: overload.places,
+    }
 }
 
 /// A queue and its limit. Linux lets a queue hold one more than its limit.
@@ -177,6 +212,12 @@ pub struct QueueDrops {
     /// reserv found no place to promise.
     #[serde(rename = "NoReservation")]
     pub no_reservation: u64,
+    /// auto let nobody more wait.
+    #[serde(rename = "WaitLimit")]
+    pub wait_limit: u64,
+    /// auto kept the place for a client who had not waited.
+    #[serde(rename = "NewFirst")]
+    pub new_first: u64,
 }
 
 fn queue_drops(c: &tg_counters) -> QueueDrops {
@@ -192,6 +233,8 @@ fn queue_drops(c: &tg_counters) -> QueueDrops {
         overflow_syn_ack_acks: dropped(TG_OVERFLOW_SYNACK_ACK) + dropped(TG_COOKIE_NO_ROOM),
         overflow_other_segments: dropped(TG_OVERFLOW_OTHER),
         no_reservation: dropped(TG_NO_RESERVATION),
+        wait_limit: dropped(TG_WAIT_LIMIT),
+        new_first: dropped(TG_NEW_FIRST),
     }
 }
 
@@ -215,7 +258,11 @@ fn sum(all: &[tg_counters]) -> tg_counters {
     sum
 }
 
-fn listener(row: &tg_listener_row, counted: &tg_counters) -> ListenerStatus {
+fn listener(
+    row: &tg_listener_row,
+    counted: &tg_counters,
+    overload: Option<&tg_overload>,
+) -> ListenerStatus {
     ListenerStatus {
         address: std::net::SocketAddr::new(row.address(), row.port as u16).to_string(),
         socket_cookie: row.socket_cookie,
@@ -224,6 +271,7 @@ fn listener(row: &tg_listener_row, counted: &tg_counters) -> ListenerStatus {
         kernel_drops: row.kernel_drops,
         queue_drops: queue_drops(counted),
         verdicts: verdicts(counted),
+        overload: overload.map(overload_status),
     }
 }
 
@@ -237,11 +285,17 @@ fn guard(
     let mut all = vec![counters::read(programs, index)?];
     let mut listeners = Vec::new();
     for row in rows.iter().filter(|row| guarded.covers(row)) {
-        let counted = match slots.remove(&(index, row.socket_cookie)) {
+        // One that the daemon has not seen yet is counted with its guard.
+        let slot = slots.remove(&(index, row.socket_cookie));
+        let counted = match slot {
             Some(slot) => counters::read(programs, slot)?,
             None => tg_counters::default(),
         };
-        listeners.push(listener(row, &counted));
+        let overload = match guarded.rules.is_auto {
+            0 => None,
+            _ => Some(overload::read(programs, slot.unwrap_or(index))?),
+        };
+        listeners.push(listener(row, &counted, overload.as_ref()));
         all.push(counted);
     }
     // Sockets that are gone, and whose counts the daemon has not yet added to their guard's.
@@ -293,6 +347,19 @@ pub fn run(json: bool) -> Result<()> {
         print!("{}", table(&status));
     }
     Ok(())
+}
+
+fn overload_line(overload: &OverloadStatus) -> String {
+    let OverloadStatus { phase, new_per_s, drain_per_s, waiting, may_wait, places } = overload;
+    let rates = format!("{new_per_s}/s new, {drain_per_s}/s drained");
+    match *phase {
+        "calm" => phase.to_string(),
+        "burst" => format!("{phase}: {rates}; {waiting} left to come again"),
+        "persistent" => format!(
+            "{phase}: {rates}; {waiting} left to come again, of {may_wait} at most; {places} places"
+        ),
+        _ => format!("{phase}: {rates}; {waiting} left to come again, of {may_wait} at most"),
+    }
 }
 
 fn shed_lines(shed: &ShedStatus) -> String {
@@ -349,6 +416,9 @@ fn table(status: &Status) -> String {
                 l.syn_queue.limit,
                 l.kernel_drops,
             );
+            if let Some(overload) = &l.overload {
+                let _ = writeln!(out, "    {}", overload_line(overload));
+            }
         }
         for (reason, counts) in &g.verdicts {
             for (verdict, count) in counts {

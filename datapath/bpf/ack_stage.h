@@ -72,6 +72,17 @@ TG_INLINE void tg_read_request(struct tcp_request_sock *req, struct tcp_sock *li
 		req->req.req.num_timeout < listener->inet_conn.icsk_accept_queue.rskq_defer_accept;
 }
 
+/* auto: is who finds no room left in silence? Before an overload persists. */
+TG_INLINE __u32 tg_ack_silent(const struct tg_ack_stage *s, __u32 slot)
+{
+	struct tg_overload *o;
+
+	if (!s->at.guard->rules.is_auto)
+		return 0;
+	o = bpf_map_lookup_elem(&overload, &slot);
+	return o && tg_overload_phase(o, s->now_ns) != TG_PERSISTENT;
+}
+
 /*
  * A second segment of a client whose cookie was let in a moment ago, in the
  * same batch of the driver: TCP has not yet seen the first. It must pass as it

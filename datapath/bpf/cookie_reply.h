@@ -47,7 +47,7 @@ TG_INLINE void tg_cookie_write_options(const struct tg_syn_stage *s,
 		/* SACK permitted takes the place of the padding before the timestamps. */
 		tg_reply_option(r, (o->sack ? 4 << 24 | 2 << 16 : 1 << 24 | 1 << 16) | 8 << 8 | 10);
 		/* 2^20 ns a tick: within the 1 ms to 1 s of RFC 7323, section 5.4. */
-		tg_reply_option(r, (__u32)(s->now_ns >> 20) + ts_offset);
+		tg_reply_option(r, (__u32)(s->syn.now_ns >> 20) + ts_offset);
 		tg_reply_option(r, s->options.tsval);
 	} else if (o->sack) {
 		tg_reply_option(r, 1 << 24 | 1 << 16 | 4 << 8 | 2);
@@ -58,7 +58,7 @@ TG_INLINE void tg_cookie_write_options(const struct tg_syn_stage *s,
 
 TG_INLINE __u32 tg_cookie_clock_epoch(const struct tg_syn_stage *s)
 {
-	return tg_cookie_epoch(s->now_ns + s->at->control->clock_offset_ns);
+	return tg_cookie_epoch(s->syn.now_ns + s->at->control->clock_offset_ns);
 }
 
 TG_INLINE void tg_reply_cookie(const struct tg_syn_stage *s, __u32 mtu, struct tg_reply *r)

@@ -13,9 +13,10 @@
 #include "../../policy/include/shed.h"
 #include "../../policy/include/time_wait.h"
 #include "../../policy/include/verdict.h"
+#include "../../policy/include/waiting.h"
 
 /* Changes whenever a type below changes: a restarted daemon adopts no other. */
-#define TG_LAYOUT_VERSION 5
+#define TG_LAYOUT_VERSION 6
 
 #define TG_GUARDS 64
 /* Counter slots: a guard's own first, then one for each listening socket. */

@@ -61,6 +61,26 @@ struct {
 	__type(value, struct tg_bucket);
 } refusals SEC(".maps");
 
+/* Those who wait in silence for an auto listener: see policy/include/waiting.h. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	/* Mapped, a block begins where a cache line does. */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, TG_WAITING_BLOCKS);
+	__type(key, __u32);
+	__type(value, struct tg_waiting_block);
+} waiting SEC(".maps");
+
+_Static_assert(sizeof(struct tg_waiting_block) == 64, "a block is a cache line");
+
+/* What auto has seen of a listening socket, by its counter slot. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TG_SLOTS);
+	__type(key, __u32);
+	__type(value, struct tg_overload);
+} overload SEC(".maps");
+
 /* Reservations that the daemon cleaned, per guard. No program reads it; it outlives the daemon. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -68,12 +68,12 @@ int tidegate_tcp(struct bpf_nf_ctx *ctx)
 	if (!tg_find_guard(&packet.tuple, &at))
 		return NF_ACCEPT;
 	reserve = at.guard->rules.room == TG_ROOM_RESERVE;
-	s.now_ns = bpf_ktime_get_ns(); /* the coarse clock is not to be had in this type */
+	s.syn.now_ns = bpf_ktime_get_ns(); /* the coarse clock is not to be had in this type */
 	sk = at.guard->hook == TG_HOOK_TCP ? ctx->skb->sk : NULL;
 	/* Judged at an earlier hook, as SO_REUSEPORT groups always are. */
 	if (!sk || sk->__sk_common.skc_state != TCP_LISTEN) {
 		if (reserve)
-			tg_settle_later(at.index, s.now_ns);
+			tg_settle_later(at.index, s.syn.now_ns);
 		return NF_ACCEPT;
 	}
 	s.socket.tp = tg_untrusted(sk);
@@ -82,6 +82,6 @@ int tidegate_tcp(struct bpf_nf_ctx *ctx)
 	if (tg_syn_conclude(&s) == TG_DROP)
 		return NF_DROP;
 	if (reserve)
-		tg_settle_later(at.index, s.now_ns);
+		tg_settle_later(at.index, s.syn.now_ns);
 	return NF_ACCEPT;
 }

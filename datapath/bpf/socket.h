@@ -83,9 +83,10 @@ TG_INLINE struct bpf_sock *tg_lookup(void *ctx, const struct tg_tuple *tuple, __
 /*
  * Is this packet for the host, or one that it forwards? A wildcard listener
  * matches both, and what is forwarded is not ours to judge. Where the interface
- * does not forward at all, everything that arrives is for the host.
+ * does not forward at all, everything that arrives is for the host. A function of its
+ * own: what it asks the kernel is on the stack only meanwhile.
  */
-TG_INLINE int tg_is_local(void *ctx, const struct tg_tuple *t, __u32 ifindex)
+static __noinline int tg_is_local(void *ctx, const struct tg_tuple *t, __u32 ifindex)
 {
 	struct bpf_fib_lookup fib = {};
 	long answer;
@@ -220,6 +221,7 @@ TG_INLINE void tg_read_queues(struct tcp_sock *tp, struct tg_queues *q)
 	q->syn_max = net->ipv4.sysctl_max_syn_backlog;
 	q->syncookies = net->ipv4.sysctl_tcp_syncookies;
 	q->claimed = 0;
+	q->places = 0;
 }
 
 #endif

@@ -10,6 +10,7 @@
 #include "claims.h"
 #include "guard.h"
 #include "socket.h"
+#include "watch.h"
 
 /* A SYN in hand: everything that its decision was made from. */
 struct tg_syn_stage {
@@ -18,11 +19,8 @@ struct tg_syn_stage {
 	const struct tg_place *at;
 	struct tg_queues queues;
 	struct tg_socket socket;
-	struct tg_claims *claims;
-	__u64 *watch_until_ns;
-	struct tg_bucket *refusals;
+	struct tg_watch *watch; /* where the rules are auto's */
 	struct tg_syn syn;
-	__u64 now_ns;
 	__u32 reason;
 	__u32 taken; /* a socket of this client stands here, which is no listener */
 };
@@ -52,6 +50,17 @@ TG_INLINE void tg_syn_look_up(void *ctx, struct tg_syn_stage *s)
 	bpf_sk_release(sk);
 }
 
+/* auto, once it is known what room there is. */
+TG_INLINE void tg_syn_watch(struct tg_syn_stage *s)
+{
+	s->watch->reason = s->reason;
+	if (tg_overload_asks(s->watch->phase, tg_syn_has_room(s->reason)))
+		tg_watch_find(s->packet, s->watch);
+	tg_watch_meet(s->watch);
+	s->reason = s->watch->reason;
+	s->syn.silent = s->watch->silent;
+}
+
 /*
  * First half: what room there is. can_look_up is 0 at the TCP entry, where a SYN
  * that has a request already carries no listener and does not come here.
@@ -61,26 +70,33 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 {
 	const struct tg_rules *rules = &s->at->guard->rules;
 	__u32 claimed = 0, index = s->at->index;
+	struct tg_claims *own;
 	int wants_cookie;
 
-	s->claims = bpf_map_lookup_elem(&claims, &index);
-	s->watch_until_ns = bpf_map_lookup_elem(&watch_until_ns, &index);
-	s->refusals = bpf_map_lookup_elem(&refusals, &index);
-	if (!s->claims || !s->watch_until_ns || !s->refusals)
+	own = bpf_map_lookup_elem(&claims, &index);
+	if (!own)
 		return 0;
 	if (rules->room == TG_ROOM_RESERVE) {
 		/* TCP is done with what went up from this processor before. */
 		tg_settle_previous(index);
 		/* Before the queues are read: a SYN that TCP sees in between counts twice, not
 		 * never. */
-		claimed = tg_claim(s->claims, s->now_ns);
+		claimed = tg_claim(own, s->syn.now_ns);
 		s->syn.random = bpf_get_prandom_u32();
 	}
 	tg_read_queues(s->socket.tp, &s->queues);
 	s->queues.claimed = claimed;
-	s->syn.now_ns = s->now_ns;
+	if (rules->is_auto)
+		s->watch = tg_watch_of(s->at, s->socket.slot, s->syn.now_ns);
+	if (s->watch) {
+		if (tg_watch_due(s->watch))
+			tg_watch_turn_window(s->watch, s->queues.listen_len + s->queues.syn_len);
+		tg_watch_begin(s->watch, &s->queues);
+	}
 	s->reason = tg_syn_room(rules, &s->queues, s->syn.random);
-	wants_cookie = tg_syn_wants_cookie(rules, s->reason);
+	if (s->watch)
+		tg_syn_watch(s);
+	wants_cookie = tg_syn_wants_cookie(rules, s->reason, s->syn.silent);
 	if (can_look_up && (wants_cookie || tg_syn_asks_for_request(s->reason, &s->queues)))
 		tg_syn_look_up(ctx, s);
 	return wants_cookie;
@@ -96,22 +112,41 @@ TG_INLINE int tg_syn_cookie_usable(const struct tg_syn_stage *s)
 	return !tg_has_option(o, TG_OPTION_MSS) || o->mss >= TG_COOKIE_MSS_LEAST;
 }
 
+/* The place that was claimed is not taken. */
+TG_INLINE void tg_syn_settle(const struct tg_syn_stage *s)
+{
+	__u32 index = s->at->index;
+	struct tg_claims *own = bpf_map_lookup_elem(&claims, &index);
+
+	if (own)
+		tg_settle(own);
+}
+
 /* Second half: decides, counts, and remembers what later packets need. */
 TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 {
 	const struct tg_rules *rules = &s->at->guard->rules;
+	__u32 index = s->at->index;
 	struct tg_decision decision;
+	struct tg_bucket *bucket;
+	__u64 *until_ns;
 
-	if (!s->claims || !s->watch_until_ns || !s->refusals)
+	until_ns = bpf_map_lookup_elem(&watch_until_ns, &index);
+	bucket = bpf_map_lookup_elem(&refusals, &index);
+	if (!until_ns || !bucket)
 		return TG_PASS;
-	decision = tg_syn_decide(rules, s->reason, &s->syn, s->refusals);
+	if (s->watch) {
+		s->watch->half_open = s->syn.half_open;
+		tg_watch_part(s->watch);
+	}
+	decision = tg_syn_decide(rules, s->reason, &s->syn, bucket);
 	tg_count(s->socket.slot, decision);
 	if (decision.verdict != TG_PASS && rules->room == TG_ROOM_RESERVE)
-		tg_settle(s->claims);
+		tg_syn_settle(s);
 	if (decision.verdict == TG_COOKIE)
-		tg_watch(s->watch_until_ns, s->now_ns + TG_COOKIE_LIFE_NS);
+		tg_watch(until_ns, s->syn.now_ns + TG_COOKIE_LIFE_NS);
 	else if (decision.reason == TG_KERNEL_COOKIE || tg_syn_overflow_possible(&s->queues))
-		tg_watch(s->watch_until_ns, s->now_ns + TG_REQUEST_LIFE_NS);
+		tg_watch(until_ns, s->syn.now_ns + TG_REQUEST_LIFE_NS);
 	return decision.verdict;
 }
 

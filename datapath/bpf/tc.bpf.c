@@ -122,8 +122,9 @@ static __noinline int tg_tc_room(struct __sk_buff *ctx, struct tg_packet *packet
 		goto refuse;
 	if (at->guard->hook == TG_HOOK_TCP && tg_tc_carry_socket(ctx, packet))
 		return TCX_NEXT;
-	s->now_ns = bpf_ktime_get_coarse_ns();
-	if (!tg_find_listener(ctx, &packet->tuple, ctx->ifindex, s->now_ns, at->index, &s->socket))
+	s->syn.now_ns = bpf_ktime_get_coarse_ns();
+	if (!tg_find_listener(ctx, &packet->tuple, ctx->ifindex, s->syn.now_ns, at->index,
+	                      &s->socket))
 		return TCX_NEXT;
 	if (tg_syn_assess(ctx, s, 1) &&
 	    tg_tc_options(ctx, tg_options_offset(packet), tg_options_end(packet), &s->options))
@@ -200,6 +201,7 @@ TG_INLINE int tg_tc_ack_request(struct __sk_buff *ctx, struct bpf_sock *sk,
 	struct tg_queues queues;
 	struct tcp_sock *listener;
 	struct tg_ack ack = {};
+	__u32 slot;
 
 	if (!req)
 		return TCX_NEXT;
@@ -208,8 +210,10 @@ TG_INLINE int tg_tc_ack_request(struct __sk_buff *ctx, struct bpf_sock *sk,
 		return TCX_NEXT;
 	tg_read_queues(listener, &queues);
 	tg_read_request(req, listener, s->packet, &ack);
+	slot = tg_slot_of(listener, s->at.index);
+	ack.silent = tg_ack_silent(s, slot);
 	decision = tg_ack_decide(&s->at.guard->rules, &queues, &ack);
-	tg_count(tg_slot_of(listener, s->at.index), decision);
+	tg_count(slot, decision);
 	return decision.verdict == TG_RESET ? tg_tc_abort(ctx, s->packet, req->rcv_nxt) : TCX_NEXT;
 }
 
@@ -221,6 +225,7 @@ TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
 	struct tg_tcp_options seen = {};
 	struct tg_queues queues;
 	struct tg_ack ack = {};
+	__u32 slot;
 
 	if (!listener || tg_just_admitted(s))
 		return TCX_NEXT;
@@ -230,8 +235,10 @@ TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
 		ack.cookie = TG_ACK_COOKIE;
 	else if (tg_brings_kernel_cookie(s->packet))
 		ack.cookie = TG_ACK_KERNEL_COOKIE;
+	slot = tg_slot_of(listener, s->at.index);
+	ack.silent = tg_ack_silent(s, slot);
 	*decision = tg_ack_decide(&s->at.guard->rules, &queues, &ack);
-	tg_count(tg_slot_of(listener, s->at.index), *decision);
+	tg_count(slot, *decision);
 	if (decision->verdict != TG_ADMIT)
 		return TCX_NEXT;
 	tg_tc_options(ctx, tg_options_offset(s->packet), tg_options_end(s->packet), &seen);

@@ -120,7 +120,7 @@ TG_INLINE int tg_xdp_refuse(struct xdp_md *ctx, struct tg_syn_stage *s, __u32 ve
 static __noinline int tg_xdp_room(struct xdp_md *ctx, struct tg_packet *packet, struct tg_place *at,
                                   __u64 now_ns, __u32 how)
 {
-	struct tg_syn_stage s = {.packet = packet, .at = at, .now_ns = now_ns};
+	struct tg_syn_stage s = {.packet = packet, .at = at, .syn.now_ns = now_ns};
 	__u32 verdict = how >> TG_XDP_VERDICT_SHIFT;
 
 	if (verdict)

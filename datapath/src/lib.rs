@@ -17,6 +17,7 @@ pub mod link;
 pub mod memory;
 pub mod network;
 mod networks;
+pub mod overload;
 pub mod per_cpu;
 pub mod pins;
 pub mod plain;

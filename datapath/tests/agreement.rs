@@ -72,6 +72,9 @@ fn rules(rng: &mut Rng, age_ms: u32) -> tg_rules {
         clean_after_ms: word(rng, age_ms),
         refusal_cost_ns: near(rng, [0, 1000, 1_000_000, DEPTH_NS as u32]),
         fin: variant(rng, TG_RST_FIN_STRICT),
+        is_auto: rng.u32(..2),
+        patience_ms: near(rng, [0, 1, 1000, 10_000, 600_000]),
+        wait_us: near(rng, [0, 5000, 999_999, 1_000_000]),
     }
 }
 
@@ -87,7 +90,63 @@ fn queues(rng: &mut Rng) -> tg_queues {
         syn_max,
         syncookies: variant(rng, 2),
         claimed: if rng.bool() { 0 } else { word(rng, 1) },
+        places: if rng.bool() { 0 } else { near(rng, [listen_max / 2, listen_max]) },
     }
+}
+
+/// A watch some way into its window, in any phase.
+fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
+    let ago = |rng: &mut Rng, spans: [u32; 4]| {
+        let span = u64::from(one_of(rng, spans));
+        now_ns.wrapping_sub(long(rng, span))
+    };
+    let window = TG_OVERLOAD_WINDOW_NS;
+    let rate = |rng: &mut Rng| {
+        let anchor = 1 << one_of(rng, [8, 20, 40, 42]);
+        long(rng, anchor)
+    };
+    let seen = u64::from(near(rng, [0, 1, 31, 32, 1000]));
+    tg_overload {
+        window_ns: ago(rng, [0, window / 2, window, 4 * (window - 1)]),
+        since_ns: if rng.u8(..4) == 0 { 0 } else { ago(rng, [0, window, 4_000_000_000, u32::MAX]) },
+        excess_ns: ago(rng, [0, window, 2 * window, 6 * window]),
+        dropped_ns: ago(rng, [0, window, 2 * window, 6 * window]),
+        fresh_x256: rate(rng),
+        drain_x256: rate(rng),
+        silent_x256: rate(rng),
+        silent: u64::from(near(rng, [0, 26, 53])),
+        may_wait: u64::from(near(rng, [0, 100])),
+        closing: u64::from(rng.u8(..16) == 0),
+        seen,
+        fresh: u64::from(near(rng, [0, 1, 1000])),
+        dropped: u64::from(near(rng, [0, seen as u32 / 32, seen as u32])),
+        fresh_dropped: u64::from(near(rng, [0, 31, 83, 1000])),
+        entered: u64::from(near(rng, [0, 1000])),
+        queued: near(rng, [0, 128]),
+        places: near(rng, [16, 128]),
+        is_persistent: rng.u32(..2),
+        padding: 0,
+    }
+}
+
+/// Where the name at hand is in one of the cells, or in none.
+fn block(rng: &mut Rng, name: u64, now_ns: u64) -> tg_waiting_block {
+    let mut block = tg_waiting_block::default();
+    for cell in &mut block.cells {
+        *cell = tg_waiting {
+            tag: if rng.u8(..4) == 0 { 0 } else { rng.u32(..) },
+            since_tick: ((now_ns >> TG_WAITING_TICK_SHIFT) as u16).wrapping_sub(near(
+                rng,
+                [0, TG_TOLD_TICKS, TG_WAITING_TICKS],
+            )
+                as u16),
+            is_told: rng.u16(..2),
+        };
+    }
+    if rng.u8(..4) != 0 {
+        block.cells[rng.usize(..TG_WAITING_CELLS as usize)].tag = (name >> 32) as u32 | 1;
+    }
+    block
 }
 
 fn bucket(rng: &mut Rng, cost_ns: u32) -> tg_bucket {
@@ -175,13 +234,15 @@ fn case(rng: &mut Rng) -> tg_case {
     let age_ms = one_of(rng, [0, 1000, 3000, u32::MAX]);
     let rules = rules(rng, age_ms);
     let refusals = bucket(rng, rules.refusal_cost_ns);
+    let now_ns = later(rng, refusals.last_ns, rules.refusal_cost_ns);
+    let name = rng.u64(..);
     let mut case = tg_case {
         syn: tg_syn {
-            now_ns: later(rng, refusals.last_ns, rules.refusal_cost_ns),
+            now_ns,
             random: if rng.bool() { rng.u32(..) } else { word(rng, rules.early_probability_x256) },
             half_open: u32::from(rng.u8(..8) == 0),
             cookie_usable: u32::from(rng.u8(..4) != 0),
-            padding: 0,
+            silent: 0,
         },
         ack: tg_ack {
             is_request: rng.u32(..2),
@@ -189,7 +250,11 @@ fn case(rng: &mut Rng) -> tg_case {
             deferred: u32::from(rng.u8(..4) == 0),
             bare: rng.u32(..2),
             cookie: variant(rng, TG_ACK_KERNEL_COOKIE),
+            silent: rng.u32(..2),
         },
+        overload: overload(rng, now_ns),
+        block: block(rng, name, now_ns),
+        name,
         client_isn: word(rng, 0),
         tuple: tuple(rng),
         options: cookie_options(rng),
@@ -230,6 +295,9 @@ struct Coverage {
     cookies_refused: u64,
     stale: u64,
     overflow_possible: u64,
+    silent: u64,
+    persistent: u64,
+    kept_waiting: u64,
 }
 
 impl Coverage {
@@ -245,6 +313,9 @@ impl Coverage {
         self.cookies_refused += u64::from(answers.opened_ok == 0);
         self.stale += u64::from(answers.stale != 0);
         self.overflow_possible += u64::from(answers.overflow_possible != 0);
+        self.silent += u64::from(answers.silent != 0);
+        self.persistent += u64::from(answers.queues.places != 0);
+        self.kept_waiting += answers.overload.silent;
     }
 
     fn print(&self, stage: &str, counts: &tg_counters) {
@@ -258,7 +329,7 @@ impl Coverage {
     fn assert_complete(&self) {
         let seen =
             |counts: &tg_counters, reason: u32| counts.packets[reason as usize].iter().sum::<u64>();
-        for reason in TG_ROOM..=TG_HALF_OPEN {
+        for reason in TG_ROOM..=TG_NEW_FIRST {
             assert!(seen(&self.syn, reason) > 0, "SYN: {} never came", REASONS[reason as usize]);
         }
         for reason in TG_HANDSHAKE..=TG_COOKIE_FOREIGN {
@@ -282,6 +353,9 @@ impl Coverage {
             ("a cookie that does not", self.cookies_refused),
             ("a stale reservation", self.stale),
             ("a possible overflow", self.overflow_possible),
+            ("silence", self.silent),
+            ("a short queue", self.persistent),
+            ("a client that waits", self.kept_waiting),
         ] {
             assert!(count > 1000, "{what} came {count} times");
         }

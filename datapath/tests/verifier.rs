@@ -14,7 +14,7 @@ const BOUNDS: [(&str, u32); 16] = [
     ("tidegate_ip_after_driver", 420_000),
     ("tidegate_driver", 260_000),
     ("tidegate_driver_veth", 260_000),
-    ("tidegate_tcp", 11_500),
+    ("tidegate_tcp", 22_000),
     ("tidegate_ends_in", 220_000),
     ("tidegate_ends_out", 44_000),
     ("tidegate_sockets", 270_000),
@@ -23,7 +23,7 @@ const BOUNDS: [(&str, u32); 16] = [
     ("stale_requests", 3_750),
     ("tidegate_setsockopt", 150),
     ("tidegate_getsockopt", 110),
-    ("agree", 10_000),
+    ("agree", 470_000),
     ("agree_shed", 60_000),
     ("agree_time_wait", 400_000),
 ];

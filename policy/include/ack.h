@@ -22,6 +22,7 @@ struct tg_ack {
 	__u32 deferred;   /* request: TCP_DEFER_ACCEPT waits for data, this has none */
 	__u32 bare;       /* no data and no FIN: a SYN/ACK ACK (Shukla, Table 4.1) */
 	__u32 cookie;     /* enum tg_ack_cookie */
+	__u32 silent;     /* auto: who finds no room is not told */
 };
 
 /* The kernel makes a connection of it, if the listen queue has a place. */
@@ -34,7 +35,9 @@ TG_INLINE struct tg_decision tg_ack_decide_place(const struct tg_rules *rules,
 	if (!tg_listen_queue_full(queues))
 		return tg_decide(TG_PASS, TG_HANDSHAKE);
 	reason = ack->bare ? TG_OVERFLOW_SYNACK_ACK : TG_OVERFLOW_OTHER;
-	return tg_decide(rules->ack == TG_ACK_RESET ? TG_RESET : TG_PASS, reason);
+	if (rules->ack == TG_ACK_RESET && !ack->silent)
+		return tg_decide(TG_RESET, reason);
+	return tg_decide(TG_PASS, reason);
 }
 
 TG_INLINE struct tg_decision tg_ack_decide_request(const struct tg_rules *rules,

@@ -9,6 +9,7 @@
 #include "ack.h"
 #include "cookie.h"
 #include "fin.h"
+#include "judge.h"
 #include "shed_auto.h"
 #include "syn.h"
 
@@ -21,12 +22,16 @@ struct tg_case {
 	__u32 client_isn;
 	struct tg_tuple tuple;
 	struct tg_cookie_options options;
-	struct tg_cookie_keys keys;
 	__u32 epoch;
-	__u32 cookie; /* offered to tg_cookie_open */
+	struct tg_cookie_keys keys;
 	__u64 age_ms;
+	struct tg_overload overload;
+	struct tg_waiting_block block;
+	__u64 name;
+	__u32 cookie; /* offered to tg_cookie_open */
 	struct tg_fin fin;
 	__u32 fin_said; /* by the application */
+	__u32 padding;
 };
 
 struct tg_answers {
@@ -46,16 +51,29 @@ struct tg_answers {
 	__u32 wants_cookie;
 	__u32 padding;
 	struct tg_auto_queue view;
+	struct tg_queues queues; /* as auto leaves them */
+	__u32 silent;
+	struct tg_overload overload;
+	struct tg_waiting_block block;
+	__u64 name; /* of the tuple, with the first key */
 };
 
 TG_INLINE void tg_agree(const struct tg_case *c, struct tg_answers *a)
 {
+	struct tg_crowd crowd = {.overload = &a->overload, .block = &a->block, .name = c->name};
+	struct tg_syn syn = c->syn;
+
 	a->refusals = c->refusals;
-	a->room = tg_syn_room(&c->rules, &c->queues, c->syn.random);
-	a->asks_for_request = tg_syn_asks_for_request(a->room, &c->queues);
-	a->wants_cookie = tg_syn_wants_cookie(&c->rules, a->room);
-	a->view = tg_auto_view(&c->queues, a->room);
-	a->syn = tg_syn_decide(&c->rules, a->room, &c->syn, &a->refusals);
+	a->queues = c->queues;
+	a->overload = c->overload;
+	a->block = c->block;
+	a->syn = tg_syn_judge(&c->rules, &a->queues, &syn, &a->refusals, &crowd);
+	a->silent = syn.silent;
+	a->name = tg_waiting_name(&c->keys.current, &c->tuple, c->client_isn);
+	a->room = tg_syn_room(&c->rules, &a->queues, c->syn.random);
+	a->asks_for_request = tg_syn_asks_for_request(a->room, &a->queues);
+	a->wants_cookie = tg_syn_wants_cookie(&c->rules, a->room, a->silent);
+	a->view = tg_auto_view(&a->queues, a->room);
 	a->ack = tg_ack_decide(&c->rules, &c->queues, &c->ack);
 	a->fin = tg_fin_decide(tg_fin_rule_of(c->rules.fin, c->fin_said), &c->fin);
 	a->made = tg_cookie_make(&c->keys.current, &c->tuple, c->client_isn, c->epoch, &c->options);

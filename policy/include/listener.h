@@ -32,6 +32,15 @@ enum tg_fin_rule {
 	TG_RST_FIN_STRICT, /* the same, where nothing that was sent or written can be lost */
 };
 
+/* What an overload is in: see overload.h. */
+enum tg_phase {
+	TG_CALM,
+	TG_BURST,      /* queue drops, which may be over soon */
+	TG_PERSISTENT, /* they have lasted */
+	TG_RECOVERING, /* it was persistent, and they have stopped */
+	TG_PHASES,
+};
+
 /* The rules of one guarded listener. All zero is `default`: watch and count. */
 struct tg_rules {
 	__u32 room; /* enum tg_room_rule */
@@ -50,6 +59,13 @@ struct tg_rules {
 	/* Explicit refusals cost this many nanoseconds of the bucket's credit; 0 is no limit. */
 	__u32 refusal_cost_ns;
 	__u32 fin; /* enum tg_fin_rule */
+	/* auto: syn and ack hold in persistent overload, and silence in any other. */
+	__u32 is_auto;
+	/* auto: how long clients wait before they give up, milliseconds: see overload.h. */
+	__u32 patience_ms;
+	/* auto: who is let in during persistent overload waits this long for accept(),
+	 * microseconds. */
+	__u32 wait_us;
 };
 
 /* The queues of one listening socket at this moment, and the host's rules for them. */
@@ -60,6 +76,31 @@ struct tg_queues {
 	__u32 syn_max;    /* net.ipv4.tcp_max_syn_backlog */
 	__u32 syncookies; /* net.ipv4.tcp_syncookies: 0, 1 or 2 */
 	__u32 claimed;    /* SYNs let through that TCP has not seen yet */
+	__u32 places;     /* auto: of the listen queue those in use now; 0: all */
+};
+
+/* What the SYNs of one listening socket have met: see overload.h. All zero: none has come. */
+struct tg_overload {
+	__u64 window_ns; /* when the window at hand began */
+	__u64 since_ns; /* when more new clients began to come than the server takes; 0: they do not
+	                 */
+	__u64 excess_ns;     /* when the last such window ended */
+	__u64 dropped_ns;    /* when the last window with drops ended */
+	__u64 fresh_x256;    /* new clients, a second */
+	__u64 drain_x256;    /* connections that the server takes, a second */
+	__u64 silent_x256;   /* SYNs dropped in silence, a second: as many clients wait */
+	__u64 may_wait;      /* clients that should, beyond a burst */
+	__u64 closing;       /* above 0: some processor closes the window */
+	__u64 seen;          /* SYNs of this window */
+	__u64 fresh;         /* of them, those of clients that were not waiting */
+	__u64 dropped;       /* of them, those that found no room */
+	__u64 fresh_dropped; /* those that are both */
+	__u64 entered;       /* of them, those that found room */
+	__u64 silent;        /* of them, those dropped in silence */
+	__u32 queued;        /* in both queues when it began */
+	__u32 places;        /* of the listen queue, for a persistent overload */
+	__u32 is_persistent;
+	__u32 padding;
 };
 
 /* Linux's rule, sk_acceptq_is_full(): strictly above the backlog. */

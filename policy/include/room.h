@@ -32,6 +32,12 @@ TG_INLINE __u32 tg_room_kernel(const struct tg_queues *queues)
 	return TG_ROOM;
 }
 
+/* auto: what the kernel would let wait, but for longer than it should. */
+TG_INLINE int tg_room_is_short(const struct tg_queues *queues)
+{
+	return queues->places && queues->listen_len >= queues->places;
+}
+
 /* The places of the listen queue: Linux takes one more than the backlog. */
 TG_INLINE __u64 tg_reserve_places(const struct tg_queues *queues)
 {

@@ -20,6 +20,7 @@
 #ifndef TG_SHED_AUTO_H
 #define TG_SHED_AUTO_H
 
+#include "rate.h"
 #include "shed_target.h"
 #include "syn.h"
 
@@ -50,9 +51,6 @@
 #define TG_AUTO_COUNTED_NS (1ull << 28)
 /* What was known this long ago is forgotten. */
 #define TG_AUTO_STALE_NS (1ull << 30)
-/* More SYNs than this in a step are not believed; no rate is above 2^32 a second. */
-#define TG_AUTO_COUNT_MOST (1ull << 25)
-#define TG_AUTO_RATE_MOST (1ull << 40)
 
 /* What the SYN at hand met: the listen queue, where there is one. */
 struct tg_auto_queue {
@@ -71,29 +69,6 @@ TG_INLINE struct tg_auto_queue tg_auto_view(const struct tg_queues *queues, __u3
 		.limit = queues->listen_max,
 		.has_room = tg_syn_has_room(reason),
 	};
-}
-
-/* old, moved towards sample: an exponential mean over tau_ns. */
-TG_INLINE __u64 tg_auto_toward(__u64 old, __u64 sample, __u64 passed_ns, __u64 tau_ns)
-{
-	__u64 weight_x16 = (passed_ns << 16) / (passed_ns + tau_ns);
-
-	if (sample >= old)
-		return old + ((sample - old) * weight_x16 >> 16);
-	return old - ((old - sample) * weight_x16 >> 16);
-}
-
-TG_INLINE __u64 tg_auto_rate(__u64 count, __u64 passed_ns)
-{
-	if (count > TG_AUTO_COUNT_MOST)
-		count = TG_AUTO_COUNT_MOST;
-	return count * 256000000000ull / (passed_ns ? passed_ns : 1);
-}
-
-/* What a rate comes to in a time of up to a second. */
-TG_INLINE __u64 tg_auto_amount(__u64 rate_x256, __u64 time_ns)
-{
-	return rate_x256 * (time_ns >> 10) / 976563;
 }
 
 /*
@@ -132,7 +107,7 @@ TG_INLINE __u64 tg_auto_root(__u64 p_x32, __u32 attempts)
 /* Where the queue should stand. Both in 256ths. */
 TG_INLINE __u64 tg_auto_aim(__u64 drain_x256, __u64 limit_x256)
 {
-	__u64 aim = tg_auto_amount(drain_x256, TG_AUTO_AIM_NS);
+	__u64 aim = tg_rate_amount(drain_x256, TG_AUTO_AIM_NS);
 
 	if (aim < TG_AUTO_AIM_LEAST * 256)
 		aim = TG_AUTO_AIM_LEAST * 256;
@@ -174,12 +149,12 @@ TG_INLINE void tg_auto_see_fresh(struct tg_auto *a, __u64 passed, __u64 passed_n
 {
 	/* At least a 256th: see TG_AUTO_P_MOST. */
 	__u64 let_through_x16 = (TG_SHED_ONE - a->p_x32) >> 16;
-	__u64 sample = tg_auto_rate(passed, passed_ns);
+	__u64 sample = tg_rate_of(passed, passed_ns);
 
-	sample = sample < TG_AUTO_RATE_MOST ? sample : TG_AUTO_RATE_MOST;
+	sample = sample < TG_RATE_MOST ? sample : TG_RATE_MOST;
 	sample = (sample << 16) / (let_through_x16 ? let_through_x16 : 1);
-	sample = sample < TG_AUTO_RATE_MOST ? sample : TG_AUTO_RATE_MOST;
-	a->fresh_x256 = tg_auto_toward(a->fresh_x256, sample, passed_ns, TG_AUTO_FRESH_NS);
+	sample = sample < TG_RATE_MOST ? sample : TG_RATE_MOST;
+	a->fresh_x256 = tg_rate_toward(a->fresh_x256, sample, passed_ns, TG_AUTO_FRESH_NS);
 }
 
 /*
@@ -191,10 +166,10 @@ TG_INLINE void tg_auto_see_drain(struct tg_auto *a, __u64 entered, __u64 waiting
 {
 	__u64 in_x256 = entered * 256 + a->waiting_x256;
 	__u64 out_x256 = in_x256 > waiting_x256 ? in_x256 - waiting_x256 : 0;
-	__u64 sample = tg_auto_rate(out_x256, passed_ns) >> 8;
+	__u64 sample = tg_rate_of(out_x256, passed_ns) >> 8;
 
 	if (a->queue_x256 >= aim_x256 / 4 || sample > a->drain_x256)
-		a->drain_x256 = tg_auto_toward(a->drain_x256, sample, passed_ns, TG_AUTO_DRAIN_NS);
+		a->drain_x256 = tg_rate_toward(a->drain_x256, sample, passed_ns, TG_AUTO_DRAIN_NS);
 	a->waiting_x256 = waiting_x256;
 }
 
@@ -203,7 +178,7 @@ TG_INLINE __u64 tg_auto_count_queue(const struct tg_auto *a, __u64 passed, __u64
                                     __u64 passed_ns)
 {
 	__u64 queue = a->waiting_x256 + passed * 256;
-	__u64 out = tg_auto_amount(a->drain_x256, passed_ns);
+	__u64 out = tg_rate_amount(a->drain_x256, passed_ns);
 
 	queue = queue > out ? queue - out : 0;
 	return queue < limit_x256 ? queue : limit_x256;
@@ -217,7 +192,7 @@ TG_INLINE __u64 tg_auto_count_queue(const struct tg_auto *a, __u64 passed, __u64
 TG_INLINE int tg_auto_remembered_wait(const struct tg_shed_rules *rules, __u64 seen,
                                       __u64 admit_x256, __u64 passed_ns)
 {
-	return rules->policy == TG_SBPD && tg_auto_rate(seen, passed_ns) > admit_x256;
+	return rules->policy == TG_SBPD && tg_rate_of(seen, passed_ns) > admit_x256;
 }
 
 /* One step. Apart, for the sake of the stack of its caller. */
@@ -247,13 +222,13 @@ TG_APART void tg_auto_step(const struct tg_shed_rules *rules, struct tg_auto *a,
 	tg_auto_see_fresh(a, passed, passed_ns);
 	if (rules->rate_per_s) {
 		a->drain_x256 = (__u64)rules->rate_per_s * 256;
-		limit_x256 = tg_auto_amount(a->drain_x256, TG_AUTO_COUNTED_NS);
+		limit_x256 = tg_rate_amount(a->drain_x256, TG_AUTO_COUNTED_NS);
 		if (limit_x256 < 2 * TG_AUTO_AIM_LEAST * 256)
 			limit_x256 = 2 * TG_AUTO_AIM_LEAST * 256;
 		a->waiting_x256 = tg_auto_count_queue(a, passed, limit_x256, passed_ns);
 		queue_x256 = a->waiting_x256;
 	}
-	a->queue_x256 = tg_auto_toward(a->queue_x256, queue_x256, passed_ns, TG_AUTO_QUEUE_NS);
+	a->queue_x256 = tg_rate_toward(a->queue_x256, queue_x256, passed_ns, TG_AUTO_QUEUE_NS);
 	aim_x256 = tg_auto_aim(a->drain_x256, limit_x256);
 	if (!rules->rate_per_s)
 		tg_auto_see_drain(a, entered, waiting_x256, aim_x256, passed_ns);

@@ -10,6 +10,7 @@
 #define TG_SYN_H
 
 #include "listener.h"
+#include "overload.h"
 #include "police.h"
 #include "room.h"
 #include "verdict.h"
@@ -19,7 +20,7 @@ struct tg_syn {
 	__u32 random;        /* uniform over 32 bits */
 	__u32 half_open;     /* a request of this client stands already */
 	__u32 cookie_usable; /* this SYN's options fit a cookie, and this hook can answer */
-	__u32 padding;
+	__u32 silent;        /* auto: who finds no room is not told */
 };
 
 /* Room for a SYN: TG_ROOM, TG_KERNEL_COOKIE, or the reason why there is none. */
@@ -32,6 +33,8 @@ TG_INLINE __u32 tg_syn_room(const struct tg_rules *rules, const struct tg_queues
 	/* no-syn-drop never leaves a SYN to the kernel's cookies: theirs lose options. */
 	if (reason == TG_KERNEL_COOKIE && rules->syn == TG_SYN_COOKIE)
 		return TG_SYNQ_FULL;
+	if (reason == TG_ROOM && tg_room_is_short(queues))
+		return TG_WAIT_LIMIT;
 	return reason;
 }
 
@@ -50,8 +53,10 @@ TG_INLINE int tg_syn_asks_for_request(__u32 reason, const struct tg_queues *queu
 }
 
 /* The form of the refusal: an enum tg_syn_refusal. */
-TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason)
+TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason, __u32 silent)
 {
+	if (silent)
+		return TG_SYN_DROP;
 	if (reason == TG_NO_RESERVATION && rules->cookie_when_reserved)
 		return TG_SYN_COOKIE;
 	/* The kernel would answer these: its rule is not reserv's. */
@@ -60,9 +65,9 @@ TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason)
 	return rules->syn;
 }
 
-TG_INLINE int tg_syn_wants_cookie(const struct tg_rules *rules, __u32 reason)
+TG_INLINE int tg_syn_wants_cookie(const struct tg_rules *rules, __u32 reason, __u32 silent)
 {
-	return !tg_syn_has_room(reason) && tg_syn_refusal(rules, reason) == TG_SYN_COOKIE;
+	return !tg_syn_has_room(reason) && tg_syn_refusal(rules, reason, silent) == TG_SYN_COOKIE;
 }
 
 /* reason is what tg_syn_room() said. */
@@ -74,7 +79,7 @@ TG_INLINE struct tg_decision tg_syn_decide(const struct tg_rules *rules, __u32 r
 	if (syn->half_open)
 		return tg_decide(TG_PASS, TG_HALF_OPEN);
 
-	switch (tg_syn_refusal(rules, reason)) {
+	switch (tg_syn_refusal(rules, reason, syn->silent)) {
 	case TG_SYN_DROP: return tg_decide(TG_DROP, reason);
 	case TG_SYN_RESET:
 		if (rules->refusal_cost_ns &&
@@ -88,6 +93,18 @@ TG_INLINE struct tg_decision tg_syn_decide(const struct tg_rules *rules, __u32 r
 		return tg_decide(TG_COOKIE, reason);
 	default: return tg_decide(TG_PASS, reason);
 	}
+}
+
+/*
+ * auto, once it is known what room there is: whose turn it is, which may change the reason.
+ * Returns whether silence is the answer.
+ */
+TG_INLINE __u32 tg_syn_meet(const struct tg_overload *o, __u32 phase, __u32 *reason, __u32 caller,
+                            __u64 now_ns)
+{
+	if (tg_syn_has_room(*reason))
+		*reason = tg_overload_turn(o, phase, *reason, caller, now_ns);
+	return !tg_syn_has_room(*reason) && !tg_overload_tells(o, phase, caller);
 }
 
 /* SYNs that one poll of a driver hands up before TCP sees the first: NAPI's weight. */

@@ -6,6 +6,7 @@
 
 pub mod mechanism;
 pub mod names;
+pub mod overload;
 pub mod shed;
 pub mod time_wait;
 
@@ -59,16 +60,20 @@ pub fn syn_room(rules: &tg_rules, queues: &tg_queues, random: u32) -> u32 {
     unsafe { raw::tg_native_syn_room(rules, queues, random) }
 }
 
-/// The decision at the SYN stage (Shukla, thesis, 4.1.5): takes a refusal's cost from
-/// `refusals` where an explicit refusal is made.
+/// The decision at the SYN stage by rules that remember nothing but refusals (Shukla, thesis,
+/// 4.1.5): takes a refusal's cost from `refusals` where an explicit refusal is made. For the rules
+/// of `auto` see [`overload::Watch`].
 pub fn decide_syn(
     rules: &tg_rules,
     queues: &tg_queues,
     syn: &tg_syn,
     refusals: &mut tg_bucket,
 ) -> tg_decision {
-    // SAFETY: the function reads and writes only through these valid references.
-    unsafe { raw::tg_native_syn(rules, queues, syn, refusals) }
+    debug_assert_eq!(rules.is_auto, 0, "auto remembers more");
+    let none = std::ptr::null_mut();
+    // SAFETY: the function reads and writes only through these valid references, and nothing
+    // through the null pointers where the rules are not auto's.
+    unsafe { raw::tg_native_syn(rules, queues, syn, refusals, none, std::ptr::null_mut(), 0) }
 }
 
 /// The decision at the ACK stage (Shukla, thesis, 4.1.2).
@@ -121,13 +126,19 @@ mod tests {
     use raw::*;
 
     fn queues(listen_len: u32, syn_len: u32) -> tg_queues {
-        tg_queues { listen_len, listen_max: 128, syn_len, syn_max: 4096, syncookies: 1, claimed: 0 }
+        tg_queues {
+            listen_len,
+            listen_max: 128,
+            syn_len,
+            syn_max: 4096,
+            syncookies: 1,
+            ..Default::default()
+        }
     }
 
     fn syn(rules: &tg_rules, queues: &tg_queues) -> (u32, u32) {
         let asked = tg_syn { cookie_usable: 1, ..Default::default() };
-        let mut bucket = tg_bucket::default();
-        let d = decide_syn(rules, queues, &asked, &mut bucket);
+        let d = decide_syn(rules, queues, &asked, &mut tg_bucket::default());
         (d.verdict, d.reason)
     }
 

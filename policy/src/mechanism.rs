@@ -8,8 +8,13 @@ use crate::raw::{
 };
 
 /// The names that a mechanism is put together from (Shukla, thesis, Figure 4.1 and 5.4).
-pub const NAMES: [&str; 6] =
-    ["default", "abort", "reserv", "rst-syn", "no-syn-drop", "early-syn-drop"];
+pub const NAMES: [&str; 7] =
+    ["auto", "default", "abort", "reserv", "rst-syn", "no-syn-drop", "early-syn-drop"];
+
+/// `auto`: how long clients wait before they give up, in ms. `docs/auto.md` says what follows.
+pub const PATIENCE_MS: u32 = 10_000;
+/// `auto`: who is let in during a persistent overload waits about so long for accept(), in µs.
+pub const WAIT_US: u32 = 5_000;
 
 /// Refusals a second and processor that a listener sends at most, unless it says otherwise.
 /// What a forged flood could make of us is bounded so; a silent drop is what is left.
@@ -55,6 +60,9 @@ pub fn parse(text: &str) -> Result<tg_rules, NoMechanism> {
     if words.is_empty() {
         return wrong("no mechanism is named", &format!("name one of {}", NAMES.join(", ")));
     }
+    if has("auto") && words.len() > 1 {
+        return wrong("\"auto\" chooses by itself and stands alone", "drop it, or the others");
+    }
     if has("default") && words.len() > 1 {
         return wrong(
             "\"default\" is the kernel's own behaviour and stands alone",
@@ -73,7 +81,8 @@ pub fn parse(text: &str) -> Result<tg_rules, NoMechanism> {
             "leave \"early-syn-drop\" out",
         );
     }
-    let syn = if has("rst-syn") {
+    let is_auto = has("auto");
+    let syn = if has("rst-syn") || is_auto {
         TG_SYN_RESET
     } else if has("no-syn-drop") {
         TG_SYN_COOKIE
@@ -86,16 +95,26 @@ pub fn parse(text: &str) -> Result<tg_rules, NoMechanism> {
         room: if has("reserv") { TG_ROOM_RESERVE } else { TG_ROOM_KERNEL },
         syn,
         // no-syn-drop moves the decision to the ACK, which is let in or answered with RST.
-        ack: if has("abort") || has("no-syn-drop") { TG_ACK_RESET } else { TG_ACK_KERNEL },
+        ack: if has("abort") || has("no-syn-drop") || is_auto {
+            TG_ACK_RESET
+        } else {
+            TG_ACK_KERNEL
+        },
         overbook_x256: TG_ONE_X256,
         early_from_x256: TG_ONE_X256,
         refusal_cost_ns: 1_000_000_000 / REFUSALS_PER_S,
+        is_auto: is_auto.into(),
+        patience_ms: if is_auto { PATIENCE_MS } else { 0 },
+        wait_us: if is_auto { WAIT_US } else { 0 },
         ..tg_rules::default()
     })
 }
 
 /// The names that `rules` were put together from.
 pub fn name(rules: &tg_rules) -> String {
+    if rules.is_auto != 0 {
+        return "auto".to_owned();
+    }
     let mut words = Vec::new();
     if rules.ack == TG_ACK_RESET && rules.syn != TG_SYN_COOKIE {
         words.push("abort");
@@ -119,6 +138,7 @@ mod tests {
     #[test]
     fn every_combination_keeps_its_name() {
         for text in [
+            "auto",
             "default",
             "abort",
             "reserv",
@@ -160,6 +180,7 @@ mod tests {
             "",
             "abrot",
             "default abort",
+            "auto rst-syn",
             "rst-syn no-syn-drop",
             "abort abort",
             "no-syn-drop early-syn-drop",

@@ -19,6 +19,9 @@ pub const SHED_REFUSALS: [&str; 3] = ["silence", "rst", "cookie"];
 /// How far a policy has fallen back, in the order of `enum tg_shed_fallback`.
 pub const SHED_FALLBACKS: [&str; 3] = ["none", "stateless", "uniform"];
 
+/// What an overload is in, in the order of `enum tg_phase`.
+pub const PHASES: [&str; raw::TG_PHASES as usize] = ["calm", "burst", "persistent", "recovering"];
+
 /// What a client's FIN does, in the order of `enum tg_fin_rule`.
 pub const FIN_RULES: [&str; 3] = ["half-close", "rst-fin", "rst-fin strict"];
 
@@ -35,6 +38,8 @@ pub const REASONS: [&str; raw::TG_REASONS as usize] = [
     "RefusalLimit",
     "NoCookie",
     "HalfOpen",
+    "WaitLimit",
+    "NewFirst",
     "Handshake",
     "ListenQOverflow SYN/ACK ACK",
     "ListenQOverflow other",
@@ -68,6 +73,8 @@ mod tests {
     fn names_stand_at_their_numbers() {
         assert_eq!(VERDICTS[raw::TG_ADMIT as usize], "admit");
         assert_eq!(REASONS[raw::TG_HALF_OPEN as usize], "HalfOpen");
+        assert_eq!(REASONS[raw::TG_WAIT_LIMIT as usize], "WaitLimit");
+        assert_eq!(PHASES[raw::TG_RECOVERING as usize], "recovering");
         assert_eq!(REASONS[raw::TG_COOKIE_FOREIGN as usize], "CookieForeign");
         assert_eq!(REASONS[raw::TG_OVERFLOW_OTHER as usize], "ListenQOverflow other");
         assert_eq!(REASONS[raw::TG_SHED_AGAIN as usize], "ShedAgain");

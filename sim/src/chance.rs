@@ -20,6 +20,8 @@ pub(crate) enum Entity {
     Pages,
     /// Whom persistent dropping chooses.
     Shed,
+    /// The keys of the guard.
+    Guard,
 }
 
 /// SplitMix64 (Steele, Lea and Flood, *Fast splittable pseudorandom number generators*, OOPSLA
@@ -38,6 +40,7 @@ impl Chance {
             Entity::Stack => (4, 0),
             Entity::Pages => (5, 0),
             Entity::Shed => (6, 0),
+            Entity::Guard => (7, 0),
         };
         // Beginnings are hashes, so that streams do not overlap as neighbouring counters would.
         Self(mix(mix(seed.wrapping_add(kind.wrapping_mul(GOLDEN))) ^ number.wrapping_mul(GOLDEN)))

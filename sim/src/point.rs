@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use tidegate_policy::names::{REASONS, VERDICTS};
 use tidegate_policy::raw::{
-    TG_COOKIE_NO_ROOM, TG_LISTENQ_FULL_AT_SYN, TG_NO_RESERVATION, TG_OVERFLOW_OTHER,
-    TG_OVERFLOW_SYNACK_ACK, TG_SYNQ_3_4_FULL, TG_SYNQ_FULL, tg_held,
+    TG_COOKIE_NO_ROOM, TG_LISTENQ_FULL_AT_SYN, TG_NEW_FIRST, TG_NO_RESERVATION, TG_OVERFLOW_OTHER,
+    TG_OVERFLOW_SYNACK_ACK, TG_SYNQ_3_4_FULL, TG_SYNQ_FULL, TG_WAIT_LIMIT, tg_held,
 };
 use tidegate_report::{OperatingPoint, Point, World};
 use tidegate_scenarios::Treatment;
@@ -57,6 +57,8 @@ impl Measured<'_> {
                 ),
                 ("ListenQOverflow_other_segments", dropped(TG_OVERFLOW_OTHER)),
                 ("NoReservation", dropped(TG_NO_RESERVATION)),
+                ("WaitLimit", dropped(TG_WAIT_LIMIT)),
+                ("NewFirst", dropped(TG_NEW_FIRST)),
             ]
         } else {
             let others = counted.listen_drops.saturating_sub(counted.listen_overflows);

@@ -106,7 +106,7 @@ impl Shedders {
 }
 
 /// Each client has an address of its own, as long as there are some.
-fn tuple(client: u32) -> tg_tuple {
+pub(crate) fn tuple(client: u32) -> tg_tuple {
     const ADDRESSES: u32 = 1 << 22;
     let source = Ipv4Addr::from(0x0a80_0000 | (client % ADDRESSES));
     let port = 1024 + (client / ADDRESSES) as u16;

@@ -16,10 +16,15 @@ pub(crate) use listener::Listener;
 pub use profile::{Kernel, Profile};
 
 use tidegate_client::Close;
-use tidegate_policy::raw::{TG_COOKIE, tg_bucket, tg_counters, tg_decision, tg_rules, tg_tw_rules};
+use tidegate_policy::decide_syn;
+use tidegate_policy::overload::{self, Watch};
+use tidegate_policy::raw::{
+    TG_COOKIE, tg_bucket, tg_counters, tg_decision, tg_key, tg_queues, tg_rules, tg_syn, tg_tuple,
+    tg_tw_rules,
+};
 use tidegate_policy::time_wait::End;
 
-use crate::chance::Chance;
+use crate::chance::{Chance, Entity};
 use crate::cores::Cores;
 use crate::costs::Costs;
 use crate::flow::Flow;
@@ -36,6 +41,46 @@ pub(crate) struct Guard {
     pub rules: tg_rules,
     pub hook: Hook,
     pub refusals: tg_bucket,
+    /// Of a guard that is `auto`.
+    pub watch: Option<Watch>,
+    /// Of the names of those who wait.
+    pub key: tg_key,
+}
+
+impl Guard {
+    pub(crate) fn new(rules: tg_rules, hook: Hook, seed: u64) -> Self {
+        let mut chance = Chance::of(seed, Entity::Guard);
+        Self {
+            rules,
+            hook,
+            refusals: tg_bucket::default(),
+            watch: (rules.is_auto != 0).then(Watch::default),
+            key: tg_key { k0: chance.draw(), k1: chance.draw() },
+        }
+    }
+
+    /// The decision at the SYN stage; `tuple` and `isn` name the connection.
+    fn decide_syn(
+        &mut self,
+        queues: &tg_queues,
+        syn: &tg_syn,
+        tuple: &tg_tuple,
+        isn: u32,
+    ) -> tg_decision {
+        let Self { rules, refusals, key, .. } = self;
+        match &mut self.watch {
+            Some(watch) => {
+                let name = overload::name(key, tuple, isn);
+                watch.decide_syn(rules, queues, syn, refusals, name)
+            }
+            None => decide_syn(rules, queues, syn, refusals),
+        }
+    }
+
+    /// Whether an ACK that finds no room is left in silence.
+    fn is_silent(&self, now_ns: u64) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.is_silent(&self.rules, now_ns))
+    }
 }
 
 /// What was counted at the server.

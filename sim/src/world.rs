@@ -4,7 +4,6 @@
 use std::iter::Peekable;
 
 use tidegate_client::{Arrivals, Outcome, Progress, TIME_WAIT_NS, Tally};
-use tidegate_policy::raw::tg_bucket;
 use tidegate_servers::Statistics;
 
 use crate::chance::{Chance, Entity};
@@ -128,10 +127,7 @@ impl World {
         let ends = Ends::of(&setup);
         let Setup { machine, kernel, way, crowd, seed, .. } = setup;
         let counted_ns = crowd.warm_up_ns..crowd.warm_up_ns + crowd.duration_ns;
-        let guard = setup.guard.map(|(rules, hook)| {
-            let refusals = tg_bucket::default();
-            Guard { rules, hook, refusals }
-        });
+        let guard = setup.guard.map(|(rules, hook)| Guard::new(rules, hook, seed));
         let host = Host {
             profile: machine.profile,
             kernel,

@@ -54,11 +54,11 @@ fn bad_files_are_answered_in_one_line() {
         ),
         (
             "[[listener]]\nport = 80\nmechanism = \"abrot\"",
-            "t.toml:3: unknown mechanism \"abrot\"; did you mean \"abort\"? known: default, abort, reserv, rst-syn, no-syn-drop, early-syn-drop",
+            "t.toml:3: unknown mechanism \"abrot\"; did you mean \"abort\"? known: auto, default, abort, reserv, rst-syn, no-syn-drop, early-syn-drop",
         ),
         (
             "[[listener]]\nprot = 80",
-            "t.toml:2: unknown field `prot`; expected one of `port`, `address`, `mechanism`, `hook`, `refusals_per_s`, `reserv`, `shed`, `fin`, `time_wait`",
+            "t.toml:2: unknown field `prot`; expected one of `port`, `address`, `mechanism`, `hook`, `refusals_per_s`, `reserv`, `auto`, `shed`, `fin`, `time_wait`",
         ),
         (
             "[[listener]]\nport = 80\nfin = \"reset\"",
@@ -129,5 +129,35 @@ fn time_wait_is_asked_for_by_host_destination_and_listener() {
         ),
     ] {
         assert!(fails(text).starts_with(told), "{}", fails(text));
+    }
+}
+
+#[test]
+fn auto_has_options_of_its_own() {
+    let config = parse(
+        Path::new("t.toml"),
+        "[[listener]]\nport = 80\nmechanism = \"auto\"\n[[listener]]\nport = 81\nmechanism = \"auto\"\n\
+         auto = { patience_s = 2.5, wait_ms = 1 }",
+    )
+    .unwrap();
+    let rules = [0, 1].map(|at| config.guards[at].rules);
+    let options = rules.map(|rules| (rules.is_auto, rules.patience_ms, rules.wait_us));
+    assert_eq!(options, [(1, mechanism::PATIENCE_MS, mechanism::WAIT_US), (1, 2500, 1000)]);
+    for (text, told) in [
+        (
+            "[[listener]]\nport = 80\nmechanism = \"auto\"\nauto = { patience_s = -1 }",
+            "t.toml:4: patience_s = -1 is out of range; give a number from 0 to 600",
+        ),
+        (
+            "[[listener]]\nport = 80\nmechanism = \"abort\"\nauto = { wait_ms = 1 }",
+            "t.toml:4: auto has options, but the mechanism is another; write mechanism = \"auto\", \
+             or take the options out",
+        ),
+        (
+            "[[listener]]\nport = 80\nmechanism = \"auto rst-syn\"",
+            "t.toml:3: \"auto\" chooses by itself and stands alone; drop it, or the others",
+        ),
+    ] {
+        assert_eq!(fails(text), told);
     }
 }

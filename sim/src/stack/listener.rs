@@ -43,6 +43,7 @@ impl Listener {
             syncookies: kernel.syncookies,
             // One processor hands TCP one SYN after the other.
             claimed: 0,
+            places: 0,
         }
     }
 
@@ -107,7 +108,7 @@ impl Listener {
                 tg_queues { listen_len: 0, listen_max: self.half_open - 1, ..queues }
             }
             TG_SYNQ_3_4_FULL => unbounded,
-            _ => tg_queues { syn_len: 1, ..unbounded },
+            _ => tg_queues { syn_len: 1, listen_max: u32::MAX, ..queues },
         }
     }
 

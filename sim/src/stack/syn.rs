@@ -5,14 +5,15 @@ use tidegate_policy::raw::{
     TG_COOKIE, TG_DROP, TG_KERNEL_COOKIE, TG_LISTENQ_FULL_AT_SYN, TG_PASS, TG_RESET, TG_ROOM,
     tg_auto_queue, tg_decision, tg_rules, tg_syn,
 };
+use tidegate_policy::syn_room;
 use tidegate_policy::time_wait::End;
-use tidegate_policy::{decide_syn, syn_room};
 
 use super::time_wait::Keeps;
 use super::{Conn, Guard, Host, Profile, State};
 use crate::flow::Flow;
 use crate::hook::Hook;
 use crate::network::Packet;
+use crate::shed::tuple;
 use crate::wire::{Wire, Work};
 
 /// What a mechanism leaves to do.
@@ -132,7 +133,7 @@ impl Host {
             cookie_usable: 1,
             ..tg_syn::default()
         };
-        let decision = decide_syn(&guard.rules, &queues, &syn, &mut guard.refusals);
+        let decision = guard.decide_syn(&queues, &syn, &tuple(flow.first), packet.seq);
         self.counted.judge(decision);
         // A hook before TCP turns the frame round; TCP makes a packet of its own.
         let by_tcp = hook == Hook::Tcp;

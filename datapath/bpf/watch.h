@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * auto: what is remembered of a listening socket and of its clients, looked up for
+ * policy/include/overload.h.
+ *
+ * The functions are global, as tg_shed is: the verifier walks each once, not once for
+ * every way that leads here, and its stack is gone when the next look-up begins. Their
+ * arguments are never NULL; the verifier wants to hear it.
+ */
+#ifndef TG_WATCH_H
+#define TG_WATCH_H
+
+#include "../../policy/include/syn.h"
+#include "guard.h"
+
+/* A SYN to be watched, and what is found out of it on the way. */
+struct tg_watch {
+	__u64 now_ns;
+	__u64 name;      /* of the connection, where asked */
+	__u32 active;    /* of the configuration */
+	__u32 index;     /* of the guard */
+	__u32 slot;      /* of the socket */
+	__u32 phase;     /* enum tg_phase */
+	__u32 asked;     /* who this is matters */
+	__u32 cell;      /* then: which of its block's */
+	__u32 caller;    /* enum tg_caller */
+	__u32 reason;    /* enum tg_reason */
+	__u32 silent;    /* who finds no room is not told */
+	__u32 half_open; /* its request stands already */
+};
+
+/* The one at hand: a processor judges one SYN at a time, and the stack has no room for it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tg_watch);
+} watch_at_hand SEC(".maps");
+
+TG_INLINE struct tg_watch *tg_watch_of(const struct tg_place *at, __u32 slot, __u64 now_ns)
+{
+	__u32 zero = 0;
+	struct tg_watch *w = bpf_map_lookup_elem(&watch_at_hand, &zero);
+
+	if (!w)
+		return NULL;
+	__builtin_memset(w, 0, sizeof(*w));
+	w->now_ns = now_ns;
+	w->active = at->active;
+	w->index = at->index;
+	w->slot = slot;
+	return w;
+}
+
+TG_INLINE struct tg_waiting *tg_watch_cell(const struct tg_watch *w)
+{
+	__u32 index = tg_waiting_block_index(w->name);
+	struct tg_waiting_block *block = bpf_map_lookup_elem(&waiting, &index);
+
+	return block ? &block->cells[w->cell & (TG_WAITING_CELLS - 1)] : NULL;
+}
+
+_Static_assert((TG_WAITING_CELLS & (TG_WAITING_CELLS - 1)) == 0, "a cell's number is masked");
+
+/* Is the window over? */
+__noinline int tg_watch_due(struct tg_watch *w)
+{
+	struct tg_overload *o;
+	__u32 slot;
+
+	if (!w)
+		return 0;
+	slot = w->slot;
+	o = bpf_map_lookup_elem(&overload, &slot);
+	return o && tg_overload_due(o, w->now_ns);
+}
+
+/* Then: closes it. queued: in both queues. */
+__noinline int tg_watch_turn_window(struct tg_watch *w, __u32 queued)
+{
+	struct tg_overload *o;
+	struct tg_config *conf;
+	__u32 active, slot;
+
+	if (!w)
+		return 0;
+	active = w->active;
+	slot = w->slot;
+	conf = bpf_map_lookup_elem(&config, &active);
+	o = bpf_map_lookup_elem(&overload, &slot);
+	if (conf && o)
+		tg_overload_turn_window(&conf->guards[w->index & (TG_GUARDS - 1)].rules, o, queued,
+		                        w->now_ns);
+	return 0;
+}
+
+/* Before room is looked for. */
+__noinline int tg_watch_begin(struct tg_watch *w, struct tg_queues *queues)
+{
+	struct tg_overload *o;
+	__u32 slot;
+
+	if (!w || !queues)
+		return 0;
+	slot = w->slot;
+	o = bpf_map_lookup_elem(&overload, &slot);
+	if (o)
+		w->phase = tg_overload_begin(o, queues, w->now_ns);
+	return 0;
+}
+
+/* Which cell the name has, or may have. */
+__noinline int tg_watch_find(struct tg_packet *packet, struct tg_watch *w)
+{
+	struct tg_waiting_block *block;
+	struct tg_config *conf;
+	__u32 active, index;
+
+	if (!packet || !w)
+		return 0;
+	active = w->active;
+	conf = bpf_map_lookup_elem(&config, &active);
+	if (!conf)
+		return 0;
+	w->name = tg_waiting_name(&conf->shed_key, &packet->tuple, packet->seq);
+	index = tg_waiting_block_index(w->name);
+	block = bpf_map_lookup_elem(&waiting, &index);
+	if (!block)
+		return 0;
+	w->cell = tg_waiting_cell(block, w->name, w->now_ns);
+	w->caller = tg_waiting_caller(&block->cells[w->cell & (TG_WAITING_CELLS - 1)], w->name,
+	                              w->now_ns);
+	w->asked = 1;
+	return 0;
+}
+
+/* Once it is known what room there is, and, where it matters, who this is. */
+__noinline int tg_watch_meet(struct tg_watch *w)
+{
+	struct tg_overload *o;
+	__u32 slot;
+
+	if (!w)
+		return 0;
+	slot = w->slot;
+	o = bpf_map_lookup_elem(&overload, &slot);
+	if (!o)
+		return 0;
+	w->silent = tg_syn_meet(o, w->phase, &w->reason, w->caller, w->now_ns);
+	return 0;
+}
+
+/* At the end. */
+__noinline int tg_watch_part(struct tg_watch *w)
+{
+	struct tg_overload_met met = {};
+	struct tg_overload *o;
+	__u32 slot;
+
+	if (!w)
+		return 0;
+	slot = w->slot;
+	o = bpf_map_lookup_elem(&overload, &slot);
+	if (!o)
+		return 0;
+	met.has_room = tg_syn_has_room(w->reason);
+	met.is_half_open = w->half_open;
+	met.is_told = !w->silent;
+	met.caller = w->caller;
+	tg_overload_end(o, &met, w->asked ? tg_watch_cell(w) : NULL, w->name, w->now_ns);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Is it a burst, or has a crowd come to stay? (Shukla, thesis, section 5.2: "The server
+ * TCP stack assumes short-lived bursty traffic when queue drops first occur. [...] If
+ * queue drops do last for t seconds, persistent overload is detected".)
+ *
+ *   calm        nobody has been dropped for a while
+ *   burst       silence: who is dropped comes again, and finds room when it is over
+ *   persistent  new clients first, a short queue for them, and silence for no more of the
+ *               others than can hope to be served
+ *   recovering  the crowd has gone: those who were left in silence come in
+ *
+ * What makes an overload is that more *new* clients come than the server takes. Drops alone
+ * last for as long as those who were dropped come again, whether a crowd is there or not.
+ *
+ * In silence a client is served if the overload ends while it is still there. Of overloads
+ * without a typical length those that have lasted for s end within the next T, the clients'
+ * patience, with a probability of T / (s + T); and about half of those who wait then come
+ * back in time. Each sends a SYN a second meanwhile, which costs the share c of what serving
+ * a client does: c T in all. So silence gains while T / 2 (s + T) > c T, until
+ *
+ *   s = 1 / 2 c - T
+ *
+ * which is the crossover of section 5.2. Until then, and for 2 T at most, as many may wait
+ * as the gain is worth, of those whom the server takes in T, and all others are told. How many wait
+ * is known by the SYNs that are dropped in silence, one a second each.
+ *
+ * t is the second after which every system of today sends a SYN again: a shorter overload
+ * meets nobody twice. Beyond it an overload persists when more wait than may; or, where
+ * those who may are never reached, when it has outlived T. While it persists those who wait
+ * are not served, but new clients, who have not waited: the same number, and at once.
+ * docs/auto.md has what comes of it.
+ *
+ * A listening socket is watched in windows. A window is closed by the SYN that finds it
+ * old enough, so the phases go on while no daemon runs.
+ */
+#ifndef TG_OVERLOAD_H
+#define TG_OVERLOAD_H
+
+#include "listener.h"
+#include "rate.h"
+#include "room.h"
+#include "waiting.h"
+
+/* 2^28 ns, 268 ms. */
+#define TG_OVERLOAD_WINDOW_NS (1ull << 28)
+/* Fewer drops than one in so many SYNs are chance: a server below its capacity has some. */
+#define TG_OVERLOAD_SHARE 32
+/* Persistent until so long after the last window with too many new clients: 537 ms. */
+#define TG_OVERLOAD_HOLD_NS (1ull << 29)
+/*
+ * Over so long after its last window: 1.6 s. Longer than the second after which every
+ * system of today sends a SYN again.
+ */
+#define TG_OVERLOAD_CALM_NS (3ull << 29)
+/* Time constant of the means: 537 ms. */
+#define TG_OVERLOAD_MEAN_NS (1ull << 29)
+/* t: 2^30 ns, 1.07 s. A window that is longer tells nothing of rates. */
+#define TG_OVERLOAD_BURST_NS (1ull << 30)
+/* So much of a window tells whether new clients still come: 34 ms. */
+#define TG_OVERLOAD_GLANCE_NS (1ull << 25)
+/* After so many times their patience one client in six would be served in silence: too few. */
+#define TG_OVERLOAD_HOPE 2
+/* What it costs to drop a SYN, at the IP entry of a veth; to serve a client costs 1 / drain. */
+#define TG_OVERLOAD_SYN_NS 3000
+/*
+ * The short queue has at least so many places. With 16 a server of one thread at 1.1 times
+ * its capacity is idle for 2 % of its time (M/M/1/K with K = 17), with 8 for 6 %.
+ */
+#define TG_OVERLOAD_PLACES_LEAST 16
+
+TG_INLINE __u64 tg_overload_since(__u64 now_ns, __u64 then_ns)
+{
+	/* Processors' coarse clocks differ by a tick. */
+	return now_ns > then_ns ? now_ns - then_ns : 0;
+}
+
+/* An enum tg_phase. */
+TG_INLINE __u32 tg_overload_phase(const struct tg_overload *o, __u64 now_ns)
+{
+	if (o->is_persistent && tg_overload_since(now_ns, o->excess_ns) < TG_OVERLOAD_HOLD_NS)
+		return TG_PERSISTENT;
+	if (!o->dropped_ns || tg_overload_since(now_ns, o->dropped_ns) >= TG_OVERLOAD_CALM_NS)
+		return TG_CALM;
+	return o->is_persistent ? TG_RECOVERING : TG_BURST;
+}
+
+/*
+ * New clients, those who wait, and the drain, a second. A server that nobody has to wait
+ * for shows no more than that it can do so much. Nor does one before which an overload
+ * persists: what is let in then is all that it takes, and if that counted, chance would
+ * keep the overload alive when the crowd has gone. Should it have become slower, the
+ * overload seems to end, and that shows it.
+ */
+TG_INLINE void tg_overload_see_rates(struct tg_overload *o, __u32 queued, int may_fall,
+                                     __u64 passed_ns)
+{
+	__u64 in = o->entered + o->queued;
+	__u64 drain = tg_rate_of(in > queued ? in - queued : 0, passed_ns);
+
+	o->queued = queued;
+	if (passed_ns > TG_OVERLOAD_BURST_NS) {
+		o->fresh_x256 = 0;
+		o->silent_x256 = 0;
+		return;
+	}
+	o->fresh_x256 = tg_rate_toward(o->fresh_x256, tg_rate_of(o->fresh, passed_ns), passed_ns,
+	                               TG_OVERLOAD_MEAN_NS);
+	o->silent_x256 = tg_rate_toward(o->silent_x256, tg_rate_of(o->silent, passed_ns), passed_ns,
+	                                TG_OVERLOAD_MEAN_NS);
+	if (may_fall || drain > o->drain_x256)
+		o->drain_x256 =
+			tg_rate_toward(o->drain_x256, drain, passed_ns, TG_OVERLOAD_MEAN_NS);
+}
+
+/* The places of the short queue: what the server takes in the time that a client may wait. */
+TG_INLINE __u32 tg_overload_places(const struct tg_rules *rules, const struct tg_overload *o)
+{
+	/* Amounts are of up to a second. */
+	__u64 wait_ns = rules->wait_us < 1000000 ? rules->wait_us * 1000ull : 1000000000ull;
+	__u64 drain_x256 = o->drain_x256 < TG_RATE_MOST ? o->drain_x256 : TG_RATE_MOST;
+	__u64 places = tg_rate_amount(drain_x256, wait_ns) / 256;
+
+	return places > TG_OVERLOAD_PLACES_LEAST ? (__u32)places : TG_OVERLOAD_PLACES_LEAST;
+}
+
+/* So many clients may wait: those whom the server takes in T, times 2 (T / (s + T) - 2 c T). */
+TG_INLINE __u64 tg_overload_may_wait(const struct tg_rules *rules, const struct tg_overload *o)
+{
+	__u64 drain_x256 = o->drain_x256 < TG_RATE_MOST ? o->drain_x256 : TG_RATE_MOST;
+	__u64 drain = drain_x256 >> 8, patience_ms = rules->patience_ms;
+	__u64 lasted_ms = tg_overload_since(o->excess_ns, o->since_ns) / 1000000;
+	__u64 hope_x16 = (patience_ms << 16) / (lasted_ms + patience_ms + !patience_ms);
+	__u64 served = drain * patience_ms / 1000;
+	/* 2 c T, where c is TG_OVERLOAD_SYN_NS of 10^9 / drain. */
+	__u64 cost_x16 = served * (2 * TG_OVERLOAD_SYN_NS << 10) / (1000000000 >> 6);
+
+	if (lasted_ms >= TG_OVERLOAD_HOPE * patience_ms || hope_x16 <= cost_x16)
+		return 0;
+	return 2 * served * (hope_x16 - cost_x16) >> 16;
+}
+
+/*
+ * Do more new clients come than the server takes, and for how long? Those who have waited
+ * are kept out, or keep new ones out, without there being a crowd.
+ */
+TG_INLINE void tg_overload_see_excess(const struct tg_rules *rules, struct tg_overload *o,
+                                      __u64 over_ns)
+{
+	__u64 lasted_ns;
+
+	if (o->fresh_x256 <= o->drain_x256 || o->fresh_dropped * TG_OVERLOAD_SHARE < o->fresh)
+		return;
+	if (!o->since_ns)
+		o->since_ns = o->window_ns ? o->window_ns : 1;
+	o->excess_ns = over_ns;
+	o->may_wait = tg_overload_may_wait(rules, o);
+	lasted_ns = tg_overload_since(over_ns, o->since_ns);
+	if (lasted_ns >= TG_OVERLOAD_BURST_NS &&
+	    (o->silent_x256 >> 8 > o->may_wait || lasted_ns >= rules->patience_ms * 1000000ull))
+		o->is_persistent = 1;
+}
+
+/* One window is over. */
+TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overload *o, __u32 queued,
+                                 __u64 now_ns)
+{
+	__u64 passed_ns = tg_overload_since(now_ns, o->window_ns);
+	/* Nobody came since: what there was of it was over by then. */
+	__u64 over_ns =
+		passed_ns > TG_OVERLOAD_BURST_NS ? o->window_ns + TG_OVERLOAD_WINDOW_NS : now_ns;
+	int is_overloaded = o->dropped && o->dropped * TG_OVERLOAD_SHARE >= o->seen;
+	__u32 phase = tg_overload_phase(o, o->window_ns);
+
+	if (o->since_ns && tg_overload_since(o->window_ns, o->excess_ns) >= TG_OVERLOAD_CALM_NS) {
+		o->since_ns = 0;
+		o->is_persistent = 0;
+	}
+	tg_overload_see_rates(o, queued, is_overloaded && phase != TG_PERSISTENT, passed_ns);
+	if (is_overloaded) {
+		o->dropped_ns = over_ns;
+		tg_overload_see_excess(rules, o, over_ns);
+	}
+	o->places = tg_overload_places(rules, o);
+	o->seen = 0;
+	o->fresh = 0;
+	o->dropped = 0;
+	o->fresh_dropped = 0;
+	o->entered = 0;
+	o->silent = 0;
+	o->window_ns = now_ns;
+}
+
+TG_INLINE int tg_overload_due(const struct tg_overload *o, __u64 now_ns)
+{
+	return tg_overload_since(now_ns, o->window_ns) >= TG_OVERLOAD_WINDOW_NS;
+}
+
+/*
+ * Before a SYN is judged, where the window is over. Of several processors one closes it;
+ * what the others count meanwhile may be lost, of all counts alike.
+ */
+TG_INLINE void tg_overload_turn_window(const struct tg_rules *rules, struct tg_overload *o,
+                                       __u32 queued, __u64 now_ns)
+{
+	if (__sync_fetch_and_add(&o->closing, 1))
+		return;
+	if (tg_overload_due(o, now_ns))
+		tg_overload_close(rules, o, queued, now_ns);
+	o->closing = 0;
+}
+
+/* Then: tells the phase, and puts the short queue's limit in force where it is persistent. */
+TG_INLINE __u32 tg_overload_begin(const struct tg_overload *o, struct tg_queues *queues,
+                                  __u64 now_ns)
+{
+	__u32 phase = tg_overload_phase(o, now_ns);
+
+	queues->places = phase == TG_PERSISTENT ? o->places : 0;
+	return phase;
+}
+
+/* Must it be known whether this client waits already? In calm, with room, nobody does. */
+TG_INLINE int tg_overload_asks(__u32 phase, int has_room)
+{
+	return phase != TG_CALM || !has_room;
+}
+
+/* New clients have stopped coming: seen before the window is over. */
+TG_INLINE int tg_overload_has_ended(const struct tg_overload *o, __u64 now_ns)
+{
+	__u64 passed_ns = tg_overload_since(now_ns, o->window_ns);
+
+	return passed_ns >= TG_OVERLOAD_GLANCE_NS &&
+	       tg_rate_of(o->fresh, passed_ns) < o->drain_x256 / 2;
+}
+
+/* New clients first: the reason for who finds room and is to come later. */
+TG_INLINE __u32 tg_overload_turn(const struct tg_overload *o, __u32 phase, __u32 reason,
+                                 __u32 caller, __u64 now_ns)
+{
+	if (phase != TG_PERSISTENT || caller == TG_CALLER_NEW || tg_overload_has_ended(o, now_ns))
+		return reason;
+	return TG_NEW_FIRST;
+}
+
+/*
+ * Is one who finds no room to be told so? In a window there is silence for as many SYNs as
+ * those who may wait send in it. Who has waited is told sooner than who comes: who came
+ * last has most of its patience left.
+ */
+TG_INLINE int tg_overload_tells(const struct tg_overload *o, __u32 phase, __u32 caller)
+{
+	__u64 share = o->may_wait * (TG_OVERLOAD_WINDOW_NS >> 20) / (1000000000 >> 20);
+
+	if (phase == TG_CALM || phase == TG_BURST)
+		return 0;
+	switch (caller) {
+	case TG_CALLER_TOLD: return 1;
+	case TG_CALLER_WAITS: return o->silent >= share;
+	default: return o->silent >= 2 * share;
+	}
+}
+
+/* What became of the SYN. */
+struct tg_overload_met {
+	__u32 has_room;
+	__u32 is_half_open; /* its request stands: it found no room, and has lost none */
+	__u32 is_told;      /* where there was none */
+	__u32 caller;       /* enum tg_caller */
+};
+
+/* After it was judged. cell is NULL where nobody asked who it is. */
+TG_INLINE void tg_overload_end(struct tg_overload *o, const struct tg_overload_met *met,
+                               struct tg_waiting *cell, __u64 name, __u64 now_ns)
+{
+	int is_lost = !met->has_room && !met->is_half_open;
+
+	o->seen++;
+	o->fresh += met->caller == TG_CALLER_NEW && !met->is_half_open;
+	o->dropped += is_lost;
+	o->fresh_dropped += is_lost && met->caller == TG_CALLER_NEW;
+	o->entered += !!met->has_room;
+	o->silent += is_lost && !met->is_told;
+	if (!cell)
+		return;
+	if (is_lost)
+		tg_waiting_keep(cell, name, met->is_told, now_ns);
+	else if (met->caller != TG_CALLER_NEW)
+		cell->tag = 0;
+}
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Clients who have been here: those whose SYN was dropped in silence, and who will send it
+ * again; and those who were told, of whom some send it again, too (Windows does, every
+ * half second). A table of cells by a keyed hash of the connection and its initial
+ * sequence number, which a retransmission repeats and a new connection does not. A name
+ * has the eight cells of one cache line to choose from; where all are taken, the client
+ * that was here longest ago is forgotten, and counted as new when it comes again.
+ */
+#ifndef TG_WAITING_H
+#define TG_WAITING_H
+
+#include "cookie.h"
+
+/* 2 MB, for all listeners together. */
+#define TG_WAITING_BLOCKS (1u << 15)
+#define TG_WAITING_CELLS 8
+/* Cells count 2^30 ns, 1.07 s. */
+#define TG_WAITING_TICK_SHIFT 30
+/* Who has not come for this long has given up: Linux sends a SYN for the last time after 67 s. */
+#define TG_WAITING_TICKS 63
+/* Who was told comes again for 2 s. */
+#define TG_TOLD_TICKS 3
+
+struct tg_waiting {
+	__u32 tag; /* of the name; 0: nobody */
+	__u16 since_tick;
+	__u16 is_told;
+};
+
+/* Whom a SYN is from. */
+enum tg_caller {
+	TG_CALLER_NEW,
+	TG_CALLER_WAITS, /* it was dropped in silence */
+	TG_CALLER_TOLD,  /* it was refused */
+};
+
+/* A cache line. */
+struct tg_waiting_block {
+	struct tg_waiting cells[TG_WAITING_CELLS];
+};
+
+/* A connection's name here: key is no cookie's. */
+TG_INLINE __u64 tg_waiting_name(const struct tg_key *key, const struct tg_tuple *tuple, __u32 isn)
+{
+	return tg_cookie_mac(key, tuple, isn, 0);
+}
+
+TG_INLINE __u32 tg_waiting_block_index(__u64 name)
+{
+	return (__u32)name & (TG_WAITING_BLOCKS - 1);
+}
+
+TG_INLINE __u32 tg_waiting_tag(__u64 name)
+{
+	return (__u32)(name >> 32) | 1;
+}
+
+TG_INLINE __u16 tg_waiting_tick(__u64 now_ns)
+{
+	return (__u16)(now_ns >> TG_WAITING_TICK_SHIFT);
+}
+
+/* How long ago, such that those who wait and those who were told expire alike. */
+TG_INLINE __u32 tg_waiting_age(const struct tg_waiting *cell, __u16 tick)
+{
+	__u32 age = (__u16)(tick - cell->since_tick);
+
+	return age * (1 + (cell->is_told & 1) * (TG_WAITING_TICKS / TG_TOLD_TICKS - 1));
+}
+
+/* An enum tg_caller. */
+TG_INLINE __u32 tg_waiting_caller(const struct tg_waiting *cell, __u64 name, __u64 now_ns)
+{
+	if (cell->tag != tg_waiting_tag(name) ||
+	    tg_waiting_age(cell, tg_waiting_tick(now_ns)) > TG_WAITING_TICKS)
+		return TG_CALLER_NEW;
+	return cell->is_told ? TG_CALLER_TOLD : TG_CALLER_WAITS;
+}
+
+/* 1 where both are the same. */
+TG_INLINE __u64 tg_waiting_same(__u32 a, __u32 b)
+{
+	return ((__u64)(a ^ b) - 1) >> 63;
+}
+
+/*
+ * The number of the cell that a name has; else of an empty one; else of who was here
+ * longest ago. Without branches: the verifier would walk each way through each turn of
+ * the loop.
+ */
+TG_INLINE __u32 tg_waiting_cell(const struct tg_waiting_block *block, __u64 name, __u64 now_ns)
+{
+	__u16 tick = tg_waiting_tick(now_ns);
+	__u32 tag = tg_waiting_tag(name);
+	__u64 best = 0;
+
+	for (__u32 i = 0; i < TG_WAITING_CELLS; i++) {
+		const struct tg_waiting *cell = &block->cells[i];
+		__u64 rank = tg_waiting_same(cell->tag, tag) << 34 |
+		             tg_waiting_same(cell->tag, 0) << 33 | tg_waiting_age(cell, tick);
+		__u64 found = rank * TG_WAITING_CELLS + i;
+
+		/* The larger of the two. */
+		best += (found - best) & -((best - found) >> 63);
+	}
+	return best % TG_WAITING_CELLS;
+}
+
+TG_INLINE void tg_waiting_keep(struct tg_waiting *cell, __u64 name, int is_told, __u64 now_ns)
+{
+	cell->tag = tg_waiting_tag(name);
+	cell->since_tick = tg_waiting_tick(now_ns);
+	cell->is_told = !!is_told;
+}
+
+#endif

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A listening socket, its clients and its server, as small as they can be: what `auto` makes of
+//! crowds of a known length and size.
+
+use super::*;
+use crate::mechanism;
+use crate::raw::*;
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1000 * MS;
+/// What the server takes, a second.
+const CAPACITY: u64 = 1000;
+const BACKLOG: u32 = 128;
+
+/// A client that sends its SYN every second until it is answered, for ten.
+#[derive(Clone, Copy)]
+struct Client {
+    name: u64,
+    came_ns: u64,
+    next_ns: u64,
+}
+
+/// What has become of clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Seen {
+    came: u64,
+    served: u64,
+    told: u64,
+    gave_up: u64,
+    /// Served, of those who had come before.
+    waited: u64,
+}
+
+struct Story {
+    rules: tg_rules,
+    watch: Watch,
+    refusals: tg_bucket,
+    now_ns: u64,
+    queue: u64,
+    /// Parts of a connection that the server has done.
+    done_ms: u64,
+    /// Parts of a client that have come.
+    coming: u64,
+    clients: Vec<Client>,
+    seen: Seen,
+}
+
+impl Story {
+    fn new() -> Self {
+        Self {
+            rules: mechanism::parse("auto").unwrap(),
+            watch: Watch::default(),
+            refusals: tg_bucket::default(),
+            now_ns: 1000 * S,
+            queue: 0,
+            done_ms: 0,
+            coming: 0,
+            clients: Vec::new(),
+            seen: Seen::default(),
+        }
+    }
+
+    fn asks(&mut self, client: Client) {
+        let queues = tg_queues {
+            listen_len: self.queue as u32,
+            listen_max: BACKLOG,
+            syn_max: 4096,
+            syncookies: 1,
+            ..Default::default()
+        };
+        let syn = tg_syn { now_ns: self.now_ns, ..Default::default() };
+        let Self { watch, rules, refusals, .. } = self;
+        let decision = watch.decide_syn(rules, &queues, &syn, refusals, client.name);
+        match decision.verdict {
+            TG_PASS => {
+                self.queue += 1;
+                self.seen.served += 1;
+                self.seen.waited += u64::from(client.came_ns < self.now_ns);
+            }
+            TG_RESET => self.seen.told += 1,
+            TG_DROP if self.now_ns - client.came_ns >= 10 * S => self.seen.gave_up += 1,
+            TG_DROP => {
+                let again = Client { next_ns: self.now_ns + S, ..client };
+                self.clients.push(again);
+            }
+            other => panic!("{other} is no answer of auto's"),
+        }
+    }
+
+    /// New clients for some time, at this rate, and a clock that advances by milliseconds.
+    fn runs(&mut self, for_ms: u64, per_s: u64) -> Seen {
+        let before = self.seen;
+        for _ in 0..for_ms {
+            self.now_ns += MS;
+            self.done_ms += CAPACITY;
+            let takes = (self.done_ms / 1000).min(self.queue);
+            self.done_ms = if self.queue > 0 { self.done_ms - takes * 1000 } else { 0 };
+            self.queue -= takes;
+            let now_ns = self.now_ns;
+            let (due, later): (Vec<Client>, _) =
+                self.clients.iter().partition(|client| client.next_ns <= now_ns);
+            self.clients = later;
+            for client in due {
+                self.asks(client);
+            }
+            self.coming += per_s;
+            while self.coming >= 1000 {
+                self.coming -= 1000;
+                self.seen.came += 1;
+                let name = self.seen.came.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                self.asks(Client { name, came_ns: now_ns, next_ns: now_ns });
+            }
+        }
+        let now = self.seen;
+        Seen {
+            came: now.came - before.came,
+            served: now.served - before.served,
+            told: now.told - before.told,
+            gave_up: now.gave_up - before.gave_up,
+            waited: now.waited - before.waited,
+        }
+    }
+
+    fn phase(&self) -> &'static str {
+        crate::names::PHASES[self.watch.overload().phase(self.now_ns) as usize]
+    }
+}
+
+#[test]
+fn below_the_capacity_nobody_is_dropped_and_all_is_calm() {
+    let mut story = Story::new();
+    let seen = story.runs(20_000, CAPACITY * 9 / 10);
+    assert_eq!(seen.served, seen.came);
+    assert_eq!(story.phase(), "calm");
+}
+
+/// Shukla, thesis, 5.2: "the overload has subsided by the time the majority of clients retransmit
+/// their SYNs".
+#[test]
+fn in_a_short_burst_nobody_is_told_and_everybody_is_served() {
+    let mut story = Story::new();
+    story.runs(2000, CAPACITY / 2);
+    let burst = story.runs(700, 3 * CAPACITY);
+    assert_eq!(burst.told, 0);
+    assert!(burst.served < burst.came, "{burst:?}");
+    assert_eq!(story.phase(), "burst");
+    story.runs(8000, 0);
+    let Seen { came, served, told, gave_up, .. } = story.seen;
+    assert_eq!((served, told, gave_up), (came, 0, 0));
+    assert_eq!(story.phase(), "calm");
+}
+
+#[test]
+fn when_a_crowd_stays_the_server_is_busy_and_its_clients_are_new_ones() {
+    let mut story = Story::new();
+    story.runs(2000, CAPACITY / 2);
+    story.runs(30_000, 3 * CAPACITY);
+    assert_eq!(story.phase(), "persistent");
+    let seen = story.runs(30_000, 3 * CAPACITY);
+    assert!(seen.served >= 30 * CAPACITY * 99 / 100, "{seen:?}");
+    assert!(seen.waited * 100 < seen.served, "{seen:?}");
+    // Two of three find no room, and few of them are left in silence until they give up.
+    assert!(seen.told > seen.gave_up * 5, "{seen:?}");
+}
+
+/// 5 ms of a thousand a second are five places, and sixteen are the least.
+#[test]
+fn who_is_let_in_while_it_persists_waits_for_a_short_queue() {
+    let mut story = Story::new();
+    story.runs(40_000, 3 * CAPACITY);
+    assert_eq!(story.watch.overload().places, TG_OVERLOAD_PLACES_LEAST);
+    assert!(story.queue <= TG_OVERLOAD_PLACES_LEAST.into(), "{}", story.queue);
+    story.rules.wait_us = 50_000;
+    story.runs(1000, 3 * CAPACITY);
+    let places = story.watch.overload().places;
+    assert!((45..=55).contains(&places), "{places}");
+}
+
+/// "recovery to calm within 2 s of the crowd's end": those who wait have come in by then, or been
+/// told.
+#[test]
+fn when_the_crowd_has_gone_those_who_wait_come_in() {
+    let mut story = Story::new();
+    story.runs(12_000, 3 * CAPACITY / 2);
+    assert_eq!(story.phase(), "persistent");
+    let waiting = story.clients.len() as u64;
+    let after = story.runs(2000, 0);
+    assert!(waiting > 2 * CAPACITY, "{waiting}");
+    assert!(after.served >= 2 * CAPACITY * 8 / 10, "{after:?}");
+    story.runs(10_000, 0);
+    assert_eq!(story.phase(), "calm");
+    assert!(story.clients.is_empty());
+}
+
+/// Chance has a server just below its capacity refuse some, and those come again: that must not be
+/// taken for the crowd that was there before.
+#[test]
+fn what_is_left_of_a_crowd_does_not_persist() {
+    let mut story = Story::new();
+    story.runs(15_000, 3 * CAPACITY);
+    // 0.95 times the capacity, in handfuls.
+    for part in 0..1500 {
+        story.runs(10, if part % 4 == 0 { CAPACITY * 38 / 10 } else { 0 });
+        assert!(part < 350 || story.phase() != "persistent", "after {} ms", part * 10);
+    }
+}
+
+/// The phases are told of new clients: those who come again do not make an overload last.
+#[test]
+fn drops_of_those_who_come_again_are_no_crowd() {
+    let mut story = Story::new();
+    story.runs(3000, 2 * CAPACITY);
+    let end_ns = story.now_ns;
+    while !story.clients.is_empty() {
+        story.runs(100, CAPACITY / 10);
+        let into_ns = story.now_ns - end_ns;
+        assert!(into_ns < S || story.phase() != "persistent", "after {} ms", into_ns / MS);
+    }
+}
+
+/// The longer it has lasted, the fewer are left in silence: T / (s + T).
+#[test]
+fn the_hope_of_those_who_wait_shrinks_as_it_lasts() {
+    let mut story = Story::new();
+    story.runs(12_000, 5 * CAPACITY);
+    let early = story.watch.overload().may_wait;
+    story.runs(7000, 5 * CAPACITY);
+    let late = story.watch.overload().may_wait;
+    // 20 (10 / 22 - 0.06) and 20 (10 / 29 - 0.06), in thousands: 3 us a SYN of 1 ms a client.
+    assert!((7_500..8_500).contains(&early), "{early}");
+    assert!((5_400..6_200).contains(&late), "{late}");
+    let waiting = story.clients.len() as u64;
+    assert!(waiting <= 2 * late + CAPACITY, "{waiting} wait, of {late}");
+    // After twice their patience nobody is left in silence.
+    story.runs(12_000, 5 * CAPACITY);
+    let seen = story.runs(1000, 5 * CAPACITY);
+    assert_eq!((seen.gave_up, story.clients.len()), (0, 0), "{seen:?}");
+}
+
+/// Without patience everyone is told, as with `abort rst-syn`, once it is no burst.
+#[test]
+fn clients_without_patience_are_told_at_once() {
+    let mut story = Story::new();
+    story.rules.patience_ms = 0;
+    story.runs(5000, 2 * CAPACITY);
+    let seen = story.runs(5000, 2 * CAPACITY);
+    assert_eq!(seen.waited, 0);
+    assert!(seen.told >= seen.came - seen.served - 10, "{seen:?}");
+}
+
+/// Windows sends a SYN again half a second after a RST: it is told again, and taken for nobody new.
+#[test]
+fn who_was_told_and_comes_again_is_told_again() {
+    let mut story = Story::new();
+    story.rules.patience_ms = 0;
+    story.runs(5000, 2 * CAPACITY);
+    let fresh = story.watch.overload().fresh_per_s();
+    assert!((1900.0..2100.0).contains(&fresh), "{fresh}");
+    let name = story.seen.came.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let told = story.seen.told;
+    for _ in 0..4 {
+        story.runs(500, 2 * CAPACITY);
+        story.asks(Client { name, came_ns: 0, next_ns: 0 });
+    }
+    assert!(story.seen.told > told + 4);
+    let fresh = story.watch.overload().fresh_per_s();
+    assert!((1900.0..2100.0).contains(&fresh), "{fresh}");
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `auto` before a real nginx whose listen queue is full, since it does not get to its connections:
+//! in the first second clients are left in silence, as in a burst; when new ones keep coming they
+//! are refused, and the status says what it takes it for. When nginx goes on they are served, and
+//! two seconds later all is calm.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tidegate_lab::Namespace;
+use tidegate_tests::{
+    Answer, Guard, Nginx, Plain, SERVER_V4, SERVER_V6, Stage, fetch, fill, guard_of,
+    skip_without_root, until,
+};
+
+const BACKLOG: usize = 8;
+/// Linux lets a queue hold one more than its backlog.
+const PLACES: usize = BACKLOG + 1;
+/// A client that has heard nothing for this long hangs.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// A second of overload, and what windows of a quarter of a second add to it on a busy machine.
+const SOON: Duration = Duration::from_secs(4);
+
+fn server(address: &str) -> SocketAddr {
+    SocketAddr::new(address.parse().expect("an address"), 80)
+}
+
+/// What auto says of the socket that listens there.
+fn overload(guard: &Guard, to: SocketAddr) -> Value {
+    let status = guard.status();
+    let listeners = guard_of(&status, 80, None)["listeners"].as_array().expect("a list").clone();
+    let family = |listener: &Value| listener["address"].as_str().is_some_and(|a| a.contains('['));
+    let ours = listeners.iter().find(|listener| family(listener) == to.is_ipv6());
+    ours.unwrap_or_else(|| panic!("no listener for {to}: {status:#}"))["overload"].clone()
+}
+
+fn phase(guard: &Guard, to: SocketAddr) -> String {
+    overload(guard, to)["phase"].as_str().expect("a phase").to_owned()
+}
+
+/// New clients, fifty a second, until one is not left in silence.
+fn crowd(clients: &Namespace, to: SocketAddr) -> (Answer, Vec<Plain>) {
+    let begun = Instant::now();
+    let mut left = Vec::new();
+    while begun.elapsed() < SOON {
+        let mut client = Plain::connect(clients, 0, to, Duration::from_millis(20));
+        match client.request(Duration::ZERO).answer {
+            Answer::Silence => left.push(client),
+            other => return (other, left),
+        }
+    }
+    panic!("{} clients were left in silence for {SOON:?}", left.len());
+}
+
+fn story(label: &str, address: &str, listen: &str) {
+    let (stage, to) = (Stage::new(label), server(address));
+    let nginx = Nginx::start(&stage.server, &[listen]);
+    let guard = Guard::start(&stage.server, &["--port", "80", "--mechanism", "auto"]);
+    assert_eq!(fetch(&stage.client, to, SOON).answer, Answer::Status(200));
+    assert_eq!(phase(&guard, to), "calm");
+
+    nginx.freeze();
+    let waiting = fill(&stage.client, to, PLACES);
+    // A client more: silence, since this may be over in a moment.
+    assert_eq!(fetch(&stage.client, to, PATIENCE).answer, Answer::Silence);
+    // Clients more, and more: it is no burst.
+    let (answer, left) = crowd(&stage.client, to);
+    assert_eq!(answer, Answer::Refused);
+    assert!(left.len() > 10, "only {} were left in silence first", left.len());
+    let known = overload(&guard, to);
+    assert_eq!(known["phase"], "persistent", "{known:#}");
+    assert!(known["new_per_s"].as_f64() > known["drain_per_s"].as_f64(), "{known:#}");
+
+    // The crowd has gone, and nginx goes on: who comes now is served.
+    drop(left);
+    nginx.thaw();
+    drop(waiting);
+    until("a client is served", || {
+        fetch(&stage.client, to, PATIENCE).answer == Answer::Status(200)
+    });
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(fetch(&stage.client, to, SOON).answer, Answer::Status(200));
+    assert_eq!(phase(&guard, to), "calm");
+}
+
+#[test]
+fn auto_is_silent_in_a_burst_and_refuses_a_crowd_that_stays() {
+    if skip_without_root("auto, IPv4") {
+        return;
+    }
+    story("auto-v4", SERVER_V4, &format!("80 backlog={BACKLOG}"));
+}
+
+#[test]
+fn auto_does_the_same_over_ipv6() {
+    if skip_without_root("auto, IPv6") {
+        return;
+    }
+    story("auto-v6", SERVER_V6, &format!("[::]:80 ipv6only=on backlog={BACKLOG}"));
+}
