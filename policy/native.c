@@ -8,15 +8,19 @@ void tg_native_agree(const struct tg_case *c, struct tg_answers *a)
 }
 
 struct tg_decision tg_native_syn(const struct tg_rules *rules, const struct tg_queues *queues,
-                                 const struct tg_syn *syn, struct tg_bucket *refusals,
-                                 struct tg_overload *overload, struct tg_waiting_block *block,
-                                 __u64 name)
+                                 const struct tg_syn *syn, struct tg_bucket *refusals)
 {
-	struct tg_crowd crowd = {.overload = overload, .block = block, .name = name};
+	return tg_syn_decide(rules, tg_syn_room(rules, queues, syn->random), syn, refusals);
+}
+
+struct tg_decision tg_native_judge(const struct tg_rules *rules, const struct tg_queues *queues,
+                                   const struct tg_syn *syn, struct tg_bucket *refusals,
+                                   const struct tg_crowd *crowd)
+{
 	struct tg_queues met = *queues;
 	struct tg_syn asked = *syn;
 
-	return tg_syn_judge(rules, &met, &asked, refusals, &crowd);
+	return tg_syn_judge(rules, &met, &asked, refusals, crowd);
 }
 
 __u64 tg_native_waiting_name(const struct tg_key *key, const struct tg_tuple *tuple, __u32 isn)
@@ -27,6 +31,11 @@ __u64 tg_native_waiting_name(const struct tg_key *key, const struct tg_tuple *tu
 __u32 tg_native_overload_phase(const struct tg_overload *overload, __u64 now_ns)
 {
 	return tg_overload_phase(overload, now_ns);
+}
+
+int tg_native_overload_silences_ack(const struct tg_overload *overload, __u64 now_ns)
+{
+	return tg_overload_silences_ack(overload, now_ns);
 }
 
 struct tg_decision tg_native_ack(const struct tg_rules *rules, const struct tg_queues *queues,

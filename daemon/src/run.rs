@@ -14,7 +14,7 @@ use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::guard::{Guard, Plan};
 use tidegate_datapath::pins::Pins;
 use tidegate_datapath::raw::*;
-use tidegate_datapath::{control, counters, interfaces, overload, sockets, time_wait};
+use tidegate_datapath::{control, counters, interfaces, sockets, time_wait};
 use tidegate_policy::raw::*;
 
 use crate::config::{self, Config};
@@ -287,7 +287,6 @@ impl Daemon {
                 counters::add(programs, owner.0, &counted)?;
             }
             counters::clear(programs, slot)?;
-            overload::clear(programs, slot)?;
         }
         for owner in wanted {
             if slots.contains_key(&owner) {

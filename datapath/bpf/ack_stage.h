@@ -11,6 +11,7 @@
 #include "guard.h"
 #include "kernel_cookie.h"
 #include "socket.h"
+#include "watch.h"
 
 int bpf_sk_assign_tcp_reqsk(struct __sk_buff *s, struct sock *sk, struct bpf_tcp_req_attrs *attrs,
                             int attrs__sz) __ksym __weak;
@@ -72,15 +73,24 @@ TG_INLINE void tg_read_request(struct tcp_request_sock *req, struct tcp_sock *li
 		req->req.req.num_timeout < listener->inet_conn.icsk_accept_queue.rskq_defer_accept;
 }
 
-/* auto: is who finds no room left in silence? Before an overload persists. */
-TG_INLINE __u32 tg_ack_silent(const struct tg_ack_stage *s, __u32 slot)
+/* Decides for a segment to this listening socket, and counts it with the socket. */
+TG_INLINE struct tg_decision tg_ack_judge(const struct tg_ack_stage *s, struct tcp_sock *listener,
+                                          struct tg_ack *ack)
 {
-	struct tg_overload *o;
+	const struct tg_rules *rules = &s->at.guard->rules;
+	__u32 slot = tg_slot_of(listener, s->at.index);
+	struct tg_decision decision;
+	struct tg_queues queues;
 
-	if (!s->at.guard->rules.is_auto)
-		return 0;
-	o = bpf_map_lookup_elem(&overload, &slot);
-	return o && tg_overload_phase(o, s->now_ns) != TG_PERSISTENT;
+	tg_read_queues(listener, &queues);
+	if (rules->is_auto) {
+		struct tg_overload *o = tg_overload_of(slot);
+
+		ack->silent = o && tg_overload_silences_ack(o, s->now_ns);
+	}
+	decision = tg_ack_decide(rules, &queues, ack);
+	tg_count(slot, decision);
+	return decision;
 }
 
 /*

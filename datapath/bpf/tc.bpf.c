@@ -198,22 +198,16 @@ TG_INLINE int tg_tc_ack_request(struct __sk_buff *ctx, struct bpf_sock *sk,
 {
 	struct tcp_request_sock *req = bpf_skc_to_tcp_request_sock(sk);
 	struct tg_decision decision;
-	struct tg_queues queues;
 	struct tcp_sock *listener;
 	struct tg_ack ack = {};
-	__u32 slot;
 
 	if (!req)
 		return TCX_NEXT;
 	listener = tg_untrusted(req->req.req.__req_common.skc_listener);
 	if (listener->inet_conn.icsk_inet.sk.__sk_common.skc_state != TCP_LISTEN)
 		return TCX_NEXT;
-	tg_read_queues(listener, &queues);
 	tg_read_request(req, listener, s->packet, &ack);
-	slot = tg_slot_of(listener, s->at.index);
-	ack.silent = tg_ack_silent(s, slot);
-	decision = tg_ack_decide(&s->at.guard->rules, &queues, &ack);
-	tg_count(slot, decision);
+	decision = tg_ack_judge(s, listener, &ack);
 	return decision.verdict == TG_RESET ? tg_tc_abort(ctx, s->packet, req->rcv_nxt) : TCX_NEXT;
 }
 
@@ -223,22 +217,16 @@ TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
 	struct tcp_sock *listener = bpf_skc_to_tcp_sock(sk);
 	struct tg_cookie_options options = {};
 	struct tg_tcp_options seen = {};
-	struct tg_queues queues;
 	struct tg_ack ack = {};
-	__u32 slot;
 
 	if (!listener || tg_just_admitted(s))
 		return TCX_NEXT;
-	tg_read_queues(listener, &queues);
 	ack.bare = tg_is_bare(s->packet);
 	if (s->at.control->cookies_work && tg_open_cookie(s, &options))
 		ack.cookie = TG_ACK_COOKIE;
 	else if (tg_brings_kernel_cookie(s->packet))
 		ack.cookie = TG_ACK_KERNEL_COOKIE;
-	slot = tg_slot_of(listener, s->at.index);
-	ack.silent = tg_ack_silent(s, slot);
-	*decision = tg_ack_decide(&s->at.guard->rules, &queues, &ack);
-	tg_count(slot, *decision);
+	*decision = tg_ack_judge(s, listener, &ack);
 	if (decision->verdict != TG_ADMIT)
 		return TCX_NEXT;
 	tg_tc_options(ctx, tg_options_offset(s->packet), tg_options_end(s->packet), &seen);

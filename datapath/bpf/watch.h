@@ -52,43 +52,42 @@ TG_INLINE struct tg_watch *tg_watch_of(const struct tg_place *at, __u32 slot, __
 	return w;
 }
 
-TG_INLINE struct tg_waiting *tg_watch_cell(const struct tg_watch *w)
+TG_INLINE struct tg_waiting_block *tg_watch_block(const struct tg_watch *w)
 {
 	__u32 index = tg_waiting_block_index(w->name);
-	struct tg_waiting_block *block = bpf_map_lookup_elem(&waiting, &index);
 
-	return block ? &block->cells[w->cell & (TG_WAITING_CELLS - 1)] : NULL;
+	return bpf_map_lookup_elem(&waiting, &index);
+}
+
+TG_INLINE struct tg_waiting *tg_watch_cell(const struct tg_watch *w, struct tg_waiting_block *block)
+{
+	return &block->cells[w->cell & (TG_WAITING_CELLS - 1)];
 }
 
 _Static_assert((TG_WAITING_CELLS & (TG_WAITING_CELLS - 1)) == 0, "a cell's number is masked");
 
-/* Is the window over? */
-__noinline int tg_watch_due(struct tg_watch *w)
+TG_INLINE struct tg_overload *tg_overload_of(__u32 slot)
 {
-	struct tg_overload *o;
-	__u32 slot;
-
-	if (!w)
-		return 0;
-	slot = w->slot;
-	o = bpf_map_lookup_elem(&overload, &slot);
-	return o && tg_overload_due(o, w->now_ns);
+	return bpf_map_lookup_elem(&overload, &slot);
 }
 
-/* Then: closes it. queued: in both queues. */
+TG_INLINE struct tg_config *tg_watch_config(const struct tg_watch *w)
+{
+	__u32 active = w->active;
+
+	return bpf_map_lookup_elem(&config, &active);
+}
+
+/* First: closes the window where it is over. queued: in both queues. */
 __noinline int tg_watch_turn_window(struct tg_watch *w, __u32 queued)
 {
-	struct tg_overload *o;
+	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
 	struct tg_config *conf;
-	__u32 active, slot;
 
-	if (!w)
+	if (!o || !tg_overload_due(o, w->now_ns))
 		return 0;
-	active = w->active;
-	slot = w->slot;
-	conf = bpf_map_lookup_elem(&config, &active);
-	o = bpf_map_lookup_elem(&overload, &slot);
-	if (conf && o)
+	conf = tg_watch_config(w);
+	if (conf)
 		tg_overload_turn_window(&conf->guards[w->index & (TG_GUARDS - 1)].rules, o, queued,
 		                        w->now_ns);
 	return 0;
@@ -97,14 +96,9 @@ __noinline int tg_watch_turn_window(struct tg_watch *w, __u32 queued)
 /* Before room is looked for. */
 __noinline int tg_watch_begin(struct tg_watch *w, struct tg_queues *queues)
 {
-	struct tg_overload *o;
-	__u32 slot;
+	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
 
-	if (!w || !queues)
-		return 0;
-	slot = w->slot;
-	o = bpf_map_lookup_elem(&overload, &slot);
-	if (o)
+	if (o && queues)
 		w->phase = tg_overload_begin(o, queues, w->now_ns);
 	return 0;
 }
@@ -112,24 +106,17 @@ __noinline int tg_watch_begin(struct tg_watch *w, struct tg_queues *queues)
 /* Which cell the name has, or may have. */
 __noinline int tg_watch_find(struct tg_packet *packet, struct tg_watch *w)
 {
+	struct tg_config *conf = w ? tg_watch_config(w) : NULL;
 	struct tg_waiting_block *block;
-	struct tg_config *conf;
-	__u32 active, index;
 
-	if (!packet || !w)
-		return 0;
-	active = w->active;
-	conf = bpf_map_lookup_elem(&config, &active);
-	if (!conf)
+	if (!packet || !conf)
 		return 0;
 	w->name = tg_waiting_name(&conf->shed_key, &packet->tuple, packet->seq);
-	index = tg_waiting_block_index(w->name);
-	block = bpf_map_lookup_elem(&waiting, &index);
+	block = tg_watch_block(w);
 	if (!block)
 		return 0;
 	w->cell = tg_waiting_cell(block, w->name, w->now_ns);
-	w->caller = tg_waiting_caller(&block->cells[w->cell & (TG_WAITING_CELLS - 1)], w->name,
-	                              w->now_ns);
+	w->caller = tg_waiting_caller(tg_watch_cell(w, block), w->name, w->now_ns);
 	w->asked = 1;
 	return 0;
 }
@@ -137,37 +124,28 @@ __noinline int tg_watch_find(struct tg_packet *packet, struct tg_watch *w)
 /* Once it is known what room there is, and, where it matters, who this is. */
 __noinline int tg_watch_meet(struct tg_watch *w)
 {
-	struct tg_overload *o;
-	__u32 slot;
+	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
 
-	if (!w)
-		return 0;
-	slot = w->slot;
-	o = bpf_map_lookup_elem(&overload, &slot);
-	if (!o)
-		return 0;
-	w->silent = tg_syn_meet(o, w->phase, &w->reason, w->caller, w->now_ns);
+	if (o)
+		w->silent = tg_syn_meet(o, w->phase, &w->reason, w->caller, w->now_ns);
 	return 0;
 }
 
 /* At the end. */
 __noinline int tg_watch_part(struct tg_watch *w)
 {
+	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
+	struct tg_waiting_block *block;
 	struct tg_overload_met met = {};
-	struct tg_overload *o;
-	__u32 slot;
 
-	if (!w)
-		return 0;
-	slot = w->slot;
-	o = bpf_map_lookup_elem(&overload, &slot);
 	if (!o)
 		return 0;
+	block = w->asked ? tg_watch_block(w) : NULL;
 	met.has_room = tg_syn_has_room(w->reason);
 	met.is_half_open = w->half_open;
 	met.is_told = !w->silent;
 	met.caller = w->caller;
-	tg_overload_end(o, &met, w->asked ? tg_watch_cell(w) : NULL, w->name, w->now_ns);
+	tg_overload_end(o, &met, block ? tg_watch_cell(w, block) : NULL, w->name, w->now_ns);
 	return 0;
 }
 

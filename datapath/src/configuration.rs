@@ -223,7 +223,6 @@ pub fn write(programs: &Programs, configuration: &Configuration) -> Result<()> {
     for (index, guarded) in indexes.iter().zip(&configuration.guards) {
         if !before.iter().any(|(b, _)| b == index) {
             crate::counters::clear(programs, *index)?;
-            crate::overload::clear(programs, *index)?;
         }
         write_one(programs, "watch_until_ns", *index, &watch_until_ns(configuration, guarded))?;
     }

@@ -14,6 +14,6 @@ pub fn read(programs: &Programs, slot: u32) -> Result<tg_overload> {
 }
 
 /// The slot is another socket's from now on.
-pub fn clear(programs: &Programs, slot: u32) -> Result<()> {
+pub(crate) fn clear(programs: &Programs, slot: u32) -> Result<()> {
     write_one(programs, MAP, slot, &tg_overload::default())
 }

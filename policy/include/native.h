@@ -11,12 +11,15 @@
 
 void tg_native_agree(const struct tg_case *c, struct tg_answers *a);
 struct tg_decision tg_native_syn(const struct tg_rules *rules, const struct tg_queues *queues,
-                                 const struct tg_syn *syn, struct tg_bucket *refusals,
-                                 struct tg_overload *overload, struct tg_waiting_block *block,
-                                 __u64 name);
+                                 const struct tg_syn *syn, struct tg_bucket *refusals);
+/* With what auto knows; other rules do not look at it. */
+struct tg_decision tg_native_judge(const struct tg_rules *rules, const struct tg_queues *queues,
+                                   const struct tg_syn *syn, struct tg_bucket *refusals,
+                                   const struct tg_crowd *crowd);
 __u64 tg_native_waiting_name(const struct tg_key *key, const struct tg_tuple *tuple, __u32 isn);
 /* An enum tg_phase. */
 __u32 tg_native_overload_phase(const struct tg_overload *overload, __u64 now_ns);
+int tg_native_overload_silences_ack(const struct tg_overload *overload, __u64 now_ns);
 struct tg_decision tg_native_ack(const struct tg_rules *rules, const struct tg_queues *queues,
                                  const struct tg_ack *ack);
 struct tg_decision tg_native_fin(__u32 rule, const struct tg_fin *fin);

@@ -220,6 +220,12 @@ TG_INLINE __u32 tg_overload_begin(const struct tg_overload *o, struct tg_queues 
 	return phase;
 }
 
+/* The ACK stage: is who finds no room left in silence? Before an overload persists. */
+TG_INLINE int tg_overload_silences_ack(const struct tg_overload *o, __u64 now_ns)
+{
+	return tg_overload_phase(o, now_ns) != TG_PERSISTENT;
+}
+
 /* Must it be known whether this client waits already? In calm, with room, nobody does. */
 TG_INLINE int tg_overload_asks(__u32 phase, int has_room)
 {

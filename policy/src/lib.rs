@@ -69,11 +69,8 @@ pub fn decide_syn(
     syn: &tg_syn,
     refusals: &mut tg_bucket,
 ) -> tg_decision {
-    debug_assert_eq!(rules.is_auto, 0, "auto remembers more");
-    let none = std::ptr::null_mut();
-    // SAFETY: the function reads and writes only through these valid references, and nothing
-    // through the null pointers where the rules are not auto's.
-    unsafe { raw::tg_native_syn(rules, queues, syn, refusals, none, std::ptr::null_mut(), 0) }
+    // SAFETY: the function reads and writes only through these valid references.
+    unsafe { raw::tg_native_syn(rules, queues, syn, refusals) }
 }
 
 /// The decision at the ACK stage (Shukla, thesis, 4.1.2).

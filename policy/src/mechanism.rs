@@ -63,6 +63,12 @@ pub fn parse(text: &str) -> Result<tg_rules, NoMechanism> {
     if has("auto") && words.len() > 1 {
         return wrong("\"auto\" chooses by itself and stands alone", "drop it, or the others");
     }
+    if has("auto") {
+        // How it refuses, where it does.
+        let refusing = parse("abort rst-syn")?;
+        let (patience_ms, wait_us) = (PATIENCE_MS, WAIT_US);
+        return Ok(tg_rules { is_auto: 1, patience_ms, wait_us, ..refusing });
+    }
     if has("default") && words.len() > 1 {
         return wrong(
             "\"default\" is the kernel's own behaviour and stands alone",
@@ -81,8 +87,7 @@ pub fn parse(text: &str) -> Result<tg_rules, NoMechanism> {
             "leave \"early-syn-drop\" out",
         );
     }
-    let is_auto = has("auto");
-    let syn = if has("rst-syn") || is_auto {
+    let syn = if has("rst-syn") {
         TG_SYN_RESET
     } else if has("no-syn-drop") {
         TG_SYN_COOKIE
@@ -95,17 +100,10 @@ pub fn parse(text: &str) -> Result<tg_rules, NoMechanism> {
         room: if has("reserv") { TG_ROOM_RESERVE } else { TG_ROOM_KERNEL },
         syn,
         // no-syn-drop moves the decision to the ACK, which is let in or answered with RST.
-        ack: if has("abort") || has("no-syn-drop") || is_auto {
-            TG_ACK_RESET
-        } else {
-            TG_ACK_KERNEL
-        },
+        ack: if has("abort") || has("no-syn-drop") { TG_ACK_RESET } else { TG_ACK_KERNEL },
         overbook_x256: TG_ONE_X256,
         early_from_x256: TG_ONE_X256,
         refusal_cost_ns: 1_000_000_000 / REFUSALS_PER_S,
-        is_auto: is_auto.into(),
-        patience_ms: if is_auto { PATIENCE_MS } else { 0 },
-        wait_us: if is_auto { WAIT_US } else { 0 },
         ..tg_rules::default()
     })
 }

@@ -2,7 +2,7 @@
 //! `auto`: what the SYNs of a listening socket have met, and what follows for the next one.
 
 use crate::raw::{
-    self, TG_PERSISTENT, TG_WAITING_BLOCKS, tg_bucket, tg_decision, tg_key, tg_overload, tg_queues,
+    self, TG_WAITING_BLOCKS, tg_bucket, tg_crowd, tg_decision, tg_key, tg_overload, tg_queues,
     tg_rules, tg_syn, tg_tuple, tg_waiting_block,
 };
 
@@ -61,8 +61,10 @@ impl Watch {
         name: u64,
     ) -> tg_decision {
         let block = &mut self.blocks[name as usize % TG_WAITING_BLOCKS as usize];
-        // SAFETY: the function reads and writes only through these valid references.
-        unsafe { raw::tg_native_syn(rules, queues, syn, refusals, &mut self.overload, block, name) }
+        let crowd = tg_crowd { overload: &mut self.overload, block, name };
+        // SAFETY: the function reads and writes only through these valid references, those in
+        // `crowd` among them.
+        unsafe { raw::tg_native_judge(rules, queues, syn, refusals, &crowd) }
     }
 
     /// What is known of the overload.
@@ -71,8 +73,9 @@ impl Watch {
     }
 
     /// Whether an ACK that finds no room is left in silence.
-    pub fn is_silent(&self, rules: &tg_rules, now_ns: u64) -> bool {
-        rules.is_auto != 0 && self.overload.phase(now_ns) != TG_PERSISTENT
+    pub fn silences_ack(&self, now_ns: u64) -> bool {
+        // SAFETY: the function reads only through this valid reference.
+        unsafe { raw::tg_native_overload_silences_ack(&self.overload, now_ns) != 0 }
     }
 }
 

@@ -78,8 +78,8 @@ impl Guard {
     }
 
     /// Whether an ACK that finds no room is left in silence.
-    fn is_silent(&self, now_ns: u64) -> bool {
-        self.watch.as_ref().is_some_and(|watch| watch.is_silent(&self.rules, now_ns))
+    fn silences_ack(&self, now_ns: u64) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.silences_ack(now_ns))
     }
 }
 

@@ -107,8 +107,7 @@ impl Story {
             while self.coming >= 1000 {
                 self.coming -= 1000;
                 self.seen.came += 1;
-                let name = self.seen.came.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                self.asks(Client { name, came_ns: now_ns, next_ns: now_ns });
+                self.asks(Client { name: self.last_name(), came_ns: now_ns, next_ns: now_ns });
             }
         }
         let now = self.seen;
@@ -119,6 +118,11 @@ impl Story {
             gave_up: now.gave_up - before.gave_up,
             waited: now.waited - before.waited,
         }
+    }
+
+    /// The name of who came last.
+    fn last_name(&self) -> u64 {
+        self.seen.came.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
     fn phase(&self) -> &'static str {
@@ -256,7 +260,7 @@ fn who_was_told_and_comes_again_is_told_again() {
     story.runs(5000, 2 * CAPACITY);
     let fresh = story.watch.overload().fresh_per_s();
     assert!((1900.0..2100.0).contains(&fresh), "{fresh}");
-    let name = story.seen.came.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let name = story.last_name();
     let told = story.seen.told;
     for _ in 0..4 {
         story.runs(500, 2 * CAPACITY);

@@ -39,7 +39,7 @@ impl Host {
             deferred: 0,
             bare: u32::from(packet.is_bare()),
             cookie: TG_ACK_NO_COOKIE,
-            silent: self.is_silent(work.now_ns()),
+            silent: self.silences_ack(work.now_ns()),
         };
         let decision = self.judge_ack(&ack);
         if ack.acceptable == 0 {
@@ -77,8 +77,8 @@ impl Host {
     }
 
     /// Whether the guard tells nobody that there was no room.
-    fn is_silent(&self, now_ns: u64) -> u32 {
-        self.guard.as_ref().is_some_and(|guard| guard.is_silent(now_ns)).into()
+    fn silences_ack(&self, now_ns: u64) -> u32 {
+        self.guard.as_ref().is_some_and(|guard| guard.silences_ack(now_ns)).into()
     }
 
     /// The guard's rules, or the kernel's own.
@@ -111,7 +111,7 @@ impl Host {
         let ack = tg_ack {
             bare: u32::from(packet.is_bare()),
             cookie: if is_ours { TG_ACK_COOKIE } else { TG_ACK_KERNEL_COOKIE },
-            silent: self.is_silent(work.now_ns()),
+            silent: self.silences_ack(work.now_ns()),
             ..tg_ack::default()
         };
         let decision = if self.guard.is_some() {
