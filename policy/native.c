@@ -122,6 +122,17 @@ __u64 tg_native_siphash(const struct tg_key *key, const __u64 *words, __u32 coun
 	return tg_siphash_end(&s, 0, count * 8);
 }
 
+__u64 tg_native_siphash13(const struct tg_key *key, const __u64 *words, __u32 count)
+{
+	struct tg_siphash s;
+
+	tg_siphash_init(&s, key);
+	for (__u32 i = 0; i < count; i++)
+		tg_siphash13_word(&s, words[i]);
+	tg_siphash13_word(&s, (__u64)count * 8 << 56);
+	return tg_siphash13_finish(&s);
+}
+
 void tg_native_agree_time_wait(const struct tg_tw_case *c, struct tg_tw_answers *a)
 {
 	tg_agree_time_wait(c, a);

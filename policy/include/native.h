@@ -41,6 +41,7 @@ __u32 tg_native_syn_room(const struct tg_rules *rules, const struct tg_queues *q
 struct tg_auto_queue tg_native_auto_view(const struct tg_queues *queues, __u32 reason);
 __u64 tg_native_auto_root(__u64 p_x32, __u32 attempts);
 __u64 tg_native_siphash(const struct tg_key *key, const __u64 *words, __u32 count);
+__u64 tg_native_siphash13(const struct tg_key *key, const __u64 *words, __u32 count);
 
 void tg_native_agree_time_wait(const struct tg_tw_case *c, struct tg_tw_answers *a);
 /* Who holds TIME-WAIT: the functions of time_wait.h, each as it is there. */

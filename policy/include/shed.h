@@ -9,7 +9,7 @@
  *         retransmission and dropped; who is new is dropped with probability p*
  *
  * Where the paper leaves a choice, or today's clients need another one:
- * - The hash is SipHash-2-4 with a secret key (4.4): nobody can aim at it. K(t) is
+ * - The hash is SipHash-1-3 with a secret key (4.4): nobody can aim at it. K(t) is
  *   the number of the turn, which is hashed with the rest; the turn is the wall
  *   clock's, so hosts that share key and clock decide alike.
  * - A new turn would let through at once most of what was being dropped. So what
@@ -89,13 +89,13 @@ TG_INLINE void tg_shed_absorb(struct tg_shed_work *w, const struct tg_key *key,
 
 	tg_siphash_init(s, key);
 	if (t->is_ipv6) {
-		tg_siphash_word(s, t->saddr[0] | (__u64)t->saddr[1] << 32);
-		tg_siphash_word(s, t->saddr[2] | (__u64)t->saddr[3] << 32);
-		tg_siphash_word(s, t->daddr[0] | (__u64)t->daddr[1] << 32);
-		tg_siphash_word(s, t->daddr[2] | (__u64)t->daddr[3] << 32);
+		tg_siphash13_word(s, t->saddr[0] | (__u64)t->saddr[1] << 32);
+		tg_siphash13_word(s, t->saddr[2] | (__u64)t->saddr[3] << 32);
+		tg_siphash13_word(s, t->daddr[0] | (__u64)t->daddr[1] << 32);
+		tg_siphash13_word(s, t->daddr[2] | (__u64)t->daddr[3] << 32);
 		w->length_bytes = 32 + 7;
 	} else {
-		tg_siphash_word(s, t->saddr[0] | (__u64)t->daddr[0] << 32);
+		tg_siphash13_word(s, t->saddr[0] | (__u64)t->daddr[0] << 32);
 		w->length_bytes = 8 + 7;
 	}
 	if (kind == TG_KEY_CONNECTION)
@@ -117,9 +117,9 @@ TG_INLINE __u64 tg_shed_hash(const struct tg_shed_work *w, __u32 question, __u32
 {
 	struct tg_siphash s = w->absorbed;
 
-	tg_siphash_word(&s, (__u64)(question | w->length_bytes) << 56 |
-	                            (__u64)(number & 0xffffff) << 32 | w->ports);
-	return tg_siphash_finish(&s);
+	tg_siphash13_word(&s, (__u64)(question | w->length_bytes) << 56 |
+	                              (__u64)(number & 0xffffff) << 32 | w->ports);
+	return tg_siphash13_finish(&s);
 }
 
 TG_INLINE int tg_shed_below(const struct tg_shed_work *w, __u32 question, __u32 number)

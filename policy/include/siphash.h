@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012) over 64-bit words and a tail of none
- * or four bytes.
+ * SipHash (Aumasson and Bernstein, INDOCRYPT 2012) over 64-bit words and a tail of none or
+ * four bytes. SipHash-2-4, as proposed, wherever somebody sees what it says: cookies. What is
+ * only looked up by it, or drawn, does with SipHash-1-3, as the kernel's own tables do
+ * (hsiphash, 4.11): five rounds for a short message in place of eight.
  */
 #ifndef TG_SIPHASH_H
 #define TG_SIPHASH_H
@@ -48,9 +50,10 @@ TG_INLINE void tg_siphash_word(struct tg_siphash *s, __u64 word)
 	s->v0 ^= word;
 }
 
-/* The hash of a message whose last word, with its length on top, was taken. */
-TG_INLINE __u64 tg_siphash_finish(struct tg_siphash *s)
+/* The tail, in its low half, and the message's length close it. */
+TG_INLINE __u64 tg_siphash_end(struct tg_siphash *s, __u32 tail, __u32 length_bytes)
 {
+	tg_siphash_word(s, (__u64)length_bytes << 56 | tail);
 	s->v2 ^= 0xff;
 	tg_siphash_round(s);
 	tg_siphash_round(s);
@@ -59,11 +62,21 @@ TG_INLINE __u64 tg_siphash_finish(struct tg_siphash *s)
 	return s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
 }
 
-/* The tail, in its low half, and the message's length close it. */
-TG_INLINE __u64 tg_siphash_end(struct tg_siphash *s, __u32 tail, __u32 length_bytes)
+TG_INLINE void tg_siphash13_word(struct tg_siphash *s, __u64 word)
 {
-	tg_siphash_word(s, (__u64)length_bytes << 56 | tail);
-	return tg_siphash_finish(s);
+	s->v3 ^= word;
+	tg_siphash_round(s);
+	s->v0 ^= word;
+}
+
+/* The hash of a message whose last word, with its length on top, was taken. */
+TG_INLINE __u64 tg_siphash13_finish(struct tg_siphash *s)
+{
+	s->v2 ^= 0xff;
+	tg_siphash_round(s);
+	tg_siphash_round(s);
+	tg_siphash_round(s);
+	return s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
 }
 
 #endif
