@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_lab::{Child, Namespace, family, is_installed, pin_command};
 use tidegate_scenarios::{Page, Server, ServerKind};
-use tidegate_servers::Statistics;
+use tidegate_servers::{Statistics, steps_per_us};
 
 use crate::error::LiveError;
 use crate::ground::{Ground, PORT};
@@ -90,6 +90,8 @@ fn start_ours(ground: &Ground, programs: &Programs, server: &Server) -> Result<C
         &format!("--port={PORT}"),
         &format!("--backlog={}", server.backlog),
         &format!("--cost-us={}", server.cost_us),
+        // One speed for all servers of a run: each would find another.
+        &format!("--steps-per-us={}", steps_per_us()),
         &format!("--accept-limit={}", server.accept_limit),
         &match server.page {
             // From memory, as both theses have it.

@@ -124,7 +124,7 @@ mod tests {
         let during = std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
                 let _clock = board.clock_thread();
-                let mut work = crate::work::Work::costing(0);
+                let mut work = crate::work::Work::costing(0, 300);
                 work.burn(1000);
                 board.look().cpu_ns
             });

@@ -39,3 +39,4 @@ pub use server::{Observer, Server};
 pub use settings::{EventsKind, ServerKind, Settings};
 pub use statistics::Statistics;
 pub use stop::Stopper;
+pub use work::steps_per_us;

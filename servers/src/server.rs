@@ -2,6 +2,7 @@
 //! A server, whichever: what all of them have, and how they are started.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -114,10 +115,10 @@ impl Server {
         settings.check()?;
         raise_descriptor_limit();
         // Measured now, lest the first computed page wait for it.
-        steps_per_us();
+        let steps_per_us = settings.steps_per_us.map_or_else(steps_per_us, NonZeroU64::get);
         let (stop, board) = (Arc::new(Stop::new()?), Arc::new(Board::default()));
         let content = Content::of(settings)?;
-        let work = Work::costing(settings.cost_us);
+        let work = Work::costing(settings.cost_us, steps_per_us);
         let prototype = Worker::new(content, work, settings.patience, Arc::clone(&board));
         let reuse_port = settings.reuse_port || settings.workers.get() > 1;
         let mut addresses = settings.addresses.clone();

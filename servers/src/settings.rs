@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -118,9 +118,11 @@ pub struct Settings {
     pub backlog: u32,
     /// The most connections accepted in one accept phase; of Knot-C, by each thread.
     pub accept_limit: AcceptLimit,
-    /// Work done for each answered request: what takes an undisturbed processor so many µs, at the
-    /// speed it had when the server was made.
+    /// Work done for each answered request: what takes an undisturbed processor so many µs.
     pub cost_us: u64,
+    /// The speed at which a cost in µs is turned into steps of work, in steps a µs
+    /// ([`steps_per_us`](crate::steps_per_us)); by default measured when the server is made.
+    pub steps_per_us: Option<NonZeroU64>,
     /// The body of an ordinary reply, in bytes; up to about 1,300 the reply is one packet. Without
     /// a root only.
     pub body_bytes: u64,
@@ -154,6 +156,7 @@ impl Default for Settings {
             backlog: 128,
             accept_limit: AcceptLimit::INF,
             cost_us: 0,
+            steps_per_us: None,
             body_bytes: 1024,
             root: None,
             patience: Duration::from_secs(10),

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Work that really takes the processor: a number of steps, not a span of time.
 //!
-//! A cost in µs is turned into steps once, at the speed that the processor showed at the start;
-//! from then on it is those steps, however long they take. So whatever takes the processor from
+//! A cost in µs is turned into steps once, at the speed that the processor showed at the start, or
+//! at one that is given, so that servers started one after the other do the same: a virtual
+//! processor can be a third slower while somebody measures it, and no slower afterwards. From then
+//! on it is those steps, however long they take. So whatever takes the processor from
 //! the server takes replies from it: packets that softirqs process in the middle of a reply, other
 //! threads, a hypervisor. Waiting for a clock instead would let them pass for work wherever the
 //! clock charges them to the thread: a kernel without `CONFIG_IRQ_TIME_ACCOUNTING` charges softirqs
@@ -22,23 +24,23 @@ use std::time::{Duration, Instant};
 const WARM_UP: Duration = Duration::from_millis(30);
 /// Tens of µs: far longer than a look at the clock, far shorter than the time between interrupts.
 const STEPS_PER_RUN: u64 = 20_000;
-const RUNS: u32 = 500;
+const RUNS: u32 = 5000;
 /// Any number but 0, from which xorshift never leaves.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The work done for each reply.
 #[derive(Clone, Debug)]
 pub(crate) struct Work {
+    steps_per_us: u64,
     steps_per_reply: u64,
     state: u64,
 }
 
 impl Work {
-    /// Work of so many µs of an undisturbed processor. The first call of a process that asks for
-    /// more than none measures the processor, for about 60 ms.
-    pub(crate) fn costing(cost_us: u64) -> Self {
-        let steps_per_reply = if cost_us == 0 { 0 } else { cost_us.saturating_mul(steps_per_us()) };
-        Self { steps_per_reply, state: SEED }
+    /// Work of so many µs at this speed, in steps a µs.
+    pub(crate) fn costing(cost_us: u64, steps_per_us: u64) -> Self {
+        let steps_per_reply = cost_us.saturating_mul(steps_per_us);
+        Self { steps_per_us, steps_per_reply, state: SEED }
     }
 
     /// Does the work for one reply, and says how many steps that were.
@@ -49,7 +51,7 @@ impl Work {
 
     /// Does work of so many µs, and says how many steps that were and where they led.
     pub(crate) fn burn(&mut self, cost_us: u64) -> (u64, u64) {
-        let steps = cost_us.saturating_mul(steps_per_us());
+        let steps = cost_us.saturating_mul(self.steps_per_us);
         self.state = walk(self.state, steps);
         (steps, self.state)
     }
@@ -69,8 +71,10 @@ fn walk(from: u64, steps: u64) -> u64 {
     black_box(state)
 }
 
-/// The processor's speed, the same for all servers of a process so that their costs compare.
-pub(crate) fn steps_per_us() -> u64 {
+/// The steps that the processor takes in a µs when nothing disturbs it. The first call of a process
+/// measures them, for a quarter of a second; later ones remember.
+#[must_use]
+pub fn steps_per_us() -> u64 {
     static SPEED: OnceLock<u64> = OnceLock::new();
     *SPEED.get_or_init(measure_steps_per_us)
 }
@@ -98,19 +102,22 @@ fn measure_steps_per_us() -> u64 {
 mod tests {
     use super::{STEPS_PER_RUN, Work, steps_per_us, walk};
 
+    const SPEED: u64 = 300;
+
     #[test]
     fn ten_times_the_cost_is_ten_times_the_steps() {
-        let (mut cheap, mut dear) = (Work::costing(7), Work::costing(70));
+        let (mut cheap, mut dear) = (Work::costing(7, SPEED), Work::costing(70, SPEED));
         let steps_of_ten: u64 = (0..10).map(|_| cheap.once()).sum();
         assert_eq!(dear.once(), steps_of_ten);
         // Where the walks have come to shows that the steps were taken, not only counted.
         assert_eq!(dear.state, cheap.state);
-        assert_ne!(dear.state, Work::costing(0).state);
+        assert_eq!(dear.steps_per_reply, 70 * SPEED);
+        assert_ne!(dear.state, Work::costing(0, SPEED).state);
     }
 
     #[test]
     fn a_page_takes_the_steps_that_it_is_asked_for() {
-        let (mut page, mut cost) = (Work::costing(0), Work::costing(3));
+        let (mut page, mut cost) = (Work::costing(0, SPEED), Work::costing(3, SPEED));
         let (steps, end) = page.burn(30);
         let steps_of_ten: u64 = (0..10).map(|_| cost.once()).sum();
         assert_eq!((steps, end), (steps_of_ten, cost.state));
@@ -119,7 +126,7 @@ mod tests {
 
     #[test]
     fn no_cost_is_no_work() {
-        let mut free = Work::costing(0);
+        let mut free = Work::costing(0, SPEED);
         let before = free.state;
         assert_eq!(free.once(), 0);
         assert_eq!(free.state, before);

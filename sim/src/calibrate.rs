@@ -66,7 +66,11 @@ pub struct Fixed {
     pub scale: f64,
 }
 
-/// What is to be run live, in its short form.
+/// How often all of it is to be measured: a machine that others share is not as fast in every minute,
+/// and of three the middle one counts.
+pub const ROUNDS: usize = 3;
+
+/// What is to be run live, in its short form, [`ROUNDS`] times one after another.
 ///
 /// # Panics
 /// Never: they come with the program, and a test reads them.
@@ -146,7 +150,7 @@ struct Reading<'a> {
     rule: &'static Rule,
     scenario: &'a Scenario,
     setting: &'a Setting,
-    live: &'a Point,
+    offered_over_capacity: f64,
     measured: f64,
 }
 
@@ -163,10 +167,12 @@ impl<'a> Reading<'a> {
         let scenario = scenario.ok_or_else(missing)?;
         let setting = scenario.settings.iter().find(|setting| setting.curve == rule.curve);
         let is_it = |point: &&Point| point.scenario == rule.scenario && point.curve == rule.curve;
-        let (setting, live) = setting.zip(points.iter().find(is_it)).ok_or_else(missing)?;
-        let measured = rule.number.of(live);
+        let live: Vec<&Point> = points.iter().filter(is_it).collect();
+        let (setting, first) = setting.zip(live.first()).ok_or_else(missing)?;
+        let measured = middle(live.iter().map(|point| rule.number.of(point)).collect());
         let place = RULES.iter().position(|other| std::ptr::eq(other, rule)).ok_or_else(missing)?;
-        let reading = Self { place, rule, scenario, setting, live, measured };
+        let offered_over_capacity = first.offered_over_capacity;
+        let reading = Self { place, rule, scenario, setting, offered_over_capacity, measured };
         if measured.is_finite() && measured > 0.0 { Ok(reading) } else { Err(missing()) }
     }
 
@@ -179,6 +185,12 @@ impl<'a> Reading<'a> {
         let scale = at[self.place].exp();
         Fixed { costs, by, unit: number.unit(), measured: self.measured, simulated, scale }
     }
+}
+
+/// The middle one; of an even number, the larger of the two.
+fn middle(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
 }
 
 /// A simulation, and the numbers that are read from it.
@@ -204,15 +216,13 @@ impl<'a> Run<'a> {
     }
 
     fn numbers(&self, machine: &Machine) -> Result<Vec<f64>, SimError> {
-        let Reading { scenario, setting, live, .. } = self.readings[0];
+        let Reading { scenario, setting, offered_over_capacity, .. } = self.readings[0];
         let load = &scenario.load(Form::Short);
-        let offered = if self.readings[0].is_capacity() {
-            None
-        } else {
-            // As many connections a second, not as many times its own capacity.
-            Some((live.offered_over_capacity, live.capacity_per_s))
-        };
-        let point = simulated(scenario, setting, load, machine, offered)?;
+        let mut point = simulated(scenario, setting, load, machine, None)?;
+        if !self.readings[0].is_capacity() {
+            let offered = Some((offered_over_capacity, point.capacity_per_s));
+            point = simulated(scenario, setting, load, machine, offered)?;
+        }
         Ok(self.readings.iter().map(|reading| reading.rule.number.of(&point)).collect())
     }
 }

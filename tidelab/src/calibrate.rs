@@ -21,7 +21,7 @@ use crate::progress::{self, Bar};
 
 /// Measure this host, and write the machine that the simulator is to have.
 ///
-/// Runs a server and crowds of clients in network namespaces of their own for about two minutes:
+/// Runs a server and crowds of clients in network namespaces of their own for about eight minutes:
 /// what requests, connections and refused SYNs take of a processor. Then finds the costs with which
 /// the simulator comes to the same numbers, and writes them to a file for `tidelab run --world sim
 /// --machine FILE`. It needs root, and a host that does nothing else meanwhile.
@@ -67,8 +67,10 @@ fn measure(keep: Option<&Path>) -> Result<Vec<Point>, Failure> {
     let kept = keep.map(folder::open).transpose()?;
     let mut gathering =
         Gathering { bar: progress::bar(), kept, points: Vec::new(), left_out: None };
-    for scenario in calibrate::scenarios() {
-        tidegate_live::run(&scenario, Form::Short, &programs, &mut gathering)?;
+    for _ in 0..calibrate::ROUNDS {
+        for scenario in calibrate::scenarios() {
+            tidegate_live::run(&scenario, Form::Short, &programs, &mut gathering)?;
+        }
     }
     gathering.bar.finish();
     match gathering.left_out {

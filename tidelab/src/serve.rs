@@ -2,9 +2,10 @@
 //! `tidelab serve`.
 
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
@@ -30,10 +31,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME")]
     events: Option<EventsKind>,
     /// Threads of a Knot, 1000 by default.
-    #[arg(long, value_name = "N", value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = count::<NonZeroU32>)]
     threads: Option<NonZeroU32>,
     /// Servers that share the port (SO_REUSEPORT), each in a thread.
-    #[arg(long, value_name = "N", default_value_t = NonZeroU32::MIN, value_parser = count)]
+    #[arg(long, value_name = "N", default_value_t = NonZeroU32::MIN, value_parser = count::<NonZeroU32>)]
     workers: NonZeroU32,
     /// Address to listen on (again for more).
     #[arg(long = "address", value_name = "IP", default_value = "0.0.0.0")]
@@ -47,6 +48,9 @@ pub(crate) struct Arguments {
     /// Work per request: what takes an undisturbed processor so many µs.
     #[arg(long, value_name = "US", default_value_t = 0)]
     cost_us: u64,
+    /// What a µs of such work is, in steps [default: measured at the start].
+    #[arg(long, value_name = "N", value_parser = count::<NonZeroU64>)]
+    steps_per_us: Option<NonZeroU64>,
     /// Most connections accepted before working on those at hand: a number, inf or dynamic.
     #[arg(long, value_name = "N", default_value = "inf")]
     accept_limit: AcceptLimit,
@@ -92,6 +96,7 @@ pub(crate) fn serve(arguments: &Arguments) -> Result<ExitCode, Failure> {
         backlog: arguments.backlog,
         accept_limit: arguments.accept_limit,
         cost_us: arguments.cost_us,
+        steps_per_us: arguments.steps_per_us,
         body_bytes: arguments.body_bytes,
         root: arguments.root.clone(),
         patience: arguments.patience,
@@ -118,7 +123,7 @@ pub(crate) fn serve(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn count(given: &str) -> Result<NonZeroU32, String> {
+fn count<N: FromStr>(given: &str) -> Result<N, String> {
     given.parse().map_err(|_| "give a number from 1".to_owned())
 }
 

@@ -16,9 +16,10 @@ pub(super) enum Number {
     Application,
     /// The middle of response times, in ms.
     Response,
-    /// Replies a second.
+    /// Replies, in per cent of the capacity measured before: a machine that others share is as fast
+    /// for a while, not for long.
     Replies,
-    /// Connections that the server accepts a second.
+    /// Connections that the server accepts, in per cent of the capacity.
     Accepts,
 }
 
@@ -30,15 +31,15 @@ impl Number {
             Self::Busy => 100.0 * (1.0 - part("cpu.idle")),
             Self::Application => 100.0 * part("cpu_components.application"),
             Self::Response => part("response_ms.p50"),
-            Self::Replies => point.replies_per_s,
-            Self::Accepts => part("serving.accepts_per_s"),
+            Self::Replies => 100.0 * point.replies_per_s / point.capacity_per_s,
+            Self::Accepts => 100.0 * part("serving.accepts_per_s") / point.capacity_per_s,
         }
     }
 
     pub(super) fn unit(self) -> &'static str {
         match self {
-            Self::Capacity | Self::Replies => "requests/s",
-            Self::Accepts => "connections/s",
+            Self::Capacity => "requests/s",
+            Self::Replies | Self::Accepts => "% of the capacity",
             Self::Busy | Self::Application => "%",
             Self::Response => "ms",
         }
