@@ -4,7 +4,8 @@
 
 void tg_native_agree(const struct tg_case *c, struct tg_answers *a)
 {
-	tg_agree(c, a);
+	tg_agree_syn(c, a);
+	tg_agree_rest(c, a);
 }
 
 struct tg_decision tg_native_syn(const struct tg_rules *rules, const struct tg_queues *queues,

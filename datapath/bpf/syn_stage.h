@@ -89,7 +89,8 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 	if (rules->is_auto)
 		s->watch = tg_watch_of(s->at, s->socket.slot, s->syn.now_ns);
 	if (s->watch) {
-		tg_watch_turn_window(s->watch, s->queues.listen_len + s->queues.syn_len);
+		if (tg_watch_hope(s->watch))
+			tg_watch_turn_window(s->watch, s->queues.listen_len + s->queues.syn_len);
 		tg_watch_begin(s->watch, &s->queues);
 	}
 	s->reason = tg_syn_room(rules, &s->queues, s->syn.random);

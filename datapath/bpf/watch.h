@@ -27,6 +27,8 @@ struct tg_watch {
 	__u32 reason;    /* enum tg_reason */
 	__u32 silent;    /* who finds no room is not told */
 	__u32 half_open; /* its request stands already */
+	__u32 half_full; /* half of the queue is taken */
+	__u32 padding;
 };
 
 /* The one at hand: a processor judges one SYN at a time, and the stack has no room for it. */
@@ -78,18 +80,36 @@ TG_INLINE struct tg_config *tg_watch_config(const struct tg_watch *w)
 	return bpf_map_lookup_elem(&config, &active);
 }
 
-/* First: closes the window where it is over. queued: in both queues. */
-__noinline int tg_watch_turn_window(struct tg_watch *w, __u32 queued)
+TG_INLINE struct tg_rules *tg_watch_rules(const struct tg_watch *w)
+{
+	struct tg_config *conf = tg_watch_config(w);
+
+	return conf ? &conf->guards[w->index & (TG_GUARDS - 1)].rules : NULL;
+}
+
+/* First, where the window is over: is there hope for those who wait? Returns whether it is. */
+__noinline int tg_watch_hope(struct tg_watch *w)
 {
 	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
-	struct tg_config *conf;
+	struct tg_rules *rules;
 
 	if (!o || !tg_overload_due(o, w->now_ns))
 		return 0;
-	conf = tg_watch_config(w);
-	if (conf)
-		tg_overload_turn_window(&conf->guards[w->index & (TG_GUARDS - 1)].rules, o, queued,
-		                        w->now_ns);
+	rules = tg_watch_rules(w);
+	if (!rules)
+		return 0;
+	tg_overload_hope(rules, o);
+	return 1;
+}
+
+/* Then closes it. queued: in both queues. */
+__noinline int tg_watch_turn_window(struct tg_watch *w, __u32 queued)
+{
+	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
+	struct tg_rules *rules = o ? tg_watch_rules(w) : NULL;
+
+	if (rules)
+		tg_overload_turn_window(rules, o, queued, w->now_ns);
 	return 0;
 }
 
@@ -98,8 +118,10 @@ __noinline int tg_watch_begin(struct tg_watch *w, struct tg_queues *queues)
 {
 	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
 
-	if (o && queues)
-		w->phase = tg_overload_begin(o, queues, w->now_ns);
+	if (!o || !queues)
+		return 0;
+	w->phase = tg_overload_begin(o, queues, w->now_ns);
+	w->half_full = tg_overload_is_half_full(queues);
 	return 0;
 }
 
@@ -127,7 +149,8 @@ __noinline int tg_watch_meet(struct tg_watch *w)
 	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
 
 	if (o)
-		w->silent = tg_syn_meet(o, w->phase, &w->reason, w->caller, w->now_ns);
+		w->silent =
+			tg_syn_meet(o, w->phase, &w->reason, w->caller, w->half_full, w->now_ns);
 	return 0;
 }
 

@@ -124,8 +124,10 @@ fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
         entered: u64::from(near(rng, [0, 1000])),
         queued: near(rng, [0, 128]),
         places: near(rng, [16, 128]),
+        hope_x16: u64::from(near(rng, [0, 1 << 14, 1 << 16])),
         is_persistent: rng.u32(..2),
-        padding: 0,
+        ended: rng.u32(..),
+        lasted_ms: [(); TG_OVERLOAD_KNOWN as usize].map(|()| near(rng, [0, 1000, 20_000])),
     }
 }
 
@@ -368,7 +370,7 @@ fn the_native_policy_and_the_bpf_policy_agree_on_ten_million_inputs() {
         return;
     }
     let programs = Programs::load(Objects::Agreement, Default::default()).unwrap();
-    let program = programs.program("agree").unwrap();
+    let parts = ["agree_syn", "agree_rest"].map(|name| programs.program(name).unwrap());
     let mut asked = mapped::<tg_case>(&programs, "cases");
     let answered = mapped::<tg_answers>(&programs, "answers");
     let mut runner = Runner::new();
@@ -381,7 +383,9 @@ fn the_native_policy_and_the_bpf_policy_agree_on_ten_million_inputs() {
         let cases =
             unsafe { std::slice::from_raw_parts_mut(asked.as_mut_ptr().cast::<tg_case>(), BATCH) };
         cases.fill_with(|| case(&mut rng));
-        assert_eq!(runner.run(program, &[], &[]).unwrap().returned, 0, "all of them answered");
+        for part in parts {
+            assert_eq!(runner.run(part, &[], &[]).unwrap().returned, 0, "all of them answered");
+        }
         // SAFETY: as above; the program has returned, so nothing writes.
         let answers =
             unsafe { std::slice::from_raw_parts(answered.as_ptr().cast::<tg_answers>(), BATCH) };

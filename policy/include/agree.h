@@ -58,7 +58,8 @@ struct tg_answers {
 	__u64 name; /* of the tuple, with the first key */
 };
 
-TG_INLINE void tg_agree(const struct tg_case *c, struct tg_answers *a)
+/* The SYN stage. *a is all zero. */
+TG_INLINE void tg_agree_syn(const struct tg_case *c, struct tg_answers *a)
 {
 	struct tg_crowd crowd = {.overload = &a->overload, .block = &a->block, .name = c->name};
 	struct tg_syn syn = c->syn;
@@ -69,6 +70,11 @@ TG_INLINE void tg_agree(const struct tg_case *c, struct tg_answers *a)
 	a->block = c->block;
 	a->syn = tg_syn_judge(&c->rules, &a->queues, &syn, &a->refusals, &crowd);
 	a->silent = syn.silent;
+}
+
+/* All else, of what that left. */
+TG_INLINE void tg_agree_rest(const struct tg_case *c, struct tg_answers *a)
+{
 	a->name = tg_waiting_name(&c->keys.current, &c->tuple, c->client_isn);
 	a->room = tg_syn_room(&c->rules, &a->queues, c->syn.random);
 	a->asks_for_request = tg_syn_asks_for_request(a->room, &a->queues);

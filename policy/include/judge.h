@@ -28,9 +28,11 @@ TG_INLINE struct tg_decision tg_syn_judge(const struct tg_rules *rules, struct t
 
 	if (!rules->is_auto)
 		return tg_syn_decide(rules, tg_syn_room(rules, queues, syn->random), syn, refusals);
-	if (tg_overload_due(crowd->overload, syn->now_ns))
+	if (tg_overload_due(crowd->overload, syn->now_ns)) {
+		tg_overload_hope(rules, crowd->overload);
 		tg_overload_turn_window(rules, crowd->overload,
 		                        queues->listen_len + queues->syn_len, syn->now_ns);
+	}
 	phase = tg_overload_begin(crowd->overload, queues, syn->now_ns);
 	reason = tg_syn_room(rules, queues, syn->random);
 	if (tg_overload_asks(phase, tg_syn_has_room(reason))) {
@@ -38,7 +40,8 @@ TG_INLINE struct tg_decision tg_syn_judge(const struct tg_rules *rules, struct t
 		                ->cells[tg_waiting_cell(crowd->block, crowd->name, syn->now_ns)];
 		met.caller = tg_waiting_caller(cell, crowd->name, syn->now_ns);
 	}
-	syn->silent = tg_syn_meet(crowd->overload, phase, &reason, met.caller, syn->now_ns);
+	syn->silent = tg_syn_meet(crowd->overload, phase, &reason, met.caller,
+	                          tg_overload_is_half_full(queues), syn->now_ns);
 	met.has_room = tg_syn_has_room(reason);
 	met.is_told = !syn->silent;
 	tg_overload_end(crowd->overload, &met, cell, crowd->name, syn->now_ns);

@@ -79,6 +79,8 @@ struct tg_queues {
 	__u32 places;     /* auto: of the listen queue those in use now; 0: all */
 };
 
+#define TG_OVERLOAD_KNOWN 8
+
 /* What the SYNs of one listening socket have met: see overload.h. All zero: none has come. */
 struct tg_overload {
 	__u64 window_ns; /* when the window at hand began */
@@ -89,6 +91,7 @@ struct tg_overload {
 	__u64 fresh_x256;    /* new clients, a second */
 	__u64 drain_x256;    /* connections that the server takes, a second */
 	__u64 silent_x256;   /* SYNs dropped in silence, a second: as many clients wait */
+	__u64 hope_x16;      /* that it ends within the clients' patience, of 2^16 */
 	__u64 may_wait;      /* clients that should, beyond a burst */
 	__u64 closing;       /* above 0: some processor closes the window */
 	__u64 seen;          /* SYNs of this window */
@@ -100,7 +103,9 @@ struct tg_overload {
 	__u32 queued;        /* in both queues when it began */
 	__u32 places;        /* of the listen queue, for a persistent overload */
 	__u32 is_persistent;
-	__u32 padding;
+	__u32 ended; /* overloads that have ended */
+	/* How long the last of them were, in ms; 0: there was none. */
+	__u32 lasted_ms[TG_OVERLOAD_KNOWN];
 };
 
 /* Linux's rule, sk_acceptq_is_full(): strictly above the backlog. */

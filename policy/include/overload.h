@@ -8,22 +8,29 @@
  *   burst       silence: who is dropped comes again, and finds room when it is over
  *   persistent  new clients first, a short queue for them, and silence for no more of the
  *               others than can hope to be served
- *   recovering  the crowd has gone: those who were left in silence come in
+ *   recovering  the crowd has gone: those who were left in silence come in, by half of the
+ *               queue
  *
  * What makes an overload is that more *new* clients come than the server takes. Drops alone
  * last for as long as those who were dropped come again, whether a crowd is there or not.
  *
  * In silence a client is served if the overload ends while it is still there. Of overloads
  * without a typical length those that have lasted for s end within the next T, the clients'
- * patience, with a probability of T / (s + T); and about half of those who wait then come
- * back in time. Each sends a SYN a second meanwhile, which costs the share c of what serving
- * a client does: c T in all. So silence gains while T / 2 (s + T) > c T, until
+ * patience, with a probability h of T / (s + T). The last overloads of this socket tell more:
+ * where n of them were longer than s, and m of these not by more than T, and what one knows
+ * without them counts as one more,
+ *
+ *   h = (m + T / (s + T)) / (n + 1).
+ *
+ * About half of those who wait then come back in time. Each sends a SYN a second meanwhile,
+ * which costs the share c of what serving a client does: c T in all. So silence gains while
+ * h / 2 > c T, where nothing is known until
  *
  *   s = 1 / 2 c - T
  *
- * which is the crossover of section 5.2. Until then, and for 2 T at most, as many may wait
- * as the gain is worth, of those whom the server takes in T, and all others are told. How many wait
- * is known by the SYNs that are dropped in silence, one a second each.
+ * which is the crossover of section 5.2. While it gains, and h is a third at least, as many may
+ * wait as the gain is worth, of those whom the server takes in T, and all others are told. How many
+ * wait is known by the SYNs that are dropped in silence, one a second each.
  *
  * t is the second after which every system of today sends a SYN again: a shorter overload
  * meets nobody twice. Beyond it an overload persists when more wait than may; or, where
@@ -59,8 +66,8 @@
 #define TG_OVERLOAD_BURST_NS (1ull << 30)
 /* So much of a window tells whether new clients still come: 34 ms. */
 #define TG_OVERLOAD_GLANCE_NS (1ull << 25)
-/* After so many times their patience one client in six would be served in silence: too few. */
-#define TG_OVERLOAD_HOPE 2
+/* Below a third, of 2^16, one client in six would be served in silence: too few. */
+#define TG_OVERLOAD_HOPE_X16 ((1u << 16) / 3)
 /* What it costs to drop a SYN, at the IP entry of a veth; to serve a client costs 1 / drain. */
 #define TG_OVERLOAD_SYN_NS 3000
 /*
@@ -124,18 +131,47 @@ TG_INLINE __u32 tg_overload_places(const struct tg_rules *rules, const struct tg
 	return places > TG_OVERLOAD_PLACES_LEAST ? (__u32)places : TG_OVERLOAD_PLACES_LEAST;
 }
 
-/* So many clients may wait: those whom the server takes in T, times 2 (T / (s + T) - 2 c T). */
+/* 1 where a is less than b; both below 2^63. Without a branch: see tg_waiting_cell(). */
+TG_INLINE __u64 tg_overload_less(__u64 a, __u64 b)
+{
+	return (a - b) >> 63;
+}
+
+/*
+ * h: does it end within the clients' patience, having lasted for so long? Before the window is
+ * closed that asks for it, and apart from that: together they need more stack than BPF has left.
+ */
+TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload *o)
+{
+	__u64 lasted_ms = tg_overload_since(o->excess_ns, o->since_ns) / 1000000;
+	__u64 until_ms = lasted_ms + rules->patience_ms;
+	__u64 hope_x16 = ((__u64)rules->patience_ms << 16) / (until_ms + !until_ms);
+	__u64 longer = 1;
+
+	for (__u32 i = 0; i < TG_OVERLOAD_KNOWN; i++) {
+		__u64 known_ms = o->lasted_ms[i];
+		/* An eighth more is as long. */
+		__u64 is_longer = tg_overload_less(lasted_ms, known_ms + (known_ms >> 3));
+
+		longer += is_longer;
+		hope_x16 += (is_longer & ~tg_overload_less(until_ms, known_ms)) << 16;
+		/* One after the other: side by side they fill the stack. */
+		__asm__ volatile("" : "+r"(hope_x16), "+r"(longer));
+	}
+	o->hope_x16 = hope_x16 / longer;
+}
+
+/* So many clients may wait: those whom the server takes in T, times 2 (h - 2 c T). */
 TG_INLINE __u64 tg_overload_may_wait(const struct tg_rules *rules, const struct tg_overload *o)
 {
 	__u64 drain_x256 = o->drain_x256 < TG_RATE_MOST ? o->drain_x256 : TG_RATE_MOST;
 	__u64 drain = drain_x256 >> 8, patience_ms = rules->patience_ms;
-	__u64 lasted_ms = tg_overload_since(o->excess_ns, o->since_ns) / 1000000;
-	__u64 hope_x16 = (patience_ms << 16) / (lasted_ms + patience_ms + !patience_ms);
+	__u64 hope_x16 = o->hope_x16;
 	__u64 served = drain * patience_ms / 1000;
 	/* 2 c T, where c is TG_OVERLOAD_SYN_NS of 10^9 / drain. */
 	__u64 cost_x16 = served * (2 * TG_OVERLOAD_SYN_NS << 10) / (1000000000 >> 6);
 
-	if (lasted_ms >= TG_OVERLOAD_HOPE * patience_ms || hope_x16 <= cost_x16)
+	if (hope_x16 < TG_OVERLOAD_HOPE_X16 || hope_x16 <= cost_x16)
 		return 0;
 	return 2 * served * (hope_x16 - cost_x16) >> 16;
 }
@@ -161,6 +197,16 @@ TG_INLINE void tg_overload_see_excess(const struct tg_rules *rules, struct tg_ov
 		o->is_persistent = 1;
 }
 
+/* An overload has ended. */
+TG_INLINE void tg_overload_forget(struct tg_overload *o)
+{
+	__u64 lasted_ms = tg_overload_since(o->excess_ns, o->since_ns) / 1000000;
+
+	o->lasted_ms[o->ended++ % TG_OVERLOAD_KNOWN] =
+		lasted_ms < 0xffffffff ? (__u32)lasted_ms : 0xffffffff;
+	o->since_ns = 0;
+}
+
 /* One window is over. */
 TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overload *o, __u32 queued,
                                  __u64 now_ns)
@@ -172,10 +218,11 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 	int is_overloaded = o->dropped && o->dropped * TG_OVERLOAD_SHARE >= o->seen;
 	__u32 phase = tg_overload_phase(o, o->window_ns);
 
-	if (o->since_ns && tg_overload_since(o->window_ns, o->excess_ns) >= TG_OVERLOAD_CALM_NS) {
-		o->since_ns = 0;
+	if (o->since_ns && tg_overload_since(o->window_ns, o->excess_ns) >= TG_OVERLOAD_CALM_NS)
+		tg_overload_forget(o);
+	/* Until nobody is left of those who wait, for whom it is no burst. */
+	if (phase == TG_CALM)
 		o->is_persistent = 0;
-	}
 	tg_overload_see_rates(o, queued, is_overloaded && phase != TG_PERSISTENT, passed_ns);
 	if (is_overloaded) {
 		o->dropped_ns = over_ns;
@@ -241,31 +288,47 @@ TG_INLINE int tg_overload_has_ended(const struct tg_overload *o, __u64 now_ns)
 	       tg_rate_of(o->fresh, passed_ns) < o->drain_x256 / 2;
 }
 
-/* New clients first: the reason for who finds room and is to come later. */
-TG_INLINE __u32 tg_overload_turn(const struct tg_overload *o, __u32 phase, __u32 reason,
-                                 __u32 caller, __u64 now_ns)
+/* Half of the places that are in use. */
+TG_INLINE int tg_overload_is_half_full(const struct tg_queues *queues)
 {
-	if (phase != TG_PERSISTENT || caller == TG_CALLER_NEW || tg_overload_has_ended(o, now_ns))
-		return reason;
-	return TG_NEW_FIRST;
+	__u64 places = queues->places ? queues->places : (__u64)queues->listen_max + 1;
+
+	return 2 * ((__u64)queues->listen_len + queues->syn_len) >= places;
 }
 
 /*
- * Is one who finds no room to be told so? In a window there is silence for as many SYNs as
- * those who may wait send in it. Who has waited is told sooner than who comes: who came
- * last has most of its patience left.
+ * New clients first: the reason for who finds room and is to come later. When the crowd has
+ * gone who has waited comes in, but by half of the queue: thousands of them would fill it
+ * whenever a place is free, and new ones would have to wait in their stead, who would fill
+ * it after them, for as long as the server has little time to spare.
  */
-TG_INLINE int tg_overload_tells(const struct tg_overload *o, __u32 phase, __u32 caller)
+TG_INLINE __u32 tg_overload_turn(const struct tg_overload *o, __u32 phase, __u32 reason,
+                                 __u32 caller, int is_half_full, __u64 now_ns)
+{
+	if (caller == TG_CALLER_NEW || phase == TG_CALM || phase == TG_BURST)
+		return reason;
+	if (is_half_full || (phase == TG_PERSISTENT && !tg_overload_has_ended(o, now_ns)))
+		return TG_NEW_FIRST;
+	return reason;
+}
+
+/*
+ * Is one who finds no room to be told so? While the crowd is there, there is silence in a window
+ * for as many SYNs as those who may wait send in it. Who has waited is told sooner than who comes:
+ * who came last has most of its patience left. When the crowd has gone whoever waits is served.
+ */
+TG_INLINE int tg_overload_tells(const struct tg_overload *o, __u32 phase, __u32 caller,
+                                __u64 now_ns)
 {
 	__u64 share = o->may_wait * (TG_OVERLOAD_WINDOW_NS >> 20) / (1000000000 >> 20);
 
 	if (phase == TG_CALM || phase == TG_BURST)
 		return 0;
-	switch (caller) {
-	case TG_CALLER_TOLD: return 1;
-	case TG_CALLER_WAITS: return o->silent >= share;
-	default: return o->silent >= 2 * share;
-	}
+	if (caller == TG_CALLER_TOLD)
+		return 1;
+	if (phase == TG_RECOVERING || tg_overload_has_ended(o, now_ns))
+		return 0;
+	return o->silent >= (caller == TG_CALLER_WAITS ? share : 2 * share);
 }
 
 /* What became of the SYN. */

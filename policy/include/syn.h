@@ -100,11 +100,11 @@ TG_INLINE struct tg_decision tg_syn_decide(const struct tg_rules *rules, __u32 r
  * Returns whether silence is the answer.
  */
 TG_INLINE __u32 tg_syn_meet(const struct tg_overload *o, __u32 phase, __u32 *reason, __u32 caller,
-                            __u64 now_ns)
+                            int is_half_full, __u64 now_ns)
 {
 	if (tg_syn_has_room(*reason))
-		*reason = tg_overload_turn(o, phase, *reason, caller, now_ns);
-	return !tg_syn_has_room(*reason) && !tg_overload_tells(o, phase, caller);
+		*reason = tg_overload_turn(o, phase, *reason, caller, is_half_full, now_ns);
+	return !tg_syn_has_room(*reason) && !tg_overload_tells(o, phase, caller, now_ns);
 }
 
 /* SYNs that one poll of a driver hands up before TCP sees the first: NAPI's weight. */

@@ -197,16 +197,20 @@ fn when_the_crowd_has_gone_those_who_wait_come_in() {
 }
 
 /// Chance has a server just below its capacity refuse some, and those come again: that must not be
-/// taken for the crowd that was there before.
+/// taken for the crowd that was there before, nor keep new ones out.
 #[test]
 fn what_is_left_of_a_crowd_does_not_persist() {
     let mut story = Story::new();
     story.runs(15_000, 3 * CAPACITY);
     // 0.95 times the capacity, in handfuls.
     for part in 0..1500 {
+        let before = story.seen;
         story.runs(10, if part % 4 == 0 { CAPACITY * 38 / 10 } else { 0 });
+        let (came, served) = (story.seen.came - before.came, story.seen.served - before.served);
         assert!(part < 350 || story.phase() != "persistent", "after {} ms", part * 10);
+        assert!(part < 350 || served >= came, "after {} ms {served} of {came} served", part * 10);
     }
+    assert_eq!((story.phase(), story.clients.len()), ("calm", 0));
 }
 
 /// The phases are told of new clients: those who come again do not make an overload last.
@@ -238,6 +242,32 @@ fn the_hope_of_those_who_wait_shrinks_as_it_lasts() {
     // After twice their patience nobody is left in silence.
     story.runs(12_000, 5 * CAPACITY);
     let seen = story.runs(1000, 5 * CAPACITY);
+    assert_eq!((seen.gave_up, story.clients.len()), (0, 0), "{seen:?}");
+}
+
+/// "The value of t can be determined analytically [...] or empirically" (Shukla, thesis, 5.2): after
+/// overloads of 25 s nobody waits in the first ten seconds of the next, and many do in the last.
+#[test]
+fn who_waits_is_learnt_from_the_overloads_before() {
+    let mut story = Story::new();
+    let first = story.runs(25_000, 3 * CAPACITY);
+    story.runs(10_000, 0);
+    for _ in 0..2 {
+        story.runs(25_000, 3 * CAPACITY);
+        story.runs(10_000, 0);
+    }
+    story.runs(12_000, 3 * CAPACITY);
+    assert_eq!(story.watch.overload().may_wait, 0);
+    story.runs(13_000, 3 * CAPACITY);
+    let waiting = story.clients.len() as u64;
+    assert!(waiting >= 5 * CAPACITY, "{waiting}");
+    let after = story.runs(10_000, 0);
+    assert!(after.served >= 5 * CAPACITY, "{after:?}");
+    // The first time nobody was left when it ended after more than twice their patience.
+    assert!(first.gave_up > 0);
+    // A crowd that stays for longer than any before is told, as it was then.
+    story.runs(60_000, 3 * CAPACITY);
+    let seen = story.runs(5000, 3 * CAPACITY);
     assert_eq!((seen.gave_up, story.clients.len()), (0, 0), "{seen:?}");
 }
 
