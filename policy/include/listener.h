@@ -89,9 +89,11 @@ struct tg_overload {
 	__u64 excess_ns;     /* when the last such window ended */
 	__u64 dropped_ns;    /* when the last window with drops ended */
 	__u64 fresh_x256;    /* new clients, a second */
+	__u64 peak_x256;     /* the most of them in this overload */
 	__u64 drain_x256;    /* connections that the server takes, a second */
 	__u64 silent_x256;   /* SYNs dropped in silence, a second: as many clients wait */
 	__u64 hope_x16;      /* that it ends within the clients' patience, of 2^16 */
+	__u64 small_x16;     /* that it ends before too many wait, by what is known */
 	__u64 may_wait;      /* clients that should, beyond a burst */
 	__u64 closing;       /* above 0: some processor closes the window */
 	__u64 seen;          /* SYNs of this window */

@@ -138,15 +138,33 @@ TG_INLINE __u64 tg_overload_less(__u64 a, __u64 b)
 }
 
 /*
- * h: does it end within the clients' patience, having lasted for so long? Before the window is
- * closed that asks for it, and apart from that: together they need more stack than BPF has left.
+ * When as many wait as are served in T, at this excess of new clients, from the overload's
+ * beginning on; 0 where that is within T: then some give up in any case.
+ */
+TG_INLINE __u64 tg_overload_filled_ms(const struct tg_rules *rules, const struct tg_overload *o,
+                                      __u64 lasted_ms)
+{
+	__u64 drain_x256 = o->drain_x256 < TG_RATE_MOST ? o->drain_x256 : TG_RATE_MOST;
+	__u64 excess_x256 = o->peak_x256 - drain_x256;
+
+	if (o->peak_x256 <= drain_x256 || excess_x256 >= drain_x256)
+		return 0;
+	return lasted_ms + drain_x256 * (rules->patience_ms & 0xfffff) / excess_x256;
+}
+
+/*
+ * Does it end in time, having lasted for so long? h, within the clients' patience; and by what is
+ * known alone, before too many wait. Before the window is closed that asks for it, and apart from
+ * that: together they need more stack than BPF has left.
  */
 TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload *o)
 {
-	__u64 lasted_ms = tg_overload_since(o->excess_ns, o->since_ns) / 1000000;
+	/* The first window of an overload is not over yet. */
+	__u64 lasted_ms = o->since_ns ? tg_overload_since(o->excess_ns, o->since_ns) / 1000000 : 0;
 	__u64 until_ms = lasted_ms + rules->patience_ms;
-	__u64 hope_x16 = ((__u64)rules->patience_ms << 16) / (until_ms + !until_ms);
-	__u64 longer = 1;
+	__u64 filled_ms = tg_overload_filled_ms(rules, o, lasted_ms);
+	__u64 soon_x16 = ((__u64)rules->patience_ms << 16) / (until_ms + !until_ms);
+	__u64 small_x16 = 0, longer = 1;
 
 	for (__u32 i = 0; i < TG_OVERLOAD_KNOWN; i++) {
 		__u64 known_ms = o->lasted_ms[i];
@@ -154,11 +172,13 @@ TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload
 		__u64 is_longer = tg_overload_less(lasted_ms, known_ms + (known_ms >> 3));
 
 		longer += is_longer;
-		hope_x16 += (is_longer & ~tg_overload_less(until_ms, known_ms)) << 16;
+		soon_x16 += (is_longer & ~tg_overload_less(until_ms, known_ms)) << 16;
+		small_x16 += (is_longer & ~tg_overload_less(filled_ms, known_ms)) << 16;
 		/* One after the other: side by side they fill the stack. */
-		__asm__ volatile("" : "+r"(hope_x16), "+r"(longer));
+		__asm__ volatile("" : "+r"(soon_x16), "+r"(small_x16), "+r"(longer));
 	}
-	o->hope_x16 = hope_x16 / longer;
+	o->hope_x16 = soon_x16 / longer;
+	o->small_x16 = small_x16 / longer;
 }
 
 /* So many clients may wait: those whom the server takes in T, times 2 (h - 2 c T). */
@@ -177,6 +197,17 @@ TG_INLINE __u64 tg_overload_may_wait(const struct tg_rules *rules, const struct 
 }
 
 /*
+ * Is it one of those that end before as many wait as are served in half of T? Then nobody has to
+ * give up: who waits and who comes are served alike, and all of those who wait when it ends.
+ */
+TG_INLINE int tg_overload_is_small(const struct tg_rules *rules, const struct tg_overload *o)
+{
+	__u64 waiting = o->silent_x256 >> 8, drain = o->drain_x256 >> 8;
+
+	return o->small_x16 >= 1 << 15 && waiting <= drain * rules->patience_ms / 2000;
+}
+
+/*
  * Do more new clients come than the server takes, and for how long? Those who have waited
  * are kept out, or keep new ones out, without there being a crowd.
  */
@@ -190,10 +221,15 @@ TG_INLINE void tg_overload_see_excess(const struct tg_rules *rules, struct tg_ov
 	if (!o->since_ns)
 		o->since_ns = o->window_ns ? o->window_ns : 1;
 	o->excess_ns = over_ns;
+	if (o->fresh_x256 > o->peak_x256)
+		o->peak_x256 = o->fresh_x256;
 	o->may_wait = tg_overload_may_wait(rules, o);
 	lasted_ns = tg_overload_since(over_ns, o->since_ns);
-	if (lasted_ns >= TG_OVERLOAD_BURST_NS &&
-	    (o->silent_x256 >> 8 > o->may_wait || lasted_ns >= rules->patience_ms * 1000000ull))
+	if (lasted_ns < TG_OVERLOAD_BURST_NS)
+		return;
+	if (tg_overload_is_small(rules, o))
+		o->is_persistent = 0;
+	else if (o->silent_x256 >> 8 > o->may_wait || lasted_ns >= rules->patience_ms * 1000000ull)
 		o->is_persistent = 1;
 }
 
@@ -205,6 +241,7 @@ TG_INLINE void tg_overload_forget(struct tg_overload *o)
 	o->lasted_ms[o->ended++ % TG_OVERLOAD_KNOWN] =
 		lasted_ms < 0xffffffff ? (__u32)lasted_ms : 0xffffffff;
 	o->since_ns = 0;
+	o->peak_x256 = 0;
 }
 
 /* One window is over. */

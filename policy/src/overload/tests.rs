@@ -271,6 +271,23 @@ fn who_waits_is_learnt_from_the_overloads_before() {
     assert_eq!((seen.gave_up, story.clients.len()), (0, 0), "{seen:?}");
 }
 
+/// A little more than the server takes, for twice as long as clients wait: once it is known to end,
+/// everybody is served, for they are served in turn.
+#[test]
+fn of_a_small_overload_that_is_known_to_end_nobody_is_lost() {
+    let mut story = Story::new();
+    for _ in 0..3 {
+        story.runs(20_000, CAPACITY * 9 / 8);
+        story.runs(10_000, 0);
+    }
+    let crowd = story.runs(20_000, CAPACITY * 9 / 8);
+    let after = story.runs(10_000, 0);
+    assert_eq!(story.phase(), "calm");
+    assert_eq!(crowd.told + after.told, 0);
+    let (served, lost) = (crowd.served + after.served, crowd.gave_up + after.gave_up);
+    assert!(lost * 100 < served, "{served} served, {lost} lost");
+}
+
 /// Without patience everyone is told, as with `abort rst-syn`, once it is no burst.
 #[test]
 fn clients_without_patience_are_told_at_once() {
