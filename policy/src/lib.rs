@@ -8,6 +8,7 @@ pub mod mechanism;
 pub mod names;
 pub mod overload;
 pub mod shed;
+pub mod size;
 pub mod time_wait;
 
 /// The headers' own types and functions, as bindgen reads them.
@@ -177,6 +178,30 @@ mod tests {
             let rules = tg_rules { syn: form, ..Default::default() };
             assert_eq!(syn(&rules, &full), (verdict, TG_LISTENQ_FULL_AT_SYN));
             assert_eq!(syn(&rules, &queues(0, 0)), (TG_PASS, TG_ROOM));
+        }
+    }
+
+    /// Jamjoom 2.1.3, Grow: the kernel's limit stands above the logical one.
+    #[test]
+    fn places_are_for_new_syns_and_the_rest_for_who_has_its_syn_ack() {
+        let ack = tg_ack { is_request: 1, acceptable: 1, ..Default::default() };
+        let cookie = tg_ack { cookie: TG_ACK_COOKIE, ..Default::default() };
+        for (form, verdict) in [
+            // The kernel would answer it: what is silent must be so here.
+            (TG_SYN_KERNEL, TG_DROP),
+            (TG_SYN_DROP, TG_DROP),
+            (TG_SYN_RESET, TG_RESET),
+            (TG_SYN_COOKIE, TG_COOKIE),
+        ] {
+            let rules = tg_rules { syn: form, places: 16, ..Default::default() };
+            assert_eq!(syn(&rules, &queues(15, 100)), (TG_PASS, TG_ROOM));
+            assert_eq!(syn(&rules, &queues(16, 0)), (verdict, TG_WAIT_LIMIT));
+            assert_eq!(decide_ack(&rules, &queues(128, 1), &ack).reason, TG_HANDSHAKE);
+            // Beyond the kernel's limit the reason is the kernel's own.
+            assert_eq!(syn(&rules, &queues(129, 0)).1, TG_LISTENQ_FULL_AT_SYN);
+            // A cookie that comes back takes its place only now.
+            assert_eq!(decide_ack(&rules, &queues(15, 0), &cookie).verdict, TG_ADMIT);
+            assert_eq!(decide_ack(&rules, &queues(16, 0), &cookie).verdict, TG_RESET);
         }
     }
 
