@@ -44,6 +44,13 @@ pub enum Failure {
         /// What to do about it.
         fix: String,
     },
+    /// No queue length can be recommended.
+    #[error(transparent)]
+    Size {
+        /// Why, with the fix.
+        #[from]
+        source: tidegate_policy::size::NoSize,
+    },
     /// The kernel or BPF said no.
     #[error("{source}; `tidegate check` tells what this host can do")]
     Datapath {

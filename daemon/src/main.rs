@@ -14,6 +14,7 @@ mod plan;
 mod reader;
 mod run;
 mod shed;
+mod size;
 mod status;
 mod time_wait;
 
@@ -49,6 +50,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Recommend a backlog and a SYN queue for a burst, given as numbers or seen on a guarded port.
+    Size(size::Arguments),
     /// Take the guard down: end the daemon, remove every program, map and link.
     Stop,
 }
@@ -127,6 +130,7 @@ fn dispatch(cli: Cli) -> Result<()> {
         Command::Check(what) => check::run(what.config()?),
         Command::Run(what) => run::run(what.source()?),
         Command::Status { json } => status::run(json),
+        Command::Size(arguments) => size::run(&arguments),
         Command::Stop => stop(),
     }
 }

@@ -133,6 +133,47 @@ fn a_wrong_file_is_answered_with_file_line_and_fix() {
 }
 
 #[test]
+fn a_size_that_cannot_be_told_is_answered_with_what_and_the_fix() {
+    if skip_without_root("a_size_that_cannot_be_told_is_answered_with_what_and_the_fix") {
+        return;
+    }
+    let stage = Stage::new("bad-size");
+    for (words, expected) in [
+        ("size", &["--drain-per-s", "--port"][..]),
+        ("size --drain-per-s 100", &["--burst-per-s", "--burst-s"]),
+        ("size --drain-per-s 100 --port 80", &["cannot be used with"]),
+        (
+            "size --drain-per-s 0 --burst-per-s 10 --burst-s 1",
+            &["drain = 0 is out of range; give a rate above 0"],
+        ),
+        (
+            "size --drain-per-s 10 --burst-per-s 20 --burst-s -1",
+            &["burst length = -1 is out of range; give seconds above 0"],
+        ),
+        (
+            "size --drain-per-s 10 --burst-per-s 20 --burst-s 1 --calm-per-s 10",
+            &["no queue is long enough; refuse"],
+        ),
+        (
+            "size --drain-per-s 10 --burst-per-s 20 --burst-s 1 --patience-s 0",
+            &["--patience-s 0 is out of range; give seconds"],
+        ),
+        ("size --port 80 --for 0", &["'0'", "--for"]),
+        ("size --port 80 --drops 2", &["drops = 2 is out of range; give a share"]),
+        ("size --port 80 --for 1", &["no guard stands here; start one"]),
+    ] {
+        let arguments: Vec<&str> = words.split(' ').collect();
+        let output = run_to_end(&stage.server, &arguments);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && output.stdout.is_empty(), "tidegate {words} fails");
+        assert_eq!(stderr.lines().count(), 1, "tidegate {words}: {stderr}");
+        for part in expected {
+            assert!(stderr.contains(part), "tidegate {words}: {stderr:?} should name {part:?}");
+        }
+    }
+}
+
+#[test]
 fn what_the_host_cannot_do_is_told_before_anything_is_attached() {
     if skip_without_root("what_the_host_cannot_do_is_told_before_anything_is_attached") {
         return;

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `tidegate size`: how long the queues should be, for a burst that is given or one that was seen.
+
+mod watch;
+
+use std::fmt::Write;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use clap::{ArgGroup, Args};
+use serde::Serialize;
+use tidegate_policy::mechanism;
+use tidegate_policy::size::{self, Burst, Size};
+
+use crate::failure::{Failure, Result};
+use crate::host;
+
+/// The burst, by its numbers or by the port before which it is to be seen.
+#[derive(Args)]
+#[command(group = ArgGroup::new("what").required(true).args(["drain_per_s", "port"]))]
+pub struct Arguments {
+    /// Connections that the server accepts a second while any wait.
+    #[arg(long, value_name = "N", requires_all = ["burst_per_s", "burst_s"], allow_negative_numbers = true)]
+    drain_per_s: Option<f64>,
+    /// Connections that come a second in the burst.
+    #[arg(long, value_name = "N", requires = "drain_per_s", allow_negative_numbers = true)]
+    burst_per_s: Option<f64>,
+    /// How long the burst lasts, in seconds.
+    #[arg(long, value_name = "S", requires = "drain_per_s", allow_negative_numbers = true)]
+    burst_s: Option<f64>,
+    /// Connections that come a second before and after it [default: 0].
+    #[arg(long, value_name = "N", requires = "drain_per_s", allow_negative_numbers = true)]
+    calm_per_s: Option<f64>,
+    /// A guarded port: watch it, and take the largest burst that comes.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+    /// Its address, where several are guarded.
+    #[arg(long, requires = "port")]
+    address: Option<IpAddr>,
+    /// How long to watch, in seconds.
+    #[arg(long = "for", value_name = "S", requires = "port", default_value_t = 60,
+        value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    watch_s: u32,
+    /// The clients' round trip, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 100.0, allow_negative_numbers = true)]
+    rtt_ms: f64,
+    /// The longest time in which the server accepts nothing, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 0.0, allow_negative_numbers = true)]
+    pause_ms: f64,
+    /// The share of the burst's SYNs that may be dropped.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.001, allow_negative_numbers = true)]
+    drops: f64,
+    /// How long clients wait before they give up, in seconds.
+    #[arg(long, value_name = "S", default_value_t = f64::from(mechanism::PATIENCE_MS) / 1000.0,
+        allow_negative_numbers = true)]
+    patience_s: f64,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The whole answer.
+#[derive(Serialize)]
+struct Answer {
+    /// The burst that it is about.
+    burst: BurstTold,
+    recommended: Recommended,
+    /// net.core.somaxconn of this host.
+    somaxconn: Option<u64>,
+    /// The listening socket that was watched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seen: Option<watch::Socket>,
+    /// What speaks against it.
+    warnings: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct BurstTold {
+    drain_per_s: f64,
+    calm_per_s: f64,
+    burst_per_s: f64,
+    burst_s: f64,
+    rtt_ms: f64,
+    pause_ms: f64,
+    drops: f64,
+}
+
+#[derive(Serialize)]
+struct Recommended {
+    backlog: u32,
+    /// Connections that wait for accept() at most, and those of them that are not due to chance.
+    listen_places: u32,
+    fluid_places: u32,
+    /// Half-open connections at most, and what tcp_max_syn_backlog they need without SYN cookies.
+    syn_places: u32,
+    max_syn_backlog: u32,
+    /// The backlog with reserv, or above `places`.
+    both_places: u32,
+    last_waits_s: f64,
+    empty_after_s: f64,
+}
+
+/// To three digits behind the point.
+fn rounded(number: f64) -> f64 {
+    (number * 1000.0).round() / 1000.0
+}
+
+impl From<&Size> for Recommended {
+    fn from(size: &Size) -> Self {
+        Recommended {
+            backlog: size.backlog,
+            listen_places: size.listen_places,
+            fluid_places: size.fluid_places,
+            syn_places: size.syn_places,
+            max_syn_backlog: size.max_syn_backlog,
+            both_places: size.both_places,
+            last_waits_s: rounded(size.last_waits_s),
+            empty_after_s: rounded(size.empty_after_s),
+        }
+    }
+}
+
+impl From<&Burst> for BurstTold {
+    fn from(burst: &Burst) -> Self {
+        BurstTold {
+            drain_per_s: rounded(burst.drain_per_s),
+            calm_per_s: rounded(burst.calm_per_s),
+            burst_per_s: rounded(burst.burst_per_s),
+            burst_s: rounded(burst.burst_s),
+            rtt_ms: rounded(burst.rtt_s * 1000.0),
+            pause_ms: rounded(burst.pause_s * 1000.0),
+            drops: burst.drops,
+        }
+    }
+}
+
+impl Arguments {
+    /// What is told of the clients, whose burst is not known yet.
+    fn clients(&self) -> Burst {
+        Burst {
+            drain_per_s: self.drain_per_s.unwrap_or(1.0),
+            calm_per_s: self.calm_per_s.unwrap_or(0.0),
+            burst_per_s: self.burst_per_s.unwrap_or(1.0),
+            burst_s: self.burst_s.unwrap_or(1.0),
+            rtt_s: self.rtt_ms / 1000.0,
+            pause_s: self.pause_ms / 1000.0,
+            drops: self.drops,
+        }
+    }
+
+    fn patience_s(&self) -> Result<f64> {
+        if self.patience_s > 0.0 && self.patience_s <= 600.0 {
+            return Ok(self.patience_s);
+        }
+        Err(Failure::argument(
+            format!("--patience-s {} is out of range", self.patience_s),
+            "give seconds above 0, up to 600",
+        ))
+    }
+
+    fn answer(&self) -> Result<Answer> {
+        let patience_s = self.patience_s()?;
+        let clients = self.clients();
+        let Some(port) = self.port else {
+            return Ok(answer(&clients, &size::recommend(&clients)?, patience_s, None));
+        };
+        // What is wrong with the rest of the command line is told before an hour of watching.
+        size::recommend(&clients)?;
+        let lasts = Duration::from_secs(self.watch_s.into());
+        let (socket, seen) = watch::burst(port, self.address, lasts)?;
+        let (burst, size) = size::recommend_seen(&seen, &clients)?;
+        Ok(answer(&burst, &size, patience_s, Some(socket)))
+    }
+}
+
+fn answer(burst: &Burst, size: &Size, patience_s: f64, seen: Option<watch::Socket>) -> Answer {
+    let somaxconn = host::sysctl("net/core/somaxconn");
+    let mut warnings = Vec::new();
+    if size.last_waits_s > patience_s {
+        let places = (patience_s * burst.drain_per_s) as u64;
+        warnings.push(format!(
+            "the last waits {:.1} s, and clients wait {patience_s} s: a queue of more than {places} \
+             is full of clients who have gone when it is their turn; refuse the others (auto, abort rst-syn)",
+            size.last_waits_s
+        ));
+    }
+    if let Some(most) = somaxconn.filter(|most| *most < u64::from(size.backlog)) {
+        warnings.push(format!(
+            "net.core.somaxconn is {most} here, and listen() grants no more: sysctl -w \
+             net.core.somaxconn={}",
+            size.backlog
+        ));
+    }
+    warnings.extend(seen.iter().flat_map(watch::Socket::warnings));
+    Answer { burst: burst.into(), recommended: size.into(), somaxconn, seen, warnings }
+}
+
+fn table(answer: &Answer) -> String {
+    let mut out = String::new();
+    let Answer { burst: b, recommended: r, .. } = answer;
+    if let Some(seen) = &answer.seen {
+        let _ = writeln!(out, "{}", seen.line());
+    }
+    let _ = writeln!(
+        out,
+        "a burst of {:.0}/s for {} s, {:.0}/s in calm, {:.0}/s drained; clients {} ms away",
+        b.burst_per_s, b.burst_s, b.calm_per_s, b.drain_per_s, b.rtt_ms
+    );
+    let mut row = |name: &str, value: String, meaning: String| {
+        let _ = writeln!(out, "  {name:<12} {value:>9}  {meaning}");
+    };
+    row(
+        "backlog",
+        r.backlog.to_string(),
+        format!(
+            "{} wait for accept() at most, {} of them since more come than are taken",
+            r.listen_places, r.fluid_places
+        ),
+    );
+    row(
+        "SYN queue",
+        r.syn_places.to_string(),
+        format!(
+            "half-open at most; tcp_max_syn_backlog {} where tcp_syncookies is 0",
+            r.max_syn_backlog
+        ),
+    );
+    row(
+        "both",
+        r.both_places.to_string(),
+        format!("the backlog with reserv, or above places = {}", r.listen_places),
+    );
+    row(
+        "wait",
+        format!("{:.3} s", r.last_waits_s),
+        format!("of the last for accept(); empty {:.1} s after the burst", r.empty_after_s),
+    );
+    for warning in &answer.warnings {
+        let _ = writeln!(out, "  {warning}");
+    }
+    out
+}
+
+/// Prints the recommendation, for people or as JSON.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let answer = arguments.answer()?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&answer).expect("plain data"));
+    } else {
+        print!("{}", table(&answer));
+    }
+    Ok(())
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A guarded listener, watched for bursts: what its SYNs met, and how its queues went.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tidegate_datapath::configuration::{self, Guarded};
+use tidegate_datapath::guard::Guard;
+use tidegate_datapath::pins::Pins;
+use tidegate_datapath::programs::Programs;
+use tidegate_datapath::raw::*;
+use tidegate_datapath::{counters, sockets};
+use tidegate_policy::raw::*;
+use tidegate_policy::size::{Look, NoBurst, Record, Seen};
+
+use crate::failure::{Failure, Result};
+use crate::host;
+
+/// Between two looks. A shorter burst is taken for one of this length.
+const EVERY: Duration = Duration::from_millis(50);
+
+/// The listening socket whose burst it was.
+#[derive(Serialize)]
+pub struct Socket {
+    /// The address and port that it is bound to.
+    address: String,
+    /// How long it was watched, in s.
+    watched_s: f64,
+    /// Its backlog.
+    backlog: u32,
+    /// Connections that waited for accept() at most.
+    queued: u32,
+    /// SYNs that found no room.
+    dropped: u64,
+    /// Whether the burst was over by the end.
+    has_ended: bool,
+}
+
+impl Socket {
+    /// In one line.
+    pub fn line(&self) -> String {
+        let Socket { address, watched_s, backlog, queued, dropped, .. } = self;
+        format!(
+            "{address}, {watched_s:.0} s: {queued} waited at most, of {backlog}; {dropped} SYNs found no room"
+        )
+    }
+
+    /// What makes the recommendation worth less.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.dropped > 0 {
+            warnings.push(
+                "who is dropped comes again, and was counted again: the burst is smaller than this"
+                    .to_owned(),
+            );
+        }
+        if !self.has_ended {
+            warnings.push("the burst had not ended yet: watch for longer".to_owned());
+        }
+        warnings
+    }
+}
+
+/// What was counted of a socket so far, and when.
+#[derive(Clone, Copy)]
+struct Count {
+    at: Instant,
+    arrived: u64,
+    entered: u64,
+    /// Answered with a cookie: it has found no room, and is not lost.
+    cookies: u64,
+    queued: u32,
+    /// In both queues.
+    inside: u64,
+}
+
+/// The SYN stage's reasons; who has its request already does not come anew.
+const ARRIVALS: std::ops::Range<u32> = TG_ROOM..TG_HANDSHAKE;
+
+impl Count {
+    fn of(counted: &tg_counters, row: &tg_listener_row) -> Self {
+        let all = |reason: u32| counted.packets[reason as usize].iter().sum::<u64>();
+        let arrivals = ARRIVALS.filter(|reason| *reason != TG_HALF_OPEN);
+        let cookies = |reason: u32| counted.packets[reason as usize][TG_COOKIE as usize];
+        Count {
+            at: Instant::now(),
+            arrived: arrivals.clone().map(all).sum(),
+            entered: all(TG_ROOM) + all(TG_KERNEL_COOKIE) + all(TG_COOKIE_VALID),
+            cookies: arrivals.map(cookies).sum(),
+            queued: row.listen_len,
+            inside: u64::from(row.listen_len) + u64::from(row.syn_len),
+        }
+    }
+
+    /// What happened since.
+    fn since(&self, before: &Count) -> Look {
+        let arrived = self.arrived - before.arrived;
+        let entered = self.entered - before.entered;
+        let kept = entered + self.cookies - before.cookies;
+        Look {
+            lasted_s: (self.at - before.at).as_secs_f64(),
+            arrived,
+            dropped: arrived.saturating_sub(kept),
+            drained: (entered + before.inside).saturating_sub(self.inside),
+            queued: self.queued,
+        }
+    }
+}
+
+struct Watched {
+    row: tg_listener_row,
+    last: Count,
+    record: Record,
+}
+
+fn guard_on(programs: &Programs, port: u16, address: Option<IpAddr>) -> Result<(u32, Guarded)> {
+    let guards = configuration::read(programs)?;
+    let on_port = |g: &Guarded| !g.is_path && g.port == port;
+    let named = |g: &Guarded| address.is_none() || g.address == address;
+    let found = guards.iter().find(|(_, g)| on_port(g) && named(g));
+    found.cloned().ok_or_else(|| {
+        let ports: Vec<String> =
+            guards.iter().filter(|(_, g)| !g.is_path).map(|(_, g)| g.port.to_string()).collect();
+        Failure::argument(
+            format!("port {port} is not guarded like this"),
+            format!("give one of those that are: {}", ports.join(", ")),
+        )
+    })
+}
+
+/// One look at every listening socket of a guard that has counters of its own.
+fn look(
+    programs: &Programs,
+    (index, guarded): &(u32, Guarded),
+    watched: &mut BTreeMap<u64, Watched>,
+) -> Result<()> {
+    let slots = counters::slots(programs);
+    for row in sockets::listeners(programs)?.iter().filter(|row| guarded.covers(row)) {
+        let Some(slot) = slots.get(&(*index, row.socket_cookie)) else { continue };
+        let count = Count::of(&counters::read(programs, *slot)?, row);
+        match watched.get_mut(&row.socket_cookie) {
+            Some(socket) => {
+                socket.record.add(count.since(&socket.last));
+                (socket.last, socket.row) = (count, *row);
+            }
+            None => {
+                let new = Watched { row: *row, last: count, record: Record::default() };
+                watched.insert(row.socket_cookie, new);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn socket(watched: &Watched, seen: &Seen, lasts: Duration) -> Socket {
+    let row = &watched.row;
+    Socket {
+        address: SocketAddr::new(row.address(), row.port as u16).to_string(),
+        watched_s: lasts.as_secs_f64(),
+        backlog: row.listen_max,
+        queued: seen.queued,
+        dropped: seen.dropped,
+        has_ended: seen.has_ended,
+    }
+}
+
+fn excess(seen: &Seen) -> f64 {
+    (seen.burst_per_s - seen.drain_per_s) * seen.burst_s
+}
+
+/// The largest burst that came to a guarded port in this time, and the socket before which it was.
+pub fn burst(port: u16, address: Option<IpAddr>, lasts: Duration) -> Result<(Socket, Seen)> {
+    host::require_capabilities()?;
+    let Some(programs) = Guard::open_to_read(&Pins::here()?)? else {
+        return Err(Failure::argument(
+            "no guard stands here",
+            "start one with `tidegate run`, which counts what comes",
+        ));
+    };
+    let guard = guard_on(&programs, port, address)?;
+    let (begun, mut watched) = (Instant::now(), BTreeMap::new());
+    while begun.elapsed() < lasts {
+        look(&programs, &guard, &mut watched)?;
+        std::thread::sleep(EVERY);
+    }
+    let mut calm = NoBurst::TooCalm { arrived: 0, queued: 0 };
+    let mut bursts = Vec::new();
+    for one in watched.values() {
+        match one.record.burst() {
+            Ok(seen) => bursts.push((one, seen)),
+            Err(why) => calm = why,
+        }
+    }
+    bursts.sort_by(|(_, a), (_, b)| excess(a).total_cmp(&excess(b)));
+    let Some((one, seen)) = bursts.last() else {
+        return Err(Failure::argument(
+            format!("port {port} was {calm}"),
+            "watch in a busier hour or for longer (--for), or give the burst (--drain-per-s)",
+        ));
+    };
+    Ok((socket(one, seen, lasts), *seen))
+}
