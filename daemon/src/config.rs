@@ -86,6 +86,9 @@ struct Listener {
     shed: Option<Spanned<Shed>>,
     fin: Option<Spanned<String>>,
     time_wait: Option<Spanned<String>>,
+    places: Option<Spanned<i64>>,
+    resize: Option<Spanned<bool>>,
+    backlog: Option<Spanned<i64>>,
 }
 
 /// `[[path]]`: a listener of another host, to which this one forwards.
@@ -177,6 +180,43 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// The backlog that its sockets shall have: only where we may change what the application says.
+    fn backlog(&self, listener: &Listener) -> Result<Option<u32>> {
+        let resize = listener.resize.as_ref().filter(|resize| *resize.get_ref());
+        match (resize, &listener.backlog) {
+            (None, None) => Ok(None),
+            (Some(_), Some(backlog)) => self.queue_length("backlog", backlog).map(Some),
+            (None, Some(backlog)) => Err(self.wrong(
+                backlog.span(),
+                "backlog is the application's, and may not be changed",
+                "add resize = true, or take backlog out",
+            )),
+            (Some(resize), None) => Err(self.wrong(
+                resize.span(),
+                "resize = true, and to what is not said",
+                "add backlog = 1024, or what `tidegate size` recommends",
+            )),
+        }
+    }
+
+    fn queue_length(&self, name: &str, length: &Spanned<i64>) -> Result<u32> {
+        Ok(self.number(name, length, 1, i64::from(i32::MAX))? as u32)
+    }
+
+    /// The logical limit, below the kernel's.
+    fn places(&self, listener: &Listener, backlog: Option<u32>) -> Result<u32> {
+        let Some(places) = &listener.places else { return Ok(0) };
+        let length = self.queue_length("places", places)?;
+        if let Some(backlog) = backlog.filter(|backlog| length > *backlog) {
+            return Err(self.wrong(
+                places.span(),
+                format!("places = {length} is above backlog = {backlog}, and limits nothing"),
+                "give fewer places, or a longer backlog",
+            ));
+        }
+        Ok(length)
+    }
+
     fn listener(&self, spanned: &Spanned<Listener>, ends: &Ends) -> Result<Guarded> {
         let listener = spanned.get_ref();
         let port = self.number("port", &listener.port, 1, 65535)? as u16;
@@ -200,7 +240,10 @@ impl Reader<'_> {
                 .map_err(|(what, fix)| self.wrong(fin.span(), what, fix))?;
         }
         let time_wait = time_wait::listener(self, &listener.time_wait, &ends.listeners)?;
-        let mut guarded = Guarded { address, port, rules, hook, time_wait, ..Default::default() };
+        let backlog = self.backlog(listener)?;
+        rules.places = self.places(listener, backlog)?;
+        let mut guarded =
+            Guarded { address, port, rules, hook, time_wait, backlog, ..Default::default() };
         self.shed(&listener.shed, &listener.hook, &mut guarded)?;
         Ok(guarded)
     }

@@ -11,20 +11,36 @@ use crate::failure::{Failure, Result};
 const NEEDED: [(&str, u32); 4] =
     [("CAP_BPF", 39), ("CAP_PERFMON", 38), ("CAP_NET_ADMIN", 12), ("CAP_SYS_ADMIN", 21)];
 
-/// The capabilities that this process lacks.
-pub fn missing_capabilities() -> Vec<&'static str> {
+/// What taking another process's descriptor needs (pidfd_getfd), for `resize`.
+const TO_RESIZE: [(&str, u32); 1] = [("CAP_SYS_PTRACE", 19)];
+
+fn missing(needed: &[(&'static str, u32)]) -> Vec<&'static str> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status
         .lines()
         .find_map(|line| line.strip_prefix("CapEff:"))
         .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
         .unwrap_or(0);
-    NEEDED.iter().filter(|(_, bit)| effective >> bit & 1 == 0).map(|(name, _)| *name).collect()
+    needed.iter().filter(|(_, bit)| effective >> bit & 1 == 0).map(|(name, _)| *name).collect()
+}
+
+/// The capabilities that this process lacks.
+pub fn missing_capabilities() -> Vec<&'static str> {
+    missing(&NEEDED)
 }
 
 /// Fails with the names of the capabilities that are missing.
 pub fn require_capabilities() -> Result<()> {
-    let missing = missing_capabilities();
+    require(&NEEDED)
+}
+
+/// The same for those that changing an application's backlog needs.
+pub fn require_to_resize() -> Result<()> {
+    require(&TO_RESIZE)
+}
+
+fn require(needed: &[(&'static str, u32)]) -> Result<()> {
+    let missing = missing(needed);
     if missing.is_empty() {
         return Ok(());
     }
@@ -65,4 +81,9 @@ pub fn kernel() -> Kernel {
 /// A sysctl of the calling thread's network namespace, e.g. `net/ipv4/tcp_syncookies`.
 pub fn sysctl(name: &str) -> Option<u64> {
     fs::read_to_string(format!("/proc/sys/{name}")).ok()?.trim().parse().ok()
+}
+
+/// The most that listen() grants here as backlog.
+pub fn somaxconn() -> u32 {
+    sysctl("net/core/somaxconn").and_then(|most| u32::try_from(most).ok()).unwrap_or(u32::MAX)
 }

@@ -12,6 +12,7 @@ mod keys;
 mod pace;
 mod plan;
 mod reader;
+mod resize;
 mod run;
 mod shed;
 mod size;
@@ -24,6 +25,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use tidegate_datapath::configuration::Guarded;
+use tidegate_datapath::guard::Guard;
 use tidegate_datapath::pins::Pins;
 use tidegate_policy::mechanism;
 
@@ -121,6 +123,9 @@ fn stop() -> Result<()> {
         return Err(Failure::argument("no guard stands here", "there is nothing to stop"));
     }
     // What a killed daemon left, or one of another version.
+    if let Ok(Some(programs)) = Guard::open_to_read(&pins) {
+        resize::put_back(&programs);
+    }
     pins.remove()?;
     instance::forget()
 }

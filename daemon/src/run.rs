@@ -22,6 +22,7 @@ use crate::failure::{Failure, Result};
 use crate::host::Kernel;
 use crate::instance::Instance;
 use crate::pace::{Pace, TICK};
+use crate::resize::{self, Resizer};
 use crate::{host, keys, plan, shed, time_wait as ends};
 
 /// Where the configuration comes from; asked again at SIGHUP.
@@ -87,13 +88,14 @@ pub fn run(source: Source) -> Result<()> {
             daemon.complain(&failure);
         }
     }
+    resize::put_back(daemon.guard.programs());
     daemon.guard.remove()?;
     instance.release();
     Ok(())
 }
 
 /// One line on standard error, where someone still reads it.
-fn tell(text: &str) {
+pub fn tell(text: &str) {
     let _ = writeln!(std::io::stderr(), "tidegate: {text}");
 }
 
@@ -104,6 +106,9 @@ fn check_host(config: &Config, kernel: &Kernel) -> Result<()> {
             "this kernel is too old for tidegate",
             "Linux 6.6 or later with CONFIG_DEBUG_INFO_BTF is needed",
         ));
+    }
+    if config.guards.iter().any(|g| g.backlog.is_some()) {
+        host::require_to_resize()?;
     }
     let cookies = config.guards.iter().find(|g| g.rules.may_give_cookies());
     let Some(guarded) = cookies else { return Ok(()) };
@@ -136,6 +141,7 @@ struct Daemon {
     rotated: Instant,
     /// The listeners that have been looked at for whether they negotiate.
     spoken_to: BTreeSet<u64>,
+    resizer: Resizer,
     /// The last complaint, so that the same is not told four times a second.
     complaint: String,
 }
@@ -169,10 +175,15 @@ impl Daemon {
             kernel,
             rotated: Instant::now(),
             spoken_to: BTreeSet::new(),
+            resizer: Resizer::default(),
             complaint: String::new(),
         };
         daemon.follow_speakers(config, &rows)?;
         daemon.follow_sockets(&rows)?;
+        // The guard stands whether an application's backlog is ours to change or not.
+        if let Err(failure) = daemon.follow_backlogs(config, &rows) {
+            daemon.complain(&failure);
+        }
         Ok(daemon)
     }
 
@@ -199,6 +210,7 @@ impl Daemon {
         self.plan = plan;
         // Others may negotiate now.
         self.spoken_to.clear();
+        self.resizer = Resizer::default();
         Ok(())
     }
 
@@ -212,11 +224,12 @@ impl Daemon {
             // Whoever started us may have gone, and the pipe with them: no reason to stop.
             let _ = writeln!(
                 stdout,
-                "guarding {address} port {} with {} at {} on {}",
+                "guarding {address} port {} with {} at {} on {}{}",
                 g.port,
                 shed::described(g),
                 config::hook_name(g.hook),
                 if places.is_empty() { "no interface yet".to_owned() } else { places.join(", ") },
+                resize::described(g),
             );
         }
         for (network, rules) in &config.ends.destinations {
@@ -262,7 +275,7 @@ impl Daemon {
             self.guard.reattach(&plan)?;
             self.plan = plan;
         }
-        Ok(())
+        self.follow_backlogs(config, &rows)
     }
 
     /// Gives new listening sockets a counter slot of their own; the counts of one that is
@@ -312,6 +325,11 @@ impl Daemon {
             self.spoken_to = listening;
         }
         Ok(())
+    }
+
+    /// Applications' backlogs are as the configuration wants them, or their own again.
+    fn follow_backlogs(&mut self, config: &Config, rows: &[tg_listener_row]) -> Result<()> {
+        self.resizer.follow(self.guard.programs(), &config.guards, rows)
     }
 
     /// reserv: half-open requests give their places back when they are old and places short.

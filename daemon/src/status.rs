@@ -11,7 +11,7 @@ use tidegate_datapath::guard::Guard;
 use tidegate_datapath::pins::Pins;
 use tidegate_datapath::programs::Programs;
 use tidegate_datapath::raw::*;
-use tidegate_datapath::{clock, counters, overload, shed as datapath_shed, sockets};
+use tidegate_datapath::{clock, counters, overload, resized, shed as datapath_shed, sockets};
 use tidegate_policy::names::{
     PHASES, REASONS, SHED_FALLBACKS, SHED_KEYS, SHED_POLICIES, SHED_REFUSALS, VERDICTS,
 };
@@ -139,6 +139,12 @@ pub struct ListenerStatus {
     pub socket_cookie: u64,
     /// Connections waiting for accept().
     pub listen_queue: Queue,
+    /// Those of its places that new SYNs may take, where the configuration says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub places: Option<u32>,
+    /// The application's own backlog, where we have changed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backlog_before: Option<u32>,
     /// Half-open connections.
     pub syn_queue: Queue,
     /// Queue drops that the kernel itself counted on this socket. It counts an ACK that it
@@ -151,6 +157,16 @@ pub struct ListenerStatus {
     /// What auto takes its queue drops for, where the mechanism is auto.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overload: Option<OverloadStatus>,
+}
+
+impl ListenerStatus {
+    /// The limits of its listen queue, where there is another than the application's own.
+    fn limits_line(&self) -> Option<String> {
+        let places = self.places.map(|places| format!("{places} places for new SYNs"));
+        let before = self.backlog_before.map(|before| format!("resized from {before}"));
+        let both: Vec<String> = places.into_iter().chain(before).collect();
+        (!both.is_empty()).then(|| both.join(", "))
+    }
 }
 
 /// What auto knows of a listening socket.
@@ -212,7 +228,7 @@ pub struct QueueDrops {
     /// reserv found no place to promise.
     #[serde(rename = "NoReservation")]
     pub no_reservation: u64,
-    /// auto let nobody more wait.
+    /// Beyond the logical limit: `places`, or auto let nobody more wait.
     #[serde(rename = "WaitLimit")]
     pub wait_limit: u64,
     /// auto kept the place for a client who had not waited.
@@ -262,8 +278,11 @@ fn listener(
     row: &tg_listener_row,
     counted: &tg_counters,
     overload: Option<&tg_overload>,
+    rules: &tg_rules,
 ) -> ListenerStatus {
     ListenerStatus {
+        places: (rules.places != 0).then_some(rules.places),
+        backlog_before: None,
         address: std::net::SocketAddr::new(row.address(), row.port as u16).to_string(),
         socket_cookie: row.socket_cookie,
         listen_queue: Queue { length: row.listen_len, limit: row.listen_max },
@@ -282,6 +301,7 @@ fn guard(
     rows: &[tg_listener_row],
 ) -> Result<GuardStatus> {
     let mut slots = counters::slots(programs);
+    let resized = resized::all(programs);
     let mut all = vec![counters::read(programs, index)?];
     let mut listeners = Vec::new();
     for row in rows.iter().filter(|row| guarded.covers(row)) {
@@ -295,7 +315,9 @@ fn guard(
             0 => None,
             _ => Some(overload::read(programs, slot.unwrap_or(index))?),
         };
-        listeners.push(listener(row, &counted, overload.as_ref()));
+        let backlog_before = resized.get(&row.socket_cookie).map(|resized| resized.before);
+        let listener = listener(row, &counted, overload.as_ref(), &guarded.rules);
+        listeners.push(ListenerStatus { backlog_before, ..listener });
         all.push(counted);
     }
     // Sockets that are gone, and whose counts the daemon has not yet added to their guard's.
@@ -416,6 +438,9 @@ fn table(status: &Status) -> String {
                 l.syn_queue.limit,
                 l.kernel_drops,
             );
+            if let Some(line) = l.limits_line() {
+                let _ = writeln!(out, "    {line}");
+            }
             if let Some(overload) = &l.overload {
                 let _ = writeln!(out, "    {}", overload_line(overload));
             }

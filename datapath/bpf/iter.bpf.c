@@ -18,6 +18,14 @@ TG_INLINE int tg_is_ipv6(const struct sock_common *sk)
 	return sk->skc_family == AF_INET6;
 }
 
+/* SOCK_INODE() */
+TG_INLINE __u64 tg_inode_of(struct sock *sk)
+{
+	struct socket_alloc *of = (void *)BPF_CORE_READ(sk, sk_socket);
+
+	return of ? BPF_CORE_READ(of, vfs_inode.i_ino) : 0;
+}
+
 SEC("iter/tcp")
 int listeners(struct bpf_iter__tcp *ctx)
 {
@@ -41,6 +49,7 @@ int listeners(struct bpf_iter__tcp *ctx)
 		return 0;
 	sk = &tp->inet_conn.icsk_inet.sk;
 	row.socket_cookie = bpf_get_socket_cookie(tp);
+	row.inode = tg_inode_of(sk);
 	row.is_ipv6 = tg_is_ipv6(sk_common);
 	if (row.is_ipv6)
 		BPF_CORE_READ_INTO(&row.addr, sk_common, skc_v6_rcv_saddr);

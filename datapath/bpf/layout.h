@@ -47,7 +47,6 @@ struct tg_guard {
 	__u32 next;      /* index + 1 of the port's next guard; 0 ends */
 	__u32 is_path;   /* forwarded: shed without a listening socket to look at */
 	struct tg_tw_rules time_wait;
-	__u32 padding;
 };
 
 /* A whole configuration. Two stand in the map; tg_control.active names one. */
@@ -158,6 +157,7 @@ struct tg_slot_key {
 /* What the listener iterator tells of one listening socket. */
 struct tg_listener_row {
 	__u64 socket_cookie;
+	__u64 inode;   /* of its descriptors, as /proc has them; 0: it has none */
 	__u32 addr[4]; /* network byte order; IPv4 in word 0 */
 	__u32 is_ipv6;
 	__u32 port;
@@ -169,6 +169,12 @@ struct tg_listener_row {
 	__u32 ipv6_only;
 	__u32 reuseport;
 	__u32 bound_ifindex;
+};
+
+/* A listening socket whose backlog we changed. */
+struct tg_resized {
+	__u32 before; /* the application's own */
+	__u32 ours;
 };
 
 /* What the request iterator tells of one half-open request that should go. */

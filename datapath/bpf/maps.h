@@ -89,6 +89,17 @@ struct {
 	__type(value, __u64);
 } cleaned SEC(".maps");
 
+/*
+ * Listening sockets by cookie whose backlog the daemon changed. No program reads it; it
+ * outlives the daemon, so that the next one can put the application's own back.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, TG_SLOTS);
+	__type(key, __u64);
+	__type(value, struct tg_resized);
+} resized SEC(".maps");
+
 /* A listening socket under a guard -> its counter slot. The daemon fills it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

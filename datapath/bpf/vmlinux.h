@@ -462,8 +462,20 @@ struct sock_common {
 	u32 skc_tw_rcv_nxt;
 };
 
+struct inode {
+	unsigned long i_ino;
+};
+
+struct socket;
+
+/* include/net/sock.h: the socket is its first member. */
+struct socket_alloc {
+	struct inode vfs_inode;
+};
+
 struct sock {
 	struct sock_common __sk_common;
+	struct socket *sk_socket;
 	u32 sk_ack_backlog;
 	u32 sk_max_ack_backlog;
 	int sk_rcvbuf;

@@ -32,6 +32,8 @@ pub struct Guarded {
     pub is_path: bool,
     /// Who holds TIME-WAIT of its connections.
     pub time_wait: tg_tw_rules,
+    /// The backlog that its listening sockets are to have, with their owner's consent. Not read back.
+    pub backlog: Option<u32>,
 }
 
 /// Everything that is in force at one time.
@@ -94,6 +96,7 @@ pub fn read(programs: &Programs) -> Result<Vec<(u32, Guarded)>> {
                     preferred: Vec::new(),
                     is_path: guard.is_path != 0,
                     time_wait: guard.time_wait,
+                    backlog: None,
                 },
             ));
             next = guard.next;
@@ -155,7 +158,6 @@ fn build(configuration: &Configuration, indexes: &[u32]) -> Result<Box<tg_config
             next: u32::from(*first),
             is_path: guarded.is_path.into(),
             time_wait: guarded.time_wait,
-            padding: 0,
         };
         *first = (index + 1) as u8;
         let on_port = configuration.guards.iter().filter(|g| g.port == guarded.port).count();

@@ -4,6 +4,7 @@
 
 pub mod address;
 pub mod array;
+pub mod backlog;
 pub mod cgroup;
 pub mod clock;
 pub mod configuration;
@@ -22,6 +23,7 @@ pub mod per_cpu;
 pub mod pins;
 pub mod plain;
 pub mod programs;
+pub mod resized;
 pub mod shed;
 pub mod sockets;
 mod table;

@@ -75,6 +75,7 @@ fn rules(rng: &mut Rng, age_ms: u32) -> tg_rules {
         is_auto: rng.u32(..2),
         patience_ms: near(rng, [0, 1, 1000, 10_000, 600_000]),
         wait_us: near(rng, [0, 5000, 999_999, 1_000_000]),
+        places: if rng.bool() { 0 } else { near(rng, [64, 128]) },
     }
 }
 

@@ -19,7 +19,7 @@ const BOUNDS: [(&str, u32); 17] = [
     ("tidegate_ends_out", 44_000),
     ("tidegate_sockets", 270_000),
     ("speaking_listeners", 460),
-    ("listeners", 180),
+    ("listeners", 300),
     ("stale_requests", 3_750),
     ("tidegate_setsockopt", 150),
     ("tidegate_getsockopt", 110),

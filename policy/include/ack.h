@@ -7,6 +7,7 @@
 #define TG_ACK_H
 
 #include "listener.h"
+#include "room.h"
 #include "verdict.h"
 
 /* The cookie that an ACK without a request brings back. */
@@ -58,7 +59,8 @@ TG_INLINE struct tg_decision tg_ack_decide_cookie(const struct tg_rules *rules,
 		return tg_ack_decide_place(rules, queues, ack);
 	if (ack->cookie != TG_ACK_COOKIE)
 		return tg_decide(TG_PASS, TG_COOKIE_FOREIGN);
-	if (tg_listen_queue_full(queues))
+	/* It takes a place now, as a new SYN would. */
+	if (tg_listen_queue_full(queues) || tg_room_is_short(rules, queues))
 		return tg_decide(TG_RESET, TG_COOKIE_NO_ROOM);
 	return tg_decide(TG_ADMIT, TG_COOKIE_VALID);
 }

@@ -66,6 +66,8 @@ struct tg_rules {
 	/* auto: who is let in during persistent overload waits this long for accept(),
 	 * microseconds. */
 	__u32 wait_us;
+	/* Of the listen queue those for new SYNs; the rest is for requests under way. 0: all. */
+	__u32 places;
 };
 
 /* The queues of one listening socket at this moment, and the host's rules for them. */

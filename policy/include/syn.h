@@ -33,7 +33,7 @@ TG_INLINE __u32 tg_syn_room(const struct tg_rules *rules, const struct tg_queues
 	/* no-syn-drop never leaves a SYN to the kernel's cookies: theirs lose options. */
 	if (reason == TG_KERNEL_COOKIE && rules->syn == TG_SYN_COOKIE)
 		return TG_SYNQ_FULL;
-	if (reason == TG_ROOM && tg_room_is_short(queues))
+	if (reason == TG_ROOM && tg_room_is_short(rules, queues))
 		return TG_WAIT_LIMIT;
 	return reason;
 }
@@ -59,8 +59,9 @@ TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason, __u32
 		return TG_SYN_DROP;
 	if (reason == TG_NO_RESERVATION && rules->cookie_when_reserved)
 		return TG_SYN_COOKIE;
-	/* The kernel would answer these: its rule is not reserv's. */
-	if (rules->room == TG_ROOM_RESERVE && rules->syn == TG_SYN_KERNEL)
+	/* The kernel would answer these: its rule is not reserv's, nor its limit ours. */
+	if (rules->syn == TG_SYN_KERNEL &&
+	    (rules->room == TG_ROOM_RESERVE || reason == TG_WAIT_LIMIT))
 		return TG_SYN_DROP;
 	return rules->syn;
 }

@@ -33,7 +33,7 @@ enum tg_reason {
 	TG_REFUSAL_LIMIT,       /* a refusal was due, but the limit on refusals was reached */
 	TG_NO_COOKIE,           /* a cookie was due, but this SYN's options do not fit one */
 	TG_HALF_OPEN,           /* its request stands already: the kernel repeats the SYN/ACK */
-	TG_WAIT_LIMIT,          /* auto: room, but who got it would wait for too long: overload.h */
+	TG_WAIT_LIMIT,          /* room, but beyond the logical limit: tg_room_is_short() */
 	TG_NEW_FIRST,           /* auto: room, but for clients who have not waited */
 	/* ACK stage */
 	TG_HANDSHAKE,           /* the ACK found room */

@@ -119,6 +119,15 @@ fn a_wrong_file_is_answered_with_file_line_and_fix() {
             b"cookie_keys = \"/nonexistent/keys\"\n[[listener]]\nport = 80",
             &["/nonexistent/keys: No such file", "openssl rand -hex 16"],
         ),
+        (
+            b"[[listener]]\nport = 80\nbacklog = 4096",
+            &[".toml:3: backlog is the application's", "; add resize = true"],
+        ),
+        (b"[[listener]]\nport = 80\nresize = true", &[".toml:3: ", "tidegate size"]),
+        (
+            b"[[path]]\nport = 80\naddress = \"192.0.2.1\"\nresize = true",
+            &[".toml:4: unknown field `resize`"],
+        ),
         (b"\x7fELF\x02\x01\x01\0\xff\xfe\x80\0\0", &["tidegate.toml"]),
     ] {
         let path = file(&stage, content);

@@ -58,7 +58,7 @@ fn bad_files_are_answered_in_one_line() {
         ),
         (
             "[[listener]]\nprot = 80",
-            "t.toml:2: unknown field `prot`; expected one of `port`, `address`, `mechanism`, `hook`, `refusals_per_s`, `reserv`, `auto`, `shed`, `fin`, `time_wait`",
+            "t.toml:2: unknown field `prot`; expected one of `port`, `address`, `mechanism`, `hook`, `refusals_per_s`, `reserv`, `auto`, `shed`, `fin`, `time_wait`, `places`, `resize`, `backlog`",
         ),
         (
             "[[listener]]\nport = 80\nfin = \"reset\"",
@@ -160,4 +160,42 @@ fn auto_has_options_of_its_own() {
     ] {
         assert_eq!(fails(text), told);
     }
+}
+
+#[test]
+fn a_backlog_is_changed_with_consent_only() {
+    let config = parse(
+        Path::new("t.toml"),
+        "[[listener]]\nport = 80\nresize = true\nbacklog = 4096\nplaces = 1024\n\
+         [[listener]]\nport = 81\nresize = false\nplaces = 9",
+    )
+    .unwrap();
+    let asked: Vec<_> = config.guards.iter().map(|g| (g.backlog, g.rules.places)).collect();
+    assert_eq!(asked, [(Some(4096), 1024), (None, 9)]);
+    for (line, told) in [
+        (
+            "backlog = 4096",
+            "t.toml:3: backlog is the application's, and may not be changed; add resize = true, or \
+             take backlog out",
+        ),
+        (
+            "resize = true",
+            "t.toml:3: resize = true, and to what is not said; add backlog = 1024, or what `tidegate \
+             size` recommends",
+        ),
+        (
+            "backlog = 0\nresize = true",
+            "t.toml:3: backlog = 0 is out of range; give a number from 1 to 2147483647",
+        ),
+        ("places = 0", "t.toml:3: places = 0 is out of range; give a number from 1 to 2147483647"),
+        (
+            "places = 9\nresize = true\nbacklog = 8",
+            "t.toml:3: places = 9 is above backlog = 8, and limits nothing; give fewer places, or a \
+             longer backlog",
+        ),
+    ] {
+        assert_eq!(fails(&format!("[[listener]]\nport = 80\n{line}")), told);
+    }
+    let path = fails("[[path]]\nport = 80\naddress = \"192.0.2.1\"\nresize = true");
+    assert!(path.starts_with("t.toml:4: unknown field `resize`"), "{path}");
 }

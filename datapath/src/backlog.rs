@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The backlog of listening sockets that other processes have: changed from outside, by listen() on
+//! a duplicate of their descriptor. Linux only stores the new limit (`__inet_listen_sk()`): what waits
+//! in the queue stays there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::PathBuf;
+
+use nix::sys::socket::{getsockopt, sockopt};
+use nix::sys::stat::fstat;
+
+/// A duplicate of another process's descriptor of a listening socket.
+#[derive(Debug)]
+pub struct Listening(OwnedFd);
+
+impl Listening {
+    /// Gives the socket another backlog; the kernel grants `net.core.somaxconn` at most.
+    pub fn set_backlog(&self, backlog: u32) -> io::Result<()> {
+        let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+        // SAFETY: an open socket; listen() takes no pointer.
+        match unsafe { libc::listen(self.0.as_raw_fd(), backlog) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// The descriptor that a call has made, or its error.
+fn made(answer: libc::c_long) -> io::Result<OwnedFd> {
+    if answer < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a fresh descriptor that nobody else owns; descriptors fit an int.
+    Ok(unsafe { OwnedFd::from_raw_fd(answer as i32) })
+}
+
+/// pidfd_open(2), Linux 5.3, and pidfd_getfd(2), 5.6: needs CAP_SYS_PTRACE.
+fn duplicate_of(process: i32, descriptor: i32) -> io::Result<OwnedFd> {
+    // SAFETY: two integers; no pointer.
+    let process = made(unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) })?;
+    let process = process.as_raw_fd();
+    // SAFETY: an open descriptor and two integers; no pointer.
+    made(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process, descriptor, 0) })
+}
+
+/// Takes a descriptor, if it is still this socket's, and that still listens: another one may have its
+/// number by now, and listen() would make a socket listen that has stopped to.
+fn take_one(process: i32, descriptor: i32, inode: u64) -> io::Result<Listening> {
+    let duplicate = duplicate_of(process, descriptor)?;
+    let listens = getsockopt(&duplicate, sockopt::AcceptConn)?;
+    if fstat(&duplicate)?.st_ino != inode || !listens {
+        return Err(io::Error::from(io::ErrorKind::NotFound));
+    }
+    Ok(Listening(duplicate))
+}
+
+/// The numbers among a folder's names: processes of /proc, descriptors of a process.
+fn numbers_in(folder: &str) -> Vec<i32> {
+    let names = fs::read_dir(folder).into_iter().flatten().flatten();
+    names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The inode of the socket behind a link in /proc: `socket:[4026]`.
+fn inode_of(link: &str) -> Option<u64> {
+    link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// Looks for the processes that have these sockets, and takes each from one of them. A socket that is
+/// missing is one that no process here has; an error is what taking it from its last owner met.
+pub fn take(inodes: &BTreeSet<u64>) -> BTreeMap<u64, io::Result<Listening>> {
+    let mut taken: BTreeMap<u64, io::Result<Listening>> = BTreeMap::new();
+    for process in numbers_in("/proc") {
+        let folder = format!("/proc/{process}/fd");
+        for descriptor in numbers_in(&folder) {
+            if taken.values().filter(|one| one.is_ok()).count() == inodes.len() {
+                return taken;
+            }
+            let link = fs::read_link(PathBuf::from(&folder).join(descriptor.to_string()));
+            let inode = link.ok().and_then(|link| inode_of(link.to_str()?));
+            let Some(inode) = inode.filter(|inode| inodes.contains(inode)) else { continue };
+            if !matches!(taken.get(&inode), Some(Ok(_))) {
+                taken.insert(inode, take_one(process, descriptor, inode));
+            }
+        }
+    }
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn links_of_sockets_have_inodes() {
+        assert_eq!(inode_of("socket:[4026]"), Some(4026));
+        assert_eq!(inode_of("pipe:[4026]"), None);
+        assert_eq!(inode_of("/dev/null"), None);
+    }
+
+    /// One of our own, which takes no privilege; and none that does not listen.
+    #[test]
+    fn a_listening_socket_is_found_and_taken_and_no_other() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let inode = |fd: &dyn std::os::fd::AsFd| fstat(fd.as_fd()).unwrap().st_ino;
+        let (listens, connected) = (inode(&listener), inode(&client));
+        let taken = take(&BTreeSet::from([listens, connected]));
+        let refused = |one: Option<&io::Result<Listening>>| {
+            one.and_then(|one| one.as_ref().err()).map(io::Error::kind)
+        };
+        assert_eq!(refused(taken.get(&connected)), Some(io::ErrorKind::NotFound));
+        taken[&listens].as_ref().unwrap().set_backlog(7).unwrap();
+    }
+}

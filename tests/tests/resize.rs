@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `resize = true`: the backlog of an application that runs is changed, and put back, and no
+//! connection is lost by it.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tidegate_lab::{Child, Namespace};
+use tidegate_tests::{
+    Answer, Guard, Nginx, SERVER_V4, Stage, Stalled, fetch, guard_of, run_to_end, serve,
+    skip_without_root, until,
+};
+
+const FILE: &str = "/run/tidegate.toml";
+const PATIENCE: Duration = Duration::from_secs(2);
+
+fn server() -> SocketAddr {
+    SocketAddr::new(SERVER_V4.parse().expect("an address"), 80)
+}
+
+/// `ss` has the backlog of a listening socket in its third column, Send-Q.
+fn backlog(namespace: &Namespace) -> u32 {
+    let said = namespace.output(namespace.command("ss -Hltn4 sport = :80")).expect("ss runs");
+    let send_q =
+        said.split_whitespace().nth(2).unwrap_or_else(|| panic!("nothing listens: {said}"));
+    send_q.parse().expect("a number")
+}
+
+fn configure(stage: &Stage, lines: &str) {
+    let text = format!("[[listener]]\nport = 80\nmechanism = \"default\"\n{lines}\n");
+    stage.server.run(move || fs::write(FILE, text).expect("a configuration"));
+}
+
+fn resize_to(stage: &Stage, backlog: u32) {
+    configure(stage, &format!("resize = true\nbacklog = {backlog}"));
+}
+
+/// Clients who come one after the other, and what they saw.
+struct Load {
+    stop: Arc<AtomicBool>,
+    clients: Vec<JoinHandle<Vec<Answer>>>,
+}
+
+impl Load {
+    fn on(stage: &Stage) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let one = |_| {
+            let (namespace, stopped) = (stage.client.clone(), stop.clone());
+            std::thread::spawn(move || {
+                let mut answers = Vec::new();
+                while !stopped.load(Ordering::Relaxed) {
+                    answers.push(fetch(&namespace, server(), PATIENCE).answer);
+                }
+                answers
+            })
+        };
+        let clients = (0..4).map(one).collect();
+        Load { stop, clients }
+    }
+
+    fn end(self) -> Vec<Answer> {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.clients.into_iter().map(|c| c.join().expect("a client that ends"));
+        ended.flatten().collect()
+    }
+}
+
+/// Whatever serves on port 80 with a backlog of 64.
+fn story(stage: &Stage) {
+    until("the server answers", || {
+        fetch(&stage.client, server(), PATIENCE).answer == Answer::Status(200)
+    });
+    assert_eq!(backlog(&stage.server), 64);
+    let load = Load::on(stage);
+    resize_to(stage, 512);
+    let mut guard = Guard::start(&stage.server, &["--config", FILE]);
+    assert_eq!(backlog(&stage.server), 512, "as soon as the guard stands");
+    resize_to(stage, 300);
+    guard.reload();
+    until("a reload changes it again", || backlog(&stage.server) == 300);
+
+    guard.kill();
+    assert_eq!(backlog(&stage.server), 300, "it outlives the daemon");
+    let guard = Guard::start(&stage.server, &["--config", FILE]);
+    let status = guard.status();
+    assert_eq!(guard_of(&status, 80, None)["listeners"][0]["backlog_before"], 64, "{status:#}");
+    guard.stop();
+    assert_eq!(backlog(&stage.server), 64, "the application's own again");
+
+    let answers = load.end();
+    assert!(answers.len() > 100, "only {} requests", answers.len());
+    let lost = answers.iter().filter(|a| **a != Answer::Status(200)).count();
+    assert_eq!(lost, 0, "of {}: {:?}", answers.len(), answers.iter().max());
+}
+
+#[test]
+fn nginx_is_resized_while_it_serves() {
+    if skip_without_root("nginx_is_resized_while_it_serves") {
+        return;
+    }
+    let stage = Stage::new("resize-nginx");
+    let _nginx = Nginx::start(&stage.server, &["80 backlog=64"]);
+    story(&stage);
+}
+
+#[test]
+fn our_own_servers_are_resized_while_they_serve() {
+    if skip_without_root("our_own_servers_are_resized_while_they_serve") {
+        return;
+    }
+    for kind in ["userver", "knot-c", "knot-a", "tux"] {
+        let stage = Stage::new("resize-ours");
+        let named = format!("--server={kind}");
+        let _server = serve(&stage.server, &[&named, "--port=80", "--backlog=64"], None);
+        story(&stage);
+    }
+}
+
+/// Starts a server by a command line, with a configuration in the stage's own /run.
+fn other(stage: &Stage, line: &str, configuration: &str) -> Child {
+    let text = configuration.to_owned();
+    stage.server.run(move || {
+        let folder = Path::new("/run/other");
+        fs::create_dir_all(folder.join("www")).expect("a folder");
+        fs::write(folder.join("www/index.html"), "served\n").expect("a page");
+        fs::write(folder.join("conf"), text).expect("a configuration");
+    });
+    let mut command = stage.server.command(line);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = stage.server.spawn(command).expect("a server that is installed");
+    until("it listens", || {
+        let said = stage.server.output(stage.server.command("ss -Hltn4 sport = :80"));
+        said.is_ok_and(|said| !said.trim().is_empty())
+    });
+    child
+}
+
+#[test]
+fn apache2_is_resized_while_it_serves() {
+    if skip_without_root("apache2_is_resized_while_it_serves") {
+        return;
+    }
+    let stage = Stage::new("resize-apache2");
+    let _apache2 = other(
+        &stage,
+        "apache2 -X -f /run/other/conf",
+        "ServerRoot /run/other\nServerName tidegate\nListen 0.0.0.0:80\nListenBacklog 64\n\
+         PidFile /run/other/pid\nErrorLog /run/other/errors\nMutex posixsem\n\
+         LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so\n\
+         LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so\n\
+         LoadModule dir_module /usr/lib/apache2/modules/mod_dir.so\n\
+         StartServers 1\nServerLimit 1\nThreadsPerChild 16\nMaxRequestWorkers 16\n\
+         DocumentRoot /run/other/www\n<Directory />\nRequire all granted\n</Directory>\n",
+    );
+    story(&stage);
+}
+
+#[test]
+fn haproxy_is_resized_while_it_serves() {
+    if skip_without_root("haproxy_is_resized_while_it_serves") {
+        return;
+    }
+    let stage = Stage::new("resize-haproxy");
+    let _haproxy = other(
+        &stage,
+        "haproxy -db -f /run/other/conf",
+        "global\n nbthread 1\n maxconn 1000\ndefaults\n mode http\n timeout client 10s\n\
+         \ttimeout http-request 10s\nfrontend page\n bind :80 backlog 64\n\
+         \thttp-request return status 200 content-type text/plain string \"served\"\n",
+    );
+    story(&stage);
+}
+
+/// What begins to listen later has it too; an application that says something else itself is heard
+/// again when the guard is gone; and without consent nothing is touched.
+#[test]
+fn new_sockets_are_resized_too_and_none_without_consent() {
+    if skip_without_root("new_sockets_are_resized_too_and_none_without_consent") {
+        return;
+    }
+    let stage = Stage::new("resize-new");
+    let listener = Stalled::new(&stage.server, server(), 64);
+    configure(&stage, "");
+    let mut guard = Guard::start(&stage.server, &["--config", FILE]);
+    std::thread::sleep(Duration::from_millis(600));
+    assert_eq!(backlog(&stage.server), 64, "nobody consented");
+    resize_to(&stage, 512);
+    guard.reload();
+    until("it is resized", || backlog(&stage.server) == 512);
+    configure(&stage, "");
+    guard.reload();
+    until("consent is taken back", || backlog(&stage.server) == 64);
+    resize_to(&stage, 512);
+    guard.reload();
+    drop(listener);
+    let listener = Stalled::new(&stage.server, server(), 32);
+    until("a new socket is resized", || backlog(&stage.server) == 512);
+    listener.set_backlog(128);
+    until("it is resized again", || backlog(&stage.server) == 512);
+    guard.kill();
+    let output = run_to_end(&stage.server, &["stop"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(backlog(&stage.server), 128, "what the application said last");
+}
+
+/// No sysctl is changed: the host's bound holds, and is told.
+#[test]
+fn somaxconn_bounds_it_and_is_told() {
+    if skip_without_root("somaxconn_bounds_it_and_is_told") {
+        return;
+    }
+    let stage = Stage::new("resize-bound");
+    stage.server.sysctl("net.core.somaxconn", 256).expect("a sysctl");
+    let _listener = Stalled::new(&stage.server, server(), 64);
+    resize_to(&stage, 512);
+    let guard = Guard::start(&stage.server, &["--config", FILE]);
+    assert_eq!(backlog(&stage.server), 256);
+    let told = "backlog 256: net.core.somaxconn allows no more, and 512 were asked for";
+    assert!(guard.announced.contains(told), "{}", guard.announced);
+    guard.stop();
+    assert_eq!(backlog(&stage.server), 64);
+}
