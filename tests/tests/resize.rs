@@ -85,9 +85,6 @@ fn story(stage: &Stage) {
     guard.reload();
     until("a reload changes it again", || backlog(&stage.server) == 300);
 
-    guard.kill();
-    assert_eq!(backlog(&stage.server), 300, "it outlives the daemon");
-    let guard = Guard::start(&stage.server, &["--config", FILE]);
     let status = guard.status();
     assert_eq!(guard_of(&status, 80, None)["listeners"][0]["backlog_before"], 64, "{status:#}");
     guard.stop();
@@ -203,6 +200,11 @@ fn new_sockets_are_resized_too_and_none_without_consent() {
     until("a new socket is resized", || backlog(&stage.server) == 512);
     listener.set_backlog(128);
     until("it is resized again", || backlog(&stage.server) == 512);
+    guard.kill();
+    assert_eq!(backlog(&stage.server), 512, "it outlives the daemon");
+    let guard = Guard::start(&stage.server, &["--config", FILE]);
+    let status = guard.status();
+    assert_eq!(guard_of(&status, 80, None)["listeners"][0]["backlog_before"], 128, "{status:#}");
     guard.kill();
     let output = run_to_end(&stage.server, &["stop"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
