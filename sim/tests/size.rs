@@ -141,3 +141,31 @@ fn with_the_drain_as_it_is_under_load_they_do_so_on_a_machine_of_today() {
     }
     assert!(thirds > 3, "{thirds}");
 }
+
+/// Clients so far away that the SYN queue is the longer one, without SYN cookies: both of its bounds, the
+/// backlog and three quarters of tcp_max_syn_backlog, hold what comes, and a third of either does not.
+#[test]
+fn a_syn_queue_of_the_recommended_length_holds_clients_far_away() {
+    let burst = Burst {
+        drain_per_s: 2000.0,
+        calm_per_s: 200.0,
+        burst_per_s: 1500.0,
+        burst_s: 2.0,
+        rtt_s: 0.2,
+        pause_s: 0.0,
+        drops: 0.001,
+    };
+    for seed in 0..10 {
+        let case = Case { burst, accept_limit: AcceptLimit::INF, syncookies: 0, seed };
+        let size = recommend(&case.burst).unwrap();
+        assert!(size.syn_places > size.listen_places, "{size:?}");
+        let share = |backlog: u32, size: &Size| dropped(&run(case.ideal(), backlog, size));
+        let recommended = share(size.backlog, &size);
+        assert!(recommended <= burst.drops, "{recommended} with {size:?}");
+        let short_backlog = share(size.backlog / 3, &size);
+        assert!(short_backlog > burst.drops, "{short_backlog}");
+        let short_sysctl = Size { max_syn_backlog: size.max_syn_backlog / 3, ..size };
+        let short_sysctl = share(size.backlog, &short_sysctl);
+        assert!(short_sysctl > burst.drops, "{short_sysctl}");
+    }
+}
