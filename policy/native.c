@@ -248,3 +248,24 @@ __u64 tg_native_held_until(struct tg_held_block *table, __u32 blocks, const stru
 
 	return cell ? cell->until_ns : 0;
 }
+
+__u32 tg_native_notice_parts(const struct tg_rules *rules, __u32 spare_bytes)
+{
+	return tg_notice_parts(rules, spare_bytes);
+}
+
+__u32 tg_native_notice_hear(const struct tg_notice_rst *rst)
+{
+	return tg_notice_hear(rst);
+}
+
+__u64 tg_native_notice_until(__u64 stands_ns, __u32 ticks, __u32 longest_ms, __u32 random,
+                             __u64 now_ns)
+{
+	return tg_notice_until(stands_ns, ticks, longest_ms, random, now_ns);
+}
+
+void tg_native_target_unmap(struct tg_target *target)
+{
+	tg_target_unmap(target);
+}

@@ -15,6 +15,7 @@ use toml::Spanned;
 
 use crate::failure::{Failure, Result};
 use crate::fin;
+use crate::notice;
 use crate::reader::Reader;
 use crate::shed::{self, Shed};
 use crate::time_wait::{self, Destination, Ends, TimeWait};
@@ -85,6 +86,7 @@ struct Listener {
     auto: Option<Spanned<Auto>>,
     shed: Option<Spanned<Shed>>,
     fin: Option<Spanned<String>>,
+    notice: Option<Spanned<toml::Value>>,
     time_wait: Option<Spanned<String>>,
     places: Option<Spanned<i64>>,
     resize: Option<Spanned<bool>>,
@@ -245,6 +247,7 @@ impl Reader<'_> {
         let mut guarded =
             Guarded { address, port, rules, hook, time_wait, backlog, ..Default::default() };
         self.shed(&listener.shed, &listener.hook, &mut guarded)?;
+        notice::read(self, &listener.notice, &mut guarded)?;
         Ok(guarded)
     }
 
@@ -415,7 +418,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config> {
 }
 
 /// The parser's message as what and fix: it names the keys that it knows.
-fn explain(message: &str) -> (String, String) {
+pub fn explain(message: &str) -> (String, String) {
     let message = message.replace('\n', " ");
     match message.split_once(", expected ") {
         Some((what, expected)) => (what.to_owned(), format!("expected {expected}")),

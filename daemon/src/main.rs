@@ -9,6 +9,7 @@ mod fin;
 mod host;
 mod instance;
 mod keys;
+mod notice;
 mod pace;
 mod plan;
 mod reader;

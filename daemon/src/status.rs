@@ -19,6 +19,7 @@ use tidegate_policy::raw::*;
 
 use crate::failure::{Failure, Result};
 use crate::fin::FinStatus;
+use crate::notice::NoticeStatus;
 use crate::time_wait::TimeWaitStatus;
 use crate::{config, host, instance, shed, time_wait};
 
@@ -57,6 +58,9 @@ pub struct GuardStatus {
     pub verdicts: Verdicts,
     /// What clients' FINs do.
     pub fin: FinStatus,
+    /// What refusals say, where they say anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notice: Option<NoticeStatus>,
     /// Reservations cleaned because they grew old.
     pub reservations_cleaned: u64,
     /// Persistent dropping, where it is asked for.
@@ -337,6 +341,7 @@ fn guard(
         queue_drops: queue_drops(&total),
         verdicts: verdicts(&total),
         fin: FinStatus::of(guarded.rules.fin, &total),
+        notice: NoticeStatus::of(&guarded.rules),
         reservations_cleaned: counters::read_cleaned(programs, index)?,
         listeners,
     })
@@ -420,6 +425,9 @@ fn table(status: &Status) -> String {
         let _ = writeln!(out, "\n{address} port {}: {what} at {}", g.port, g.hook);
         if let Some(line) = g.fin.line() {
             let _ = writeln!(out, "  {line}");
+        }
+        if let Some(notice) = &g.notice {
+            let _ = writeln!(out, "  {}", notice.line());
         }
         if let Some(shed) = &g.shed {
             let _ = write!(out, "{}", shed_lines(shed));

@@ -9,6 +9,7 @@
 #include "../../policy/include/cookie.h"
 #include "../../policy/include/held.h"
 #include "../../policy/include/listener.h"
+#include "../../policy/include/notice.h"
 #include "../../policy/include/police.h"
 #include "../../policy/include/shed.h"
 #include "../../policy/include/time_wait.h"
@@ -138,6 +139,42 @@ TG_INLINE __u32 tg_preferred_owner(__u32 config, __u32 guard, __u32 is_ipv6)
 {
 	return config << 16 | !!is_ipv6 << 8 | guard;
 }
+
+/* `tidegate agent`, on a client's host: see notice.bpf.c. None of its maps outlives it. */
+#define TG_OBEYED 1024
+#define TG_AVOIDED 8192
+/*
+ * What connect() says, EHOSTDOWN: an address that answers with ECONNREFUSED or ETIMEDOUT never has
+ * it, and programs take it for one that does not work now. docs/notices.md says which.
+ */
+#define TG_AVOIDED_ERRNO 112
+
+struct tg_agent {
+	__u64 netns_cookie; /* sockets of other network namespaces are not ours */
+};
+
+/* A destination whose notices are obeyed. */
+struct tg_obeyed {
+	__u32 longest_ms; /* and up to half as long again */
+};
+
+/* Whose a network is whose notices are obeyed: port 0 is every one. */
+TG_INLINE __u32 tg_obeyed_owner(__u32 port, __u32 is_ipv6)
+{
+	return !!is_ipv6 << 16 | (port & 0xffff);
+}
+
+/* A destination that has said when to come back. */
+struct tg_avoided {
+	__u64 until_ns;
+	__u64 failed; /* connect()s */
+};
+
+/* What the agent counts: RSTs by enum tg_notice_verdict, and behind those: */
+enum tg_agent_count {
+	TG_CONNECTS_FAILED = TG_NOTICE_TIMED + 1,
+	TG_AGENT_COUNTS,
+};
 
 /* reserv's own count of one guard: see claims.h. */
 struct tg_claims {

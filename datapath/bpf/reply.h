@@ -7,17 +7,20 @@
 #ifndef TG_REPLY_H
 #define TG_REPLY_H
 
+#include "../../policy/include/notice.h"
 #include "packet.h"
 
-#define TG_REPLY_OPTION_WORDS 5
+/* Options, and the payload behind them. */
+#define TG_REPLY_WORDS 5
 
 struct tg_reply {
 	__u32 seq; /* host byte order, as is ack */
 	__u32 ack;
-	__u32 flags;
-	__u32 window;
+	__u16 flags;
+	__u16 window;
 	__u32 option_words;
-	__u32 options[TG_REPLY_OPTION_WORDS]; /* network byte order */
+	__u32 payload_words;
+	__u32 words[TG_REPLY_WORDS]; /* network byte order */
 };
 
 TG_INLINE __u32 tg_reply_ip_bytes(const struct tg_packet *p)
@@ -25,22 +28,28 @@ TG_INLINE __u32 tg_reply_ip_bytes(const struct tg_packet *p)
 	return p->tuple.is_ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 }
 
-/* word is in host byte order. */
+/* word is in host byte order. Options come before the payload. */
 TG_INLINE void tg_reply_option(struct tg_reply *r, __u32 word)
 {
 	__u32 n = r->option_words;
 
 	barrier_var(n);
-	if (n < TG_REPLY_OPTION_WORDS) {
-		r->options[n] = bpf_htonl(word);
+	if (n < TG_REPLY_WORDS) {
+		r->words[n] = bpf_htonl(word);
 		r->option_words = n + 1;
 	}
+}
+
+/* The TCP segment's length. */
+TG_INLINE __u32 tg_reply_tcp_bytes(const struct tg_reply *r)
+{
+	return sizeof(struct tcphdr) + (r->option_words + r->payload_words) * 4;
 }
 
 /* The frame's length with this reply in it. */
 TG_INLINE __u32 tg_reply_bytes(const struct tg_packet *p, const struct tg_reply *r)
 {
-	return p->l3_offset + tg_reply_ip_bytes(p) + sizeof(struct tcphdr) + r->option_words * 4;
+	return p->l3_offset + tg_reply_ip_bytes(p) + tg_reply_tcp_bytes(r);
 }
 
 TG_INLINE __u16 tg_fold(__u64 sum)
@@ -122,7 +131,7 @@ TG_INLINE int tg_swap_link(void *data, void *data_end)
 TG_INLINE int tg_write_reply(void *data, void *data_end, const struct tg_packet *p,
                              const struct tg_reply *r, int pseudo_only)
 {
-	__u32 tcp_bytes = sizeof(struct tcphdr) + r->option_words * 4;
+	__u32 tcp_bytes = tg_reply_tcp_bytes(r), header_words = sizeof(struct tcphdr) / 4;
 	__u64 sum = tg_pseudo_sum(&p->tuple, tcp_bytes);
 	struct tcphdr *tcp;
 	__u32 *word;
@@ -150,16 +159,17 @@ TG_INLINE int tg_write_reply(void *data, void *data_end, const struct tg_packet 
 	word[0] = p->tuple.dport | (__u32)p->tuple.sport << 16; /* as they lie in memory */
 	word[1] = bpf_htonl(r->seq);
 	word[2] = bpf_htonl(r->ack);
-	word[3] = bpf_htonl((tcp_bytes / 4) << 28 | r->flags << 16 | r->window);
+	header_words += r->option_words;
+	word[3] = bpf_htonl(header_words << 28 | (__u32)r->flags << 16 | r->window);
 	word[4] = 0;
 #pragma unroll
-	for (int i = 0; i < TG_REPLY_OPTION_WORDS; i++) {
-		if (i >= r->option_words)
+	for (int i = 0; i < TG_REPLY_WORDS; i++) {
+		if (i >= r->option_words + r->payload_words)
 			break;
 		if ((void *)(word + 6 + i) > data_end)
 			return 0;
-		word[5 + i] = r->options[i];
-		sum += r->options[i];
+		word[5 + i] = r->words[i];
+		sum += r->words[i];
 	}
 	if (!pseudo_only) {
 		sum += word[0];
@@ -177,6 +187,7 @@ TG_INLINE int tg_write_reply(void *data, void *data_end, const struct tg_packet 
 TG_INLINE void tg_reply_reset(const struct tg_packet *p, struct tg_reply *r)
 {
 	r->option_words = 0;
+	r->payload_words = 0;
 	r->window = 0;
 	if (p->flags & TG_TCP_ACK) {
 		r->flags = TG_TCP_RST;
@@ -188,6 +199,36 @@ TG_INLINE void tg_reply_reset(const struct tg_packet *p, struct tg_reply *r)
 		r->ack = p->seq + p->payload_bytes + !!(p->flags & TG_TCP_SYN) +
 		         !!(p->flags & TG_TCP_FIN);
 	}
+}
+
+/* How many bytes more the packet has, from the IP header on, than a bare RST. */
+TG_INLINE __u32 tg_reply_spare_bytes(const struct tg_packet *p)
+{
+	__u32 came = p->l4_offset - p->l3_offset + p->tcp_header_bytes + p->payload_bytes;
+
+	return came - tg_reply_ip_bytes(p) - sizeof(struct tcphdr);
+}
+
+/* The RST by which a listener refuses, with what its rules have it say. */
+TG_INLINE void tg_reply_refuse(const struct tg_packet *p, const struct tg_rules *rules,
+                               struct tg_reply *r)
+{
+	__u32 parts = tg_notice_parts(rules, tg_reply_spare_bytes(p));
+
+	tg_reply_reset(p, r);
+	if (parts == TG_NOTICE_BARE)
+		return;
+	if (parts == TG_NOTICE_WHY_WHEN) {
+		r->words[0] = bpf_htonl(TG_NOTICE_OPTION_0);
+		r->words[1] = bpf_htonl(tg_notice_option_1(rules->come_back_ticks));
+		r->words[2] = bpf_htonl(TG_NOTICE_PAYLOAD_0);
+		r->words[3] = bpf_htonl(TG_NOTICE_PAYLOAD_1);
+		r->option_words = 2;
+	} else {
+		r->words[0] = bpf_htonl(TG_NOTICE_PAYLOAD_0);
+		r->words[1] = bpf_htonl(TG_NOTICE_PAYLOAD_1);
+	}
+	r->payload_words = 2;
 }
 
 #endif

@@ -78,7 +78,7 @@ TG_INLINE int tg_tc_refuse(struct __sk_buff *ctx, struct tg_syn_stage *s, __u32 
 	struct tg_reply r = {};
 
 	if (verdict == TG_RESET)
-		tg_reply_reset(s->packet, &r);
+		tg_reply_refuse(s->packet, &s->at->guard->rules, &r);
 	else if (shed)
 		tg_reply_shed(s->packet, &s->at->config->shed_key, &r);
 	else
@@ -263,7 +263,7 @@ static __noinline int tg_tc_ack(struct __sk_buff *ctx, struct tg_packet *packet)
 		action = tg_tc_ack_listener(ctx, sk, s, &decision);
 	bpf_sk_release(sk);
 	if (decision.verdict == TG_RESET) {
-		tg_reply_reset(s->packet, &r);
+		tg_reply_refuse(s->packet, &s->at.guard->rules, &r);
 		return tg_tc_answer(ctx, s->packet, &r);
 	}
 	return action;

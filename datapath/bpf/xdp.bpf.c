@@ -103,7 +103,7 @@ TG_INLINE int tg_xdp_refuse(struct xdp_md *ctx, struct tg_syn_stage *s, __u32 ve
 	struct tg_reply r = {};
 
 	if (verdict == TG_RESET)
-		tg_reply_reset(s->packet, &r);
+		tg_reply_refuse(s->packet, &s->at->guard->rules, &r);
 	else if (how >> TG_XDP_VERDICT_SHIFT)
 		tg_reply_shed(s->packet, &s->at->config->shed_key, &r);
 	else

@@ -76,6 +76,8 @@ fn rules(rng: &mut Rng, age_ms: u32) -> tg_rules {
         patience_ms: near(rng, [0, 1, 1000, 10_000, 600_000]),
         wait_us: near(rng, [0, 5000, 999_999, 1_000_000]),
         places: if rng.bool() { 0 } else { near(rng, [64, 128]) },
+        notice: rng.u32(..2),
+        come_back_ticks: near(rng, [0, 1, TG_NOTICE_TICKS_MOST]),
     }
 }
 

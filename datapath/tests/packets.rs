@@ -143,6 +143,44 @@ fn rst_syn_refuses_with_the_reset_of_rfc_9293() {
     });
 }
 
+/// The payload of draft-ietf-tcpm-rst-diagnostic-payload-02, section 4.1, and an option by RFC 6994
+/// that asks for 2.5 s: docs/notices.md. Neither makes the answer longer than the SYN.
+#[test]
+fn a_refusal_says_why_and_when_to_come_back_where_it_has_room() {
+    const WHY: [u8; 8] = [0x33, 0xaa, 0, 10, 0, 0, 0, 0];
+    const WHEN: [u8; 8] = [253, 6, 0x54, 0x42, 0, 250, 1, 1];
+    in_a_namespace("a_refusal_says_why_and_when_to_come_back_where_it_has_room", |_| {
+        let _servers = both_full();
+        let rules = tg_rules { notice: 1, come_back_ticks: 250, ..refusing(TG_SYN_RESET) };
+        let guards = Guards::new(vec![guarded(None, FULL, rules)]);
+        let mut said = [0; 3];
+        for to in both_families() {
+            let sack_and_scale =
+                [Offer::Mss(1460), Offer::Sack, Offer::Nop, Offer::Nop, Offer::Scale(8)];
+            let mut dressed = dressed(&syn(to));
+            dressed.push(("no clock", syn(to).with(|s| s.options = options(&sack_and_scale))));
+            for (dress, segment) in dressed {
+                let frame = segment.bytes();
+                let spare_bytes = frame.len() - segment.reset().len();
+                let (what, expected) = match spare_bytes {
+                    ..8 => (0, segment.reset()),
+                    8..16 => (1, segment.reset_with(&[], &WHY)),
+                    _ => (2, segment.reset_with(&WHEN, &WHY)),
+                };
+                said[what] += 1;
+                for hook in HOOKS {
+                    let (outcome, reply, counted) = one(&guards, hook, &frame);
+                    assert_eq!(outcome, Outcome::Answer, "{dress}, {to}, {hook:?}");
+                    assert_eq!(reply, expected, "{dress}, {to}, {hook:?}");
+                    assert!(reply.len() <= frame.len(), "{dress}: longer than the SYN");
+                    assert_eq!(counted, [(0, "ListenQFullAtSyn", "reset", 1)], "{dress}");
+                }
+            }
+        }
+        assert!(said.iter().all(|times| *times > 0), "nothing, one part and both: {said:?}");
+    });
+}
+
 /// Ethernet's least frame is 60 bytes: what stands behind the IP packet is not data.
 #[test]
 fn padding_of_the_frame_is_not_acknowledged() {

@@ -68,6 +68,10 @@ struct tg_rules {
 	__u32 wait_us;
 	/* Of the listen queue those for new SYNs; the rest is for requests under way. 0: all. */
 	__u32 places;
+	/* An explicit refusal says why: see notice.h. */
+	__u32 notice;
+	/* And when to come back, in hundredths of a second; 0: it does not. */
+	__u32 come_back_ticks;
 };
 
 /* The queues of one listening socket at this moment, and the host's rules for them. */

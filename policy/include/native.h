@@ -7,6 +7,7 @@
 #include "agree_shed.h"
 #include "agree_time_wait.h"
 #include "held.h"
+#include "notice.h"
 #include "time_wait.h"
 
 void tg_native_agree(const struct tg_case *c, struct tg_answers *a);
@@ -71,5 +72,12 @@ __u32 tg_native_held_can_hold(const struct tg_held_block *table, __u32 blocks,
 /* Until when a pair is held; 0 where it is not. */
 __u64 tg_native_held_until(struct tg_held_block *table, __u32 blocks, const struct tg_key *key,
                            const struct tg_held *pair, __u64 now_ns);
+
+/* Notices: the functions of notice.h, each as it is there. */
+__u32 tg_native_notice_parts(const struct tg_rules *rules, __u32 spare_bytes);
+__u32 tg_native_notice_hear(const struct tg_notice_rst *rst);
+__u64 tg_native_notice_until(__u64 stands_ns, __u32 ticks, __u32 longest_ms, __u32 random,
+                             __u64 now_ns);
+void tg_native_target_unmap(struct tg_target *target);
 
 #endif

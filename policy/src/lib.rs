@@ -6,6 +6,7 @@
 
 pub mod mechanism;
 pub mod names;
+pub mod notice;
 pub mod overload;
 pub mod shed;
 pub mod size;

@@ -310,6 +310,23 @@ mod tests {
         }
     }
 
+    /// As tidegate refuses (docs/notices.md), written by another implementation.
+    #[test]
+    fn a_rst_may_say_why_and_when_to_come_back() {
+        const WHY: [u8; 8] = [0x33, 0xaa, 0, 10, 0, 0, 0, 0];
+        let ports = etherparse::PacketBuilder::ethernet2([2; 6], [4; 6])
+            .ipv4([10, 0, 0, 1], [10, 128, 255, 7], 64)
+            .tcp(80, 1024, 0, 0);
+        let rst = ports.rst().ack(8).options_raw(&[253, 6, 0x54, 0x42, 0, 200, 1, 1]).unwrap();
+        let mut frame = Vec::new();
+        rst.write(&mut frame, &WHY).unwrap();
+        let arrived = read(&frame).unwrap();
+        assert_eq!(arrived.to, "10.128.255.7:1024".parse().unwrap());
+        let segment = arrived.segment;
+        assert_eq!((segment.flags, segment.ack), (Flags::RST | Flags::ACK, 8));
+        assert_eq!((segment.options, segment.payload), (Options::default(), &WHY[..]));
+    }
+
     #[test]
     fn cut_frames_are_no_segments() {
         let frame = frame_of("10.0.0.2:1024", "10.0.0.1:80", &segment(b"data"));

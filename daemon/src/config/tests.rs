@@ -199,3 +199,41 @@ fn a_backlog_is_changed_with_consent_only() {
     let path = fails("[[path]]\nport = 80\naddress = \"192.0.2.1\"\nresize = true");
     assert!(path.starts_with("t.toml:4: unknown field `resize`"), "{path}");
 }
+
+#[test]
+fn refusals_say_something_where_they_are_asked_to() {
+    let said = |notice: &str| {
+        let text = format!("[[listener]]\nport = 80\n{notice}");
+        let rules = parse(Path::new("t.toml"), &text).unwrap().guards[0].rules;
+        (rules.notice, rules.come_back_ticks)
+    };
+    assert_eq!(said(""), (0, 0));
+    assert_eq!(said("notice = false"), (0, 0));
+    assert_eq!(said("notice = true"), (1, 100));
+    assert_eq!(said("notice = {}"), (1, 100));
+    assert_eq!(said("notice = { come_back_s = 2.5 }"), (1, 250));
+    assert_eq!(said("notice = { come_back_s = 0 }"), (1, 0));
+    assert_eq!(said("mechanism = \"no-syn-drop\"\nnotice = true"), (1, 100));
+    let shed = "mechanism = \"default\"\nshed = { p = 0.1, refuse = \"rst\" }\nnotice = true";
+    assert_eq!(said(shed), (1, 100));
+    for (notice, told) in [
+        ("notice = 2", "t.toml:3: notice = 2 is neither true nor false nor a table"),
+        ("notice = { come_back = 2 }", "t.toml:3: notice knows no come_back; write notice = true"),
+        (
+            "notice = { come_back_s = \"soon\" }",
+            "t.toml:3: come_back_s = \"soon\" is no number; write notice = true",
+        ),
+        (
+            "notice = { come_back_s = 656 }",
+            "t.toml:3: come_back_s = 656 is out of range; give a number from 0 to 655.35",
+        ),
+        ("notice = { come_back_s = -1 }", "t.toml:3: come_back_s = -1 is out of range"),
+        (
+            "notice = true\nmechanism = \"abort\"",
+            "t.toml:3: a notice goes with a RST to the SYN, and this listener sends none; add \"rst-syn\"",
+        ),
+    ] {
+        let told_now = fails(&format!("[[listener]]\nport = 80\n{notice}"));
+        assert!(told_now.starts_with(told), "{told_now}");
+    }
+}

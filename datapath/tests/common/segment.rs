@@ -172,6 +172,11 @@ impl Segment {
     /// The frame that answers this one: link and IP addresses and ports turned round, tags kept,
     /// options and extension headers of IP gone, checksums right.
     pub fn answer(&self, change: impl FnOnce(&mut TcpHeader)) -> Vec<u8> {
+        self.answer_with(&[], change)
+    }
+
+    /// The same with a payload.
+    pub fn answer_with(&self, payload: &[u8], change: impl FnOnce(&mut TcpHeader)) -> Vec<u8> {
         let mut tcp = TcpHeader::new(self.to.port(), self.from.port(), 0, 0);
         change(&mut tcp);
         let mut frame = Vec::new();
@@ -183,39 +188,46 @@ impl Segment {
         }
         match (self.to.ip(), self.from.ip()) {
             (IpAddr::V4(us), IpAddr::V4(client)) => {
-                let length = tcp.header_len_u16();
+                let length = tcp.header_len_u16() + payload.len() as u16;
                 let mut ip =
                     Ipv4Header::new(length, 64, IpNumber::TCP, us.octets(), client.octets())
                         .unwrap();
                 ip.dont_fragment = true;
                 ip.header_checksum = ip.calc_header_checksum();
-                tcp.checksum = tcp.calc_checksum_ipv4(&ip, &[]).unwrap();
+                tcp.checksum = tcp.calc_checksum_ipv4(&ip, payload).unwrap();
                 frame.extend([0x08, 0x00]);
                 frame.extend(ip.to_bytes());
             }
             (IpAddr::V6(us), IpAddr::V6(client)) => {
                 let ip = Ipv6Header {
-                    payload_length: tcp.header_len_u16(),
+                    payload_length: tcp.header_len_u16() + payload.len() as u16,
                     next_header: IpNumber::TCP,
                     hop_limit: 64,
                     source: us.octets(),
                     destination: client.octets(),
                     ..Default::default()
                 };
-                tcp.checksum = tcp.calc_checksum_ipv6(&ip, &[]).unwrap();
+                tcp.checksum = tcp.calc_checksum_ipv6(&ip, payload).unwrap();
                 frame.extend([0x86, 0xdd]);
                 frame.extend(ip.to_bytes());
             }
             _ => unreachable!("a segment stays in its family"),
         }
         frame.extend(tcp.to_bytes());
+        frame.extend(payload);
         frame
     }
 
     /// The RST that refuses this SYN (RFC 9293, section 3.10.7.1).
     pub fn reset(&self) -> Vec<u8> {
+        self.reset_with(&[], &[])
+    }
+
+    /// The same with options, a multiple of four bytes, and a payload.
+    pub fn reset_with(&self, options: &[u8], payload: &[u8]) -> Vec<u8> {
         let length = self.payload.len() as u32;
-        self.answer(|tcp| {
+        self.answer_with(payload, |tcp| {
+            tcp.set_options_raw(options).unwrap();
             tcp.rst = true;
             tcp.ack = true;
             tcp.acknowledgment_number = self.seq.wrapping_add(1).wrapping_add(length);

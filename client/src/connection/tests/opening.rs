@@ -5,6 +5,7 @@ use super::after_asking;
 use crate::attempt::Person;
 use crate::exchange::{Exchange, person, play};
 use crate::os::Os;
+use crate::segment::{Flags, Segment};
 
 #[test]
 fn syns_go_out_when_each_table_says_and_then_connect_gives_up() {
@@ -48,6 +49,29 @@ fn a_rst_on_syn_ends_it_at_once_except_for_windows() {
              10   end Refused
              9000 connection Refused",
         );
+    }
+}
+
+/// A notice is a payload of eight bytes, and an option that no system knows (docs/notices.md): to
+/// every one of them a RST is a RST.
+#[test]
+fn what_a_rst_says_changes_nothing_for_any_system() {
+    for os in Os::all() {
+        let meets = |payload: &'static [u8]| {
+            let mut exchange = Exchange::begin(person(os.name), 1);
+            // Some send their SYN again, and are refused again.
+            for again in 1..=8 {
+                let ack = exchange.client_first.wrapping_add(1);
+                let flags = Flags::RST | Flags::ACK;
+                exchange.hand(&Segment { flags, ack, payload, ..Segment::default() });
+                exchange.pass_until(again * 600_000_000);
+            }
+            let ended = format!("{:?}", exchange.attempt.connection_ended());
+            (exchange.wire.sent, ended)
+        };
+        let (sent, ended) = meets(b"");
+        assert!(ended.contains("Refused"), "{}: {ended}", os.name);
+        assert_eq!(meets(b"\x33\xaa\0\x0a\0\0\0\0"), (sent, ended), "{}", os.name);
     }
 }
 
