@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const OBJECTS: [&str; 8] =
-    ["xdp", "tc", "netfilter", "iter", "sockopt", "time_wait", "sockops", "agree"];
+const OBJECTS: [&str; 9] =
+    ["xdp", "tc", "netfilter", "iter", "sockopt", "time_wait", "sockops", "notice", "agree"];
 
 fn main() {
     println!("cargo:rerun-if-changed=bpf");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One daemon a network namespace: a locked file that holds its process number.
+//! One daemon of a kind in a network namespace: a locked file that holds its process number.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -17,14 +17,33 @@ const FOLDER: &str = "/run/tidegate";
 /// A daemon that was asked to stop has this long.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
+/// What a daemon is for. Each has its own file, so that both may run on one host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// `tidegate run`.
+    Guard,
+    /// `tidegate agent`.
+    Agent,
+}
+
+impl Role {
+    /// What comes before the namespace in the file's name.
+    fn prefix(self) -> &'static str {
+        match self {
+            Role::Guard => "",
+            Role::Agent => "agent-",
+        }
+    }
+}
+
 /// The claim of the running daemon; given up when the process ends, however it ends.
 pub struct Instance {
-    _lock: Flock<File>,
+    lock: Flock<File>,
     path: PathBuf,
 }
 
-fn path() -> Result<PathBuf> {
-    Ok(PathBuf::from(FOLDER).join(format!("{}.pid", namespace_name()?)))
+fn path(role: Role) -> Result<PathBuf> {
+    Ok(PathBuf::from(FOLDER).join(format!("{}{}.pid", role.prefix(), namespace_name()?)))
 }
 
 fn file_failure(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Failure + '_ {
@@ -37,8 +56,8 @@ fn file_failure(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Failur
 
 impl Instance {
     /// Claims this namespace, or says which process has it.
-    pub fn claim() -> Result<Self> {
-        let path = path()?;
+    pub fn claim(role: Role) -> Result<Self> {
+        let path = path(role)?;
         fs::create_dir_all(FOLDER).map_err(file_failure(&path))?;
         let file = OpenOptions::new()
             .read(true)
@@ -48,7 +67,8 @@ impl Instance {
             .open(&path)
             .map_err(file_failure(&path))?;
         let mut lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|_| {
-            let who = running().ok().flatten().map_or(String::new(), |p| format!(" (process {p})"));
+            let who =
+                running(role).ok().flatten().map_or(String::new(), |p| format!(" (process {p})"));
             Failure::argument(
                 format!("tidegate runs here already{who}"),
                 "change its configuration and send it SIGHUP, or `tidegate stop` it first",
@@ -56,7 +76,12 @@ impl Instance {
         })?;
         lock.set_len(0).map_err(file_failure(&path))?;
         writeln!(lock, "{}", std::process::id()).map_err(file_failure(&path))?;
-        Ok(Instance { _lock: lock, path })
+        Ok(Instance { lock: lock, path })
+    }
+
+    /// Writes lines behind the process number, for those who ask after the daemon.
+    pub fn note(&mut self, lines: &str) -> Result<()> {
+        write!(self.lock, "{lines}").map_err(file_failure(&self.path))
     }
 
     /// Gives the claim up at a clean stop.
@@ -67,21 +92,32 @@ impl Instance {
     }
 }
 
-/// The process number of the daemon that runs in this namespace.
-pub fn running() -> Result<Option<i32>> {
-    let path = path()?;
+/// What the file of the daemon that runs in this namespace says; `None` where none runs.
+fn text(role: Role) -> Result<Option<String>> {
+    let path = path(role)?;
     let Ok(mut file) = File::open(&path) else { return Ok(None) };
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(file_failure(&path))?;
     match Flock::lock(file, FlockArg::LockSharedNonblock) {
         Ok(_) => Ok(None),
-        Err(_) => Ok(text.trim().parse().ok()),
+        Err(_) => Ok(Some(text)),
     }
 }
 
+/// The process number of the daemon that runs in this namespace.
+pub fn running(role: Role) -> Result<Option<i32>> {
+    Ok(text(role)?.and_then(|text| text.lines().next()?.trim().parse().ok()))
+}
+
+/// The lines that it has noted.
+pub fn noted(role: Role) -> Result<Vec<String>> {
+    let text = text(role)?.unwrap_or_default();
+    Ok(text.lines().skip(1).map(str::to_owned).collect())
+}
+
 /// Ends the daemon of this namespace and waits for it. `false`: none ran.
-pub fn stop() -> Result<bool> {
-    let Some(pid) = running()? else { return Ok(false) };
+pub fn stop(role: Role) -> Result<bool> {
+    let Some(pid) = running(role)? else { return Ok(false) };
     kill(Pid::from_raw(pid), Signal::SIGTERM).map_err(|e| {
         Failure::argument(
             format!("cannot end process {pid}: {e}"),
@@ -89,7 +125,7 @@ pub fn stop() -> Result<bool> {
         )
     })?;
     let deadline = Instant::now() + STOP_WITHIN;
-    while running()?.is_some() {
+    while running(role)?.is_some() {
         if Instant::now() > deadline {
             return Err(Failure::argument(
                 format!("process {pid} did not end within {} s", STOP_WITHIN.as_secs()),
@@ -102,8 +138,8 @@ pub fn stop() -> Result<bool> {
 }
 
 /// Removes what a daemon left that was killed.
-pub fn forget() -> Result<()> {
-    let _ = fs::remove_file(path()?);
+pub fn forget(role: Role) -> Result<()> {
+    let _ = fs::remove_file(path(role)?);
     let _ = fs::remove_dir(FOLDER);
     Ok(())
 }

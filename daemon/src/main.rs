@@ -2,6 +2,7 @@
 //! `tidegate`: decides, inside an unmodified Linux kernel, what happens to a TCP connection
 //! when a server has more of them than it can serve.
 
+mod agent;
 mod check;
 mod config;
 mod failure;
@@ -32,6 +33,7 @@ use tidegate_policy::mechanism;
 
 use crate::config::Config;
 use crate::failure::{Failure, Result};
+use crate::instance::Role;
 
 /// Guards TCP listeners against overload, with eBPF, in the running kernel.
 #[derive(Parser)]
@@ -55,7 +57,9 @@ enum Command {
     },
     /// Recommend a backlog and a SYN queue for a burst, given as numbers or seen on a guarded port.
     Size(size::Arguments),
-    /// Take the guard down: end the daemon, remove every program, map and link.
+    /// On a client's host: heed servers whose refusals say when to come back, until SIGTERM.
+    Agent(agent::What),
+    /// Take the guard down: end the daemon, remove every program, map and link. Ends the agent, too.
     Stop,
 }
 
@@ -119,8 +123,9 @@ fn stop() -> Result<()> {
     host::require_capabilities()?;
     let pins = Pins::here()?;
     let stood = pins.exist();
-    let ran = instance::stop()?;
-    if !stood && !ran {
+    let agent_ran = instance::stop(Role::Agent)?;
+    let ran = instance::stop(Role::Guard)?;
+    if !stood && !ran && !agent_ran {
         return Err(Failure::argument("no guard stands here", "there is nothing to stop"));
     }
     // What a killed daemon left, or one of another version.
@@ -128,7 +133,8 @@ fn stop() -> Result<()> {
         resize::put_back(&programs);
     }
     pins.remove()?;
-    instance::forget()
+    instance::forget(Role::Agent)?;
+    instance::forget(Role::Guard)
 }
 
 fn dispatch(cli: Cli) -> Result<()> {
@@ -137,6 +143,7 @@ fn dispatch(cli: Cli) -> Result<()> {
         Command::Run(what) => run::run(what.source()?),
         Command::Status { json } => status::run(json),
         Command::Size(arguments) => size::run(&arguments),
+        Command::Agent(what) => agent::run(what.source()?),
         Command::Stop => stop(),
     }
 }

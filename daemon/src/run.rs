@@ -20,7 +20,7 @@ use tidegate_policy::raw::*;
 use crate::config::{self, Config};
 use crate::failure::{Failure, Result};
 use crate::host::Kernel;
-use crate::instance::Instance;
+use crate::instance::{Instance, Role};
 use crate::pace::{Pace, TICK};
 use crate::resize::{self, Resizer};
 use crate::{host, keys, plan, shed, time_wait as ends};
@@ -48,7 +48,7 @@ pub fn run(source: Source) -> Result<()> {
     host::require_capabilities()?;
     let kernel = host::kernel();
     check_host(&config, &kernel)?;
-    let instance = Instance::claim()?;
+    let instance = Instance::claim(Role::Guard)?;
     // Before anything stands: a signal from here on is heard, and takes it down again.
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|source| Failure::File {
         path: PathBuf::from("signals"),

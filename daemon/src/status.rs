@@ -17,17 +17,19 @@ use tidegate_policy::names::{
 };
 use tidegate_policy::raw::*;
 
+use crate::agent::AgentStatus;
 use crate::failure::{Failure, Result};
 use crate::fin::FinStatus;
+use crate::instance::Role;
 use crate::notice::NoticeStatus;
 use crate::time_wait::TimeWaitStatus;
-use crate::{config, host, instance, shed, time_wait};
+use crate::{agent, config, host, instance, shed, time_wait};
 
 /// Packets by reason, then by verdict.
 pub type Verdicts = BTreeMap<&'static str, BTreeMap<&'static str, u64>>;
 
 /// The whole answer.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Status {
     /// The daemon's process; absent where it was killed and the guard stands alone.
     pub daemon_pid: Option<i32>,
@@ -39,6 +41,9 @@ pub struct Status {
     /// Who holds TIME-WAIT, where it is asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_wait: Option<TimeWaitStatus>,
+    /// The agent, where one runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentStatus>,
 }
 
 /// One guarded listener of the configuration.
@@ -347,11 +352,15 @@ fn guard(
     })
 }
 
-/// Reads the guard of this namespace.
+/// Reads the guard of this namespace, and the agent.
 pub fn read() -> Result<Status> {
     host::require_capabilities()?;
+    let agent = agent::status()?;
     let pins = Pins::here()?;
     let Some(programs) = Guard::open_to_read(&pins)? else {
+        if agent.is_some() {
+            return Ok(Status { agent, ..Status::default() });
+        }
         return Err(Failure::argument("no guard stands here", "start one with `tidegate run`"));
     };
     let rows = sockets::listeners(&programs)?;
@@ -362,7 +371,7 @@ pub fn read() -> Result<Status> {
     let attached = pins.link_names()?;
     let asked = attached.iter().any(|name| name == "sockets");
     let time_wait = asked.then(|| time_wait::status(&programs)).transpose()?;
-    Ok(Status { daemon_pid: instance::running()?, attached, guards, time_wait })
+    Ok(Status { daemon_pid: instance::running(Role::Guard)?, attached, guards, time_wait, agent })
 }
 
 /// Prints it, for people or as JSON.
@@ -415,10 +424,13 @@ fn shed_lines(shed: &ShedStatus) -> String {
 
 fn table(status: &Status) -> String {
     let mut out = String::new();
-    let who = status
-        .daemon_pid
-        .map_or("no daemon: the guard stands alone".to_owned(), |pid| format!("daemon {pid}"));
-    let _ = writeln!(out, "{who}; attached: {}", status.attached.join(", "));
+    // Nothing is attached where nothing but an agent runs.
+    if !status.attached.is_empty() || status.agent.is_none() {
+        let who = status
+            .daemon_pid
+            .map_or("no daemon: the guard stands alone".to_owned(), |pid| format!("daemon {pid}"));
+        let _ = writeln!(out, "{who}; attached: {}", status.attached.join(", "));
+    }
     for g in &status.guards {
         let address = g.address.as_deref().unwrap_or("*");
         let what = if g.is_path { "path" } else { g.mechanism.as_str() };
@@ -468,6 +480,9 @@ fn table(status: &Status) -> String {
     }
     if let Some(status) = &status.time_wait {
         let _ = write!(out, "{}", time_wait::table(status));
+    }
+    if let Some(agent) = &status.agent {
+        let _ = write!(out, "{}", agent.table());
     }
     out
 }

@@ -206,6 +206,22 @@ struct bpf_sock {
 	__s32 rx_queue_mapping;
 };
 
+struct bpf_sock_addr {
+	__u32 user_family;
+	__u32 user_ip4;
+	__u32 user_ip6[4];
+	__u32 user_port; /* network byte order, in the lower half */
+	__u32 family;
+	__u32 type;
+	__u32 protocol;
+	__u32 msg_src_ip4;
+	__u32 msg_src_ip6[4];
+	union {
+		struct bpf_sock *sk;
+		__u64 sk_word;
+	};
+};
+
 struct bpf_sockopt {
 	union {
 		struct bpf_sock *sk;
@@ -432,6 +448,7 @@ struct netns_ipv4 {
 };
 
 struct net {
+	u64 net_cookie;
 	struct netns_ipv4 ipv4;
 };
 

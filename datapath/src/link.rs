@@ -26,6 +26,12 @@ pub enum Place {
     SetSocketOption,
     /// getsockopt() likewise.
     GetSocketOption,
+    /// What comes to any socket, at the root of the cgroups.
+    Received,
+    /// connect() of every process by IPv4, at the root of the cgroups.
+    Connect4,
+    /// And by IPv6.
+    Connect6,
 }
 
 /// Behind the host's filter and security tables (priorities 0 and 50): its
@@ -94,6 +100,18 @@ fn create_at(program: BorrowedFd<'_>, place: Place, priority: i32) -> io::Result
         Place::GetSocketOption => {
             root = cgroup::root()?;
             (root.as_raw_fd(), libbpf_sys::BPF_CGROUP_GETSOCKOPT)
+        }
+        Place::Received => {
+            root = cgroup::root()?;
+            (root.as_raw_fd(), libbpf_sys::BPF_CGROUP_INET_INGRESS)
+        }
+        Place::Connect4 => {
+            root = cgroup::root()?;
+            (root.as_raw_fd(), libbpf_sys::BPF_CGROUP_INET4_CONNECT)
+        }
+        Place::Connect6 => {
+            root = cgroup::root()?;
+            (root.as_raw_fd(), libbpf_sys::BPF_CGROUP_INET6_CONNECT)
         }
     };
     // SAFETY: the descriptor is open and opts outlives the call.

@@ -35,6 +35,19 @@ impl FromStr for Network {
     }
 }
 
+impl Network {
+    /// Whether an address is of it.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let bits = |address: IpAddr| match address {
+            IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
+            IpAddr::V6(v6) => v6.to_bits(),
+        };
+        let apart = bits(self.address) ^ bits(address);
+        self.address.is_ipv4() == address.is_ipv4() && apart.leading_zeros() >= u32::from(self.bits)
+    }
+}
+
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.address, self.bits)
@@ -44,6 +57,24 @@ impl fmt::Display for Network {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_network_contains_what_has_its_bits() {
+        let contains = |network: &str, address: &str| {
+            network.parse::<Network>().unwrap().contains(address.parse().unwrap())
+        };
+        for (network, inside, outside) in [
+            ("192.0.2.0/24", "192.0.2.255", "192.0.3.0"),
+            ("192.0.2.129/25", "192.0.2.128", "192.0.2.127"),
+            ("192.0.2.1/32", "192.0.2.1", "192.0.2.0"),
+            ("0.0.0.0/0", "255.255.255.255", "::"),
+            ("2001:db8::/32", "2001:db8:ffff::1", "2001:db9::"),
+            ("::/0", "ffff::", "0.0.0.0"),
+        ] {
+            assert!(contains(network, inside), "{network} {inside}");
+            assert!(!contains(network, outside), "{network} {outside}");
+        }
+    }
 
     #[test]
     fn networks_are_read_and_written() {

@@ -22,6 +22,7 @@ const ITER: (&str, &[u8]) = object!("iter");
 const SOCKOPT: (&str, &[u8]) = object!("sockopt");
 const TIME_WAIT: (&str, &[u8]) = object!("time_wait");
 const SOCKOPS: (&str, &[u8]) = object!("sockops");
+const NOTICE: (&str, &[u8]) = object!("notice");
 const AGREE: (&str, &[u8]) = object!("agree");
 
 /// Which objects to load; each needs more of the kernel than the one before.
@@ -33,6 +34,8 @@ pub enum Objects {
     Agreement,
     /// Everything that decides.
     Guard,
+    /// What listens to notices on a client's host.
+    Agent,
 }
 
 impl Objects {
@@ -41,6 +44,7 @@ impl Objects {
             Objects::Readers => &[ITER],
             Objects::Agreement => &[AGREE],
             Objects::Guard => &[TC, XDP, NETFILTER, ITER, SOCKOPT, TIME_WAIT, SOCKOPS],
+            Objects::Agent => &[NOTICE],
         }
     }
 }
@@ -97,6 +101,11 @@ impl Programs {
             programs.load_object(name, bytes, sizes)?;
         }
         Ok(programs)
+    }
+
+    /// Maps of somebody else's programs, by name, to be read.
+    pub(crate) fn of_maps(maps: BTreeMap<String, MapHandle>) -> Self {
+        Programs { objects: Vec::new(), maps }
     }
 
     fn load_object(&mut self, object: &'static str, bytes: &[u8], sizes: Sizes) -> Result<()> {

@@ -21,7 +21,7 @@ pub fn tidegate_program() -> PathBuf {
     program
 }
 
-/// A running `tidegate run`.
+/// A running `tidegate run`, or `tidegate agent`.
 pub struct Guard {
     child: Child,
     namespace: Namespace,
@@ -57,14 +57,30 @@ impl Guard {
 
     /// The same, where it may refuse.
     pub fn try_start(namespace: &Namespace, arguments: &[&str]) -> Result<Self, Refused> {
+        Self::launch(namespace, "run", "guarding ", arguments)
+    }
+
+    /// `tidegate agent` with these arguments; returns when it heeds.
+    pub fn agent(namespace: &Namespace, arguments: &[&str]) -> Self {
+        Self::launch(namespace, "agent", "heeding ", arguments)
+            .unwrap_or_else(|refused| panic!("tidegate agent {arguments:?}: {}", refused.stderr))
+    }
+
+    /// A command whose first line begins so when it stands.
+    fn launch(
+        namespace: &Namespace,
+        name: &str,
+        sign: &str,
+        arguments: &[&str],
+    ) -> Result<Self, Refused> {
         let mut command = Command::new(tidegate_program());
-        command.arg("run").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.arg(name).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = namespace.spawn(command).expect("tidegate starts");
         let mut stdout = BufReader::new(child.take_stdout().expect("a piped stdout"));
         let mut announced = String::new();
         stdout.read_line(&mut announced).expect("a readable stdout");
         let mut pipe = child.take_stderr().expect("a piped stderr");
-        if announced.starts_with("guarding ") {
+        if announced.starts_with(sign) {
             let stderr = BufReader::new(pipe);
             return Ok(Guard { child, namespace: namespace.clone(), stdout, stderr, announced });
         }

@@ -29,8 +29,13 @@ fn nothing_is_left(stage: &Stage, after: &str) {
 
 /// Runs `tidegate run`, and asserts that it is refused with one line of these parts.
 fn refused(stage: &Stage, arguments: &[&str], expected: &[&str]) {
-    let asked = format!("tidegate run {}", arguments.join(" "));
-    let arguments: Vec<&str> = ["run"].into_iter().chain(arguments.iter().copied()).collect();
+    command_refused(stage, "run", arguments, expected);
+}
+
+/// The same of any command.
+fn command_refused(stage: &Stage, command: &str, arguments: &[&str], expected: &[&str]) {
+    let asked = format!("tidegate {command} {}", arguments.join(" "));
+    let arguments: Vec<&str> = [command].into_iter().chain(arguments.iter().copied()).collect();
     let output = run_to_end(&stage.server, &arguments);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "{asked} fails");
@@ -128,6 +133,14 @@ fn a_wrong_file_is_answered_with_file_line_and_fix() {
             b"[[path]]\nport = 80\naddress = \"192.0.2.1\"\nresize = true",
             &[".toml:4: unknown field `resize`"],
         ),
+        (
+            b"[[listener]]\nport = 80\nnotice = { come_back_s = 700 }",
+            &[".toml:3: come_back_s = 700 is out of range; give a number from 0 to 655.35"],
+        ),
+        (
+            b"[[listener]]\nport = 80\nmechanism = \"abort\"\nnotice = true",
+            &[".toml:4: a notice goes with a RST to the SYN", "add \"rst-syn\" to the mechanism"],
+        ),
         (b"\x7fELF\x02\x01\x01\0\xff\xfe\x80\0\0", &["tidegate.toml"]),
     ] {
         let path = file(&stage, content);
@@ -148,37 +161,68 @@ fn a_size_that_cannot_be_told_is_answered_with_what_and_the_fix() {
     }
     let stage = Stage::new("bad-size");
     for (words, expected) in [
-        ("size", &["--drain-per-s", "--port"][..]),
-        ("size --drain-per-s 100", &["--burst-per-s", "--burst-s"]),
-        ("size --drain-per-s 100 --port 80", &["cannot be used with"]),
+        ("", &["--drain-per-s", "--port"][..]),
+        ("--drain-per-s 100", &["--burst-per-s", "--burst-s"]),
+        ("--drain-per-s 100 --port 80", &["cannot be used with"]),
         (
-            "size --drain-per-s 0 --burst-per-s 10 --burst-s 1",
+            "--drain-per-s 0 --burst-per-s 10 --burst-s 1",
             &["drain = 0 is out of range; give a rate above 0"],
         ),
         (
-            "size --drain-per-s 10 --burst-per-s 20 --burst-s -1",
+            "--drain-per-s 10 --burst-per-s 20 --burst-s -1",
             &["burst length = -1 is out of range; give seconds above 0"],
         ),
         (
-            "size --drain-per-s 10 --burst-per-s 20 --burst-s 1 --calm-per-s 10",
+            "--drain-per-s 10 --burst-per-s 20 --burst-s 1 --calm-per-s 10",
             &["no queue is long enough; refuse"],
         ),
         (
-            "size --drain-per-s 10 --burst-per-s 20 --burst-s 1 --patience-s 0",
+            "--drain-per-s 10 --burst-per-s 20 --burst-s 1 --patience-s 0",
             &["--patience-s 0 is out of range; give seconds"],
         ),
-        ("size --port 80 --for 0", &["'0'", "--for"]),
-        ("size --port 80 --drops 2", &["drops = 2 is out of range; give a share"]),
-        ("size --port 80 --for 1", &["no guard stands here; start one"]),
+        ("--port 80 --for 0", &["'0'", "--for"]),
+        ("--port 80 --drops 2", &["drops = 2 is out of range; give a share"]),
+        ("--port 80 --for 1", &["no guard stands here; start one"]),
     ] {
-        let arguments: Vec<&str> = words.split(' ').collect();
-        let output = run_to_end(&stage.server, &arguments);
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && output.stdout.is_empty(), "tidegate {words} fails");
-        assert_eq!(stderr.lines().count(), 1, "tidegate {words}: {stderr}");
-        for part in expected {
-            assert!(stderr.contains(part), "tidegate {words}: {stderr:?} should name {part:?}");
-        }
+        let arguments: Vec<&str> = words.split_whitespace().collect();
+        command_refused(&stage, "size", &arguments, expected);
+    }
+}
+
+#[test]
+fn a_wrong_agent_is_answered_with_what_and_the_fix() {
+    if skip_without_root("a_wrong_agent_is_answered_with_what_and_the_fix") {
+        return;
+    }
+    let stage = Stage::new("bad-agent");
+    for (arguments, expected) in [
+        (&[][..], &["nobody to heed is named; give --config FILE or --destination"][..]),
+        (
+            &["--destination", "here"],
+            &["--destination here is no network", "; write one like 192.0.2.0/24"],
+        ),
+        (&["--destination", "192.0.2.1:0"], &["--destination 192.0.2.1:0 is no network"]),
+        (
+            &["--destination", "::1", "--longest-s", "0"],
+            &["--longest-s 0 is out of range; give a number from 0.01 to 655.35"],
+        ),
+        (&["--longest-s", "5"], &["--destination"]),
+        (&["--destination", "::1", "--config", "x"], &["cannot be used with"]),
+    ] {
+        command_refused(&stage, "agent", arguments, expected);
+    }
+    for (content, expected) in [
+        (&b""[..], &[".toml:1: no destination is named; add a [[destination]]"][..]),
+        (b"[[destination]]\nnetwork = \"x\"", &[".toml:2: network = \"x\" is no network; write"]),
+        (b"[[destination]]\nport = 80", &[".toml:1: missing field `network`"]),
+        (
+            b"[[destination]]\nnetwork = \"::1\"\nlongest_s = 0",
+            &[".toml:3: longest_s = 0 is out of range; give a number from 0.01"],
+        ),
+        (b"[[listener]]\nport = 80", &[".toml:1: unknown field `listener`; expected"]),
+    ] {
+        let path = file(&stage, content);
+        command_refused(&stage, "agent", &["--config", path], expected);
     }
 }
 
@@ -217,7 +261,7 @@ fn without_privileges_it_says_which_are_missing() {
         fs::copy(tidegate_program(), program).expect("a copy of the program");
         fs::set_permissions("/run", fs::Permissions::from_mode(0o755)).expect("a readable /run");
     });
-    for words in ["run --port 80", "status", "check"] {
+    for words in ["run --port 80", "agent --destination ::1", "status", "check"] {
         let mut command =
             stage.server.command("setpriv --reuid 65534 --regid 65534 --clear-groups");
         command.arg(program).args(words.split(' '));

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `tidegate agent`: on a client's host, heeds servers whose refusals say when to come back.
+
+mod config;
+mod status;
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tidegate_datapath::agent::{Agent, Destination};
+
+use crate::failure::{Failure, Result};
+use crate::host;
+use crate::instance::{Instance, Role};
+use crate::run::tell;
+
+pub use status::{AgentStatus, status};
+
+/// Whom to heed: a configuration file, or destinations.
+#[derive(Args)]
+pub struct What {
+    /// The configuration file, with [[destination]] sections.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["destination", "longest_s"])]
+    config: Option<PathBuf>,
+    /// Servers whose notices are heeded, as NETWORK or NETWORK:PORT; may be repeated.
+    #[arg(long, value_name = "NETWORK[:PORT]")]
+    destination: Vec<String>,
+    /// Heed none for longer, and half as long again [default: 60].
+    #[arg(long, requires = "destination")]
+    longest_s: Option<f64>,
+}
+
+impl What {
+    /// Where the destinations come from.
+    pub fn source(self) -> Result<Source> {
+        if let Some(path) = self.config {
+            return Ok(Source::File(path));
+        }
+        if self.destination.is_empty() {
+            return Err(Failure::argument(
+                "nobody to heed is named",
+                "give --config FILE or --destination NETWORK[:PORT]",
+            ));
+        }
+        let destinations = self.destination.iter();
+        destinations
+            .map(|text| config::destination(text, self.longest_s))
+            .collect::<Result<_>>()
+            .map(Source::Arguments)
+    }
+}
+
+/// Where the destinations come from; asked again at SIGHUP.
+pub enum Source {
+    /// A file.
+    File(PathBuf),
+    /// The command line.
+    Arguments(Vec<Destination>),
+}
+
+impl Source {
+    fn read(&self) -> Result<Vec<Destination>> {
+        match self {
+            Source::File(path) => config::read(path),
+            Source::Arguments(destinations) => Ok(destinations.clone()),
+        }
+    }
+}
+
+/// Runs until SIGTERM or SIGINT.
+pub fn run(source: Source) -> Result<()> {
+    let destinations = source.read()?;
+    host::require_capabilities()?;
+    let mut instance = Instance::claim(Role::Agent)?;
+    // Before anything stands: a signal from here on is heard, and takes it down again.
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|source| Failure::File {
+        path: PathBuf::from("signals"),
+        source,
+        fix: "this kernel should allow signal handlers".to_owned(),
+    })?;
+    let agent = match start(&destinations, &mut instance) {
+        Ok(agent) => agent,
+        Err(failure) => {
+            instance.release();
+            return Err(failure);
+        }
+    };
+    announce(&destinations);
+    // The kernel does all the rest by itself.
+    for signal in signals.forever() {
+        if signal != SIGHUP {
+            break;
+        }
+        let heeded = source.read().and_then(|new| {
+            agent.obey(&new)?;
+            Ok(new)
+        });
+        match heeded {
+            Ok(new) => announce(&new),
+            Err(failure) => tell(&format!("kept the destinations as they were: {failure}")),
+        }
+    }
+    drop(agent);
+    instance.release();
+    Ok(())
+}
+
+fn start(destinations: &[Destination], instance: &mut Instance) -> Result<Agent> {
+    let mut agent = Agent::load()?;
+    agent.obey(destinations)?;
+    let mut lines = String::new();
+    for (map, id) in agent.map_ids()? {
+        let _ = writeln!(lines, "{map} {id}");
+    }
+    instance.note(&lines)?;
+    agent.attach()?;
+    Ok(agent)
+}
+
+/// One line for each destination, the sign that the agent stands.
+fn announce(destinations: &[Destination]) {
+    let mut stdout = std::io::stdout().lock();
+    for destination in destinations {
+        // Whoever started us may have gone, and the pipe with them: no reason to stop.
+        let _ = writeln!(stdout, "heeding {}", config::described(destination));
+    }
+    let _ = stdout.flush();
+}
