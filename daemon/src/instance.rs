@@ -76,7 +76,7 @@ impl Instance {
         })?;
         lock.set_len(0).map_err(file_failure(&path))?;
         writeln!(lock, "{}", std::process::id()).map_err(file_failure(&path))?;
-        Ok(Instance { lock: lock, path })
+        Ok(Instance { lock, path })
     }
 
     /// Writes lines behind the process number, for those who ask after the daemon.
