@@ -249,6 +249,11 @@ __u64 tg_native_held_until(struct tg_held_block *table, __u32 blocks, const stru
 	return cell ? cell->until_ns : 0;
 }
 
+void tg_native_agree_notice(const struct tg_notice_case *c, struct tg_notice_answers *a)
+{
+	tg_agree_notice(c, a);
+}
+
 __u32 tg_native_notice_parts(const struct tg_rules *rules, __u32 spare_bytes)
 {
 	return tg_notice_parts(rules, spare_bytes);

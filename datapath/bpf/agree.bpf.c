@@ -6,6 +6,7 @@
 #include "vmlinux.h"
 
 #include "../../policy/include/agree.h"
+#include "../../policy/include/agree_notice.h"
 #include "../../policy/include/agree_shed.h"
 #include "../../policy/include/agree_time_wait.h"
 
@@ -132,4 +133,37 @@ SEC("syscall")
 int agree_time_wait(void *ctx)
 {
 	return bpf_loop(TG_AGREE_CASES, tg_agree_time_wait_one, NULL, 0) != TG_AGREE_CASES;
+}
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, TG_AGREE_CASES);
+	__type(key, __u32);
+	__type(value, struct tg_notice_case);
+} notice_cases SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, TG_AGREE_CASES);
+	__type(key, __u32);
+	__type(value, struct tg_notice_answers);
+} notice_answers SEC(".maps");
+
+static long tg_agree_notice_one(__u32 index, void *unused)
+{
+	struct tg_notice_case *c = bpf_map_lookup_elem(&notice_cases, &index);
+	struct tg_notice_answers *a = bpf_map_lookup_elem(&notice_answers, &index);
+
+	if (!c || !a)
+		return 1;
+	tg_agree_notice(c, a);
+	return 0;
+}
+
+SEC("syscall")
+int agree_notice(void *ctx)
+{
+	return bpf_loop(TG_AGREE_CASES, tg_agree_notice_one, NULL, 0) != TG_AGREE_CASES;
 }

@@ -30,6 +30,7 @@ const BOUNDS: [(&str, u32); 20] = [
     ("agree_rest", 10_500),
     ("agree_shed", 60_000),
     ("agree_time_wait", 400_000),
+    ("agree_notice", 300),
 ];
 
 #[test]

@@ -4,6 +4,7 @@
 #define TG_NATIVE_H
 
 #include "agree.h"
+#include "agree_notice.h"
 #include "agree_shed.h"
 #include "agree_time_wait.h"
 #include "held.h"
@@ -73,6 +74,7 @@ __u32 tg_native_held_can_hold(const struct tg_held_block *table, __u32 blocks,
 __u64 tg_native_held_until(struct tg_held_block *table, __u32 blocks, const struct tg_key *key,
                            const struct tg_held *pair, __u64 now_ns);
 
+void tg_native_agree_notice(const struct tg_notice_case *c, struct tg_notice_answers *a);
 /* Notices: the functions of notice.h, each as it is there. */
 __u32 tg_native_notice_parts(const struct tg_rules *rules, __u32 spare_bytes);
 __u32 tg_native_notice_hear(const struct tg_notice_rst *rst);

@@ -119,6 +119,14 @@ pub fn agree_time_wait(case: &raw::tg_tw_case) -> raw::tg_tw_answers {
     answers
 }
 
+/// Every decision about notices on one set of inputs.
+pub fn agree_notice(case: &raw::tg_notice_case) -> raw::tg_notice_answers {
+    let mut answers = raw::tg_notice_answers::default();
+    // SAFETY: the function reads and writes only through these valid references.
+    unsafe { raw::tg_native_agree_notice(case, &mut answers) };
+    answers
+}
+
 #[cfg(test)]
 mod tests {
     use std::hash::Hasher;
