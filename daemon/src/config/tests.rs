@@ -58,7 +58,7 @@ fn bad_files_are_answered_in_one_line() {
         ),
         (
             "[[listener]]\nprot = 80",
-            "t.toml:2: unknown field `prot`; expected one of `port`, `address`, `mechanism`, `hook`, `refusals_per_s`, `reserv`, `auto`, `shed`, `fin`, `time_wait`, `places`, `resize`, `backlog`",
+            "t.toml:2: unknown field `prot`; expected one of `port`, `address`, `mechanism`, `hook`, `refusals_per_s`, `reserv`, `auto`, `shed`, `fin`, `notice`, `time_wait`, `places`, `resize`, `backlog`",
         ),
         (
             "[[listener]]\nport = 80\nfin = \"reset\"",
