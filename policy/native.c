@@ -98,6 +98,22 @@ __u64 tg_native_shed_hash(const struct tg_key *key, const struct tg_tuple *tuple
 	return tg_shed_hash(&work, question, number);
 }
 
+__u32 tg_native_shed_block(const struct tg_shed_rules *rules, const struct tg_key *key,
+                           const struct tg_tuple *tuple)
+{
+	struct tg_shed_work work = {0};
+
+	tg_shed_absorb(&work, key, tuple, rules->key);
+	tg_shed_find_place(&work);
+	return tg_shed_block_index(&work, rules);
+}
+
+int tg_native_shed_wants_random(const struct tg_shed_rules *rules,
+                                const struct tg_shed_state *state)
+{
+	return tg_shed_wants_random(rules, state);
+}
+
 __u32 tg_native_syn_room(const struct tg_rules *rules, const struct tg_queues *queues, __u32 random)
 {
 	return tg_syn_room(rules, queues, random);

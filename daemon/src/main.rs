@@ -3,14 +3,17 @@
 //! when a server has more of them than it can serve.
 
 mod agent;
+mod capture;
 mod check;
 mod config;
+mod explain;
 mod failure;
 mod fin;
 mod host;
 mod instance;
 mod keys;
 mod notice;
+mod outcome;
 mod pace;
 mod plan;
 mod reader;
@@ -55,6 +58,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Tell what would become of a SYN that came in now, and why. Nothing changes by asking.
+    Explain(explain::Asked),
     /// Recommend a backlog and a SYN queue for a burst, given as numbers or seen on a guarded port.
     Size(size::Arguments),
     /// On a client's host: heed servers whose refusals say when to come back, until SIGTERM.
@@ -144,6 +149,7 @@ fn dispatch(cli: Cli) -> Result<()> {
         Command::Status { json } => status::run(json),
         Command::Size(arguments) => size::run(&arguments),
         Command::Agent(what) => agent::run(what.source()?),
+        Command::Explain(asked) => explain::run(&asked),
         Command::Stop => stop(),
     }
 }

@@ -61,7 +61,7 @@ fn hooks(interface: &Interface, guards: &[&Guarded]) -> Hooks {
 }
 
 /// The interfaces by name, where the operator named them.
-fn named<'a>(names: &[String], interfaces: &'a [Interface]) -> Result<Vec<&'a Interface>> {
+pub fn named<'a>(names: &[String], interfaces: &'a [Interface]) -> Result<Vec<&'a Interface>> {
     names
         .iter()
         .map(|name| {

@@ -195,7 +195,7 @@ pub struct OverloadStatus {
     pub places: u32,
 }
 
-fn overload_status(overload: &tg_overload) -> OverloadStatus {
+pub(crate) fn overload_status(overload: &tg_overload) -> OverloadStatus {
     let phase = overload.phase(clock::monotonic_ns());
     // An overload that is over has left the numbers of its time.
     let (waiting, may_wait) =
@@ -385,7 +385,7 @@ pub fn run(json: bool) -> Result<()> {
     Ok(())
 }
 
-fn overload_line(overload: &OverloadStatus) -> String {
+pub(crate) fn overload_line(overload: &OverloadStatus) -> String {
     let OverloadStatus { phase, new_per_s, drain_per_s, waiting, may_wait, places } = overload;
     let rates = format!("{new_per_s}/s new, {drain_per_s}/s drained");
     match *phase {

@@ -17,6 +17,14 @@ pub fn read_one<T: Plain>(programs: &Programs, map: &str, index: u32) -> Result<
     Ok(from_bytes(&value))
 }
 
+/// Makes an element of `to`'s map be one of `from`'s: `at` are the places there and here.
+pub(crate) fn copy(from: &Programs, to: &Programs, map: &str, at: (u32, u32)) -> Result<()> {
+    let fail = || map_error(map);
+    let value = from.map(map).lookup(&at.0.to_ne_bytes(), MapFlags::ANY).map_err(fail())?;
+    let value = value.expect("every index below max_entries of an array has a value");
+    to.map(map).update(&at.1.to_ne_bytes(), &value, MapFlags::ANY).map_err(fail())
+}
+
 /// Writes an array map's element.
 pub fn write_one<T: Plain>(programs: &Programs, map: &str, index: u32, value: &T) -> Result<()> {
     programs

@@ -2,7 +2,7 @@
 //! A whole configuration as the programs read it, written beside the one in force and
 //! then put in its place with one store.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::array::{read_one, write_one};
 use crate::error::{Error, Result};
@@ -81,6 +81,19 @@ impl Guarded {
 pub fn read(programs: &Programs) -> Result<Vec<(u32, Guarded)>> {
     let control = control::read(programs)?;
     let config: Box<tg_config> = Box::new(read_one(programs, "config", control.active & 1)?);
+    Ok(guards_of(&config))
+}
+
+/// The guard under which a packet to this destination falls: that of the address, or that of every
+/// address of the port.
+pub fn covering(guards: &[(u32, Guarded)], to: SocketAddr) -> Option<&(u32, Guarded)> {
+    let on_port = || guards.iter().filter(|(_, g)| g.port == to.port());
+    let own = on_port().find(|(_, g)| g.address == Some(to.ip()));
+    own.or_else(|| on_port().find(|(_, g)| g.address.is_none()))
+}
+
+/// The guards of a configuration, by index.
+pub(crate) fn guards_of(config: &tg_config) -> Vec<(u32, Guarded)> {
     let mut found = Vec::new();
     for (port, first) in config.port_guard.iter().enumerate() {
         let mut next = u32::from(*first);
@@ -103,7 +116,7 @@ pub fn read(programs: &Programs) -> Result<Vec<(u32, Guarded)>> {
         }
     }
     found.sort_by_key(|(index, _)| *index);
-    Ok(found)
+    found
 }
 
 /// Gives each guard its index: a listener that was guarded before keeps the one it has, and
@@ -303,6 +316,26 @@ mod tests {
         assert_eq!((config.guards[0].addr_kind, config.guards[0].next), (0, 0));
         assert_eq!(config.port_guard[81], 3);
         assert_eq!(config.port_guard[82], 0);
+    }
+
+    #[test]
+    fn a_packet_falls_under_the_guard_of_its_address_before_the_ports() {
+        let guards = [
+            (0, guarded(80, None)),
+            (1, guarded(80, Some("192.0.2.1"))),
+            (2, guarded(81, Some("192.0.2.1"))),
+        ];
+        for (to, index) in [
+            ("192.0.2.1:80", Some(1)),
+            ("192.0.2.2:80", Some(0)),
+            ("[2001:db8::1]:80", Some(0)),
+            ("192.0.2.1:81", Some(2)),
+            ("192.0.2.2:81", None),
+            ("192.0.2.1:82", None),
+        ] {
+            let found = covering(&guards, to.parse().unwrap()).map(|(index, _)| *index);
+            assert_eq!(found, index, "{to}");
+        }
     }
 
     /// A host that gave no cookie itself must look for those that others made.

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::interfaces::Interface;
 use crate::link::{self, Place};
 use crate::pins::Pins;
-use crate::programs::{Objects, Programs, Sizes};
+use crate::programs::{Objects, OneProgram, Programs, Sizes};
 use crate::raw::*;
 
 /// What is attached on one interface.
@@ -56,8 +56,8 @@ fn driver_pin(index: u32) -> String {
     format!("driver-{index}")
 }
 
-fn driver_program(interface: &PlannedInterface) -> &'static str {
-    if interface.veth { "tidegate_driver_veth" } else { "tidegate_driver" }
+pub(crate) fn driver_program(interface: &PlannedInterface) -> OneProgram {
+    if interface.veth { OneProgram::DriverVeth } else { OneProgram::Driver }
 }
 
 /// A link that the plan asks for: the name of its pin, its program and its place.
@@ -75,19 +75,20 @@ impl Plan {
         let mut links = Vec::new();
         for (index, (interface, hooks)) in &self.interfaces {
             let ip = match hooks {
-                Hooks::Ip => "tidegate_ip",
-                _ => "tidegate_ip_after_driver",
+                Hooks::Ip => OneProgram::Ip,
+                _ => OneProgram::IpAfterDriver,
             };
+            let ip = ip.name();
             let name = interface.name.clone();
             links.push((format!("ingress-{index}"), ip, Place::Ingress(*index), name.clone()));
             if *hooks != Hooks::Ip {
                 let place = Place::Driver(*index);
-                links.push((driver_pin(*index), driver_program(interface), place, name));
+                links.push((driver_pin(*index), driver_program(interface).name(), place, name));
             }
         }
         for (index, name) in &self.ends {
             for (way, program, place) in [
-                ("in", "tidegate_ends_in", Place::Ingress(*index)),
+                ("in", OneProgram::EndsIn.name(), Place::Ingress(*index)),
                 ("out", "tidegate_ends_out", Place::Egress(*index)),
             ] {
                 links.push((format!("ends_{way}-{index}"), program, place, name.clone()));
@@ -253,7 +254,7 @@ impl Guard {
         if self.no_driver.contains(&index) {
             return false;
         }
-        let (name, program) = (driver_pin(index), driver_program(interface));
+        let (name, program) = (driver_pin(index), driver_program(interface).name());
         let _ = self.pins.remove_link(&name);
         let done = self.make(&name, program, Place::Driver(index), &interface.name).is_ok();
         if !done {

@@ -71,6 +71,19 @@ fn hardware_type(name: &str) -> u16 {
         .map_or(0, |q| unsafe { q.ifr_ifru.ifru_hwaddr.sa_family })
 }
 
+/// The address of an interface's frames; none of its own is all zero, as loopback has it.
+#[must_use]
+pub fn hardware_address(name: &str) -> [u8; 6] {
+    // SAFETY: SIOCGIFHWADDR fills this member of the union.
+    let address =
+        ask(name, libc::SIOCGIFHWADDR as _, |_| ()).map(|q| unsafe { q.ifr_ifru.ifru_hwaddr });
+    let mut bytes = [0; 6];
+    for (to, from) in bytes.iter_mut().zip(address.map_or([0; 14], |a| a.sa_data)) {
+        *to = from as u8;
+    }
+    bytes
+}
+
 fn driver(name: &str) -> String {
     // SAFETY: all zero is a valid value of this plain C structure.
     let mut info: DriverInfo = unsafe { zeroed() };

@@ -25,9 +25,12 @@ pub mod pins;
 pub mod plain;
 pub mod programs;
 pub mod resized;
+pub mod rehearsal;
+pub mod route;
 pub mod shed;
 pub mod sockets;
 mod table;
+mod test_run;
 pub mod time_wait;
 
 /// The types shared with the programs, as `bpf/layout.h` has them.

@@ -49,6 +49,41 @@ impl Objects {
     }
 }
 
+/// A program that judges SYNs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OneProgram {
+    /// At a driver.
+    Driver,
+    /// At a veth's.
+    DriverVeth,
+    /// The ends of connections, at the IP entry.
+    EndsIn,
+    /// The IP entry.
+    Ip,
+    /// The same behind a driver's.
+    IpAfterDriver,
+}
+
+impl OneProgram {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            OneProgram::Driver => "tidegate_driver",
+            OneProgram::DriverVeth => "tidegate_driver_veth",
+            OneProgram::EndsIn => "tidegate_ends_in",
+            OneProgram::Ip => "tidegate_ip",
+            OneProgram::IpAfterDriver => "tidegate_ip_after_driver",
+        }
+    }
+
+    fn object(self) -> (&'static str, &'static [u8]) {
+        match self {
+            OneProgram::Driver | OneProgram::DriverVeth => XDP,
+            OneProgram::EndsIn => TIME_WAIT,
+            OneProgram::Ip | OneProgram::IpAfterDriver => TC,
+        }
+    }
+}
+
 /// How large the tables are made that are not adopted; they do not grow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sizes {
@@ -75,9 +110,21 @@ impl Sizes {
     }
 }
 
+/// An object with all of its programs, or with one alone.
+struct Loaded {
+    object: Object,
+    only: Option<OneProgram>,
+}
+
+impl Loaded {
+    fn has(&self, program: &str) -> bool {
+        self.only.is_none_or(|only| only.name() == program)
+    }
+}
+
 /// Loaded programs and their maps.
 pub struct Programs {
-    objects: Vec<Object>,
+    objects: Vec<Loaded>,
     maps: BTreeMap<String, MapHandle>,
 }
 
@@ -98,17 +145,32 @@ impl Programs {
         libbpf_rs::set_print(None);
         let mut programs = Programs { objects: Vec::new(), maps: adopt };
         for (name, bytes) in objects.list() {
-            programs.load_object(name, bytes, sizes)?;
+            programs.load_object(name, bytes, sizes, None)?;
         }
         Ok(programs)
     }
 
-    /// Maps of somebody else's programs, by name, to be read.
-    pub(crate) fn of_maps(maps: BTreeMap<String, MapHandle>) -> Self {
+    /// Loads one more program over the maps that are there already, and nothing where it is loaded.
+    pub(crate) fn load_one(&mut self, program: OneProgram, sizes: Sizes) -> Result<()> {
+        if self.program(program.name()).is_some() {
+            return Ok(());
+        }
+        let (name, bytes) = program.object();
+        self.load_object(name, bytes, sizes, Some(program))
+    }
+
+    /// Maps alone, to be read: no program is loaded.
+    pub fn of_maps(maps: BTreeMap<String, MapHandle>) -> Self {
         Programs { objects: Vec::new(), maps }
     }
 
-    fn load_object(&mut self, object: &'static str, bytes: &[u8], sizes: Sizes) -> Result<()> {
+    fn load_object(
+        &mut self,
+        object: &'static str,
+        bytes: &[u8],
+        sizes: Sizes,
+        only: Option<OneProgram>,
+    ) -> Result<()> {
         let fail = |source| Error::Load { object, source };
         let mut open = ObjectBuilder::default().open_memory(bytes).map_err(fail)?;
         for mut map in open.maps_mut() {
@@ -119,6 +181,10 @@ impl Programs {
                 map.set_max_entries(entries).map_err(fail)?;
             }
         }
+        for mut program in open.progs_mut() {
+            let wanted = only.is_none_or(|only| program.name() == only.name());
+            program.set_autoload(wanted);
+        }
         let loaded = open.load().map_err(fail)?;
         for map in loaded.maps() {
             let name = map.name().to_string_lossy().into_owned();
@@ -127,7 +193,7 @@ impl Programs {
                 self.maps.insert(name, MapHandle::try_from(&map).map_err(fail)?);
             }
         }
-        self.objects.push(loaded);
+        self.objects.push(Loaded { object: loaded, only });
         Ok(())
     }
 
@@ -146,7 +212,8 @@ impl Programs {
     pub fn program(&self, name: &str) -> Option<BorrowedFd<'_>> {
         self.objects
             .iter()
-            .flat_map(|object| object.progs())
+            .filter(|loaded| loaded.has(name))
+            .flat_map(|loaded| loaded.object.progs())
             .find(|program| program.name() == name)
             // SAFETY: the descriptor stays open as long as its object, which self owns.
             .map(|program| unsafe {
@@ -162,7 +229,8 @@ impl Programs {
     ) -> Option<T> {
         self.objects
             .iter_mut()
-            .flat_map(|object| object.progs_mut())
+            .filter(|loaded| loaded.has(name))
+            .flat_map(|loaded| loaded.object.progs_mut())
             .find(|program| program.name() == name)
             .map(f)
     }
@@ -170,7 +238,7 @@ impl Programs {
     /// Instructions that the verifier walked for each program: (name, count).
     pub fn verified_instructions(&self) -> Result<Vec<(String, u32)>> {
         let mut counts = Vec::new();
-        for program in self.objects.iter().flat_map(|object| object.progs()) {
+        for program in self.objects.iter().flat_map(|loaded| loaded.object.progs()) {
             let fd = program.as_fd();
             let info = crate::link::program_info(fd)?;
             counts.push((program.name().to_string_lossy().into_owned(), info.verified_insns));

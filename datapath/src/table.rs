@@ -59,13 +59,20 @@ impl<T: Plain> Table<T> {
     }
 }
 
+impl<T: Plain> Table<T> {
+    /// Makes the first blocks be these; those beyond the end are left out.
+    pub(crate) fn fill(&self, blocks: impl Iterator<Item = T>) {
+        for (at, block) in (0..self.count).zip(blocks) {
+            // SAFETY: as above.
+            unsafe { self.blocks.add(at).as_ptr().write_volatile(block) }
+        }
+    }
+}
+
 impl<T: Plain + Default> Table<T> {
     /// Makes every block empty.
     pub(crate) fn clear(&self) {
-        for at in 0..self.count {
-            // SAFETY: as above.
-            unsafe { self.blocks.add(at).as_ptr().write_volatile(T::default()) }
-        }
+        self.fill(std::iter::repeat_with(T::default));
     }
 }
 

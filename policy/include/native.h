@@ -38,6 +38,11 @@ struct tg_decision tg_native_shed(const struct tg_shed_rules *rules, const struc
 /* A question to the keyed hash: enum tg_shed_question, and the number that goes with it. */
 __u64 tg_native_shed_hash(const struct tg_key *key, const struct tg_tuple *tuple, __u32 kind,
                           __u32 question, __u32 number);
+/* The block of the table that has this SYN's stamp, where a policy asks for one. */
+__u32 tg_native_shed_block(const struct tg_shed_rules *rules, const struct tg_key *key,
+                           const struct tg_tuple *tuple);
+int tg_native_shed_wants_random(const struct tg_shed_rules *rules,
+                                const struct tg_shed_state *state);
 __u32 tg_native_syn_room(const struct tg_rules *rules, const struct tg_queues *queues,
                          __u32 random);
 struct tg_auto_queue tg_native_auto_view(const struct tg_queues *queues, __u32 reason);

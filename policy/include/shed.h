@@ -151,6 +151,11 @@ TG_INLINE __u32 tg_shed_answer(const struct tg_key *key, const struct tg_tuple *
 	return (__u32)tg_shed_hash(&w, TG_ASK_ANSWER, isn);
 }
 
+TG_INLINE void tg_shed_find_place(struct tg_shed_work *w)
+{
+	w->place = tg_shed_hash(w, TG_ASK_PLACE, 0);
+}
+
 /* First half. *w is all zero; where p* is controlled, tg_auto_begin() was before, and
  * tg_auto_end() comes after the second half. */
 TG_INLINE void tg_shed_begin(struct tg_shed_work *w, const struct tg_shed_rules *rules,
@@ -170,7 +175,7 @@ TG_INLINE void tg_shed_begin(struct tg_shed_work *w, const struct tg_shed_rules 
 	if (w->policy == TG_RBD)
 		w->wants_block = 0;
 	if (w->wants_block)
-		w->place = tg_shed_hash(w, TG_ASK_PLACE, 0);
+		tg_shed_find_place(w);
 }
 
 /* The block to look up, where wants_block. */

@@ -36,6 +36,11 @@ pub fn name(key: &tg_key, tuple: &tg_tuple, isn: u32) -> u64 {
     unsafe { raw::tg_native_waiting_name(key, tuple, isn) }
 }
 
+/// The block of the waiting clients' table in which that name is looked for.
+pub fn block(name: u64) -> u32 {
+    name as u32 % TG_WAITING_BLOCKS
+}
+
 /// The watch over one listening socket, with the clients that wait for it.
 #[derive(Clone, Debug)]
 pub struct Watch {
@@ -60,7 +65,7 @@ impl Watch {
         refusals: &mut tg_bucket,
         name: u64,
     ) -> tg_decision {
-        let block = &mut self.blocks[name as usize % TG_WAITING_BLOCKS as usize];
+        let block = &mut self.blocks[block(name) as usize];
         let crowd = tg_crowd { overload: &mut self.overload, block, name };
         // SAFETY: the function reads and writes only through these valid references, those in
         // `crowd` among them.

@@ -176,6 +176,18 @@ pub fn standing(blocks: &[tg_shed_block], now_ns: u64) -> u64 {
     blocks.iter().filter(live).map(in_block).sum::<usize>() as u64
 }
 
+/// The block of the table in which the stamp of a connection stands, where its policy asks for one.
+pub fn block_of(rules: &tg_shed_rules, key: &tg_key, tuple: &tg_tuple) -> u32 {
+    // SAFETY: the function reads only through these valid references.
+    unsafe { tg_native_shed_block(rules, key, tuple) }
+}
+
+/// Whether every SYN is drawn for anew, so that chance decides.
+pub fn draws_lots(rules: &tg_shed_rules, state: &tg_shed_state) -> bool {
+    // SAFETY: the function reads only through these valid references.
+    unsafe { tg_native_shed_wants_random(rules, state) != 0 }
+}
+
 /// The keyed hash itself (H1 or H2): what is asked of it, and 24 bits of the number that goes
 /// with the question.
 pub fn hash(key: &tg_key, tuple: &tg_tuple, kind: u32, question: u32, number: u32) -> u64 {

@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `tidegate explain`: what would become of a SYN that came in now, and why. The guard's own
+//! programs answer, run on copies of what they write: nothing changes by asking.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+use tidegate_datapath::configuration::{self, Guarded};
+use tidegate_datapath::interfaces::{self, Interface};
+use tidegate_datapath::pins::Pins;
+use tidegate_datapath::raw::*;
+use tidegate_datapath::rehearsal::{Entry, Found, Rehearsal, Syn};
+use tidegate_datapath::{counters, overload, route, sockets};
+use tidegate_policy::names::{REASONS, SHED_KEYS, VERDICTS};
+use tidegate_policy::raw::*;
+
+use crate::capture::{self, Packet};
+use crate::failure::{Failure, Result};
+use crate::status::{OverloadStatus, Queue, overload_line, overload_status};
+use crate::{config, host, outcome, plan, shed};
+
+/// The most SYNs of a capture that are explained.
+const SYNS_MOST: usize = 100;
+/// Where chance has a part, so many tries show the shares.
+const TRIES: u32 = 1000;
+
+/// A SYN to be explained.
+#[derive(Args)]
+pub struct Asked {
+    /// The client's address and port, such as 192.0.2.9:40000.
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "to")]
+    from: Option<String>,
+    /// The server's.
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "from")]
+    to: Option<String>,
+    /// The SYNs of a capture instead, the first hundred: pcap or pcapng.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "to"])]
+    pcap: Option<PathBuf>,
+    /// The interface that it comes in at [default: the one that leads to the client].
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What would become of one SYN.
+#[derive(Debug, Serialize)]
+pub struct Explained {
+    /// The client.
+    pub from: String,
+    /// The server.
+    pub to: String,
+    /// The initial sequence number.
+    pub isn: u32,
+    /// The interface that it comes in at.
+    pub interface: String,
+    /// The guard that it falls under.
+    pub guard: Option<GuardMet>,
+    /// Where it was judged: `driver` or `ip`; absent where no guard decides.
+    pub judged_at: Option<&'static str>,
+    /// The listening socket that the kernel would give it to.
+    pub listener: Option<ListenerMet>,
+    /// By the names of `tidegate status`.
+    pub verdict: &'static str,
+    /// Likewise; absent where no guard decides.
+    pub reason: Option<&'static str>,
+    /// Both in words.
+    pub words: String,
+    /// Where chance has a part: what became of so many tries.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<Share>,
+    /// What the answer hangs on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// A guard of the configuration.
+#[derive(Debug, Serialize)]
+pub struct GuardMet {
+    /// The port.
+    pub port: u16,
+    /// The address; absent: every one.
+    pub address: Option<String>,
+    /// The mechanism and what is shed, by the papers' names.
+    pub mechanism: String,
+    /// Where it is configured to decide.
+    pub hook: &'static str,
+    /// A `[[path]]`.
+    pub is_path: bool,
+}
+
+/// A listening socket, at this moment.
+#[derive(Debug, Serialize)]
+pub struct ListenerMet {
+    /// The address and port that it is bound to.
+    pub address: String,
+    /// Connections waiting for accept().
+    pub listen_queue: Queue,
+    /// Half-open connections.
+    pub syn_queue: Queue,
+    /// What auto knows, where the mechanism is auto.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overload: Option<OverloadStatus>,
+}
+
+/// One outcome among several.
+#[derive(Debug, Serialize)]
+pub struct Share {
+    /// Of all tries.
+    pub share: f64,
+    /// By the names of `tidegate status`.
+    pub verdict: &'static str,
+    /// Likewise.
+    pub reason: &'static str,
+    /// Both in words.
+    pub words: String,
+}
+
+fn endpoint(option: &str, text: &str) -> Result<SocketAddr> {
+    text.parse().map_err(|_| {
+        Failure::argument(
+            format!("--{option} \"{text}\" is no address and port"),
+            "write one like 192.0.2.9:40000 or [2001:db8::9]:40000",
+        )
+    })
+}
+
+impl Asked {
+    fn packets(&self) -> Result<Vec<Packet>> {
+        if let Some(path) = &self.pcap {
+            return capture::syns(path, SYNS_MOST);
+        }
+        let (Some(from), Some(to)) = (&self.from, &self.to) else {
+            return Err(Failure::argument(
+                "no SYN is named",
+                "give --from ADDRESS:PORT and --to ADDRESS:PORT, or --pcap FILE",
+            ));
+        };
+        let (from, to) = (endpoint("from", from)?, endpoint("to", to)?);
+        if from.is_ipv4() != to.is_ipv4() {
+            return Err(Failure::argument(
+                format!("--from {from} and --to {to} are of two families"),
+                "give both as IPv4 or both as IPv6",
+            ));
+        }
+        Ok(vec![Packet::of_linux(from, to)])
+    }
+}
+
+/// Explains what is asked.
+pub fn run(asked: &Asked) -> Result<()> {
+    let packets = asked.packets()?;
+    host::require_capabilities()?;
+    let Some(rehearsal) = Rehearsal::of(Pins::here()?)? else {
+        return Err(Failure::argument("no guard stands here", "start one with `tidegate run`"));
+    };
+    let mut stage =
+        Stage { rehearsal, interfaces: interfaces::list()?, named: asked.interface.clone() };
+    let is_ours = asked.pcap.is_none();
+    let explained: Vec<Explained> =
+        packets.iter().map(|packet| stage.explain(packet, is_ours)).collect::<Result<_>>()?;
+    if !asked.json {
+        let texts: Vec<String> = explained.iter().map(text).collect();
+        print!("{}", texts.join("\n"));
+    } else if is_ours {
+        println!("{}", serde_json::to_string_pretty(&explained[0]).expect("plain data"));
+    } else {
+        println!("{}", serde_json::to_string_pretty(&explained).expect("plain data"));
+    }
+    Ok(())
+}
+
+/// Everything that a SYN is explained with.
+struct Stage {
+    rehearsal: Rehearsal,
+    interfaces: Vec<Interface>,
+    named: Option<String>,
+}
+
+impl Stage {
+    fn is_own(&self, address: IpAddr) -> bool {
+        self.interfaces.iter().any(|i| i.addresses.contains(&address))
+    }
+
+    /// Where the SYN comes in: by the interface that is named, or that leads to its client.
+    fn interface(&self, syn: &Syn) -> Result<Interface> {
+        let names = match &self.named {
+            Some(name) => vec![name.clone()],
+            None => vec![self.towards(syn)?],
+        };
+        Ok(plan::named(&names, &self.interfaces)?[0].clone())
+    }
+
+    fn towards(&self, syn: &Syn) -> Result<String> {
+        let (client, own) = (syn.from.ip(), syn.to.ip());
+        let index = route::interface_to(client, self.is_own(own).then_some(own));
+        let index = index.map_err(|error| {
+            Failure::argument(
+                format!("this host has no route to {client} ({error})"),
+                "name the interface that the SYN comes in at with --interface",
+            )
+        })?;
+        let found = self.interfaces.iter().find(|i| Some(i.index) == index);
+        found.map(|i| i.name.clone()).ok_or_else(|| {
+            Failure::argument(
+                format!("no interface that is up leads to {client}"),
+                "name the one that the SYN comes in at with --interface",
+            )
+        })
+    }
+
+    /// `is_ours`: nobody sent it, and another one has another initial sequence number.
+    fn explain(&mut self, packet: &Packet, is_ours: bool) -> Result<Explained> {
+        let syn = packet.syn;
+        let interface = self.interface(&syn)?;
+        let found = self.ask(packet, &interface)?;
+        let met = configuration::covering(self.rehearsal.guards(), syn.to).cloned();
+        let mut explained = Explained {
+            from: syn.from.to_string(),
+            to: syn.to.to_string(),
+            isn: syn.isn,
+            interface: interface.name.clone(),
+            guard: met.as_ref().map(|(_, guarded)| guard_met(guarded)),
+            judged_at: None,
+            listener: None,
+            verdict: VERDICTS[TG_PASS as usize],
+            reason: None,
+            words: String::new(),
+            shares: Vec::new(),
+            notes: Vec::new(),
+        };
+        match (found, &met) {
+            (Found::Judged { entry, slot, decision }, Some((index, guarded))) => {
+                explained.judged_at = Some(if entry == Entry::Driver { "driver" } else { "ip" });
+                (explained.verdict, _) = names(decision);
+                explained.reason = Some(names(decision).1);
+                explained.words = outcome::words(decision);
+                explained.listener = self.listener(*index, guarded, &syn, slot)?;
+                explained.notes = notes(guarded, decision, is_ours);
+                if is_ours && guarded.shed.policy == TG_SBPD
+                    || self.rehearsal.draws_lots(*index, guarded)?
+                {
+                    explained.shares = self.shares(packet, &interface, is_ours)?;
+                }
+            }
+            (Found::Held, _) => {
+                explained.verdict = VERDICTS[TG_DROP as usize];
+                explained.words =
+                    "dropped in silence: these addresses and ports are held in TIME-WAIT here"
+                        .to_owned();
+            }
+            _ => explained.words = self.unjudged(&syn, &interface, found, met.as_ref())?,
+        }
+        Ok(explained)
+    }
+
+    fn ask(&mut self, packet: &Packet, interface: &Interface) -> Result<Found> {
+        let frame = packet.at(interfaces::hardware_address(&interface.name));
+        Ok(self.rehearsal.ask(&packet.syn, interface, &frame)?)
+    }
+
+    /// What becomes of many such SYNs: most frequent first.
+    fn shares(
+        &mut self,
+        packet: &Packet,
+        interface: &Interface,
+        is_ours: bool,
+    ) -> Result<Vec<Share>> {
+        let mut counts: BTreeMap<(u32, u32), u32> = BTreeMap::new();
+        for _ in 0..TRIES {
+            let found = if is_ours {
+                self.ask(&Packet::of_linux(packet.syn.from, packet.syn.to), interface)?
+            } else {
+                self.ask(packet, interface)?
+            };
+            if let Found::Judged { decision, .. } = found {
+                *counts.entry((decision.verdict, decision.reason)).or_default() += 1;
+            }
+        }
+        let mut shares: Vec<Share> = counts
+            .into_iter()
+            .map(|((verdict, reason), count)| {
+                let decision = tg_decision { verdict, reason };
+                let share = f64::from(count) / f64::from(TRIES);
+                let (verdict, reason) = names(decision);
+                Share { share, verdict, reason, words: outcome::words(decision) }
+            })
+            .collect();
+        shares.sort_by(|a, b| b.share.total_cmp(&a.share));
+        Ok(shares)
+    }
+
+    /// The listening socket behind a counter slot; one that the daemon has not seen yet is the
+    /// only one that takes such SYNs.
+    fn listener(
+        &self,
+        index: u32,
+        guarded: &Guarded,
+        syn: &Syn,
+        slot: u32,
+    ) -> Result<Option<ListenerMet>> {
+        let slots = counters::slots(self.rehearsal.live());
+        let cookie = slots.iter().find(|(owner, at)| owner.0 == index && **at == slot);
+        let rows = self.takers(syn)?;
+        let row = match cookie {
+            Some(((_, cookie), _)) => rows.iter().find(|row| row.socket_cookie == *cookie),
+            None => rows.first().filter(|_| rows.len() == 1),
+        };
+        let Some(row) = row else { return Ok(None) };
+        let overload = match guarded.rules.is_auto {
+            0 => None,
+            _ => Some(overload_status(&overload::read(self.rehearsal.live(), slot)?)),
+        };
+        Ok(Some(ListenerMet {
+            address: SocketAddr::new(row.address(), row.port as u16).to_string(),
+            listen_queue: Queue { length: row.listen_len, limit: row.listen_max },
+            syn_queue: Queue { length: row.syn_len, limit: row.listen_max },
+            overload,
+        }))
+    }
+
+    /// Listening sockets that may take a SYN to this address and port.
+    fn takers(&self, syn: &Syn) -> Result<Vec<tg_listener_row>> {
+        let (address, port) = (Some(syn.to.ip()), syn.to.port());
+        let of_this = Guarded { address, port, ..Guarded::default() };
+        let rows = sockets::listeners(self.rehearsal.readers())?;
+        Ok(rows.into_iter().filter(|row| of_this.covers(row)).collect())
+    }
+
+    /// Why no guard decided.
+    fn unjudged(
+        &self,
+        syn: &Syn,
+        interface: &Interface,
+        found: Found,
+        met: Option<&(u32, Guarded)>,
+    ) -> Result<String> {
+        let (from, to) = (syn.from.ip(), syn.to);
+        let why = if met.is_none() {
+            format!("no guard stands for {to}")
+        } else if found == Found::Unwatched {
+            format!("no program of the guard stands at {}", interface.name)
+        } else if from.is_multicast() || from.is_unspecified() {
+            format!("no connection comes from {from}")
+        } else if !self.is_own(to.ip()) {
+            format!("{} is no address of this host, which at most forwards it", to.ip())
+        } else if self.takers(syn)?.is_empty() {
+            format!("nothing listens on {to}, and the answer is RST")
+        } else {
+            "a connection between these addresses and ports stands already, or stood a moment ago"
+                .to_owned()
+        };
+        Ok(format!("passed to the kernel, which alone decides: {why}"))
+    }
+}
+
+fn names(decision: tg_decision) -> (&'static str, &'static str) {
+    (VERDICTS[decision.verdict as usize], REASONS[decision.reason as usize])
+}
+
+fn guard_met(guarded: &Guarded) -> GuardMet {
+    GuardMet {
+        port: guarded.port,
+        address: guarded.address.map(|a| a.to_string()),
+        mechanism: shed::described(guarded),
+        hook: config::hook_name(guarded.hook),
+        is_path: guarded.is_path,
+    }
+}
+
+/// What the answer hangs on, beside the queues.
+fn notes(guarded: &Guarded, decision: tg_decision, is_ours: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    if guarded.hook == TG_HOOK_TCP {
+        notes.push(
+            "judged at the TCP entry, behind the host's firewall; answered here by the same stage at the IP entry"
+                .to_owned(),
+        );
+    }
+    match guarded.shed.policy {
+        TG_SLPD => notes.push(format!(
+            "slpd goes by {}: its SYNs fare alike until others are chosen, every 275 s",
+            SHED_KEYS[guarded.shed.key as usize & 1]
+        )),
+        TG_SBPD => notes.push(
+            "sbpd draws for each connection by its initial sequence number: all its SYNs fare alike"
+                .to_owned(),
+        ),
+        _ => {}
+    }
+    if decision.verdict == TG_COOKIE && is_ours {
+        notes.push(
+            "its options are Linux's (MSS, SACK, timestamps, window scale): all of them fit a cookie"
+                .to_owned(),
+        );
+    }
+    if guarded.rules.is_auto != 0 {
+        notes.push(
+            "auto goes by who comes: this client is new, unless its very SYN was here before"
+                .to_owned(),
+        );
+    }
+    if decision.reason == TG_REFUSAL_LIMIT {
+        notes.push("every processor has a limit of its own: this is one's".to_owned());
+    }
+    notes
+}
+
+fn text(e: &Explained) -> String {
+    let mut out = String::new();
+    let Explained { from, to, isn, interface, words, .. } = e;
+    let _ = writeln!(out, "SYN {from} > {to}, sequence number {isn}, in at {interface}");
+    if let Some(g) = &e.guard {
+        let address = g.address.as_deref().unwrap_or("*");
+        let kind = if g.is_path { "path" } else { "guard" };
+        let _ =
+            writeln!(out, "  {kind:<9} {address} port {}: {} at {}", g.port, g.mechanism, g.hook);
+    }
+    if let Some(l) = &e.listener {
+        let _ = writeln!(
+            out,
+            "  listener  {}: listen queue {} of {}, SYN queue {} of {}",
+            l.address,
+            l.listen_queue.length,
+            l.listen_queue.limit,
+            l.syn_queue.length,
+            l.syn_queue.limit,
+        );
+        if let Some(overload) = &l.overload {
+            let _ = writeln!(out, "  phase     {}", overload_line(overload));
+        }
+    }
+    let reason = e.reason.map_or(String::new(), |reason| format!(" ({reason})"));
+    let place = match e.judged_at {
+        Some("driver") => ", at the driver",
+        Some(_) => ", at the IP entry",
+        None => "",
+    };
+    let _ = writeln!(out, "  verdict   {words}{reason}{place}");
+    for (i, share) in e.shares.iter().enumerate() {
+        let key = if i == 0 { "share" } else { "" };
+        let percent = share.share * 100.0;
+        let _ = writeln!(out, "  {key:<9} {percent:.1} % {} ({})", share.words, share.reason);
+    }
+    for note in &e.notes {
+        let _ = writeln!(out, "  note      {note}");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packets(from: &str, to: &str) -> Result<Vec<Packet>> {
+        let (from, to) = (Some(from.to_owned()), Some(to.to_owned()));
+        Asked { from, to, pcap: None, interface: None, json: false }.packets()
+    }
+
+    #[test]
+    fn a_question_that_makes_no_sense_is_answered_in_a_line() {
+        let told = |from, to| packets(from, to).unwrap_err().to_string();
+        let fix = "; write one like 192.0.2.9:40000 or [2001:db8::9]:40000";
+        let to = "192.0.2.1:443";
+        for wrong in ["192.0.2.9", "192.0.2.999:1", "[2001:db8::9]", "host:80", "192.0.2.9:70000"] {
+            assert_eq!(told(wrong, to), format!("--from \"{wrong}\" is no address and port{fix}"));
+            assert_eq!(told(to, wrong), format!("--to \"{wrong}\" is no address and port{fix}"));
+        }
+        assert_eq!(
+            told("[2001:db8::9]:40000", to),
+            "--from [2001:db8::9]:40000 and --to 192.0.2.1:443 are of two families; \
+             give both as IPv4 or both as IPv6"
+        );
+    }
+
+    #[test]
+    fn a_syn_of_ours_has_a_number_of_its_own() {
+        let isn = || packets("192.0.2.9:40000", "192.0.2.1:443").unwrap()[0].syn.isn;
+        let isns: std::collections::BTreeSet<u32> = (0..16).map(|_| isn()).collect();
+        assert!(isns.len() > 8, "{isns:?}");
+    }
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Verdicts and reasons in an operator's words.
+
+use tidegate_policy::raw::*;
+
+/// Why, as the rest of a sentence.
+fn because(reason: u32) -> &'static str {
+    match reason {
+        TG_ROOM => "the queues have room",
+        TG_SYNQ_FULL => "the SYN queue is full",
+        TG_SYNQ_3_4_FULL => "the SYN queue is three quarters full, and there are no SYN cookies",
+        TG_LISTENQ_FULL_AT_SYN => "the listen queue is full",
+        TG_KERNEL_COOKIE => "the SYN queue is full",
+        TG_NO_RESERVATION => "half-open connections hold every free place",
+        TG_EARLY_RANDOM => "places are short, and this one was drawn to be dropped early",
+        TG_REFUSAL_LIMIT => "a refusal was due, but no more of them are allowed now",
+        TG_NO_COOKIE => "a cookie was due, but this SYN's options do not fit one",
+        TG_HALF_OPEN => "its request stands already, and its SYN/ACK is repeated",
+        TG_WAIT_LIMIT => "there is room, but whoever got it would wait for too long",
+        TG_NEW_FIRST => "there is room, but for clients who have not waited",
+        TG_SHED_STATELESS => "the hash of this client or connection is in the share that is shed",
+        TG_SHED_NEW => "a new connection, drawn to be shed",
+        TG_SHED_AGAIN => "its SYN was shed before, and so is what it sends again",
+        TG_SHED_UNIFORM => "of all SYNs this one was drawn to be shed",
+        TG_SPARED => "it would be shed, but comes from a preferred proxy",
+        TG_FORWARDED => "nothing on this path keeps it",
+        _ => "no reason of a SYN",
+    }
+}
+
+/// The queue drops that the kernel makes where we pass a SYN on.
+fn is_dropped_by_kernel(reason: u32) -> bool {
+    matches!(reason, TG_SYNQ_FULL | TG_SYNQ_3_4_FULL | TG_LISTENQ_FULL_AT_SYN)
+}
+
+fn is_shed(reason: u32) -> bool {
+    (TG_SHED_STATELESS..=TG_SHED_UNIFORM).contains(&reason)
+}
+
+fn what(decision: tg_decision) -> &'static str {
+    let tg_decision { verdict, reason } = decision;
+    match verdict {
+        TG_DROP => "dropped in silence",
+        TG_RESET => "refused with RST",
+        TG_COOKIE if is_shed(reason) => "answered with SYN/ACK, and with RST when that is answered",
+        TG_COOKIE => "answered with a SYN cookie",
+        _ if is_dropped_by_kernel(reason) => "passed, and dropped in silence by the kernel",
+        _ if reason == TG_KERNEL_COOKIE => "passed, and answered by the kernel with its own cookie",
+        _ if reason == TG_FORWARDED => "passed on to the listener's host",
+        _ if reason == TG_ROOM || reason == TG_HALF_OPEN => "passed, and answered with SYN/ACK",
+        _ => "passed to the kernel",
+    }
+}
+
+/// What is done with a SYN, and why.
+pub fn words(decision: tg_decision) -> String {
+    format!("{}: {}", what(decision), because(decision.reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_of_a_syn_has_words_of_its_own() {
+        let of_syns = (TG_ROOM..TG_HANDSHAKE).chain(TG_SHED_STATELESS..=TG_FORWARDED);
+        for reason in of_syns {
+            assert_ne!(because(reason), because(TG_REASONS), "reason {reason}");
+        }
+    }
+
+    #[test]
+    fn who_makes_the_drop_is_told() {
+        let told = |verdict, reason| words(tg_decision { verdict, reason });
+        assert_eq!(
+            told(TG_PASS, TG_LISTENQ_FULL_AT_SYN),
+            "passed, and dropped in silence by the kernel: the listen queue is full"
+        );
+        assert_eq!(
+            told(TG_DROP, TG_LISTENQ_FULL_AT_SYN),
+            "dropped in silence: the listen queue is full"
+        );
+        assert_eq!(
+            told(TG_RESET, TG_LISTENQ_FULL_AT_SYN),
+            "refused with RST: the listen queue is full"
+        );
+        assert!(told(TG_COOKIE, TG_SHED_NEW).starts_with("answered with SYN/ACK, and with RST"));
+    }
+}

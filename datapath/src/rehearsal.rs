@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The guard's programs once more, on copies of all that they write: what they would do with a SYN
+//! that came in now, without anything having happened.
+//!
+//! Maps that packets only read are the guard's own. Of those that packets write there is a second
+//! set, and before a question what may have a part in the answer is copied over: the guard's
+//! bucket of refusals, its claims, what `auto` has seen, the cell of the table in which this very
+//! client would stand. The copied counters begin at zero, so the one that moves is the answer.
+
+use std::net::SocketAddr;
+
+use libbpf_rs::MapCore;
+
+use crate::configuration::{self, Guarded};
+use crate::control;
+use crate::error::{Error, Result};
+use crate::guard::{PlannedInterface, driver_program};
+use crate::interfaces::Interface;
+use crate::pins::Pins;
+use crate::plain::{bytes_of, from_bytes};
+use crate::programs::{Objects, OneProgram, Programs, Sizes};
+use crate::raw::*;
+use crate::table::Table;
+use crate::{array, clock, counters, per_cpu, shed, test_run, time_wait};
+use tidegate_policy::raw::*;
+use tidegate_policy::{overload, shed as policy_shed};
+
+/// Filled with a configuration or by the daemon, never by a packet.
+const READ_BY_PACKETS: [&str; 3] = ["slots", "preferred", "destinations"];
+
+/// linux/bpf.h, enum tcx_action_base.
+const TCX_DROP: u32 = 2;
+
+/// A SYN: what of it the copies are chosen by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Syn {
+    /// The client.
+    pub from: SocketAddr,
+    /// The server.
+    pub to: SocketAddr,
+    /// The initial sequence number.
+    pub isn: u32,
+}
+
+/// Which program judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry {
+    /// XDP.
+    Driver,
+    /// tc ingress; also where the guard's entry is TCP's, whose program cannot be run on a packet
+    /// of ours, since it needs the socket that comes with one: the same stage answers here.
+    Ip,
+}
+
+/// What became of a SYN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// No program of the guard stands at that interface.
+    Unwatched,
+    /// It was dropped, since its pair is held in TIME-WAIT here.
+    Held,
+    /// No guard had anything to decide: the kernel gets it.
+    Unjudged,
+    /// It was judged.
+    Judged {
+        /// Where.
+        entry: Entry,
+        /// The counter slot of its listening socket, or its guard's own.
+        slot: u32,
+        /// What was decided, and why.
+        decision: tg_decision,
+    },
+}
+
+/// Programs and maps of which nothing is attached.
+pub struct Rehearsal {
+    pins: Pins,
+    live: Programs,
+    own: Programs,
+    sizes: Sizes,
+    /// The live configuration that was copied last, and its number.
+    copied: Option<(u32, Box<tg_config>)>,
+    guards: Vec<(u32, Guarded)>,
+}
+
+impl Rehearsal {
+    /// Of the guard that stands in this namespace; `None` where none does.
+    pub fn of(pins: Pins) -> Result<Option<Self>> {
+        if !pins.exist() {
+            return Ok(None);
+        }
+        let live = Programs::of_maps(pins.open_maps()?);
+        let mut shared = pins.open_maps()?;
+        shared.retain(|name, _| READ_BY_PACKETS.contains(&name.as_str()));
+        let held_blocks = live.map(time_wait::TABLE).max_entries();
+        // Of the table of persistent dropping one block is copied.
+        let sizes = Sizes { shed_blocks: 1, held_blocks };
+        let own = Programs::load_sized(Objects::Readers, shared, sizes)?;
+        let mut rehearsal = Rehearsal { pins, live, own, sizes, copied: None, guards: Vec::new() };
+        rehearsal.copy_configuration()?;
+        Ok(Some(rehearsal))
+    }
+
+    /// The guard's own maps, to be read.
+    pub fn live(&self) -> &Programs {
+        &self.live
+    }
+
+    /// The programs that read the host's sockets.
+    pub fn readers(&self) -> &Programs {
+        &self.own
+    }
+
+    /// The guards in force when a question was asked last, by index.
+    pub fn guards(&self) -> &[(u32, Guarded)] {
+        &self.guards
+    }
+
+    /// Whether chance decides on a SYN of this guard, so that the same one fares now so, now so.
+    pub fn draws_lots(&self, index: u32, guarded: &Guarded) -> Result<bool> {
+        let rules = &guarded.rules;
+        let state: tg_shed_state = array::read_one(&self.live, "shed_state", index)?;
+        let early = rules.room == TG_ROOM_RESERVE && rules.early_from_x256 < TG_ONE_X256;
+        let lots =
+            guarded.shed.policy != TG_SHED_OFF && policy_shed::draws_lots(&guarded.shed, &state);
+        Ok(early || lots)
+    }
+
+    /// What would become of this SYN, were `frame` to come in at `interface` now.
+    pub fn ask(&mut self, syn: &Syn, interface: &Interface, frame: &[u8]) -> Result<Found> {
+        let programs = self.programs_at(interface)?;
+        for program in &programs {
+            self.own.load_one(*program, self.sizes)?;
+        }
+        self.copy_configuration()?;
+        let met = configuration::covering(&self.guards, syn.to);
+        let slots = met.map_or(Vec::new(), |(index, _)| self.slots_of(*index));
+        // Where only the ends of connections are looked at, there is nothing of a guard's to copy.
+        let judges = programs.iter().any(|program| *program != OneProgram::EndsIn);
+        if let Some((index, guarded)) = met.filter(|_| judges) {
+            self.copy_guard(*index, guarded, &slots)?;
+            self.copy_client(syn, guarded)?;
+        }
+        self.run(&programs, interface.index, frame, &slots)
+    }
+
+    /// The copied configuration is another where a rehearsal is: one block stands for the table,
+    /// and what the TCP entry decides is decided at the IP entry.
+    fn copy_configuration(&mut self) -> Result<()> {
+        let control = control::read(&self.live)?;
+        let active = control.active & 1;
+        let config: Box<tg_config> = Box::new(array::read_one(&self.live, "config", active)?);
+        control::write(&self.own, &control)?;
+        let known = self.copied.as_ref();
+        if known
+            .is_some_and(|(was, bytes)| *was == active && bytes_of(&**bytes) == bytes_of(&*config))
+        {
+            return Ok(());
+        }
+        self.guards = configuration::guards_of(&config);
+        let mut rehearsed: Box<tg_config> = Box::new(from_bytes(bytes_of(&*config)));
+        for guard in &mut rehearsed.guards {
+            guard.shed.first_block = 0;
+            guard.shed.blocks = guard.shed.blocks.min(1);
+            if guard.hook == TG_HOOK_TCP {
+                guard.hook = TG_HOOK_IP;
+            }
+        }
+        array::write_one(&self.own, "config", active, &*rehearsed)?;
+        self.copied = Some((active, config));
+        Ok(())
+    }
+
+    /// The counter slots that a packet of this guard may be counted in.
+    fn slots_of(&self, index: u32) -> Vec<u32> {
+        let slots = counters::slots(&self.live);
+        let own = slots.iter().filter(|((guard, _), _)| *guard == index).map(|(_, slot)| *slot);
+        [index].into_iter().chain(own).collect()
+    }
+
+    fn copy_guard(&self, index: u32, guarded: &Guarded, slots: &[u32]) -> Result<()> {
+        let one = |map, index| array::copy(&self.live, &self.own, map, (index, index));
+        one("claims", index)?;
+        one("shed_state", index)?;
+        for map in ["refusals", "unsettled", "shed_monitor"] {
+            per_cpu::copy(&self.live, &self.own, map, index)?;
+        }
+        // Which listening sockets need no look-up: one finds a client's request before them.
+        per_cpu::copy_all(&self.live, &self.own, "remembered")?;
+        if guarded.rules.is_auto != 0 {
+            slots.iter().try_for_each(|slot| one("overload", *slot))?;
+        }
+        Ok(())
+    }
+
+    /// Where this client would stand in the tables.
+    fn copy_client(&self, syn: &Syn, guarded: &Guarded) -> Result<()> {
+        let (_, config) = self.copied.as_ref().expect("the configuration is copied first");
+        let tuple = tg_tuple::between(syn.from, syn.to);
+        if guarded.rules.is_auto != 0 {
+            let name = overload::name(&config.shed_key, &tuple, syn.isn);
+            let block = overload::block(name);
+            array::copy(&self.live, &self.own, "waiting", (block, block))?;
+        }
+        if guarded.shed.blocks != 0 {
+            let block = policy_shed::block_of(&guarded.shed, &config.shed_key, &tuple);
+            array::copy(&self.live, &self.own, shed::TABLE, (block, 0))?;
+        }
+        Ok(())
+    }
+
+    /// The pairs that are held in TIME-WAIT, where there are any.
+    fn copy_held(&self) -> Result<()> {
+        const UNTIL: &str = "held_until_ns";
+        array::copy(&self.live, &self.own, UNTIL, (0, 0))?;
+        if array::read_one::<u64>(&self.own, UNTIL, 0)? < clock::monotonic_ns() {
+            return Ok(());
+        }
+        let what = "the table of held pairs";
+        let live = Table::<tg_held_block>::map(&self.live, time_wait::TABLE, what)?;
+        let own = Table::<tg_held_block>::map(&self.own, time_wait::TABLE, what)?;
+        own.fill(live.all());
+        Ok(())
+    }
+
+    /// The programs that a frame meets at that interface, one after the other.
+    fn programs_at(&self, interface: &Interface) -> Result<Vec<OneProgram>> {
+        let links = self.pins.link_names()?;
+        let stands = |hook: &str| links.contains(&format!("{hook}-{}", interface.index));
+        let driver = driver_program(&PlannedInterface::from(interface));
+        let ip = if stands("driver") { OneProgram::IpAfterDriver } else { OneProgram::Ip };
+        let all = [("driver", driver), ("ends_in", OneProgram::EndsIn), ("ingress", ip)];
+        Ok(all.into_iter().filter(|(hook, _)| stands(hook)).map(|(_, program)| program).collect())
+    }
+
+    fn run(
+        &self,
+        programs: &[OneProgram],
+        interface: u32,
+        frame: &[u8],
+        slots: &[u32],
+    ) -> Result<Found> {
+        for program in programs {
+            if *program == OneProgram::EndsIn {
+                self.copy_held()?;
+            }
+            let returned = self.test(*program, interface, frame)?;
+            if *program == OneProgram::EndsIn {
+                if returned == TCX_DROP {
+                    return Ok(Found::Held);
+                }
+            } else if let Some(judged) = self.judged(entry_of(*program), slots)? {
+                return Ok(judged);
+            }
+        }
+        Ok(if programs.is_empty() { Found::Unwatched } else { Found::Unjudged })
+    }
+
+    fn test(&self, program: OneProgram, interface: u32, frame: &[u8]) -> Result<u32> {
+        let fd = self.own.program(program.name()).expect("it was loaded before");
+        let run = match entry_of(program) {
+            Entry::Driver => test_run::driver,
+            Entry::Ip => test_run::ip,
+        };
+        run(fd, interface, frame).map_err(|source| Error::Read {
+            what: format!("what {} makes of a packet", program.name()),
+            source,
+        })
+    }
+
+    /// The counter that has moved, which is then zero again.
+    fn judged(&self, entry: Entry, slots: &[u32]) -> Result<Option<Found>> {
+        for slot in slots.iter().copied() {
+            let counted = counters::read(&self.own, slot)?;
+            if let Some(decision) = only_decision(&counted) {
+                per_cpu::clear(&self.own, "counters", slot)?;
+                return Ok(Some(Found::Judged { entry, slot, decision }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn entry_of(program: OneProgram) -> Entry {
+    match program {
+        OneProgram::Driver | OneProgram::DriverVeth => Entry::Driver,
+        _ => Entry::Ip,
+    }
+}
+
+/// What was counted, where anything was.
+fn only_decision(counted: &tg_counters) -> Option<tg_decision> {
+    counted.packets.iter().zip(0..).find_map(|(by_verdict, reason)| {
+        let verdict = by_verdict.iter().position(|count| *count > 0)?;
+        Some(tg_decision { verdict: verdict as u32, reason })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counter_that_moved_is_the_decision() {
+        let mut counted = tg_counters::default();
+        assert_eq!(only_decision(&counted), None);
+        counted.packets[TG_REFUSAL_LIMIT as usize][TG_DROP as usize] = 1;
+        let decision = tg_decision { verdict: TG_DROP, reason: TG_REFUSAL_LIMIT };
+        assert_eq!(only_decision(&counted), Some(decision));
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The kernel's routes, asked by rtnetlink.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
+};
+
+// linux/rtnetlink.h and linux/netlink.h.
+const RTM_NEWROUTE: u16 = 24;
+const RTM_GETROUTE: u16 = 26;
+const NLMSG_ERROR: u16 = 2;
+const NLM_F_REQUEST: u16 = 1;
+const RTA_DST: u16 = 1;
+const RTA_SRC: u16 = 2;
+const RTA_OIF: u16 = 4;
+const HEADER_BYTES: usize = 16;
+const ROUTE_BYTES: usize = 12;
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(a) => a.octets().to_vec(),
+        IpAddr::V6(a) => a.octets().to_vec(),
+    }
+}
+
+fn put_attribute(message: &mut Vec<u8>, kind: u16, address: IpAddr) {
+    let octets = octets(address);
+    message.extend((octets.len() as u16 + 4).to_ne_bytes());
+    message.extend(kind.to_ne_bytes());
+    message.extend(octets);
+}
+
+fn question(to: IpAddr, from: Option<IpAddr>) -> Vec<u8> {
+    let bits = if to.is_ipv4() { 32 } else { 128 };
+    let family = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 } as u8;
+    let mut message = vec![0; HEADER_BYTES + ROUTE_BYTES];
+    message[4..6].copy_from_slice(&RTM_GETROUTE.to_ne_bytes());
+    message[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
+    message[HEADER_BYTES..HEADER_BYTES + 3].copy_from_slice(&[
+        family,
+        bits,
+        from.map_or(0, |_| bits),
+    ]);
+    put_attribute(&mut message, RTA_DST, to);
+    if let Some(from) = from {
+        put_attribute(&mut message, RTA_SRC, from);
+    }
+    let length = message.len() as u32;
+    message[..4].copy_from_slice(&length.to_ne_bytes());
+    message
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// The interface that an answer names; or the kernel's error.
+fn interface_of(answer: &[u8]) -> io::Result<Option<u32>> {
+    match half(answer, 4) {
+        Some(NLMSG_ERROR) => {
+            let errno = word(answer, HEADER_BYTES).unwrap_or(0) as i32;
+            return Err(io::Error::from_raw_os_error(-errno));
+        }
+        Some(RTM_NEWROUTE) => {}
+        _ => return Err(io::Error::from(io::ErrorKind::InvalidData)),
+    }
+    let mut rest = answer.get(HEADER_BYTES + ROUTE_BYTES..).unwrap_or_default();
+    while let (Some(bytes), Some(kind)) = (half(rest, 0), half(rest, 2)) {
+        if kind == RTA_OIF {
+            return Ok(word(rest, 4));
+        }
+        rest = rest.get(usize::from(bytes).next_multiple_of(4).max(4)..).unwrap_or_default();
+    }
+    Ok(None)
+}
+
+/// The index of the interface by which this host sends to `to`, from its address `from`: where
+/// packets come in from there, as long as both ways are one. `None`: by none.
+///
+/// # Errors
+/// The kernel's, such as `ENETUNREACH` where no route leads there.
+pub fn interface_to(to: IpAddr, from: Option<IpAddr>) -> io::Result<Option<u32>> {
+    let netlink = socket(
+        AddressFamily::Netlink,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC,
+        SockProtocol::NetlinkRoute,
+    )?;
+    send(netlink.as_raw_fd(), &question(to, from), MsgFlags::empty())?;
+    let mut answer = [0; 4096];
+    let length = recv(netlink.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+    interface_of(&answer[..length])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_knows_the_way_to_this_very_host() {
+        let loopback = nix::net::if_::if_nametoindex("lo").unwrap();
+        let to = IpAddr::from([127, 0, 0, 1]);
+        assert_eq!(interface_to(to, None).unwrap(), Some(loopback));
+        assert_eq!(interface_to(to, Some(to)).unwrap(), Some(loopback));
+    }
+
+    #[test]
+    fn an_error_and_an_answer_are_told_apart() {
+        let mut answer = question("192.0.2.1".parse().unwrap(), None);
+        assert!(interface_of(&answer).is_err(), "that is a question");
+        answer[4..6].copy_from_slice(&RTM_NEWROUTE.to_ne_bytes());
+        assert_eq!(interface_of(&answer).unwrap(), None);
+        answer.extend([8u16, RTA_OIF, 7, 0].map(u16::to_ne_bytes).concat());
+        assert_eq!(interface_of(&answer).unwrap(), Some(7));
+        answer[4..6].copy_from_slice(&NLMSG_ERROR.to_ne_bytes());
+        answer[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&(-101i32).to_ne_bytes());
+        assert_eq!(interface_of(&answer).unwrap_err().raw_os_error(), Some(101));
+    }
+}

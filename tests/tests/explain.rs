@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `tidegate explain` tells an operator what would become of a SYN, in words and as JSON, and
+//! nothing is counted by asking. Whatever is wrong with a question is answered in one line.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::Value;
+use tidegate_lab::Namespace;
+use tidegate_tests::wire::{ACK, SYN, Segment, Wire, usual_options};
+use tidegate_tests::{
+    Answer, Counted, Guard, SERVER_V4, SERVER_V6, Stage, Stalled, fetch, fill, run_to_end,
+    skip_without_root,
+};
+
+const CLIENT: &str = "10.77.0.2:40000";
+const BACKLOG: i32 = 8;
+
+fn server(port: u16) -> SocketAddr {
+    SocketAddr::new(SERVER_V4.parse().expect("an address"), port)
+}
+
+fn asked(namespace: &Namespace, arguments: &[&str]) -> String {
+    let arguments: Vec<&str> = ["explain"].into_iter().chain(arguments.iter().copied()).collect();
+    let output = run_to_end(namespace, &arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// What is told of a SYN of the client to this address and port.
+fn told(stage: &Stage, to: &str) -> String {
+    asked(&stage.server, &["--from", CLIENT, "--to", to])
+}
+
+fn json(stage: &Stage, arguments: &[&str]) -> Value {
+    let arguments: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
+    serde_json::from_str(&asked(&stage.server, &arguments)).expect("JSON")
+}
+
+fn configured(stage: &Stage, text: &'static str) -> Guard {
+    stage.server.run(move || fs::write("/run/tidegate.toml", text).expect("a configuration"));
+    Guard::start(&stage.server, &["--config", "/run/tidegate.toml"])
+}
+
+fn tells(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part:?} should be told in:\n{text}");
+    }
+}
+
+#[test]
+fn a_syn_is_explained_in_words_and_nothing_is_counted() {
+    if skip_without_root("a_syn_is_explained_in_words_and_nothing_is_counted") {
+        return;
+    }
+    let stage = Stage::new("explain");
+    let _listener = Stalled::new(&stage.server, server(80), BACKLOG);
+    let guard = Guard::on_port(&stage.server, 80, "abort rst-syn", "auto");
+
+    tells(
+        &told(&stage, "10.77.0.1:80"),
+        &[
+            "SYN 10.77.0.2:40000 > 10.77.0.1:80, sequence number ",
+            ", in at srv0\n",
+            "  guard     * port 80: abort rst-syn at auto\n",
+            "  listener  10.77.0.1:80: listen queue 0 of 8, SYN queue 0 of 8\n",
+            "  verdict   passed, and answered with SYN/ACK: the queues have room (Room), at the IP entry\n",
+        ],
+    );
+    assert_eq!(Counted::of(&stage.server).all(), 0, "asking is no SYN");
+
+    let _waiting = fill(&stage.client, server(80), BACKLOG as usize + 1);
+    let before = Counted::of(&stage.server).all();
+    tells(
+        &told(&stage, "10.77.0.1:80"),
+        &["listen queue 9 of 8", "refused with RST: the listen queue is full (ListenQFullAtSyn)"],
+    );
+    assert_eq!(Counted::of(&stage.server).all(), before, "asking is no SYN");
+    let seen = fetch(&stage.client, server(80), Duration::from_secs(2));
+    assert_eq!(seen.answer, Answer::Refused, "and so it comes");
+
+    // What no guard decides.
+    for (to, why) in [
+        ("10.77.0.1:81", "no guard stands for 10.77.0.1:81"),
+        ("10.77.0.50:80", "10.77.0.50 is no address of this host"),
+    ] {
+        tells(&told(&stage, to), &["passed to the kernel, which alone decides: ", why]);
+    }
+    let inward = asked(&stage.server, &["--from", "127.0.0.1:4000", "--to", "127.0.0.1:80"]);
+    tells(&inward, &["in at lo\n", "no program of the guard stands at lo"]);
+    let v6 = format!("[{SERVER_V6}]:80");
+    let v6 = asked(&stage.server, &["--from", "[fd77::2]:40000", "--to", &v6]);
+    tells(&v6, &["nothing listens on [fd77::1]:80, and the answer is RST"]);
+    guard.stop();
+}
+
+#[test]
+fn what_the_answer_hangs_on_is_told_with_it() {
+    if skip_without_root("what_the_answer_hangs_on_is_told_with_it") {
+        return;
+    }
+    let stage = Stage::new("explain-hangs");
+    let _listeners: Vec<Stalled> =
+        (80..85).map(|port| Stalled::new(&stage.server, server(port), BACKLOG)).collect();
+    let guard = configured(
+        &stage,
+        "[[listener]]\nport = 80\nmechanism = \"auto\"\nhook = \"driver\"\n\
+         [[listener]]\nport = 81\nshed = { policy = \"rbd\", p = 0.5 }\nhook = \"ip\"\n\
+         [[listener]]\nport = 82\nmechanism = \"abort early-syn-drop\"\nhook = \"tcp\"\n\
+         [[listener]]\nport = 83\nshed = { policy = \"sbpd\", p = 0.25, refuse = \"rst\" }\n\
+         [[listener]]\nport = 84\nshed = { p = 1, key = \"client\" }\n",
+    );
+    tells(
+        &told(&stage, "10.77.0.1:80"),
+        &["  phase     calm\n", ", at the driver\n", "auto goes by"],
+    );
+
+    let drawn = json(&stage, &["--from", CLIENT, "--to", "10.77.0.1:81"]);
+    let shares = drawn["shares"].as_array().expect("shares");
+    assert_eq!(shares.len(), 2, "{drawn:#}");
+    for share in shares {
+        // Five standard deviations of a thousand draws.
+        let of_all = share["share"].as_f64().expect("a number");
+        assert!((of_all - 0.5).abs() < 0.08, "{drawn:#}");
+    }
+    tells(
+        &told(&stage, "10.77.0.1:82"),
+        &["at tcp\n", "(Room)", "judged at the TCP entry, behind"],
+    );
+
+    // Every connection is drawn for by its number, so another one fares otherwise.
+    let by_number = json(&stage, &["--from", CLIENT, "--to", "10.77.0.1:83"]);
+    let shares = by_number["shares"].as_array().expect("shares");
+    let shed = shares.iter().find(|s| s["reason"] == "ShedNew").expect("some are shed");
+    assert_eq!(shed["verdict"], "reset");
+    assert!((shed["share"].as_f64().expect("a number") - 0.25).abs() < 0.07, "{by_number:#}");
+
+    let all = json(&stage, &["--from", CLIENT, "--to", "10.77.0.1:84"]);
+    assert_eq!(
+        (all["verdict"].as_str(), all["reason"].as_str()),
+        (Some("drop"), Some("ShedStateless"))
+    );
+    assert_eq!(all["shares"], Value::Null, "no chance has a part: {all:#}");
+    tells(&all["notes"][0].to_string(), &["slpd goes by client"]);
+    assert_eq!(Counted::of(&stage.server).all(), 0, "asking is no SYN");
+    guard.stop();
+}
+
+/// A capture of these frames, classic and little-endian.
+fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut put = |words: &[u32]| bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    put(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65535, 1]);
+    for frame in frames {
+        let length = frame.len() as u32;
+        let mut put = |words: &[u32]| bytes.extend(words.iter().flat_map(|w| w.to_le_bytes()));
+        put(&[0, 0, length, length]);
+        bytes.extend(frame);
+    }
+    bytes
+}
+
+#[test]
+fn the_syns_of_a_capture_are_explained_each() {
+    if skip_without_root("the_syns_of_a_capture_are_explained_each") {
+        return;
+    }
+    let stage = Stage::new("explain-capture");
+    let wire = Wire::of(&stage);
+    let _full = Stalled::new(&stage.server, server(80), 0);
+    let _waiting = fill(&stage.client, server(80), 1);
+    let guard = Guard::on_port(&stage.server, 80, "no-syn-drop", "ip");
+
+    let from: SocketAddr = CLIENT.parse().expect("an address");
+    let segment = |flags, seq| wire.frame(&Segment::new(from, server(80), flags, seq, 0));
+    let signed = Segment {
+        // TCP-MD5: an answer would have to be signed, too.
+        options: [&[19, 18][..], &[0; 16]].concat(),
+        ..Segment::new(from, server(80), SYN, 7002, 0)
+    };
+    let usual =
+        Segment { options: usual_options(1), ..Segment::new(from, server(80), SYN, 7001, 0) };
+    let frames = [wire.frame(&usual), segment(ACK, 7001), wire.frame(&signed), segment(SYN, 7003)];
+    let bytes = capture(&frames);
+    stage.server.run(move || fs::write("/run/syns.pcap", bytes).expect("a capture"));
+
+    let explained = json(&stage, &["--pcap", "/run/syns.pcap"]);
+    let met: Vec<(u64, &str, &str)> = explained
+        .as_array()
+        .expect("one for each")
+        .iter()
+        .map(|e| {
+            let word = |key: &str| e[key].as_str().expect("a word");
+            (e["isn"].as_u64().expect("a number"), word("verdict"), word("reason"))
+        })
+        .collect();
+    assert_eq!(
+        met,
+        [
+            (7001, "cookie", "ListenQFullAtSyn"),
+            (7002, "pass", "NoCookie"),
+            (7003, "cookie", "ListenQFullAtSyn"),
+        ]
+    );
+    let text = asked(&stage.server, &["--pcap", "/run/syns.pcap", "--interface", "srv0"]);
+    assert_eq!(text.matches("SYN 10.77.0.2:40000 > 10.77.0.1:80").count(), 3, "{text}");
+    assert_eq!(Counted::of(&stage.server).all(), 0, "asking is no SYN");
+    guard.stop();
+}
+
+/// A question that is refused with one line of these parts.
+fn refused(stage: &Stage, arguments: &[&str], expected: &str) {
+    let arguments: Vec<&str> = ["explain"].into_iter().chain(arguments.iter().copied()).collect();
+    let output = run_to_end(&stage.server, &arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && output.stdout.is_empty(), "{arguments:?} is refused");
+    assert_eq!(stderr.lines().count(), 1, "{arguments:?} is answered in one line: {stderr}");
+    assert!(stderr.contains(expected), "{arguments:?}: {stderr:?} should name {expected:?}");
+}
+
+#[test]
+fn a_question_that_makes_no_sense_is_answered_in_one_line() {
+    if skip_without_root("a_question_that_makes_no_sense_is_answered_in_one_line") {
+        return;
+    }
+    let stage = Stage::new("explain-wrong");
+    let (from, to) = (["--from", CLIENT], ["--to", "10.77.0.1:80"]);
+    let both: Vec<&str> = [from, to].concat();
+    refused(&stage, &both, "no guard stands here; start one with `tidegate run`");
+
+    let guard = Guard::on_port(&stage.server, 80, "abort rst-syn", "auto");
+    stage.server.run(|| {
+        fs::write("/run/text.pcap", "no capture").expect("a file");
+        fs::write("/run/none.pcap", capture(&[vec![0; 60]])).expect("a file");
+    });
+    for (arguments, expected) in [
+        (&[][..], "no SYN is named; give --from ADDRESS:PORT and --to"),
+        (&from, "--to"),
+        (
+            &["--from", "10.77.0.2", to[0], to[1]],
+            "--from \"10.77.0.2\" is no address and port; write",
+        ),
+        (
+            &[from[0], from[1], "--to", "x:80"],
+            "--to \"x:80\" is no address and port; write one like",
+        ),
+        (&["--from", "[fd77::2]:1", to[0], to[1]], "are of two families; give both as IPv4 or"),
+        (&["--pcap", "/nonexistent"], "/nonexistent: No such file"),
+        (&["--pcap", "/run"], "/run: Is a directory"),
+        (&["--pcap", "/run/text.pcap"], "/run/text.pcap: this is no capture; write one with"),
+        (&["--pcap", "/run/none.pcap"], "/run/none.pcap: there is no whole SYN in it; capture"),
+        (&["--pcap", "x", from[0], from[1]], "cannot be used with"),
+        (
+            &[from[0], from[1], to[0], to[1], "--interface", "eth9"],
+            "interface \"eth9\" is not here or not up; name one of: lo, srv0",
+        ),
+        (
+            &["--from", "192.0.2.9:1", to[0], to[1]],
+            "this host has no route to 192.0.2.9 (Network is unreachable (os error 101)); name the",
+        ),
+    ] {
+        refused(&stage, arguments, expected);
+    }
+    guard.stop();
+}
