@@ -55,6 +55,11 @@ int tg_native_bucket_take(struct tg_bucket *bucket, __u64 cost_ns, __u64 now_ns)
 	return tg_bucket_take(bucket, cost_ns, now_ns);
 }
 
+int tg_native_is_refusal(struct tg_decision decision)
+{
+	return tg_is_refusal(decision);
+}
+
 int tg_native_reservation_stale(const struct tg_rules *rules, const struct tg_queues *queues,
                                 __u64 age_ms)
 {

@@ -2,7 +2,7 @@
 //! The configuration file: TOML, read whole and checked whole before anything is done.
 
 use std::fs;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use tidegate_datapath::programs::Sizes;
 use tidegate_datapath::raw::*;
 use tidegate_policy::mechanism;
 use tidegate_policy::raw::*;
-use toml::Spanned;
+use toml::{Spanned, Value};
 
 use crate::failure::{Failure, Result};
 use crate::fin;
@@ -82,6 +82,7 @@ struct Listener {
     mechanism: Option<Spanned<String>>,
     hook: Option<Spanned<String>>,
     refusals_per_s: Option<Spanned<i64>>,
+    log: Option<Spanned<Value>>,
     reserv: Option<Spanned<Reserv>>,
     auto: Option<Spanned<Auto>>,
     shed: Option<Spanned<Shed>>,
@@ -101,6 +102,7 @@ struct PathSection {
     address: Option<Spanned<String>>,
     hook: Option<Spanned<String>>,
     refusals_per_s: Option<Spanned<i64>>,
+    log: Option<Spanned<Value>>,
     shed: Option<Spanned<Shed>>,
 }
 
@@ -122,6 +124,10 @@ struct Auto {
     patience_s: Option<Spanned<f64>>,
     wait_ms: Option<Spanned<f64>>,
 }
+
+/// Lines a second and processor: what a bucket of 100 ms can hold at least one of, and the most that
+/// the ring has room for between two looks of the daemon.
+const LOG_PER_S: RangeInclusive<i64> = 10..=10_000;
 
 /// The mechanism of a listener that names none.
 pub const DEFAULT_MECHANISM: &str = "abort rst-syn";
@@ -230,6 +236,7 @@ impl Reader<'_> {
         let mut rules = mechanism::parse(text)
             .map_err(|wrong| self.wrong(span.clone(), wrong.what, wrong.fix))?;
         self.refusals(&listener.refusals_per_s, &mut rules)?;
+        self.log(&listener.log, &mut rules)?;
         if let Some(reserv) = &listener.reserv {
             self.reserv(reserv, &mut rules)?;
         }
@@ -270,6 +277,7 @@ impl Reader<'_> {
         }
         let mut rules = mechanism::parse("default").expect("a name of ours");
         self.refusals(&path.refusals_per_s, &mut rules)?;
+        self.log(&path.log, &mut rules)?;
         let hook = self.hook(&path.hook, spanned.span(), &rules)?;
         let address = Some(address);
         let mut guarded =
@@ -284,6 +292,28 @@ impl Reader<'_> {
             0 => 0,
             per_s => (1_000_000_000 / per_s) as u32,
         };
+        Ok(())
+    }
+
+    fn log(&self, log: &Option<Spanned<Value>>, rules: &mut tg_rules) -> Result<()> {
+        let Some(log) = log else { return Ok(()) };
+        let per_s = match log.get_ref() {
+            Value::Boolean(false) => return Ok(()),
+            Value::Boolean(true) => *LOG_PER_S.start(),
+            Value::Integer(per_s) if LOG_PER_S.contains(per_s) => *per_s,
+            other => {
+                return Err(self.wrong(
+                    log.span(),
+                    format!("log = {other} is neither true or false nor a rate in range"),
+                    format!(
+                        "give true, or a number of lines a second from {} to {}",
+                        LOG_PER_S.start(),
+                        LOG_PER_S.end()
+                    ),
+                ));
+            }
+        };
+        rules.log_cost_ns = (1_000_000_000 / per_s) as u32;
         Ok(())
     }
 

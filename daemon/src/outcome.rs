@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Verdicts and reasons in an operator's words.
 
+use tidegate_policy::is_refusal;
 use tidegate_policy::raw::*;
 
 /// Why, as the rest of a sentence.
@@ -24,13 +25,11 @@ fn because(reason: u32) -> &'static str {
         TG_SHED_UNIFORM => "of all SYNs this one was drawn to be shed",
         TG_SPARED => "it would be shed, but comes from a preferred proxy",
         TG_FORWARDED => "nothing on this path keeps it",
-        _ => "no reason of a SYN",
+        TG_OVERFLOW_SYNACK_ACK => "the listen queue is full when its handshake ends",
+        TG_OVERFLOW_OTHER => "the listen queue is full when its first data comes",
+        TG_COOKIE_NO_ROOM => "its cookie comes back to a full listen queue",
+        _ => "no reason of a refusal",
     }
-}
-
-/// The queue drops that the kernel makes where we pass a SYN on.
-fn is_dropped_by_kernel(reason: u32) -> bool {
-    matches!(reason, TG_SYNQ_FULL | TG_SYNQ_3_4_FULL | TG_LISTENQ_FULL_AT_SYN)
 }
 
 fn is_shed(reason: u32) -> bool {
@@ -44,7 +43,8 @@ fn what(decision: tg_decision) -> &'static str {
         TG_RESET => "refused with RST",
         TG_COOKIE if is_shed(reason) => "answered with SYN/ACK, and with RST when that is answered",
         TG_COOKIE => "answered with a SYN cookie",
-        _ if is_dropped_by_kernel(reason) => "passed, and dropped in silence by the kernel",
+        // A queue drop, which the kernel makes.
+        _ if is_refusal(decision) => "passed, and dropped in silence by the kernel",
         _ if reason == TG_KERNEL_COOKIE => "passed, and answered by the kernel with its own cookie",
         _ if reason == TG_FORWARDED => "passed on to the listener's host",
         _ if reason == TG_ROOM || reason == TG_HALF_OPEN => "passed, and answered with SYN/ACK",

@@ -14,7 +14,8 @@ use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::guard::{Guard, Plan};
 use tidegate_datapath::pins::Pins;
 use tidegate_datapath::raw::*;
-use tidegate_datapath::{control, counters, interfaces, sockets, time_wait};
+use tidegate_datapath::{control, counters, interfaces, refusals, sockets, time_wait};
+use tidegate_policy::names::REASONS;
 use tidegate_policy::raw::*;
 
 use crate::config::{self, Config};
@@ -23,7 +24,7 @@ use crate::host::Kernel;
 use crate::instance::{Instance, Role};
 use crate::pace::{Pace, TICK};
 use crate::resize::{self, Resizer};
-use crate::{host, keys, plan, shed, time_wait as ends};
+use crate::{host, keys, outcome, plan, shed, time_wait as ends};
 
 /// Where the configuration comes from; asked again at SIGHUP.
 pub enum Source {
@@ -261,6 +262,26 @@ impl Daemon {
         if config.asks_time_wait() {
             time_wait::end_late(self.guard.programs())?;
         }
+        if config.guards.iter().any(|g| g.rules.log_cost_ns != 0) {
+            self.tell_refusals()?;
+        }
+        Ok(())
+    }
+
+    /// A line for each refusal that is to be told.
+    fn tell_refusals(&self) -> Result<()> {
+        let mut stdout = std::io::stdout().lock();
+        for refusal in refusals::take(self.guard.programs())? {
+            let reason = REASONS[refusal.decision.reason as usize];
+            let _ = writeln!(
+                stdout,
+                "{} > {}: {} ({reason})",
+                refusal.from,
+                refusal.to,
+                outcome::words(refusal.decision)
+            );
+        }
+        let _ = stdout.flush();
         Ok(())
     }
 

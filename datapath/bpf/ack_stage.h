@@ -10,6 +10,7 @@
 #include "../../policy/include/sequence.h"
 #include "guard.h"
 #include "kernel_cookie.h"
+#include "log.h"
 #include "socket.h"
 #include "watch.h"
 
@@ -90,6 +91,7 @@ TG_INLINE struct tg_decision tg_ack_judge(const struct tg_ack_stage *s, struct t
 	}
 	decision = tg_ack_decide(rules, &queues, ack);
 	tg_count(slot, decision);
+	tg_log_refusal(s->packet, s->at.index, rules, decision, s->now_ns);
 	return decision;
 }
 

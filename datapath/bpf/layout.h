@@ -191,6 +191,13 @@ struct tg_slot_key {
 	__u32 padding;
 };
 
+/* A refusal that is told of. */
+struct tg_refusal {
+	struct tg_tuple tuple; /* from the client's side */
+	struct tg_decision decision;
+	__u32 guard;
+};
+
 /* What the listener iterator tells of one listening socket. */
 struct tg_listener_row {
 	__u64 socket_cookie;

@@ -9,6 +9,7 @@
 #include "../../policy/include/shed.h"
 #include "../../policy/include/syn.h"
 #include "guard.h"
+#include "log.h"
 #include "reply.h"
 #include "socket.h"
 
@@ -192,6 +193,7 @@ __noinline __u32 tg_shed(struct tg_packet *packet, struct tg_shed_call *call)
 	}
 	if (d.verdict != TG_PASS || g->is_path)
 		tg_count(call->slot, d);
+	tg_log_refusal(packet, index, &g->rules, d, call->now_ns);
 	return d.verdict;
 }
 

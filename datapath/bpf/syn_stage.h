@@ -9,6 +9,7 @@
 #include "../../policy/include/syn.h"
 #include "claims.h"
 #include "guard.h"
+#include "log.h"
 #include "socket.h"
 #include "watch.h"
 
@@ -141,6 +142,7 @@ TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 	}
 	decision = tg_syn_decide(rules, s->reason, &s->syn, bucket);
 	tg_count(s->socket.slot, decision);
+	tg_log_refusal(s->packet, index, rules, decision, s->syn.now_ns);
 	if (decision.verdict != TG_PASS && rules->room == TG_ROOM_RESERVE)
 		tg_syn_settle(s);
 	if (decision.verdict == TG_COOKIE)

@@ -38,6 +38,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_LPM_TRIE = 11,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
+	BPF_MAP_TYPE_RINGBUF = 27,
 };
 
 enum {
@@ -51,12 +52,13 @@ enum {
 	BPF_F_MMAPABLE = 1024,
 };
 
-/* Of bpf_redirect() and bpf_clone_redirect(), of bpf_skb_store_bytes(), of sk_storage. */
+/* Of bpf_redirect() and bpf_clone_redirect(), of bpf_skb_store_bytes(), of sk_storage, of rings. */
 enum {
 	BPF_F_INGRESS = 1,
 	BPF_F_RECOMPUTE_CSUM = 1,
 	BPF_SK_STORAGE_GET_F_CREATE = 1,
 	BPF_LOAD_HDR_OPT_TCP_SYN = 1,
+	BPF_RB_NO_WAKEUP = 1,
 };
 
 /* What a sock_ops program is called for, and the flags by which a socket asks for some of it. */

@@ -24,6 +24,7 @@ pub mod per_cpu;
 pub mod pins;
 pub mod plain;
 pub mod programs;
+pub mod refusals;
 pub mod resized;
 pub mod rehearsal;
 pub mod route;

@@ -22,7 +22,7 @@ macro_rules! plain {
 plain!(u32, u64, tg_control, tg_config, tg_claims, tg_counters, tg_listener_row, tg_request_row);
 plain!(tg_case, tg_answers, tg_slot_key, tg_shed_case, tg_shed_answers);
 plain!(tg_shed_block, tg_overload, tg_shed_state, tg_shed_monitor, tg_network);
-plain!(tg_tw_rules, tg_held_block, tg_leaving, tg_tuple, tg_resized);
+plain!(tg_tw_rules, tg_held_block, tg_leaving, tg_tuple, tg_resized, tg_refusal);
 plain!(tg_agent, tg_obeyed, tg_avoided, tg_target);
 
 /// The bytes of a value.

@@ -78,6 +78,8 @@ fn rules(rng: &mut Rng, age_ms: u32) -> tg_rules {
         places: if rng.bool() { 0 } else { near(rng, [64, 128]) },
         notice: rng.u32(..2),
         come_back_ticks: near(rng, [0, 1, TG_NOTICE_TICKS_MOST]),
+        // No decision asks for it.
+        log_cost_ns: 0,
     }
 }
 

@@ -72,6 +72,8 @@ struct tg_rules {
 	__u32 notice;
 	/* And when to come back, in hundredths of a second; 0: it does not. */
 	__u32 come_back_ticks;
+	/* Refusals that are told of cost so much of a bucket's credit, nanoseconds; 0: none is. */
+	__u32 log_cost_ns;
 };
 
 /* The queues of one listening socket at this moment, and the host's rules for them. */

@@ -26,6 +26,7 @@ struct tg_decision tg_native_ack(const struct tg_rules *rules, const struct tg_q
                                  const struct tg_ack *ack);
 struct tg_decision tg_native_fin(__u32 rule, const struct tg_fin *fin);
 int tg_native_bucket_take(struct tg_bucket *bucket, __u64 cost_ns, __u64 now_ns);
+int tg_native_is_refusal(struct tg_decision decision);
 int tg_native_reservation_stale(const struct tg_rules *rules, const struct tg_queues *queues,
                                 __u64 age_ms);
 void tg_native_agree_shed(const struct tg_shed_case *c, struct tg_shed_answers *a);

@@ -69,6 +69,20 @@ struct tg_decision {
 	__u32 reason;  /* enum tg_reason */
 };
 
+/* Does this client get nothing now? Also where the kernel makes the drop, or a SYN/ACK hides it. */
+TG_INLINE int tg_is_refusal(struct tg_decision d)
+{
+	switch (d.verdict) {
+	case TG_DROP:
+	case TG_RESET: return 1;
+	case TG_COOKIE: return d.reason >= TG_SHED_STATELESS && d.reason <= TG_SHED_UNIFORM;
+	case TG_PASS:
+		return (d.reason >= TG_SYNQ_FULL && d.reason <= TG_LISTENQ_FULL_AT_SYN) ||
+		       d.reason == TG_OVERFLOW_SYNACK_ACK || d.reason == TG_OVERFLOW_OTHER;
+	default: return 0;
+	}
+}
+
 /* Packets by reason and verdict; one per listener and processor. */
 struct tg_counters {
 	__u64 packets[TG_REASONS][TG_VERDICTS];

@@ -88,6 +88,12 @@ pub fn decide_fin(rule: u32, fin: &tg_fin) -> tg_decision {
     unsafe { raw::tg_native_fin(rule, fin) }
 }
 
+/// Whether a client gets nothing by this decision: refused or dropped, by whomever.
+pub fn is_refusal(decision: tg_decision) -> bool {
+    // SAFETY: plain values.
+    unsafe { raw::tg_native_is_refusal(decision) != 0 }
+}
+
 /// Whether a half-open request of this age, in milliseconds, should give its place back
 /// (Shukla, thesis, 4.1.7).
 pub fn reservation_stale(rules: &tg_rules, queues: &tg_queues, age_ms: u64) -> bool {
@@ -306,6 +312,18 @@ mod tests {
             (case.rules.fin, case.fin_said) = (configured, said);
             assert_eq!(agree(&case).fin.verdict, verdict, "{configured}, said {said}");
         }
+    }
+
+    #[test]
+    fn a_refusal_is_whatever_leaves_a_client_with_nothing() {
+        let is = |verdict, reason| is_refusal(tg_decision { verdict, reason });
+        assert!(is(TG_RESET, TG_LISTENQ_FULL_AT_SYN) && is(TG_DROP, TG_NEW_FIRST));
+        assert!(is(TG_PASS, TG_SYNQ_FULL) && is(TG_PASS, TG_OVERFLOW_OTHER));
+        assert!(is(TG_COOKIE, TG_SHED_NEW) && !is(TG_COOKIE, TG_LISTENQ_FULL_AT_SYN));
+        for reason in [TG_ROOM, TG_KERNEL_COOKIE, TG_HALF_OPEN, TG_HANDSHAKE, TG_FORWARDED] {
+            assert!(!is(TG_PASS, reason), "reason {reason}");
+        }
+        assert!(!is(TG_ADMIT, TG_COOKIE_VALID) && !is(TG_PASS, TG_COOKIE_FOREIGN));
     }
 
     #[test]

@@ -125,6 +125,11 @@ impl Guard {
         })
     }
 
+    /// The next line that it prints, within five seconds.
+    pub fn told(&mut self) -> Option<String> {
+        line(&mut self.stdout)
+    }
+
     /// The next line that it complains, within five seconds.
     pub fn complaint(&mut self) -> Option<String> {
         line(&mut self.stderr)

@@ -58,7 +58,7 @@ fn bad_files_are_answered_in_one_line() {
         ),
         (
             "[[listener]]\nprot = 80",
-            "t.toml:2: unknown field `prot`; expected one of `port`, `address`, `mechanism`, `hook`, `refusals_per_s`, `reserv`, `auto`, `shed`, `fin`, `notice`, `time_wait`, `places`, `resize`, `backlog`",
+            "t.toml:2: unknown field `prot`; expected one of `port`, `address`, `mechanism`, `hook`, `refusals_per_s`, `log`, `reserv`, `auto`, `shed`, `fin`, `notice`, `time_wait`, `places`, `resize`, `backlog`",
         ),
         (
             "[[listener]]\nport = 80\nfin = \"reset\"",
@@ -66,7 +66,7 @@ fn bad_files_are_answered_in_one_line() {
         ),
         (
             "[[path]]\nport = 80\naddress = \"192.0.2.1\"\nfin = \"rst-fin\"",
-            "t.toml:4: unknown field `fin`; expected one of `port`, `address`, `hook`, `refusals_per_s`, `shed`",
+            "t.toml:4: unknown field `fin`; expected one of `port`, `address`, `hook`, `refusals_per_s`, `log`, `shed`",
         ),
         ("", "t.toml:1: no listener is named; add a [[listener]] section with a port"),
         (
@@ -235,5 +235,20 @@ fn refusals_say_something_where_they_are_asked_to() {
     ] {
         let told_now = fails(&format!("[[listener]]\nport = 80\n{notice}"));
         assert!(told_now.starts_with(told), "{told_now}");
+}
+
+#[test]
+fn refusals_are_told_at_a_rate() {
+    let costs = |log: &str| {
+        let text = format!("[[listener]]\nport = 80\n{log}");
+        parse(Path::new("t.toml"), &text).unwrap().guards[0].rules.log_cost_ns
+    };
+    assert_eq!(["", "log = false"].map(costs), [0, 0]);
+    assert_eq!(["log = true", "log = 1000"].map(costs), [100_000_000, 1_000_000]);
+    for wrong in ["0", "9", "10_001", "\"yes\"", "0.5"] {
+        let told = fails(&format!("[[listener]]\nport = 80\nlog = {wrong}"));
+        let fix = "is neither true or false nor a rate in range; give true, or a number of lines a \
+                   second from 10 to 10000";
+        assert!(told.starts_with("t.toml:3: log = ") && told.ends_with(fix), "{told}");
     }
 }
