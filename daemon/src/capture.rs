@@ -24,14 +24,17 @@ pub struct Packet {
 const ELSEWHERE: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const ETHERNET_BYTES: usize = 14;
 
-/// What Linux offers on Ethernet.
-const OPTIONS: [TcpOptionElement; 5] = [
-    TcpOptionElement::MaximumSegmentSize(1460),
-    TcpOptionElement::SelectiveAcknowledgementPermitted,
-    TcpOptionElement::Timestamp(1, 0),
-    TcpOptionElement::Noop,
-    TcpOptionElement::WindowScale(7),
-];
+/// What Linux offers on Ethernet. Its time stamps begin anywhere, for each pair of hosts.
+fn options(now: u32) -> [TcpOptionElement; 5] {
+    [
+        TcpOptionElement::MaximumSegmentSize(1460),
+        TcpOptionElement::SelectiveAcknowledgementPermitted,
+        TcpOptionElement::Timestamp(now, 0),
+        TcpOptionElement::Noop,
+        TcpOptionElement::WindowScale(7),
+    ]
+}
+
 /// So much of a capture is looked through for its first SYNs.
 const READ_MOST_BYTES: u64 = 64 << 20;
 const WINDOW: u16 = 64240;
@@ -41,7 +44,8 @@ impl Packet {
     /// A SYN as Linux sends it, with a fresh initial sequence number. Both addresses are of one
     /// family.
     pub fn of_linux(from: SocketAddr, to: SocketAddr) -> Self {
-        let isn = key::random().k0 as u32;
+        let random = key::random();
+        let isn = random.k0 as u32;
         let frame = PacketBuilder::ethernet2(ELSEWHERE, [0; 6]);
         let frame = match (from.ip(), to.ip()) {
             (IpAddr::V4(from), IpAddr::V4(to)) => frame.ipv4(from.octets(), to.octets(), HOPS),
@@ -49,7 +53,7 @@ impl Packet {
             _ => unreachable!("the caller has seen to it that both are of one family"),
         };
         let tcp = frame.tcp(from.port(), to.port(), isn, WINDOW).syn();
-        let tcp = tcp.options(&OPTIONS).expect("twenty bytes of options");
+        let tcp = tcp.options(&options(random.k1 as u32)).expect("twenty bytes of options");
         let mut bytes = Vec::with_capacity(tcp.size(0));
         tcp.write(&mut bytes, &[]).expect("memory takes what is written");
         Packet { syn: Syn { from, to, isn }, frame: bytes }

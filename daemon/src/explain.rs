@@ -253,6 +253,12 @@ impl Stage {
                 explained.words =
                     "dropped in silence: these addresses and ports are held in TIME-WAIT here"
                         .to_owned();
+                if is_ours {
+                    explained.notes.push(
+                        "its time stamp is made up: one that goes on from the last connection's passes"
+                            .to_owned(),
+                    );
+                }
             }
             _ => explained.words = self.unjudged(&syn, &interface, found, met.as_ref())?,
         }

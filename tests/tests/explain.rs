@@ -10,8 +10,8 @@ use serde_json::Value;
 use tidegate_lab::Namespace;
 use tidegate_tests::wire::{ACK, SYN, Segment, Wire, usual_options};
 use tidegate_tests::{
-    Answer, Counted, Guard, SERVER_V4, SERVER_V6, Stage, Stalled, fetch, fill, run_to_end,
-    skip_without_root,
+    Answer, Counted, First, Guard, SERVER_V4, SERVER_V6, Stage, Stalled, fetch, fill, run_to_end,
+    skip_without_root, waits,
 };
 
 const CLIENT: &str = "10.77.0.2:40000";
@@ -144,6 +144,45 @@ fn what_the_answer_hangs_on_is_told_with_it() {
     assert_eq!(all["shares"], Value::Null, "no chance has a part: {all:#}");
     tells(&all["notes"][0].to_string(), &["slpd goes by client"]);
     assert_eq!(Counted::of(&stage.server).all(), 0, "asking is no SYN");
+    guard.stop();
+}
+
+#[test]
+fn a_path_and_a_pair_that_is_held_are_explained() {
+    if skip_without_root("a_path_and_a_pair_that_is_held_are_explained") {
+        return;
+    }
+    // The client takes TIME-WAIT over from a server that closed first.
+    let (stage, _guard) = waits::negotiating("explain-held", "", "close_swap = true");
+    waits::visits(&stage, 2, |_| First::Server);
+    waits::settled("both pairs are held by us", || waits::held(&stage.client).1 == 2);
+    for (i, (own, server)) in (0..).zip(waits::families()) {
+        let (from, to) = (waits::at(server, waits::PORT), waits::at(own, waits::FIRST_PORT + i));
+        let ends = ["--from", &from.to_string(), "--to", &to.to_string()];
+        // Half of all time stamps lie before that of the last connection.
+        let mut answers = (0..30).map(|_| asked(&stage.client, &ends));
+        let held = answers.find(|told| told.contains("held in TIME-WAIT here"));
+        tells(&held.expect("one with an older time stamp"), &[", in at cli0\n", "is made up"]);
+        let free = waits::at(own, 9).to_string();
+        let told = asked(&stage.client, &["--from", &from.to_string(), "--to", &free]);
+        tells(&told, &["passed to the kernel", &format!("no guard stands for {free}")]);
+    }
+    assert_eq!(waits::count(&waits::time_wait(&stage.client), "blocked"), 0, "asking is no SYN");
+
+    let guard = configured(
+        &stage,
+        "[[path]]\nport = 443\naddress = \"198.51.100.7\"\nshed = { p = 1 }\n\
+         [[path]]\nport = 444\naddress = \"198.51.100.7\"\nshed = { policy = \"rbd\", p = 0.001 }\n",
+    );
+    tells(
+        &told(&stage, "198.51.100.7:443"),
+        &[
+            "  path      198.51.100.7 port 443: slpd of 1 by connection at auto\n",
+            "(ShedStateless)",
+        ],
+    );
+    let rarely = json(&stage, &["--from", CLIENT, "--to", "198.51.100.7:444"]);
+    assert_eq!(rarely["shares"][0]["reason"], "Forwarded", "{rarely:#}");
     guard.stop();
 }
 
