@@ -54,6 +54,9 @@ pub enum Error {
         /// The kernel's answer.
         source: std::io::Error,
     },
+    /// The guard that stands was made by another version, with other types in its maps.
+    #[error("the guard that stands is another version's: ask that one, or `tidegate run` this one")]
+    OtherVersion,
     /// The table of persistent dropping is too small for a configuration.
     #[error(
         "the table of persistent dropping has {limit} blocks since the start and this asks for {asked}: stop tidegate and start it again"

@@ -103,6 +103,10 @@ fn a_wrong_file_is_answered_with_file_line_and_fix() {
             b"[[listener]]\nport = 80\nmechanism = \"no-sin-drop\"",
             &[".toml:3: unknown mechanism \"no-sin-drop\"; did you mean \"no-syn-drop\"?"],
         ),
+        (
+            b"[[listener]]\nport = 80\nlog = 5",
+            &[".toml:3: log = 5 is neither true or false nor", "10"],
+        ),
         (b"[[listener]]\nprot = 80", &[".toml:2: unknown field `prot`; expected", "`port`"]),
         (b"[[listener]]\nport = \n", &[".toml:2: "]),
         (b"[[listener]\nport = 80\n", &[".toml:1: "]),
@@ -261,7 +265,8 @@ fn without_privileges_it_says_which_are_missing() {
         fs::copy(tidegate_program(), program).expect("a copy of the program");
         fs::set_permissions("/run", fs::Permissions::from_mode(0o755)).expect("a readable /run");
     });
-    for words in ["run --port 80", "agent --destination ::1", "status", "check"] {
+    let explain = "explain --from 10.0.0.1:1 --to 10.0.0.2:2";
+    for words in ["run --port 80", "agent --destination ::1", "status", explain, "check"] {
         let mut command =
             stage.server.command("setpriv --reuid 65534 --regid 65534 --clear-groups");
         command.arg(program).args(words.split(' '));
