@@ -48,6 +48,7 @@ struct tg_guard {
 	__u32 next;      /* index + 1 of the port's next guard; 0 ends */
 	__u32 is_path;   /* forwarded: shed without a listening socket to look at */
 	struct tg_tw_rules time_wait;
+	__u32 padding;
 };
 
 /* A whole configuration. Two stand in the map; tg_control.active names one. */

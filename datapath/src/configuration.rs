@@ -171,6 +171,7 @@ fn build(configuration: &Configuration, indexes: &[u32]) -> Result<Box<tg_config
             next: u32::from(*first),
             is_path: guarded.is_path.into(),
             time_wait: guarded.time_wait,
+            padding: 0,
         };
         *first = (index + 1) as u8;
         let on_port = configuration.guards.iter().filter(|g| g.port == guarded.port).count();

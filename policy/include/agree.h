@@ -16,7 +16,6 @@
 struct tg_case {
 	struct tg_rules rules;
 	struct tg_queues queues;
-	__u32 fin_said; /* by the application */
 	struct tg_syn syn;
 	struct tg_bucket refusals;
 	struct tg_ack ack;
@@ -31,6 +30,8 @@ struct tg_case {
 	__u64 name;
 	__u32 cookie; /* offered to tg_cookie_open */
 	struct tg_fin fin;
+	__u32 fin_said; /* by the application */
+	__u32 padding;
 };
 
 struct tg_answers {

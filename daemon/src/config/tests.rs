@@ -235,6 +235,7 @@ fn refusals_say_something_where_they_are_asked_to() {
     ] {
         let told_now = fails(&format!("[[listener]]\nport = 80\n{notice}"));
         assert!(told_now.starts_with(told), "{told_now}");
+    }
 }
 
 #[test]
