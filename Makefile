@@ -47,14 +47,20 @@ build: setup
 demo: build
 	@$(SUDO) target/release/tidelab demo
 
-# The whole stories run one after the other: each brings its own hosts and load.
+# All packages are selected in every line: with others, cargo would choose other features for what
+# they share, and build it anew. The whole stories run one after the other: each brings its own hosts
+# and load.
+TEST_ALL := $(CARGO) test --workspace --locked
+TEST_WHOLE := $(TEST_ALL) --test whole
+
 test: setup-test
-	$(CARGO) build --workspace --locked
-	$(CARGO) test --workspace --locked --exclude tidegate-tests
-	$(CARGO) test --locked -p tidegate-tests -- --test-threads=1
+	$(CARGO) build --workspace --locked --all-targets
+	$(TEST_ALL)
+	$(TEST_WHOLE) -- --test-threads=1
 
 test-long: test
-	$(CARGO) test --workspace --locked -- --ignored --test-threads=1
+	$(TEST_ALL) -- --ignored --test-threads=1
+	$(TEST_WHOLE) -- --ignored --test-threads=1
 	$(CARGO) test --locked -p tidegate-report -p tidelab --features tidelab/parquet --lib --test sweep
 
 bench: setup-test
@@ -65,6 +71,7 @@ bench: setup-test
 lint: setup-lint
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --test whole --locked -- -D warnings
 	$(CARGO) clippy -p tidegate-report -p tidelab --features tidelab/parquet --all-targets --locked -- -D warnings
 	clang-format --dry-run --Werror policy/native.c policy/include/*.h datapath/bpf/*.h datapath/bpf/*.c servers/bpf/*.c
 	$(CARGO) deny --locked --offline check licenses bans sources

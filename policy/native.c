@@ -4,6 +4,7 @@
 
 void tg_native_agree(const struct tg_case *c, struct tg_answers *a)
 {
+	tg_agree_source(c, a);
 	tg_agree_syn(c, a);
 	tg_agree_rest(c, a);
 }
@@ -11,7 +12,7 @@ void tg_native_agree(const struct tg_case *c, struct tg_answers *a)
 struct tg_decision tg_native_syn(const struct tg_rules *rules, const struct tg_queues *queues,
                                  const struct tg_syn *syn, struct tg_bucket *refusals)
 {
-	return tg_syn_decide(rules, tg_syn_room(rules, queues, syn->random), syn, refusals);
+	return tg_syn_decide(rules, tg_syn_reason(rules, queues, syn), syn, refusals);
 }
 
 struct tg_decision tg_native_judge(const struct tg_rules *rules, const struct tg_queues *queues,
@@ -22,6 +23,58 @@ struct tg_decision tg_native_judge(const struct tg_rules *rules, const struct tg
 	struct tg_syn asked = *syn;
 
 	return tg_syn_judge(rules, &met, &asked, refusals, crowd);
+}
+
+void tg_native_accepts(struct tg_accepts *accepts, const struct tg_queues *queues, __u32 reason,
+                       __u64 now_ns)
+{
+	if (tg_accepts_asks(accepts, reason, now_ns))
+		tg_accepts_look(accepts, queues, reason, now_ns);
+}
+
+void tg_native_agree_accepts(const struct tg_accepts_case *c, struct tg_accepts_answers *a)
+{
+	tg_agree_accepts(c, a);
+}
+
+/* cells are the table's. */
+__u32 tg_native_share_ask(struct tg_share *share, struct tg_share_cell *cells,
+                          const struct tg_key *key, const struct tg_tuple *tuple,
+                          const struct tg_rules *rules, __u32 random, __u64 now_ns)
+{
+	__u64 hash;
+
+	if (!tg_share_is_on(share, now_ns))
+		return TG_SOURCE_ANY;
+	hash = tg_share_hash(key, tuple, rules, 0);
+	return tg_share_ask(share, &cells[tg_share_cell_index(hash, 0)],
+	                    &cells[tg_share_cell_index(hash, 1)], random, now_ns);
+}
+
+void tg_native_share_end(struct tg_share *share, __u32 reason, __u64 now_ns)
+{
+	tg_share_end(share, reason, now_ns);
+}
+
+int tg_native_share_is_on(const struct tg_share *share, __u64 now_ns)
+{
+	return tg_share_is_on(share, now_ns);
+}
+
+__u64 tg_native_share_hash(const struct tg_key *key, const struct tg_tuple *tuple,
+                           const struct tg_rules *rules, __u32 owner)
+{
+	return tg_share_hash(key, tuple, rules, owner);
+}
+
+__u32 tg_native_share_cell(__u64 hash, __u32 row)
+{
+	return tg_share_cell_index(hash, row);
+}
+
+void tg_native_agree_share(const struct tg_share_case *c, struct tg_share_answers *a)
+{
+	tg_agree_share(c, a);
 }
 
 __u64 tg_native_waiting_name(const struct tg_key *key, const struct tg_tuple *tuple, __u32 isn)
@@ -48,6 +101,11 @@ struct tg_decision tg_native_ack(const struct tg_rules *rules, const struct tg_q
 struct tg_decision tg_native_fin(__u32 rule, const struct tg_fin *fin)
 {
 	return tg_fin_decide(rule, fin);
+}
+
+__u32 tg_native_limit_take(const struct tg_limit *limit, __u64 *full_ns, __u64 now_ns)
+{
+	return tg_limit_take(limit, full_ns, now_ns);
 }
 
 int tg_native_bucket_take(struct tg_bucket *bucket, __u64 cost_ns, __u64 now_ns)

@@ -13,10 +13,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tidegate_datapath::agent::{Agent, Destination};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, tell};
 use crate::host;
 use crate::instance::{Instance, Role};
-use crate::run::tell;
 
 pub use status::{AgentStatus, status};
 

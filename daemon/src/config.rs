@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use tidegate_datapath::configuration::Guarded;
+use tidegate_datapath::police::MOST;
 use tidegate_datapath::programs::Sizes;
 use tidegate_datapath::raw::*;
 use tidegate_policy::mechanism;
@@ -16,7 +17,9 @@ use toml::{Spanned, Value};
 use crate::failure::{Failure, Result};
 use crate::fin;
 use crate::notice;
+use crate::police::{self, Police};
 use crate::reader::Reader;
+use crate::share;
 use crate::shed::{self, Shed};
 use crate::time_wait::{self, Destination, Ends, TimeWait};
 
@@ -84,10 +87,16 @@ struct Listener {
     refusals_per_s: Option<Spanned<i64>>,
     log: Option<Spanned<Value>>,
     reserv: Option<Spanned<Reserv>>,
+    ahead: Option<Spanned<i64>>,
     auto: Option<Spanned<Auto>>,
     shed: Option<Spanned<Shed>>,
+    #[serde(default)]
+    police: Vec<Police>,
+    #[serde(default)]
+    exempt: Vec<Spanned<String>>,
+    fair_share: Option<Spanned<Value>>,
     fin: Option<Spanned<String>>,
-    notice: Option<Spanned<toml::Value>>,
+    notice: Option<Spanned<Value>>,
     time_wait: Option<Spanned<String>>,
     places: Option<Spanned<i64>>,
     resize: Option<Spanned<bool>>,
@@ -155,7 +164,7 @@ impl Reader<'_> {
         if rules.room != TG_ROOM_RESERVE {
             return Err(self.wrong(
                 reserv.span(),
-                "reserv has options, but the mechanism does not name it",
+                "reserv has options, but the mechanism names neither it nor \"lazy\"",
                 "add \"reserv\" to the mechanism, or take the options out",
             ));
         }
@@ -186,6 +195,18 @@ impl Reader<'_> {
             }
         }
         Ok(())
+    }
+
+    /// lazy: how many SYNs are answered ahead of the application's asking.
+    fn ahead(&self, ahead: &Spanned<i64>, rules: &tg_rules) -> Result<u32> {
+        if rules.ahead == 0 {
+            return Err(self.wrong(
+                ahead.span(),
+                "ahead is lazy's, and the mechanism does not name it",
+                "add \"lazy\" to the mechanism, or take ahead out",
+            ));
+        }
+        self.queue_length("ahead", ahead)
     }
 
     /// The backlog that its sockets shall have: only where we may change what the application says.
@@ -240,6 +261,9 @@ impl Reader<'_> {
         if let Some(reserv) = &listener.reserv {
             self.reserv(reserv, &mut rules)?;
         }
+        if let Some(ahead) = &listener.ahead {
+            rules.ahead = self.ahead(ahead, &rules)?;
+        }
         if let Some(auto) = &listener.auto {
             self.auto(auto, &mut rules)?;
         }
@@ -251,8 +275,18 @@ impl Reader<'_> {
         let time_wait = time_wait::listener(self, &listener.time_wait, &ends.listeners)?;
         let backlog = self.backlog(listener)?;
         rules.places = self.places(listener, backlog)?;
-        let mut guarded =
-            Guarded { address, port, rules, hook, time_wait, backlog, ..Default::default() };
+        share::read(self, &listener.fair_share, &mut rules)?;
+        let limits = police::limits(self, &listener.police, &listener.exempt)?;
+        let mut guarded = Guarded {
+            address,
+            port,
+            rules,
+            hook,
+            time_wait,
+            backlog,
+            limits,
+            ..Default::default()
+        };
         self.shed(&listener.shed, &listener.hook, &mut guarded)?;
         notice::read(self, &listener.notice, &mut guarded)?;
         Ok(guarded)
@@ -435,6 +469,13 @@ pub fn parse(path: &Path, text: &str) -> Result<Config> {
             ));
         }
         config.guards.push(guarded);
+        if config.guards.iter().map(|g| g.limits.len()).sum::<usize>() > MOST {
+            return Err(reader.wrong(
+                span,
+                format!("police and exempt name more than {MOST} networks"),
+                "name fewer, larger ones",
+            ));
+        }
     }
     // A host that only connects guards no listener.
     if config.guards.is_empty() && !config.asks_time_wait() {

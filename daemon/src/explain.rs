@@ -14,7 +14,7 @@ use tidegate_datapath::interfaces::{self, Interface};
 use tidegate_datapath::pins::Pins;
 use tidegate_datapath::raw::*;
 use tidegate_datapath::rehearsal::{Entry, Found, Rehearsal, Syn};
-use tidegate_datapath::{counters, overload, route, sockets};
+use tidegate_datapath::{by_socket, counters, route, sockets};
 use tidegate_policy::names::{REASONS, SHED_KEYS, VERDICTS};
 use tidegate_policy::raw::*;
 
@@ -320,7 +320,7 @@ impl Stage {
         let Some(row) = row else { return Ok(None) };
         let overload = match guarded.rules.is_auto {
             0 => None,
-            _ => Some(overload_status(&overload::read(self.rehearsal.live(), slot)?)),
+            _ => Some(overload_status(&by_socket::read(self.rehearsal.live(), slot)?)),
         };
         Ok(Some(ListenerMet {
             address: SocketAddr::new(row.address(), row.port as u16).to_string(),

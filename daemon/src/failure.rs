@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What an operator is told when something does not work: one sentence, with the fix.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 /// A command's failure.
@@ -69,3 +70,8 @@ impl Failure {
 
 /// The result of a command.
 pub type Result<T> = std::result::Result<T, Failure>;
+
+/// One line on standard error, where someone still reads it.
+pub fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "tidegate: {text}");
+}

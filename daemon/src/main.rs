@@ -2,6 +2,7 @@
 //! `tidegate`: decides, inside an unmodified Linux kernel, what happens to a TCP connection
 //! when a server has more of them than it can serve.
 
+mod accepts;
 mod agent;
 mod capture;
 mod check;
@@ -16,9 +17,11 @@ mod notice;
 mod outcome;
 mod pace;
 mod plan;
+mod police;
 mod reader;
 mod resize;
 mod run;
+mod share;
 mod shed;
 mod size;
 mod status;
@@ -80,7 +83,7 @@ struct What {
     /// Its address [default: every one].
     #[arg(long, requires = "port")]
     address: Option<IpAddr>,
-    /// The mechanism: default, abort, reserv, rst-syn, no-syn-drop, early-syn-drop, or several.
+    /// The mechanism: auto, default, abort, reserv, lazy, rst-syn, no-syn-drop, early-syn-drop, or several.
     #[arg(long, requires = "port", default_value = config::DEFAULT_MECHANISM)]
     mechanism: String,
     /// What a client's FIN does: half-close, rst-fin or "rst-fin strict".

@@ -39,21 +39,9 @@ fn come_back(reader: &Reader<'_>, value: &Spanned<Value>, seconds: &Value) -> Re
 
 /// The time to name; `None` where nothing is to be said.
 fn asked(reader: &Reader<'_>, value: &Spanned<Value>) -> Result<Option<Duration>> {
-    let table = match value.get_ref() {
-        Value::Boolean(false) => return Ok(None),
-        Value::Boolean(true) => return Ok(Some(COME_BACK)),
-        Value::Table(table) => table,
-        other => {
-            return Err(reader.wrong(
-                value.span(),
-                format!("notice = {other} is neither true nor false nor a table"),
-                FIX,
-            ));
-        }
+    let Some(table) = reader.options("notice", value, &["come_back_s"], FIX)? else {
+        return Ok(None);
     };
-    if let Some(unknown) = table.keys().find(|key| *key != "come_back_s") {
-        return Err(reader.wrong(value.span(), format!("notice knows no {unknown}"), FIX));
-    }
     table
         .get("come_back_s")
         .map_or(Ok(Some(COME_BACK)), |seconds| come_back(reader, value, seconds).map(Some))

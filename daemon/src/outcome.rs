@@ -19,6 +19,9 @@ fn because(reason: u32) -> &'static str {
         TG_HALF_OPEN => "its request stands already, and its SYN/ACK is repeated",
         TG_WAIT_LIMIT => "there is room, but whoever got it would wait for too long",
         TG_NEW_FIRST => "there is room, but for clients who have not waited",
+        TG_POLICED => "its network sends more SYNs than it may",
+        TG_BEYOND_SHARE => "there is not room for all, and its network has had its share",
+        TG_EXEMPT => "its network is exempt, and the queues have room",
         TG_SHED_STATELESS => "the hash of this client or connection is in the share that is shed",
         TG_SHED_NEW => "a new connection, drawn to be shed",
         TG_SHED_AGAIN => "its SYN was shed before, and so is what it sends again",
@@ -47,7 +50,9 @@ fn what(decision: tg_decision) -> &'static str {
         _ if is_refusal(decision) => "passed, and dropped in silence by the kernel",
         _ if reason == TG_KERNEL_COOKIE => "passed, and answered by the kernel with its own cookie",
         _ if reason == TG_FORWARDED => "passed on to the listener's host",
-        _ if reason == TG_ROOM || reason == TG_HALF_OPEN => "passed, and answered with SYN/ACK",
+        _ if matches!(reason, TG_ROOM | TG_HALF_OPEN | TG_EXEMPT) => {
+            "passed, and answered with SYN/ACK"
+        }
         _ => "passed to the kernel",
     }
 }

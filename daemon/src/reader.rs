@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use tidegate_datapath::network::Network;
-use toml::Spanned;
+use toml::{Spanned, Table, Value};
 
 use crate::failure::{Failure, Result};
 
@@ -39,6 +39,33 @@ impl<'a> Reader<'a> {
             what: what.into(),
             fix: fix.into(),
         }
+    }
+
+    /// What is `true`, `false` or a table of these options: `None` where it is false, and no options
+    /// where it is true.
+    pub fn options(
+        &self,
+        name: &str,
+        value: &Spanned<Value>,
+        known: &[&str],
+        fix: &str,
+    ) -> Result<Option<Table>> {
+        let table = match value.get_ref() {
+            Value::Boolean(false) => return Ok(None),
+            Value::Boolean(true) => return Ok(Some(Table::new())),
+            Value::Table(table) => table,
+            other => {
+                return Err(self.wrong(
+                    value.span(),
+                    format!("{name} = {other} is neither true nor false nor a table"),
+                    fix,
+                ));
+            }
+        };
+        if let Some(unknown) = table.keys().find(|key| !known.contains(&key.as_str())) {
+            return Err(self.wrong(value.span(), format!("{name} knows no {unknown}"), fix));
+        }
+        Ok(Some(table.clone()))
     }
 
     /// A number within its bounds.

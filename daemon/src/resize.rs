@@ -11,9 +11,8 @@ use tidegate_datapath::programs::Programs;
 use tidegate_datapath::raw::*;
 use tidegate_datapath::{resized, sockets};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, tell};
 use crate::host;
-use crate::run::tell;
 
 /// A socket that could not be taken is tried again after this long: every process is looked at for it.
 const AGAIN: Duration = Duration::from_secs(10);

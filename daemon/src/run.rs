@@ -19,7 +19,7 @@ use tidegate_policy::names::REASONS;
 use tidegate_policy::raw::*;
 
 use crate::config::{self, Config};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, tell};
 use crate::host::Kernel;
 use crate::instance::{Instance, Role};
 use crate::pace::{Pace, TICK};
@@ -93,11 +93,6 @@ pub fn run(source: Source) -> Result<()> {
     daemon.guard.remove()?;
     instance.release();
     Ok(())
-}
-
-/// One line on standard error, where someone still reads it.
-pub fn tell(text: &str) {
-    let _ = writeln!(std::io::stderr(), "tidegate: {text}");
 }
 
 /// What the host must allow for this configuration.

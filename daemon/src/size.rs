@@ -101,7 +101,7 @@ struct Recommended {
 }
 
 /// To three digits behind the point.
-fn rounded(number: f64) -> f64 {
+pub(crate) fn rounded(number: f64) -> f64 {
     (number * 1000.0).round() / 1000.0
 }
 

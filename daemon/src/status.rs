@@ -11,17 +11,19 @@ use tidegate_datapath::guard::Guard;
 use tidegate_datapath::pins::Pins;
 use tidegate_datapath::programs::Programs;
 use tidegate_datapath::raw::*;
-use tidegate_datapath::{clock, counters, overload, resized, shed as datapath_shed, sockets};
+use tidegate_datapath::{by_socket, clock, counters, resized, shed as datapath_shed, sockets};
 use tidegate_policy::names::{
     PHASES, REASONS, SHED_FALLBACKS, SHED_KEYS, SHED_POLICIES, SHED_REFUSALS, VERDICTS,
 };
 use tidegate_policy::raw::*;
 
+use crate::accepts::AcceptsStatus;
 use crate::agent::AgentStatus;
 use crate::failure::{Failure, Result};
 use crate::fin::FinStatus;
 use crate::instance::Role;
 use crate::notice::NoticeStatus;
+use crate::share::ShareStatus;
 use crate::time_wait::TimeWaitStatus;
 use crate::{agent, config, host, instance, shed, time_wait};
 
@@ -166,6 +168,12 @@ pub struct ListenerStatus {
     /// What auto takes its queue drops for, where the mechanism is auto.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overload: Option<OverloadStatus>,
+    /// How the application accepts, where clients have found no room of late.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accepts: Option<AcceptsStatus>,
+    /// What each network of clients may have, where there is not room for all and shares are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fair_share: Option<ShareStatus>,
 }
 
 impl ListenerStatus {
@@ -283,23 +291,55 @@ fn sum(all: &[tg_counters]) -> tg_counters {
     sum
 }
 
+/// What is remembered of a listening socket, each where its rules ask for it.
+#[derive(Default)]
+struct Remembered {
+    counted: tg_counters,
+    overload: Option<OverloadStatus>,
+    accepts: Option<AcceptsStatus>,
+    fair_share: Option<ShareStatus>,
+}
+
+impl Remembered {
+    /// By the socket's counter slot; one that the daemon has not seen yet has its guard's.
+    fn of(programs: &Programs, index: u32, slot: Option<u32>, rules: &tg_rules) -> Result<Self> {
+        let mut remembered = Remembered::default();
+        if rules.is_auto != 0 {
+            let overload = by_socket::read(programs, slot.unwrap_or(index))?;
+            remembered.overload = Some(overload_status(&overload));
+        }
+        if rules.shares() {
+            let share = by_socket::read(programs, slot.unwrap_or(index))?;
+            remembered.fair_share = ShareStatus::of(&share, rules);
+        }
+        if let Some(slot) = slot {
+            remembered.counted = counters::read(programs, slot)?;
+            remembered.accepts = AcceptsStatus::of(&by_socket::read(programs, slot)?);
+        }
+        Ok(remembered)
+    }
+}
+
 fn listener(
     row: &tg_listener_row,
-    counted: &tg_counters,
-    overload: Option<&tg_overload>,
+    remembered: Remembered,
     rules: &tg_rules,
+    backlog_before: Option<u32>,
 ) -> ListenerStatus {
+    let Remembered { counted, overload, accepts, fair_share } = remembered;
     ListenerStatus {
         places: (rules.places != 0).then_some(rules.places),
-        backlog_before: None,
+        backlog_before,
         address: std::net::SocketAddr::new(row.address(), row.port as u16).to_string(),
         socket_cookie: row.socket_cookie,
         listen_queue: Queue { length: row.listen_len, limit: row.listen_max },
         syn_queue: Queue { length: row.syn_len, limit: row.listen_max },
         kernel_drops: row.kernel_drops,
-        queue_drops: queue_drops(counted),
-        verdicts: verdicts(counted),
-        overload: overload.map(overload_status),
+        queue_drops: queue_drops(&counted),
+        verdicts: verdicts(&counted),
+        overload,
+        accepts,
+        fair_share,
     }
 }
 
@@ -314,20 +354,11 @@ fn guard(
     let mut all = vec![counters::read(programs, index)?];
     let mut listeners = Vec::new();
     for row in rows.iter().filter(|row| guarded.covers(row)) {
-        // One that the daemon has not seen yet is counted with its guard.
         let slot = slots.remove(&(index, row.socket_cookie));
-        let counted = match slot {
-            Some(slot) => counters::read(programs, slot)?,
-            None => tg_counters::default(),
-        };
-        let overload = match guarded.rules.is_auto {
-            0 => None,
-            _ => Some(overload::read(programs, slot.unwrap_or(index))?),
-        };
+        let remembered = Remembered::of(programs, index, slot, &guarded.rules)?;
+        all.push(remembered.counted);
         let backlog_before = resized.get(&row.socket_cookie).map(|resized| resized.before);
-        let listener = listener(row, &counted, overload.as_ref(), &guarded.rules);
-        listeners.push(ListenerStatus { backlog_before, ..listener });
-        all.push(counted);
+        listeners.push(listener(row, remembered, &guarded.rules, backlog_before));
     }
     // Sockets that are gone, and whose counts the daemon has not yet added to their guard's.
     for (_, slot) in slots.iter().filter(|((owner, _), _)| *owner == index) {
@@ -463,6 +494,12 @@ fn table(status: &Status) -> String {
             }
             if let Some(overload) = &l.overload {
                 let _ = writeln!(out, "    {}", overload_line(overload));
+            }
+            if let Some(accepts) = &l.accepts {
+                let _ = writeln!(out, "    {}", accepts.line());
+            }
+            if let Some(share) = &l.fair_share {
+                let _ = writeln!(out, "    {}", share.line());
             }
         }
         for (reason, counts) in &g.verdicts {

@@ -8,6 +8,7 @@
 
 #include "../../policy/include/ack.h"
 #include "../../policy/include/sequence.h"
+#include "accepts.h"
 #include "guard.h"
 #include "kernel_cookie.h"
 #include "log.h"
@@ -91,6 +92,7 @@ TG_INLINE struct tg_decision tg_ack_judge(const struct tg_ack_stage *s, struct t
 	}
 	decision = tg_ack_decide(rules, &queues, ack);
 	tg_count(slot, decision);
+	tg_accepts_admit(slot, decision.reason);
 	tg_log_refusal(s->packet, s->at.index, rules, decision, s->now_ns);
 	return decision;
 }

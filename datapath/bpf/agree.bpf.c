@@ -6,7 +6,9 @@
 #include "vmlinux.h"
 
 #include "../../policy/include/agree.h"
+#include "../../policy/include/agree_accepts.h"
 #include "../../policy/include/agree_notice.h"
+#include "../../policy/include/agree_share.h"
 #include "../../policy/include/agree_shed.h"
 #include "../../policy/include/agree_time_wait.h"
 
@@ -16,154 +18,64 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define TG_AGREE_CASES 4096
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, TG_AGREE_CASES);
-	__type(key, __u32);
-	__type(value, struct tg_case);
-} cases SEC(".maps");
+/* Cases of one type, and their answers, in memory that the caller has mapped. */
+#define TG_AGREE_MAP(name, element)                                                                \
+	struct {                                                                                   \
+		__uint(type, BPF_MAP_TYPE_ARRAY);                                                  \
+		__uint(map_flags, BPF_F_MMAPABLE);                                                 \
+		__uint(max_entries, TG_AGREE_CASES);                                               \
+		__type(key, __u32);                                                                \
+		__type(value, struct element);                                                     \
+	} name SEC(".maps")
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, TG_AGREE_CASES);
-	__type(key, __u32);
-	__type(value, struct tg_answers);
-} answers SEC(".maps");
-
-static long tg_agree_syn_one(__u32 index, void *unused)
-{
-	struct tg_case *c = bpf_map_lookup_elem(&cases, &index);
-	struct tg_answers *a = bpf_map_lookup_elem(&answers, &index);
-
-	if (!c || !a)
-		return 1;
-	__builtin_memset(a, 0, sizeof(*a));
-	tg_agree_syn(c, a);
-	return 0;
-}
-
-static long tg_agree_rest_one(__u32 index, void *unused)
-{
-	struct tg_case *c = bpf_map_lookup_elem(&cases, &index);
-	struct tg_answers *a = bpf_map_lookup_elem(&answers, &index);
-
-	if (!c || !a)
-		return 1;
-	tg_agree_rest(c, a);
-	return 0;
-}
-
-/* Two programs: the verifier would walk every way through the second after each through the first.
+/*
+ * The program `name`, by which tg_<name> does its part of every case. anew: it finds
+ * answers that are all zero.
  */
-SEC("syscall")
-int agree_syn(void *ctx)
-{
-	return bpf_loop(TG_AGREE_CASES, tg_agree_syn_one, NULL, 0) != TG_AGREE_CASES;
-}
+#define TG_AGREE_PROGRAM(name, cases, case_type, answers, answer_type, anew)                       \
+	static long name##_one(__u32 index, void *unused)                                          \
+	{                                                                                          \
+		struct case_type *c = bpf_map_lookup_elem(&cases, &index);                         \
+		struct answer_type *a = bpf_map_lookup_elem(&answers, &index);                     \
+                                                                                                   \
+		if (!c || !a)                                                                      \
+			return 1;                                                                  \
+		if (anew)                                                                          \
+			__builtin_memset(a, 0, sizeof(*a));                                        \
+		tg_##name(c, a);                                                                   \
+		return 0;                                                                          \
+	}                                                                                          \
+                                                                                                   \
+	SEC("syscall")                                                                             \
+	int name(void *ctx)                                                                        \
+	{                                                                                          \
+		return bpf_loop(TG_AGREE_CASES, name##_one, NULL, 0) != TG_AGREE_CASES;            \
+	}
 
-SEC("syscall")
-int agree_rest(void *ctx)
-{
-	return bpf_loop(TG_AGREE_CASES, tg_agree_rest_one, NULL, 0) != TG_AGREE_CASES;
-}
+/* Three parts: the verifier would walk every way through one after each through another. */
+TG_AGREE_MAP(cases, tg_case);
+TG_AGREE_MAP(answers, tg_answers);
+TG_AGREE_PROGRAM(agree_source, cases, tg_case, answers, tg_answers, 1)
+TG_AGREE_PROGRAM(agree_syn, cases, tg_case, answers, tg_answers, 0)
+TG_AGREE_PROGRAM(agree_rest, cases, tg_case, answers, tg_answers, 0)
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, TG_AGREE_CASES);
-	__type(key, __u32);
-	__type(value, struct tg_shed_case);
-} shed_cases SEC(".maps");
+TG_AGREE_MAP(shed_cases, tg_shed_case);
+TG_AGREE_MAP(shed_answers, tg_shed_answers);
+TG_AGREE_PROGRAM(agree_shed, shed_cases, tg_shed_case, shed_answers, tg_shed_answers, 0)
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, TG_AGREE_CASES);
-	__type(key, __u32);
-	__type(value, struct tg_shed_answers);
-} shed_answers SEC(".maps");
+TG_AGREE_MAP(time_wait_cases, tg_tw_case);
+TG_AGREE_MAP(time_wait_answers, tg_tw_answers);
+TG_AGREE_PROGRAM(agree_time_wait, time_wait_cases, tg_tw_case, time_wait_answers, tg_tw_answers, 0)
 
-static long tg_agree_shed_one(__u32 index, void *unused)
-{
-	struct tg_shed_case *c = bpf_map_lookup_elem(&shed_cases, &index);
-	struct tg_shed_answers *a = bpf_map_lookup_elem(&shed_answers, &index);
+TG_AGREE_MAP(notice_cases, tg_notice_case);
+TG_AGREE_MAP(notice_answers, tg_notice_answers);
+TG_AGREE_PROGRAM(agree_notice, notice_cases, tg_notice_case, notice_answers, tg_notice_answers, 0)
 
-	if (!c || !a)
-		return 1;
-	tg_agree_shed(c, a);
-	return 0;
-}
+TG_AGREE_MAP(accepts_cases, tg_accepts_case);
+TG_AGREE_MAP(accepts_answers, tg_accepts_answers);
+TG_AGREE_PROGRAM(agree_accepts, accepts_cases, tg_accepts_case, accepts_answers, tg_accepts_answers,
+                 1)
 
-SEC("syscall")
-int agree_shed(void *ctx)
-{
-	return bpf_loop(TG_AGREE_CASES, tg_agree_shed_one, NULL, 0) != TG_AGREE_CASES;
-}
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, TG_AGREE_CASES);
-	__type(key, __u32);
-	__type(value, struct tg_tw_case);
-} time_wait_cases SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, TG_AGREE_CASES);
-	__type(key, __u32);
-	__type(value, struct tg_tw_answers);
-} time_wait_answers SEC(".maps");
-
-static long tg_agree_time_wait_one(__u32 index, void *unused)
-{
-	struct tg_tw_case *c = bpf_map_lookup_elem(&time_wait_cases, &index);
-	struct tg_tw_answers *a = bpf_map_lookup_elem(&time_wait_answers, &index);
-
-	if (!c || !a)
-		return 1;
-	tg_agree_time_wait(c, a);
-	return 0;
-}
-
-SEC("syscall")
-int agree_time_wait(void *ctx)
-{
-	return bpf_loop(TG_AGREE_CASES, tg_agree_time_wait_one, NULL, 0) != TG_AGREE_CASES;
-}
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, TG_AGREE_CASES);
-	__type(key, __u32);
-	__type(value, struct tg_notice_case);
-} notice_cases SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, TG_AGREE_CASES);
-	__type(key, __u32);
-	__type(value, struct tg_notice_answers);
-} notice_answers SEC(".maps");
-
-static long tg_agree_notice_one(__u32 index, void *unused)
-{
-	struct tg_notice_case *c = bpf_map_lookup_elem(&notice_cases, &index);
-	struct tg_notice_answers *a = bpf_map_lookup_elem(&notice_answers, &index);
-
-	if (!c || !a)
-		return 1;
-	tg_agree_notice(c, a);
-	return 0;
-}
-
-SEC("syscall")
-int agree_notice(void *ctx)
-{
-	return bpf_loop(TG_AGREE_CASES, tg_agree_notice_one, NULL, 0) != TG_AGREE_CASES;
-}
+TG_AGREE_MAP(share_cases, tg_share_case);
+TG_AGREE_MAP(share_answers, tg_share_answers);
+TG_AGREE_PROGRAM(agree_share, share_cases, tg_share_case, share_answers, tg_share_answers, 1)

@@ -40,8 +40,11 @@ TG_INLINE void tg_fin_read(struct bpf_sock *sk, struct tg_fin *fin)
 	fin->write_seq = tp->write_seq;
 }
 
-/* The verdict on a FIN: TG_RESET, or TG_PASS. *snd_nxt is the server's next sequence number. */
-static __noinline __u32 tg_fin_stage(struct __sk_buff *ctx, struct tg_packet *p, __u32 *snd_nxt)
+/*
+ * The verdict on a FIN: TG_RESET, or TG_PASS. *snd_nxt is the server's next sequence number.
+ * Global, as tg_shed is.
+ */
+__noinline __u32 tg_fin_stage(struct __sk_buff *ctx, struct tg_packet *p, __u32 *snd_nxt)
 {
 	struct tg_tcp_options seen = {};
 	struct tg_decision decision;
@@ -50,7 +53,7 @@ static __noinline __u32 tg_fin_stage(struct __sk_buff *ctx, struct tg_packet *p,
 	struct bpf_sock *sk;
 	__u32 rule;
 
-	if (!tg_find_guard(&p->tuple, &at) || at.guard->is_path)
+	if (!p || !snd_nxt || !tg_find_guard(&p->tuple, &at) || at.guard->is_path)
 		return TG_PASS;
 	rule = at.guard->rules.fin;
 	if (rule == TG_HALF_CLOSE && !tg_anyone_said())

@@ -31,12 +31,9 @@ TG_INLINE int tg_enter(struct tg_place *at)
 
 TG_INLINE int tg_guard_covers(const struct tg_guard *g, const struct tg_tuple *t)
 {
-	if (g->addr_kind == 0)
-		return 1;
-	if (g->addr_kind != (t->is_ipv6 ? 6 : 4) || g->addr[0] != t->daddr[0])
-		return 0;
-	return !t->is_ipv6 || (g->addr[1] == t->daddr[1] && g->addr[2] == t->daddr[2] &&
-	                       g->addr[3] == t->daddr[3]);
+	__u32 family = g->addr_kind ^ (t->is_ipv6 ? 6 : 4);
+
+	return !g->addr_kind || !(family | tg_differ(g->addr, t->daddr));
 }
 
 /* Finds the guard for this destination; 0 where there is none. */
@@ -61,6 +58,18 @@ TG_INLINE int tg_find_guard(const struct tg_tuple *t, struct tg_place *at)
 		next = g->next;
 	}
 	return 0;
+}
+
+/* By which a client is looked up among a guard's networks. */
+TG_INLINE struct tg_network tg_network_of(const struct tg_tuple *t, __u32 active, __u32 guard)
+{
+	struct tg_network key = {
+		.prefix_bits = TG_NETWORK_OWNER_BITS + (t->is_ipv6 ? 128 : 32),
+		.owner = tg_client_owner(active, guard, t->is_ipv6),
+		.addr = {t->saddr[0], t->saddr[1], t->saddr[2], t->saddr[3]},
+	};
+
+	return key;
 }
 
 TG_INLINE void tg_count(__u32 slot, struct tg_decision decision)

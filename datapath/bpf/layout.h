@@ -6,6 +6,7 @@
 #ifndef TG_LAYOUT_H
 #define TG_LAYOUT_H
 
+#include "../../policy/include/accepts.h"
 #include "../../policy/include/cookie.h"
 #include "../../policy/include/held.h"
 #include "../../policy/include/listener.h"
@@ -17,7 +18,7 @@
 #include "../../policy/include/waiting.h"
 
 /* Changes whenever a type below changes: a restarted daemon adopts no other. */
-#define TG_LAYOUT_VERSION 7
+#define TG_LAYOUT_VERSION 9
 
 #define TG_GUARDS 64
 /* Counter slots: a guard's own first, then one for each listening socket. */
@@ -26,6 +27,8 @@
 #define TG_GUARDS_A_PORT 8
 /* Networks of preferred proxies, of all guards and both configurations. */
 #define TG_PREFERRED 4096
+/* Networks that are policed or exempt, likewise. */
+#define TG_LIMITS 2048
 
 /*
  * Where the SYN stage is decided. The ACK stage always stands at the IP entry.
@@ -48,6 +51,7 @@ struct tg_guard {
 	__u32 next;      /* index + 1 of the port's next guard; 0 ends */
 	__u32 is_path;   /* forwarded: shed without a listening socket to look at */
 	struct tg_tw_rules time_wait;
+	__u32 has_limits; /* networks of clients are policed or exempt */
 	__u32 padding;
 };
 
@@ -88,7 +92,7 @@ struct tg_said {
 /* A network, as an LPM trie has its keys. */
 struct tg_network {
 	__u32 prefix_bits; /* TG_NETWORK_OWNER_BITS, and those of the network */
-	__u32 owner;       /* tg_destination_owner() or tg_preferred_owner() */
+	__u32 owner;       /* tg_destination_owner() or tg_client_owner() */
 	__u32 addr[4];     /* network byte order; IPv4 in word 0 */
 };
 
@@ -110,12 +114,15 @@ struct tg_agreement {
 	__u32 writing; /* our segments still carry the value */
 	__u32 close_swap;
 	__u32 closing;           /* counted in closing_ports */
+	__u32 fin_seq;           /* our FIN's sequence number, once this end closes */
 	struct tg_tw_value peer; /* what the other end's SYN said, where both opened at once */
 };
 
 /* A socket whose TIME_WAIT is another's: by its cookie, so that no later one is meant. */
 struct tg_leaving {
 	__u64 socket_cookie;
+	__u32 fin_seq; /* of its agreement, which TIME_WAIT does not have */
+	__u32 _padding;
 };
 
 /* What happened to the ends of connections, counted. */
@@ -135,8 +142,8 @@ enum tg_tw_count {
 	TG_TW_COUNTS,
 };
 
-/* Whose a network of preferred proxies is. */
-TG_INLINE __u32 tg_preferred_owner(__u32 config, __u32 guard, __u32 is_ipv6)
+/* Whose a network of clients is, preferred, policed or exempt: a guard's. */
+TG_INLINE __u32 tg_client_owner(__u32 config, __u32 guard, __u32 is_ipv6)
 {
 	return config << 16 | !!is_ipv6 << 8 | guard;
 }

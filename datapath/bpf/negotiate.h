@@ -115,7 +115,7 @@ __noinline int tg_ops_connect(struct bpf_sock_ops *ctx)
 	if (!rules || (!rules->negotiate && !rules->close_swap))
 		return 0;
 	offered = tg_tw_offer(rules, tg_room_for(&t, TG_TW_CLIENT, rules->negotiate));
-	if (tg_tw_same_address(t.saddr, t.daddr))
+	if (!tg_differ(t.saddr, t.daddr))
 		offered = TG_TW_NOBODY;
 	a = tg_agreement_of(ctx, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!a)

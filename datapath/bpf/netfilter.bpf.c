@@ -9,6 +9,7 @@
  */
 #include "vmlinux.h"
 
+#include "police_stage.h"
 #include "syn_stage.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -78,6 +79,7 @@ int tidegate_tcp(struct bpf_nf_ctx *ctx)
 	}
 	s.socket.tp = tg_untrusted(sk);
 	s.socket.slot = tg_slot_of(s.socket.tp, at.index);
+	s.syn.source = tg_source_of(&packet, &at);
 	tg_syn_assess(ctx, &s, 0);
 	if (tg_syn_conclude(&s) == TG_DROP)
 		return NF_DROP;

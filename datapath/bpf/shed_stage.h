@@ -51,12 +51,7 @@ struct {
 /* noinline: its key is on the stack only while it is asked. */
 static __noinline int tg_is_preferred(const struct tg_packet *p, __u32 active, __u32 guard)
 {
-	const struct tg_tuple *t = &p->tuple;
-	struct tg_network key = {
-		.prefix_bits = TG_NETWORK_OWNER_BITS + (t->is_ipv6 ? 128 : 32),
-		.owner = tg_preferred_owner(active, guard, t->is_ipv6),
-		.addr = {t->saddr[0], t->saddr[1], t->saddr[2], t->saddr[3]},
-	};
+	struct tg_network key = tg_network_of(&p->tuple, active, guard);
 
 	return bpf_map_lookup_elem(&preferred, &key) != NULL;
 }

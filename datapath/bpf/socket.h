@@ -126,11 +126,9 @@ _Static_assert(TG_REMEMBERED == 1 << 8, "tg_remember_index yields eight bits");
 TG_INLINE int tg_remembers(const struct tg_remembered *r, const struct tg_tuple *t, __u32 ifindex,
                            __u64 now_ns)
 {
-	if (r->dport_family != tg_dport_family(t) || r->daddr[0] != t->daddr[0] ||
-	    r->ifindex != ifindex || now_ns - r->asked_ns >= TG_REMEMBER_NS)
-		return 0;
-	return !t->is_ipv6 || (r->daddr[1] == t->daddr[1] && r->daddr[2] == t->daddr[2] &&
-	                       r->daddr[3] == t->daddr[3]);
+	__u32 listener = (r->dport_family ^ tg_dport_family(t)) | (r->ifindex ^ ifindex);
+
+	return !(listener | tg_differ(r->daddr, t->daddr)) && now_ns - r->asked_ns < TG_REMEMBER_NS;
 }
 
 /* The memory behind a remembered pointer may be another socket's by now. */

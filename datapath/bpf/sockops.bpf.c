@@ -21,9 +21,13 @@ TG_INLINE void tg_closing_port(__u32 port, __u32 add)
 		__sync_fetch_and_add(&ports->sockets[port & 0xffff], add);
 }
 
-TG_INLINE void tg_leave(struct bpf_sock_ops *ctx, const struct tg_tuple *t, void *map)
+TG_INLINE void tg_leave(struct bpf_sock_ops *ctx, const struct tg_tuple *t,
+                        const struct tg_agreement *a, void *map)
 {
-	struct tg_leaving leaving_now = {.socket_cookie = bpf_get_socket_cookie(ctx)};
+	struct tg_leaving leaving_now = {
+		.socket_cookie = bpf_get_socket_cookie(ctx),
+		.fin_seq = a->fin_seq,
+	};
 	struct tg_tuple in = *t;
 
 	bpf_map_update_elem(map, &in, &leaving_now, BPF_ANY);
@@ -58,6 +62,20 @@ TG_INLINE int tg_ops_waits(struct bpf_sock_ops *ctx, __u32 was)
 	return was == TCP_FIN_WAIT2 && tp && tg_has_flag(tp, SOCK_DONE);
 }
 
+/*
+ * This end closes: its FIN comes behind all that was written. tcp_close_state() calls us before
+ * tcp_send_fin() counts the FIN in write_seq, and a segment may come in between: what acknowledges
+ * all of write_seq then need not acknowledge a FIN.
+ */
+TG_INLINE void tg_ops_closes(struct bpf_sock_ops *ctx, struct tg_agreement *a)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct tcp_sock *tp = sk ? bpf_skc_to_tcp_sock(sk) : NULL;
+
+	if (tp)
+		a->fin_seq = tp->write_seq;
+}
+
 /* The state changes of a socket about whose end something is known. */
 __noinline int tg_ops_state(struct bpf_sock_ops *ctx)
 {
@@ -71,8 +89,10 @@ __noinline int tg_ops_state(struct bpf_sock_ops *ctx)
 	passive = tg_tw_end(a->holder, a->us, TG_TW_PASSIVE, a->close_swap);
 	/* As what comes in has it. */
 	tg_ops_tuple(ctx, TG_TW_SERVER, &in);
+	if (is == TCP_FIN_WAIT1 || is == TCP_LAST_ACK)
+		tg_ops_closes(ctx, a);
 	if (is == TCP_FIN_WAIT1 && active == TG_TW_LEAVE) {
-		tg_leave(ctx, &in, &leaving);
+		tg_leave(ctx, &in, a, &leaving);
 	} else if (is == TCP_CLOSING && active == TG_TW_LEAVE) {
 		/* Its TIME_WAIT begins with an ACK like any other. */
 		a->closing = 1;
@@ -89,7 +109,7 @@ __noinline int tg_ops_state(struct bpf_sock_ops *ctx)
 		if (was == TCP_LAST_ACK && passive == TG_TW_HOLD)
 			tg_ops_hold(ctx, &in);
 		else if (active == TG_TW_LEAVE && tg_ops_waits(ctx, was))
-			tg_leave(ctx, &in, &late);
+			tg_leave(ctx, &in, a, &late);
 	}
 	return 0;
 }

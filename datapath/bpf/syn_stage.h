@@ -7,9 +7,11 @@
 #define TG_SYN_STAGE_H
 
 #include "../../policy/include/syn.h"
+#include "accepts.h"
 #include "claims.h"
 #include "guard.h"
 #include "log.h"
+#include "share_stage.h"
 #include "socket.h"
 #include "watch.h"
 
@@ -77,6 +79,9 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 	own = bpf_map_lookup_elem(&claims, &index);
 	if (!own)
 		return 0;
+	if (tg_share_concerns(rules, s->syn.source))
+		s->syn.source = tg_share_source(s->packet, s->at->active, index, s->socket.slot,
+		                                s->syn.now_ns);
 	if (rules->room == TG_ROOM_RESERVE) {
 		/* TCP is done with what went up from this processor before. */
 		tg_settle_previous(index);
@@ -87,17 +92,17 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 	}
 	tg_read_queues(s->socket.tp, &s->queues);
 	s->queues.claimed = claimed;
-	if (rules->is_auto)
+	if (tg_syn_is_watched(rules, &s->syn))
 		s->watch = tg_watch_of(s->at, s->socket.slot, s->syn.now_ns);
 	if (s->watch) {
 		if (tg_watch_hope(s->watch))
 			tg_watch_turn_window(s->watch, s->queues.listen_len + s->queues.syn_len);
 		tg_watch_begin(s->watch, &s->queues);
 	}
-	s->reason = tg_syn_room(rules, &s->queues, s->syn.random);
+	s->reason = tg_syn_reason(rules, &s->queues, &s->syn);
 	if (s->watch)
 		tg_syn_watch(s);
-	wants_cookie = tg_syn_wants_cookie(rules, s->reason, s->syn.silent);
+	wants_cookie = tg_syn_wants_cookie(rules, s->reason, &s->syn);
 	if (can_look_up && (wants_cookie || tg_syn_asks_for_request(s->reason, &s->queues)))
 		tg_syn_look_up(ctx, s);
 	return wants_cookie;
@@ -143,6 +148,9 @@ TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 	decision = tg_syn_decide(rules, s->reason, &s->syn, bucket);
 	tg_count(s->socket.slot, decision);
 	tg_log_refusal(s->packet, index, rules, decision, s->syn.now_ns);
+	if (tg_share_concerns(rules, s->syn.source))
+		tg_share_part(s->socket.slot, decision.reason, s->syn.now_ns);
+	tg_accepts_meet(s->socket.slot, &s->queues, decision.reason, s->syn.now_ns);
 	if (decision.verdict != TG_PASS && rules->room == TG_ROOM_RESERVE)
 		tg_syn_settle(s);
 	if (decision.verdict == TG_COOKIE)

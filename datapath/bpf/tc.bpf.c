@@ -10,6 +10,7 @@
 #include "ack_stage.h"
 #include "cookie_reply.h"
 #include "fin_stage.h"
+#include "police_stage.h"
 #include "shed_stage.h"
 #include "tc_packet.h"
 
@@ -113,15 +114,19 @@ static __noinline __u32 tg_tc_shed(struct __sk_buff *ctx, struct tg_packet *pack
  * functions of their own: each needs most of the 512 bytes of stack.
  */
 static __noinline int tg_tc_room(struct __sk_buff *ctx, struct tg_packet *packet,
-                                 struct tg_place *at, __u32 shed)
+                                 struct tg_place *at, __u32 shed, __u32 source)
 {
 	struct tg_syn_stage stage = {.packet = packet, .at = at}, *s = &stage;
 	__u32 verdict = shed;
 
 	if (shed)
 		goto refuse;
-	if (at->guard->hook == TG_HOOK_TCP && tg_tc_carry_socket(ctx, packet))
-		return TCX_NEXT;
+	if (at->guard->hook == TG_HOOK_TCP) {
+		if (tg_tc_carry_socket(ctx, packet))
+			return TCX_NEXT;
+		source = tg_source_of(packet, at);
+	}
+	s->syn.source = source;
 	s->syn.now_ns = bpf_ktime_get_coarse_ns();
 	if (!tg_find_listener(ctx, &packet->tuple, ctx->ifindex, s->syn.now_ns, at->index,
 	                      &s->socket))
@@ -142,6 +147,7 @@ refuse:
 
 TG_INLINE int tg_tc_syn(struct __sk_buff *ctx, struct tg_packet *packet, int after_driver)
 {
+	__u32 source = TG_SOURCE_ANY;
 	struct tg_place at = {};
 
 	if (!tg_find_guard(&packet->tuple, &at))
@@ -150,19 +156,20 @@ TG_INLINE int tg_tc_syn(struct __sk_buff *ctx, struct tg_packet *packet, int aft
 	if (at.guard->hook != TG_HOOK_TCP) {
 		if (after_driver && at.guard->hook != TG_HOOK_IP)
 			return TCX_NEXT;
-		if (at.guard->shed.policy) {
+		source = tg_source_of(packet, &at);
+		if (source == TG_SOURCE_ANY && at.guard->shed.policy) {
 			__u32 verdict = tg_tc_shed(ctx, packet, &at);
 
 			if (verdict == TG_DROP)
 				return TCX_DROP;
 			if (verdict == TG_RESET || verdict == TG_COOKIE)
-				return tg_tc_room(ctx, packet, &at, verdict);
+				return tg_tc_room(ctx, packet, &at, verdict, source);
 		}
 	}
 	/* A path: what is behind it is another host's to say. */
 	if (at.guard->is_path)
 		return TCX_NEXT;
-	return tg_tc_room(ctx, packet, &at, 0);
+	return tg_tc_room(ctx, packet, &at, 0, source);
 }
 
 /*

@@ -8,17 +8,24 @@
 /* Headers of the packets that concern us: tags, IPv6 with extensions, TCP with options. */
 #define TG_PULL_BYTES 256
 
-TG_INLINE int tg_tc_parse(struct __sk_buff *ctx, struct tg_packet *p)
+/*
+ * Headers may lie in a fragment of the buffer that is not mapped here yet. Global: a parser has
+ * many ways, and the verifier walks them once here, not what follows once for each.
+ */
+__noinline int tg_tc_pull(struct __sk_buff *ctx, struct tg_packet *p)
 {
-	__u32 want;
+	__u32 want = ctx->len < TG_PULL_BYTES ? ctx->len : TG_PULL_BYTES;
 
-	if (tg_parse((void *)(long)ctx->data, (void *)(long)ctx->data_end, ctx->len, p))
-		return 1;
-	/* Headers may lie in a fragment of the buffer that is not mapped here yet. */
-	want = ctx->len < TG_PULL_BYTES ? ctx->len : TG_PULL_BYTES;
-	if (ctx->data_end - ctx->data >= want || bpf_skb_pull_data(ctx, want))
+	if (!p || ctx->data_end - ctx->data >= want || bpf_skb_pull_data(ctx, want))
 		return 0;
 	return tg_parse((void *)(long)ctx->data, (void *)(long)ctx->data_end, ctx->len, p);
+}
+
+TG_INLINE int tg_tc_parse(struct __sk_buff *ctx, struct tg_packet *p)
+{
+	if (tg_parse((void *)(long)ctx->data, (void *)(long)ctx->data_end, ctx->len, p))
+		return 1;
+	return tg_tc_pull(ctx, p);
 }
 
 __noinline int tg_tc_options(struct __sk_buff *ctx, __u32 offset, __u32 end,

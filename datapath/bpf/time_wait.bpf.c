@@ -31,10 +31,13 @@ __noinline int tg_end_fin(struct __sk_buff *ctx, const struct tg_packet *p)
 {
 	int last = 0, is_orphan = 1;
 	struct tcp_timewait_sock *tw;
+	struct tg_leaving *l;
 	struct tcp_sock *tp;
 	struct bpf_sock *sk;
 
-	if (!p || !bpf_map_lookup_elem(&leaving, &p->tuple))
+	l = p ? bpf_map_lookup_elem(&leaving, &p->tuple) : NULL;
+	/* With our own FIN acknowledged: else both closed at once, and an ACK is to come. */
+	if (!l || p->ack != l->fin_seq + 1)
 		return TG_END_NOTHING;
 	sk = tg_lookup(ctx, &p->tuple, p->tuple.sport);
 	if (!sk)
@@ -45,9 +48,7 @@ __noinline int tg_end_fin(struct __sk_buff *ctx, const struct tg_packet *p)
 		       tw->tw_sk.__tw_common.skc_tw_rcv_nxt == p->seq;
 	} else if (sk->state == TCP_FIN_WAIT1 || sk->state == TCP_FIN_WAIT2) {
 		tp = bpf_skc_to_tcp_sock(sk);
-		/* With our own FIN acknowledged: else both closed at once, and an ACK is to come.
-		 */
-		last = tp && tp->rcv_nxt == p->seq && tp->write_seq == p->ack;
+		last = tp && tp->rcv_nxt == p->seq;
 		/* Else a program has it, and is to read that the connection is over. */
 		is_orphan = last && tg_has_flag(tp, SOCK_DEAD);
 	}
@@ -113,7 +114,7 @@ __noinline int tg_end_ack(struct __sk_buff *ctx, const struct tg_packet *p)
 	}
 	tp = bpf_skc_to_tcp_sock(sk);
 	a = bpf_sk_storage_get(&agreements, sk, NULL, 0);
-	if (tp && a && tp->rcv_nxt == p->seq && tp->write_seq == p->ack) {
+	if (tp && a && tp->rcv_nxt == p->seq && p->ack == a->fin_seq + 1) {
 		__u32 close = sk->state == TCP_LAST_ACK ? TG_TW_PASSIVE : TG_TW_ACTIVE;
 
 		ending = tg_tw_end(a->holder, a->us, close, a->close_swap);

@@ -117,11 +117,12 @@ __noinline int tg_watch_turn_window(struct tg_watch *w, __u32 queued)
 __noinline int tg_watch_begin(struct tg_watch *w, struct tg_queues *queues)
 {
 	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
+	struct tg_rules *rules = o ? tg_watch_rules(w) : NULL;
 
-	if (!o || !queues)
+	if (!rules || !queues)
 		return 0;
 	w->phase = tg_overload_begin(o, queues, w->now_ns);
-	w->half_full = tg_overload_is_half_full(queues);
+	w->half_full = tg_overload_is_half_full(rules, queues);
 	return 0;
 }
 

@@ -6,6 +6,7 @@
 #include "vmlinux.h"
 
 #include "cookie_reply.h"
+#include "police_stage.h"
 #include "shed_stage.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -93,9 +94,14 @@ static __noinline __u32 tg_xdp_shed(struct xdp_md *ctx, struct tg_packet *packet
 	return tg_shed_judge(packet, &call);
 }
 
-/* How the answer leaves; and above that, the verdict where it is made already. */
+/*
+ * How the answer leaves; above that, what is known of where the SYN comes from; and above that,
+ * the verdict where it is made already.
+ */
 #define TG_XDP_TRANSMIT 1
-#define TG_XDP_VERDICT_SHIFT 1
+#define TG_XDP_SOURCE_SHIFT 1
+#define TG_XDP_SOURCE_MASK 3
+#define TG_XDP_VERDICT_SHIFT 3
 
 /* The reply lives here alone, so that it shares its stack with the look-ups before it. */
 TG_INLINE int tg_xdp_refuse(struct xdp_md *ctx, struct tg_syn_stage *s, __u32 verdict, __u32 how)
@@ -125,6 +131,7 @@ static __noinline int tg_xdp_room(struct xdp_md *ctx, struct tg_packet *packet, 
 
 	if (verdict)
 		goto refuse;
+	s.syn.source = how >> TG_XDP_SOURCE_SHIFT & TG_XDP_SOURCE_MASK;
 	if (!tg_find_listener(ctx, &packet->tuple, ctx->ingress_ifindex, now_ns, at->index,
 	                      &s.socket))
 		return XDP_PASS;
@@ -146,12 +153,15 @@ TG_INLINE int tg_xdp_run(struct xdp_md *ctx, __u32 how)
 {
 	struct tg_packet packet = {};
 	struct tg_place at = {};
+	__u32 source;
 	__u64 now_ns;
 
 	if (!tg_xdp_syn(ctx, &packet, &at))
 		return XDP_PASS;
 	now_ns = bpf_ktime_get_coarse_ns();
-	if (at.guard->shed.policy) {
+	source = tg_source_of(&packet, &at);
+	how |= source << TG_XDP_SOURCE_SHIFT;
+	if (source == TG_SOURCE_ANY && at.guard->shed.policy) {
 		__u32 verdict = tg_xdp_shed(ctx, &packet, &at, now_ns);
 
 		if (verdict == TG_DROP)

@@ -18,16 +18,20 @@ pub(crate) fn words(address: Option<IpAddr>) -> (u32, [u32; 4]) {
     }
 }
 
-/// The address that four words and a kind stand for.
+/// The address that four words and a kind stand for; none where the kind is any.
 pub fn of(kind: u32, words: &[u32; 4]) -> Option<IpAddr> {
+    matches!(kind, 4 | 6).then(|| either(kind == 6, words))
+}
+
+/// The address that four words stand for, IPv6 or IPv4.
+pub(crate) fn either(is_ipv6: bool, words: &[u32; 4]) -> IpAddr {
     let mut octets = [0; 16];
     for (bytes, word) in octets.chunks_exact_mut(4).zip(words) {
         bytes.copy_from_slice(&word.to_ne_bytes());
     }
-    match kind {
-        4 => Some(IpAddr::from([octets[0], octets[1], octets[2], octets[3]])),
-        6 => Some(IpAddr::from(octets)),
-        _ => None,
+    match is_ipv6 {
+        true => IpAddr::from(octets),
+        false => IpAddr::from([octets[0], octets[1], octets[2], octets[3]]),
     }
 }
 

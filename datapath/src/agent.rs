@@ -54,7 +54,7 @@ impl Destination {
     }
 
     fn from_key(key: &tg_network, rules: &tg_obeyed) -> Option<Self> {
-        let address = address::of(if key.owner >> 16 == 0 { 4 } else { 6 }, &key.addr)?;
+        let address = address::either(key.owner >> 16 != 0, &key.addr);
         let bits = (key.prefix_bits - TG_NETWORK_OWNER_BITS) as u8;
         let port = key.owner as u16;
         Some(Destination {
@@ -249,9 +249,7 @@ fn entries(programs: &Programs) -> Result<Vec<(tg_target, Avoided)>> {
             continue;
         };
         let (key, value): (tg_target, tg_avoided) = (from_bytes(&bytes), from_bytes(&value));
-        let Some(address) = address::of(if key.is_ipv6 == 0 { 4 } else { 6 }, &key.addr) else {
-            continue;
-        };
+        let address = address::either(key.is_ipv6 != 0, &key.addr);
         let left = Duration::from_nanos(value.until_ns.saturating_sub(now_ns));
         let (port, failed) = (key.port as u16, value.failed);
         found.push((key, Avoided { address, port, left, failed }));

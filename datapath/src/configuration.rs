@@ -9,8 +9,10 @@ use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::programs::Programs;
 use crate::raw::*;
-use crate::{address, control, shed, time_wait};
-use tidegate_policy::raw::{tg_cookie_keys, tg_key, tg_rules, tg_shed_rules, tg_tw_rules};
+use crate::{address, control, police, shed, time_wait};
+use tidegate_policy::raw::{
+    tg_cookie_keys, tg_key, tg_limit, tg_rules, tg_shed_rules, tg_tw_rules,
+};
 
 /// One guarded listener, or a path to one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub struct Guarded {
     pub shed: tg_shed_rules,
     /// Sources that persistent dropping exempts while it meets its target. Not read back.
     pub preferred: Vec<Network>,
+    /// What holds for networks of clients, policed or exempt: the longest counts. Not read back.
+    pub limits: Vec<(Network, tg_limit)>,
     /// This host forwards the packets: the listener is another's.
     pub is_path: bool,
     /// Who holds TIME-WAIT of its connections.
@@ -107,6 +111,7 @@ pub(crate) fn guards_of(config: &tg_config) -> Vec<(u32, Guarded)> {
                     hook: guard.hook,
                     shed: guard.shed,
                     preferred: Vec::new(),
+                    limits: Vec::new(),
                     is_path: guard.is_path != 0,
                     time_wait: guard.time_wait,
                     backlog: None,
@@ -171,6 +176,7 @@ fn build(configuration: &Configuration, indexes: &[u32]) -> Result<Box<tg_config
             next: u32::from(*first),
             is_path: guarded.is_path.into(),
             time_wait: guarded.time_wait,
+            has_limits: (!guarded.limits.is_empty()).into(),
             padding: 0,
         };
         *first = (index + 1) as u8;
@@ -251,6 +257,7 @@ pub fn write(programs: &Programs, configuration: &Configuration) -> Result<()> {
         .flat_map(|(index, guarded)| guarded.preferred.iter().map(|n| (*index, *n, 1)))
         .collect();
     shed::PREFERRED.write(programs, next, preferred.into_iter())?;
+    police::write(programs, next, indexes.iter().copied().zip(&configuration.guards))?;
     let destinations = configuration.destinations.iter();
     let destinations = destinations.map(|(network, rules)| (0, *network, *rules));
     time_wait::DESTINATIONS.write(programs, next, destinations)?;
@@ -266,6 +273,8 @@ pub fn write(programs: &Programs, configuration: &Configuration) -> Result<()> {
 pub fn write_keys(programs: &Programs, keys: tg_cookie_keys) -> Result<()> {
     let mut control = control::read(programs)?;
     shed::PREFERRED.copy(programs, control.active & 1)?;
+    // Those in force keep their buckets.
+    police::LIMITS.copy(programs, control.active & 1)?;
     time_wait::DESTINATIONS.copy(programs, control.active & 1)?;
     let mut config: Box<tg_config> = Box::new(read_one(programs, "config", control.active & 1)?);
     config.keys = keys;

@@ -10,7 +10,7 @@ use crate::error::{Result, map_error};
 use crate::plain::{bytes_of, from_bytes};
 use crate::programs::Programs;
 use crate::raw::tg_slot_key;
-use crate::{overload, per_cpu};
+use crate::{by_socket, per_cpu};
 use tidegate_policy::raw::tg_counters;
 
 /// Adds `from`'s counts to `to`'s.
@@ -34,10 +34,10 @@ pub fn add(programs: &Programs, slot: u32, from: &tg_counters) -> Result<()> {
     per_cpu::add(programs, "counters", slot, |sum| accumulate(sum, from))
 }
 
-/// A slot begins anew: nothing counted, and nothing that `auto` has seen.
+/// A slot begins anew: nothing counted, and nothing that `auto` has seen, or of how is accepted.
 pub fn clear(programs: &Programs, slot: u32) -> Result<()> {
     per_cpu::clear(programs, "counters", slot)?;
-    overload::clear(programs, slot)
+    by_socket::clear(programs, slot)
 }
 
 fn slot_key((guard, socket_cookie): (u32, u64)) -> tg_slot_key {

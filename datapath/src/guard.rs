@@ -2,7 +2,7 @@
 //! The guard as a whole: loaded, pinned, attached, and taken down again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::configuration::{self, Configuration};
 use crate::control;
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::interfaces::Interface;
 use crate::link::{self, Place};
 use crate::pins::Pins;
-use crate::programs::{Objects, OneProgram, Programs, Sizes};
+use crate::programs::{Objects, Program, Programs, Sizes};
 use crate::raw::*;
 
 /// What is attached on one interface.
@@ -56,12 +56,12 @@ fn driver_pin(index: u32) -> String {
     format!("driver-{index}")
 }
 
-pub(crate) fn driver_program(interface: &PlannedInterface) -> OneProgram {
-    if interface.veth { OneProgram::DriverVeth } else { OneProgram::Driver }
+pub(crate) fn driver_program(interface: &PlannedInterface) -> Program {
+    if interface.veth { Program::DriverVeth } else { Program::Driver }
 }
 
 /// A link that the plan asks for: the name of its pin, its program and its place.
-type Wanted = (String, &'static str, Place, String);
+type Wanted = (String, Program, Place, String);
 
 impl Plan {
     /// The interfaces from whose driver answers leave by redirect: they reach the other end only
@@ -75,40 +75,39 @@ impl Plan {
         let mut links = Vec::new();
         for (index, (interface, hooks)) in &self.interfaces {
             let ip = match hooks {
-                Hooks::Ip => OneProgram::Ip,
-                _ => OneProgram::IpAfterDriver,
+                Hooks::Ip => Program::Ip,
+                _ => Program::IpAfterDriver,
             };
-            let ip = ip.name();
             let name = interface.name.clone();
             links.push((format!("ingress-{index}"), ip, Place::Ingress(*index), name.clone()));
             if *hooks != Hooks::Ip {
                 let place = Place::Driver(*index);
-                links.push((driver_pin(*index), driver_program(interface).name(), place, name));
+                links.push((driver_pin(*index), driver_program(interface), place, name));
             }
         }
         for (index, name) in &self.ends {
             for (way, program, place) in [
-                ("in", OneProgram::EndsIn.name(), Place::Ingress(*index)),
-                ("out", "tidegate_ends_out", Place::Egress(*index)),
+                ("in", Program::EndsIn, Place::Ingress(*index)),
+                ("out", Program::EndsOut, Place::Egress(*index)),
             ] {
                 links.push((format!("ends_{way}-{index}"), program, place, name.clone()));
             }
         }
         if !self.ends.is_empty() {
             let place = Place::Sockets;
-            links.push(("sockets".to_owned(), "tidegate_sockets", place, "cgroup2".to_owned()));
+            links.push(("sockets".to_owned(), Program::Sockets, place, "cgroup2".to_owned()));
         }
         if self.local_in {
             for (family, name) in [(libc::AF_INET, "ipv4"), (libc::AF_INET6, "ipv6")] {
                 let place = Place::LocalIn(family as u8);
-                links.push((format!("tcp-{name}"), "tidegate_tcp", place, name.to_owned()));
+                links.push((format!("tcp-{name}"), Program::Tcp, place, name.to_owned()));
             }
         }
         if self.socket_option {
             let root = "the root of the cgroups".to_owned();
             for (pin, program, place) in [
-                ("socket-set", "tidegate_setsockopt", Place::SetSocketOption),
-                ("socket-get", "tidegate_getsockopt", Place::GetSocketOption),
+                ("socket-set", Program::SetSocketOption, Place::SetSocketOption),
+                ("socket-get", Program::GetSocketOption, Place::GetSocketOption),
             ] {
                 links.push((pin.to_owned(), program, place, root.clone()));
             }
@@ -127,8 +126,9 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Loads the programs over the maps of a guard that stands already, or over new ones.
-    /// Nothing is attached or pinned yet. A table that stands and is large enough is kept.
+    /// Takes over the maps of a guard that stands already, or makes new ones. Nothing is attached or
+    /// pinned yet, and what decides is loaded where it is attached. A table that stands and is large
+    /// enough is kept.
     pub fn load(pins: Pins, sizes: Sizes) -> Result<Self> {
         // One of another version has other types; its links keep standing until ours do.
         if pins.exist()
@@ -136,7 +136,7 @@ impl Guard {
         {
             return Ok(Guard::new(programs, pins, true));
         }
-        let programs = Programs::load_sized(Objects::Guard, BTreeMap::new(), sizes)?;
+        let programs = Programs::load_maps(BTreeMap::new(), sizes)?;
         Ok(Guard::new(programs, pins, false))
     }
 
@@ -148,7 +148,7 @@ impl Guard {
         let mut maps = pins.open_maps()?;
         // A larger table takes the place of one that is too small, and begins empty.
         maps.retain(|name, map| sizes.suits(name, map));
-        let Ok(programs) = Programs::load_sized(Objects::Guard, maps, sizes) else {
+        let Ok(programs) = Programs::load_maps(maps, sizes) else {
             return Ok(None);
         };
         let same = control::read(&programs)?.layout_version == TG_LAYOUT_VERSION;
@@ -176,6 +176,11 @@ impl Guard {
     /// Writes `configuration`, then makes what is attached be `plan`. The first time, a
     /// failure leaves nothing attached and nothing pinned.
     pub fn stand(&mut self, configuration: &Configuration, plan: &Plan) -> Result<()> {
+        // Loading takes long, and a configuration in force wants its programs at once: reservations
+        // are settled by another than makes them.
+        for (_, program, ..) in plan.links() {
+            self.loaded(program)?;
+        }
         configuration::write(&self.programs, configuration)?;
         let fresh = !self.adopted;
         if fresh && self.pins.exist() {
@@ -215,11 +220,11 @@ impl Guard {
         for (name, program, place, where_) in &wanted {
             if standing.contains(name) {
                 if renew {
-                    self.renew(name, program, *place, where_)?;
+                    self.renew(name, *program, *place, where_)?;
                 }
                 continue;
             }
-            if let Err(error) = self.make(name, program, *place, where_) {
+            if let Err(error) = self.make(name, *program, *place, where_) {
                 for name in made {
                     let _ = self.pins.remove_link(name);
                 }
@@ -254,7 +259,7 @@ impl Guard {
         if self.no_driver.contains(&index) {
             return false;
         }
-        let (name, program) = (driver_pin(index), driver_program(interface).name());
+        let (name, program) = (driver_pin(index), driver_program(interface));
         let _ = self.pins.remove_link(&name);
         let done = self.make(&name, program, Place::Driver(index), &interface.name).is_ok();
         if !done {
@@ -276,14 +281,19 @@ impl Guard {
         }
     }
 
-    fn make(&self, name: &str, program: &'static str, place: Place, where_: &str) -> Result<()> {
+    fn make(&mut self, name: &str, program: Program, place: Place, where_: &str) -> Result<()> {
         let link = self.create(program, place, where_)?;
         self.pins.pin_link(name, link.as_fd())
     }
 
-    fn create(&self, program: &'static str, place: Place, where_: &str) -> Result<OwnedFd> {
-        let fd = self.programs.program(program).expect("the plan names our own programs");
-        link::create(fd, program, place).map_err(|error| match error {
+    fn loaded(&mut self, program: Program) -> Result<BorrowedFd<'_>> {
+        // Every map stands by now, so none is made here.
+        self.programs.load_one(program, Sizes::default())?;
+        Ok(self.programs.program(program.name()).expect("it is loaded"))
+    }
+
+    fn create(&mut self, program: Program, place: Place, where_: &str) -> Result<OwnedFd> {
+        link::create(self.loaded(program)?, program.name(), place).map_err(|error| match error {
             Error::Attach { source, .. }
                 if matches!(place, Place::Driver(_))
                     && source.raw_os_error() == Some(libc::EOPNOTSUPP) =>
@@ -297,10 +307,9 @@ impl Guard {
         })
     }
 
-    fn renew(&self, name: &str, program: &'static str, place: Place, where_: &str) -> Result<()> {
-        let fd = self.programs.program(program).expect("the plan names our own programs");
+    fn renew(&mut self, name: &str, program: Program, place: Place, where_: &str) -> Result<()> {
         let link = self.pins.open_link(name)?;
-        if link::update(link.as_fd(), fd).is_ok() {
+        if link::update(link.as_fd(), self.loaded(program)?).is_ok() {
             return Ok(());
         }
         // netfilter links cannot be updated: the new one stands before the old one goes.

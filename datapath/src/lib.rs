@@ -6,6 +6,7 @@ pub mod address;
 pub mod agent;
 pub mod array;
 pub mod backlog;
+pub mod by_socket;
 pub mod cgroup;
 pub mod clock;
 pub mod configuration;
@@ -19,10 +20,10 @@ pub mod link;
 pub mod memory;
 pub mod network;
 mod networks;
-pub mod overload;
 pub mod per_cpu;
 pub mod pins;
 pub mod plain;
+pub mod police;
 pub mod programs;
 pub mod refusals;
 pub mod rehearsal;
@@ -31,7 +32,7 @@ pub mod route;
 pub mod shed;
 pub mod sockets;
 mod table;
-mod test_run;
+pub mod test_run;
 pub mod time_wait;
 
 /// The types shared with the programs, as `bpf/layout.h` has them.

@@ -20,10 +20,16 @@ macro_rules! plain {
 }
 
 plain!(u32, u64, tg_control, tg_config, tg_claims, tg_counters, tg_listener_row, tg_request_row);
-plain!(tg_case, tg_answers, tg_slot_key, tg_shed_case, tg_shed_answers);
-plain!(tg_shed_block, tg_overload, tg_shed_state, tg_shed_monitor, tg_network);
+plain!(tg_case, tg_answers, tg_shed_case, tg_shed_answers, tg_tw_case, tg_tw_answers);
+plain!(tg_notice_case, tg_notice_answers, tg_slot_key);
+plain!(tg_shed_block, tg_overload, tg_shed_state, tg_shed_monitor, tg_network, tg_limit);
 plain!(tg_tw_rules, tg_held_block, tg_leaving, tg_tuple, tg_resized, tg_refusal);
 plain!(tg_agent, tg_obeyed, tg_avoided, tg_target);
+plain!(tg_accepts, tg_accepts_case, tg_accepts_answers);
+plain!(tg_share, tg_share_cell, tg_share_case, tg_share_answers);
+
+// SAFETY: an array has no padding of its own.
+unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
 /// The bytes of a value.
 pub fn bytes_of<T: Plain>(value: &T) -> &[u8] {

@@ -49,40 +49,79 @@ impl Objects {
     }
 }
 
-/// A program that judges SYNs.
+/// A program that is attached where a plan wants it, and loaded only then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OneProgram {
+pub(crate) enum Program {
     /// At a driver.
     Driver,
     /// At a veth's.
     DriverVeth,
-    /// The ends of connections, at the IP entry.
-    EndsIn,
     /// The IP entry.
     Ip,
     /// The same behind a driver's.
     IpAfterDriver,
+    /// The TCP entry.
+    Tcp,
+    /// The ends of connections, at the IP entry.
+    EndsIn,
+    /// And on the way out.
+    EndsOut,
+    /// What sockets agree on in the handshake.
+    Sockets,
+    /// What applications say of their sockets.
+    SetSocketOption,
+    /// And what they ask.
+    GetSocketOption,
 }
 
-impl OneProgram {
+impl Program {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            OneProgram::Driver => "tidegate_driver",
-            OneProgram::DriverVeth => "tidegate_driver_veth",
-            OneProgram::EndsIn => "tidegate_ends_in",
-            OneProgram::Ip => "tidegate_ip",
-            OneProgram::IpAfterDriver => "tidegate_ip_after_driver",
+            Program::Driver => "tidegate_driver",
+            Program::DriverVeth => "tidegate_driver_veth",
+            Program::Ip => "tidegate_ip",
+            Program::IpAfterDriver => "tidegate_ip_after_driver",
+            Program::Tcp => "tidegate_tcp",
+            Program::EndsIn => "tidegate_ends_in",
+            Program::EndsOut => "tidegate_ends_out",
+            Program::Sockets => "tidegate_sockets",
+            Program::SetSocketOption => "tidegate_setsockopt",
+            Program::GetSocketOption => "tidegate_getsockopt",
         }
     }
 
     fn object(self) -> (&'static str, &'static [u8]) {
         match self {
-            OneProgram::Driver | OneProgram::DriverVeth => XDP,
-            OneProgram::EndsIn => TIME_WAIT,
-            OneProgram::Ip | OneProgram::IpAfterDriver => TC,
+            Program::Driver | Program::DriverVeth => XDP,
+            Program::Ip | Program::IpAfterDriver => TC,
+            Program::Tcp => NETFILTER,
+            Program::EndsIn | Program::EndsOut => TIME_WAIT,
+            Program::Sockets => SOCKOPS,
+            Program::SetSocketOption | Program::GetSocketOption => SOCKOPT,
         }
     }
 }
+
+/// Which programs of an object to load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Which {
+    All,
+    /// Those that read sockets, which nobody attaches for longer than that takes.
+    Iterators,
+    One(Program),
+}
+
+impl Which {
+    fn has(self, program: &str) -> bool {
+        match self {
+            Which::All => true,
+            Which::Iterators => ITERATORS.contains(&program),
+            Which::One(one) => one.name() == program,
+        }
+    }
+}
+
+const ITERATORS: [&str; 3] = ["listeners", "stale_requests", "speaking_listeners"];
 
 /// How large the tables are made that are not adopted; they do not grow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -110,16 +149,10 @@ impl Sizes {
     }
 }
 
-/// An object with all of its programs, or with one alone.
+/// An object with those of its programs that were asked for.
 struct Loaded {
     object: Object,
-    only: Option<OneProgram>,
-}
-
-impl Loaded {
-    fn has(&self, program: &str) -> bool {
-        self.only.is_none_or(|only| only.name() == program)
-    }
+    which: Which,
 }
 
 /// Loaded programs and their maps.
@@ -141,22 +174,37 @@ impl Programs {
         adopt: BTreeMap<String, MapHandle>,
         sizes: Sizes,
     ) -> Result<Self> {
+        Self::load_each(objects, adopt, sizes, Which::All)
+    }
+
+    /// All maps of a guard, and the programs that read sockets. Those that decide are loaded one by
+    /// one where they are wanted: a kernel verifies each for tens of milliseconds.
+    pub(crate) fn load_maps(adopt: BTreeMap<String, MapHandle>, sizes: Sizes) -> Result<Self> {
+        Self::load_each(Objects::Guard, adopt, sizes, Which::Iterators)
+    }
+
+    fn load_each(
+        objects: Objects,
+        adopt: BTreeMap<String, MapHandle>,
+        sizes: Sizes,
+        which: Which,
+    ) -> Result<Self> {
         // What libbpf prints is said again, shorter, by the error that is returned.
         libbpf_rs::set_print(None);
         let mut programs = Programs { objects: Vec::new(), maps: adopt };
         for (name, bytes) in objects.list() {
-            programs.load_object(name, bytes, sizes, None)?;
+            programs.load_object(name, bytes, sizes, which)?;
         }
         Ok(programs)
     }
 
     /// Loads one more program over the maps that are there already, and nothing where it is loaded.
-    pub(crate) fn load_one(&mut self, program: OneProgram, sizes: Sizes) -> Result<()> {
+    pub(crate) fn load_one(&mut self, program: Program, sizes: Sizes) -> Result<()> {
         if self.program(program.name()).is_some() {
             return Ok(());
         }
         let (name, bytes) = program.object();
-        self.load_object(name, bytes, sizes, Some(program))
+        self.load_object(name, bytes, sizes, Which::One(program))
     }
 
     /// Maps alone, to be read: no program is loaded.
@@ -169,7 +217,7 @@ impl Programs {
         object: &'static str,
         bytes: &[u8],
         sizes: Sizes,
-        only: Option<OneProgram>,
+        which: Which,
     ) -> Result<()> {
         let fail = |source| Error::Load { object, source };
         let mut open = ObjectBuilder::default().open_memory(bytes).map_err(fail)?;
@@ -182,8 +230,8 @@ impl Programs {
             }
         }
         for mut program in open.progs_mut() {
-            let wanted = only.is_none_or(|only| program.name() == only.name());
-            program.set_autoload(wanted);
+            let is_wanted = which.has(&program.name().to_string_lossy());
+            program.set_autoload(is_wanted);
         }
         let loaded = open.load().map_err(fail)?;
         for map in loaded.maps() {
@@ -193,7 +241,7 @@ impl Programs {
                 self.maps.insert(name, MapHandle::try_from(&map).map_err(fail)?);
             }
         }
-        self.objects.push(Loaded { object: loaded, only });
+        self.objects.push(Loaded { object: loaded, which });
         Ok(())
     }
 
@@ -212,7 +260,7 @@ impl Programs {
     pub fn program(&self, name: &str) -> Option<BorrowedFd<'_>> {
         self.objects
             .iter()
-            .filter(|loaded| loaded.has(name))
+            .filter(|loaded| loaded.which.has(name))
             .flat_map(|loaded| loaded.object.progs())
             .find(|program| program.name() == name)
             // SAFETY: the descriptor stays open as long as its object, which self owns.
@@ -229,7 +277,7 @@ impl Programs {
     ) -> Option<T> {
         self.objects
             .iter_mut()
-            .filter(|loaded| loaded.has(name))
+            .filter(|loaded| loaded.which.has(name))
             .flat_map(|loaded| loaded.object.progs_mut())
             .find(|program| program.name() == name)
             .map(f)

@@ -28,10 +28,8 @@ pub struct Refusal {
 impl Refusal {
     fn of(record: &tg_refusal) -> Self {
         let tuple = &record.tuple;
-        let kind = if tuple.is_ipv6 == 0 { 4 } else { 6 };
         let end = |address: &[u32; 4], port: u16| {
-            let address = address::of(kind, address).expect("kind 4 or 6");
-            SocketAddr::new(address, u16::from_be(port))
+            SocketAddr::new(address::either(tuple.is_ipv6 != 0, address), u16::from_be(port))
         };
         Refusal {
             from: end(&tuple.saddr, tuple.sport),

@@ -18,15 +18,15 @@ use crate::guard::{PlannedInterface, driver_program};
 use crate::interfaces::Interface;
 use crate::pins::Pins;
 use crate::plain::{bytes_of, from_bytes};
-use crate::programs::{Objects, OneProgram, Programs, Sizes};
+use crate::programs::{Objects, Program, Programs, Sizes};
 use crate::raw::*;
 use crate::table::Table;
-use crate::{array, clock, counters, per_cpu, shed, test_run, time_wait};
+use crate::{array, by_socket, clock, counters, per_cpu, police, shed, test_run, time_wait};
 use tidegate_policy::raw::*;
-use tidegate_policy::{overload, shed as policy_shed};
+use tidegate_policy::{overload, share as policy_share, shed as policy_shed};
 
 /// Filled with a configuration or by the daemon, never by a packet.
-const READ_BY_PACKETS: [&str; 3] = ["slots", "preferred", "destinations"];
+const READ_BY_PACKETS: [&str; 4] = ["slots", "preferred", "limits", "destinations"];
 
 /// linux/bpf.h, enum tcx_action_base.
 const TCX_DROP: u32 = 2;
@@ -126,7 +126,21 @@ impl Rehearsal {
         let early = rules.room == TG_ROOM_RESERVE && rules.early_from_x256 < TG_ONE_X256;
         let lots =
             guarded.shed.policy != TG_SHED_OFF && policy_shed::draws_lots(&guarded.shed, &state);
-        Ok(early || lots)
+        Ok(early || lots || self.has_shares(index, guarded)?)
+    }
+
+    /// Whether networks are held to a share now, at any socket of this guard's.
+    fn has_shares(&self, index: u32, guarded: &Guarded) -> Result<bool> {
+        if !guarded.rules.shares() {
+            return Ok(false);
+        }
+        let now_ns = clock::monotonic_ns();
+        for slot in self.slots_of(index) {
+            if by_socket::read::<tg_share>(&self.live, slot)?.limit_per_s(now_ns).is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// What would become of this SYN, were `frame` to come in at `interface` now.
@@ -139,10 +153,10 @@ impl Rehearsal {
         let met = configuration::covering(&self.guards, syn.to);
         let slots = met.map_or(Vec::new(), |(index, _)| self.slots_of(*index));
         // Where only the ends of connections are looked at, there is nothing of a guard's to copy.
-        let judges = programs.iter().any(|program| *program != OneProgram::EndsIn);
+        let judges = programs.iter().any(|program| *program != Program::EndsIn);
         if let Some((index, guarded)) = met.filter(|_| judges) {
             self.copy_guard(*index, guarded, &slots)?;
-            self.copy_client(syn, guarded)?;
+            self.copy_client(syn, *index, guarded, &slots)?;
         }
         self.run(&programs, interface.index, frame, &slots)
     }
@@ -190,16 +204,31 @@ impl Rehearsal {
         }
         // Which listening sockets need no look-up: one finds a client's request before them.
         per_cpu::copy_all(&self.live, &self.own, "remembered")?;
-        if guarded.rules.is_auto != 0 {
-            slots.iter().try_for_each(|slot| one("overload", *slot))?;
+        for slot in slots {
+            if guarded.rules.is_auto != 0 {
+                by_socket::copy::<tg_overload>(&self.live, &self.own, *slot)?;
+            }
+            if guarded.rules.shares() {
+                by_socket::copy::<tg_share>(&self.live, &self.own, *slot)?;
+            }
         }
         Ok(())
     }
 
     /// Where this client would stand in the tables.
-    fn copy_client(&self, syn: &Syn, guarded: &Guarded) -> Result<()> {
-        let (_, config) = self.copied.as_ref().expect("the configuration is copied first");
+    fn copy_client(&self, syn: &Syn, index: u32, guarded: &Guarded, slots: &[u32]) -> Result<()> {
+        let (active, config) = self.copied.as_ref().expect("the configuration is copied first");
         let tuple = tg_tuple::between(syn.from, syn.to);
+        if let Some(bucket) = police::bucket(&self.live, *active, index, &tuple)? {
+            array::copy(&self.live, &self.own, police::BUCKETS, (bucket, bucket))?;
+        }
+        if guarded.rules.shares() {
+            for slot in slots {
+                for cell in policy_share::cells(&config.shed_key, &tuple, &guarded.rules, *slot) {
+                    array::copy(&self.live, &self.own, "share_cells", (cell, cell))?;
+                }
+            }
+        }
         if guarded.rules.is_auto != 0 {
             let name = overload::name(&config.shed_key, &tuple, syn.isn);
             let block = overload::block(name);
@@ -227,28 +256,28 @@ impl Rehearsal {
     }
 
     /// The programs that a frame meets at that interface, one after the other.
-    fn programs_at(&self, interface: &Interface) -> Result<Vec<OneProgram>> {
+    fn programs_at(&self, interface: &Interface) -> Result<Vec<Program>> {
         let links = self.pins.link_names()?;
         let stands = |hook: &str| links.contains(&format!("{hook}-{}", interface.index));
         let driver = driver_program(&PlannedInterface::from(interface));
-        let ip = if stands("driver") { OneProgram::IpAfterDriver } else { OneProgram::Ip };
-        let all = [("driver", driver), ("ends_in", OneProgram::EndsIn), ("ingress", ip)];
+        let ip = if stands("driver") { Program::IpAfterDriver } else { Program::Ip };
+        let all = [("driver", driver), ("ends_in", Program::EndsIn), ("ingress", ip)];
         Ok(all.into_iter().filter(|(hook, _)| stands(hook)).map(|(_, program)| program).collect())
     }
 
     fn run(
         &self,
-        programs: &[OneProgram],
+        programs: &[Program],
         interface: u32,
         frame: &[u8],
         slots: &[u32],
     ) -> Result<Found> {
         for program in programs {
-            if *program == OneProgram::EndsIn {
+            if *program == Program::EndsIn {
                 self.copy_held()?;
             }
             let returned = self.test(*program, interface, frame)?;
-            if *program == OneProgram::EndsIn {
+            if *program == Program::EndsIn {
                 if returned == TCX_DROP {
                     return Ok(Found::Held);
                 }
@@ -259,7 +288,7 @@ impl Rehearsal {
         Ok(if programs.is_empty() { Found::Unwatched } else { Found::Unjudged })
     }
 
-    fn test(&self, program: OneProgram, interface: u32, frame: &[u8]) -> Result<u32> {
+    fn test(&self, program: Program, interface: u32, frame: &[u8]) -> Result<u32> {
         let fd = self.own.program(program.name()).expect("it was loaded before");
         let run = match entry_of(program) {
             Entry::Driver => test_run::driver,
@@ -284,9 +313,9 @@ impl Rehearsal {
     }
 }
 
-fn entry_of(program: OneProgram) -> Entry {
+fn entry_of(program: Program) -> Entry {
     match program {
-        OneProgram::Driver | OneProgram::DriverVeth => Entry::Driver,
+        Program::Driver | Program::DriverVeth => Entry::Driver,
         _ => Entry::Ip,
     }
 }

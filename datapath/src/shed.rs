@@ -16,8 +16,8 @@ use tidegate_policy::shed::standing;
 /// The table's name.
 pub const TABLE: &str = "shed_table";
 
-/// The preferred proxies, with owners as `tg_preferred_owner()` in layout.h makes them: whose they
-/// are is a guard's index.
+/// The preferred proxies, with owners as `tg_client_owner()` in layout.h makes them: whose they are
+/// is a guard's index.
 pub(crate) const PREFERRED: Networks = Networks {
     map: "preferred",
     what: "networks of preferred proxies",
@@ -78,7 +78,7 @@ pub fn condition(programs: &Programs, guard: u32, rules: &tg_shed_rules) -> Resu
 mod tests {
     use super::*;
 
-    /// The same numbers as `tg_preferred_owner()` in layout.h makes.
+    /// The same numbers as `tg_client_owner()` in layout.h makes.
     #[test]
     fn a_network_is_keyed_by_configuration_guard_and_family() {
         let key = PREFERRED.key(1, 63, &"2001:db8::/32".parse().unwrap());

@@ -81,7 +81,7 @@ pub fn stale_requests(programs: &Programs) -> Result<Vec<tg_request_row>> {
 impl tg_listener_row {
     /// The address that the socket is bound to.
     pub fn address(&self) -> std::net::IpAddr {
-        address::of(if self.is_ipv6 != 0 { 6 } else { 4 }, &self.addr).expect("kind 4 or 6")
+        address::either(self.is_ipv6 != 0, &self.addr)
     }
 }
 

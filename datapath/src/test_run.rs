@@ -8,6 +8,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use libbpf_sys::{bpf_prog_test_run_opts, bpf_test_run_opts};
 
+use crate::plain::bytes_of;
+
 /// linux/bpf.h, struct xdp_md: the frame's end, the interface that it came in at.
 const XDP_WORDS: usize = 6;
 const XDP_DATA_END: usize = 1;
@@ -21,29 +23,49 @@ pub(crate) fn driver(program: BorrowedFd<'_>, interface: u32, frame: &[u8]) -> i
     let mut context = [0; XDP_WORDS];
     context[XDP_DATA_END] = frame.len() as u32;
     context[XDP_INTERFACE] = interface;
-    run(program, &context, frame)
+    Ok(run(program, bytes_of(&context), frame, &mut [])?.0)
 }
 
 /// What a tc program returns for it.
 pub(crate) fn ip(program: BorrowedFd<'_>, interface: u32, frame: &[u8]) -> io::Result<u32> {
     let mut context = [0; SKB_WORDS];
     context[SKB_INTERFACE] = interface;
-    run(program, &context, frame)
+    Ok(run(program, bytes_of(&context), frame, &mut [])?.0)
 }
 
-fn run(program: BorrowedFd<'_>, context: &[u32], frame: &[u8]) -> io::Result<u32> {
-    let mut options = bpf_test_run_opts {
-        sz: size_of::<bpf_test_run_opts>() as _,
-        data_in: frame.as_ptr().cast(),
-        data_size_in: frame.len() as u32,
-        ctx_in: context.as_ptr().cast(),
-        ctx_size_in: size_of_val(context) as u32,
-        ..Default::default()
-    };
+/// What a program returns, and how long the frame is that it leaves in `out`. XDP and tc programs
+/// take one that arrives on the loopback interface of the calling thread's network namespace where
+/// `context`, the type's own, names no other; syscall programs take none.
+///
+/// # Errors
+///
+/// The kernel's: `ENOSPC` where the frame is longer than `out` is, unless that is empty.
+pub fn run(
+    program: BorrowedFd<'_>,
+    context: &[u8],
+    frame: &[u8],
+    out: &mut [u8],
+) -> io::Result<(u32, usize)> {
+    // A repeat of 0 is one run, and the only one that syscall programs take.
+    let mut options =
+        bpf_test_run_opts { sz: size_of::<bpf_test_run_opts>() as _, ..Default::default() };
+    // A program type that takes no frame takes no empty one either.
+    if !frame.is_empty() {
+        options.data_in = frame.as_ptr().cast();
+        options.data_size_in = frame.len() as u32;
+        if !out.is_empty() {
+            options.data_out = out.as_mut_ptr().cast();
+            options.data_size_out = out.len() as u32;
+        }
+    }
+    if !context.is_empty() {
+        options.ctx_in = context.as_ptr().cast();
+        options.ctx_size_in = context.len() as u32;
+    }
     // SAFETY: the program is open, and every buffer is as long as its size says.
     let answer = unsafe { bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
     if answer < 0 {
         return Err(io::Error::from_raw_os_error(-answer));
     }
-    Ok(options.retval)
+    Ok((options.retval, options.data_size_out as usize))
 }

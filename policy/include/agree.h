@@ -16,6 +16,7 @@
 struct tg_case {
 	struct tg_rules rules;
 	struct tg_queues queues;
+	__u32 fin_said; /* by the application */
 	struct tg_syn syn;
 	struct tg_bucket refusals;
 	struct tg_ack ack;
@@ -30,8 +31,10 @@ struct tg_case {
 	__u64 name;
 	__u32 cookie; /* offered to tg_cookie_open */
 	struct tg_fin fin;
-	__u32 fin_said; /* by the application */
+	__u32 is_limited; /* something holds for the client's network */
 	__u32 padding;
+	struct tg_limit limit;
+	__u64 full_ns; /* of its bucket */
 };
 
 struct tg_answers {
@@ -49,7 +52,8 @@ struct tg_answers {
 	__u32 room;
 	__u32 asks_for_request;
 	__u32 wants_cookie;
-	__u32 padding;
+	__u32 source;
+	__u64 full_ns;
 	struct tg_auto_queue view;
 	struct tg_queues queues; /* as auto leaves them */
 	__u32 silent;
@@ -58,12 +62,22 @@ struct tg_answers {
 	__u64 name; /* of the tuple, with the first key */
 };
 
-/* The SYN stage. *a is all zero. */
+/* What is asked first of a SYN. *a is all zero. */
+TG_INLINE void tg_agree_source(const struct tg_case *c, struct tg_answers *a)
+{
+	a->full_ns = c->full_ns;
+	a->source = c->syn.source;
+	if (c->is_limited)
+		a->source = tg_limit_take(&c->limit, &a->full_ns, c->syn.now_ns);
+}
+
+/* The SYN stage, of what that left. */
 TG_INLINE void tg_agree_syn(const struct tg_case *c, struct tg_answers *a)
 {
 	struct tg_crowd crowd = {.overload = &a->overload, .block = &a->block, .name = c->name};
 	struct tg_syn syn = c->syn;
 
+	syn.source = a->source;
 	a->refusals = c->refusals;
 	a->queues = c->queues;
 	a->overload = c->overload;
@@ -75,10 +89,14 @@ TG_INLINE void tg_agree_syn(const struct tg_case *c, struct tg_answers *a)
 /* All else, of what that left. */
 TG_INLINE void tg_agree_rest(const struct tg_case *c, struct tg_answers *a)
 {
+	struct tg_syn syn = c->syn;
+
+	syn.silent = a->silent;
+	syn.source = a->source;
 	a->name = tg_waiting_name(&c->keys.current, &c->tuple, c->client_isn);
-	a->room = tg_syn_room(&c->rules, &a->queues, c->syn.random);
+	a->room = tg_syn_reason(&c->rules, &a->queues, &syn);
 	a->asks_for_request = tg_syn_asks_for_request(a->room, &a->queues);
-	a->wants_cookie = tg_syn_wants_cookie(&c->rules, a->room, a->silent);
+	a->wants_cookie = tg_syn_wants_cookie(&c->rules, a->room, &syn);
 	a->view = tg_auto_view(&a->queues, a->room);
 	a->ack = tg_ack_decide(&c->rules, &c->queues, &c->ack);
 	a->fin = tg_fin_decide(tg_fin_rule_of(c->rules.fin, c->fin_said), &c->fin);
@@ -88,7 +106,6 @@ TG_INLINE void tg_agree_rest(const struct tg_case *c, struct tg_answers *a)
 	a->round_trip_ok = tg_cookie_open(&c->keys, &c->tuple, c->client_isn, a->made.isn, c->epoch,
 	                                  &a->round_trip);
 	a->overflow_possible = tg_syn_overflow_possible(&c->queues);
-	a->padding = 0;
 	a->stale = tg_reservation_stale(&c->rules, &c->queues, c->age_ms);
 }
 

@@ -17,6 +17,7 @@ struct tg_notice_case {
 	__u32 spare_bytes;
 	__u32 longest_ms;
 	__u32 random;
+	__u32 padding;
 };
 
 struct tg_notice_answers {

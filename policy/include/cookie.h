@@ -31,7 +31,7 @@
 /* The scale of the windows that we announce: Linux's own for tcp_rmem's 6 MB. */
 #define TG_COOKIE_RCV_WSCALE 7u
 
-/* A connection as the client sees it, in network byte order; IPv4 uses word 0. */
+/* A connection as the client sees it, in network byte order; of IPv4 word 0, the others are 0. */
 struct tg_tuple {
 	__u32 saddr[4];
 	__u32 daddr[4];

@@ -71,12 +71,10 @@ TG_INLINE int tg_held_stands(const struct tg_held *cell, __u64 now_ns)
 
 TG_INLINE int tg_held_same(const struct tg_held *a, const struct tg_held *b)
 {
-	if (a->own_port != b->own_port || a->peer_port != b->peer_port ||
-	    ((a->flags ^ b->flags) & TG_HELD_IPV6))
-		return 0;
-	return a->own[0] == b->own[0] && a->own[1] == b->own[1] && a->own[2] == b->own[2] &&
-	       a->own[3] == b->own[3] && a->peer[0] == b->peer[0] && a->peer[1] == b->peer[1] &&
-	       a->peer[2] == b->peer[2] && a->peer[3] == b->peer[3];
+	__u32 ports = (a->own_port ^ b->own_port) | (a->peer_port ^ b->peer_port);
+	__u32 family = (a->flags ^ b->flags) & TG_HELD_IPV6;
+
+	return !(ports | family | tg_differ(a->own, b->own) | tg_differ(a->peer, b->peer));
 }
 
 /* The cell of a block that holds the pair, or TG_HELD_CELLS. */
@@ -92,14 +90,14 @@ TG_INLINE __u32 tg_held_find(const struct tg_held_block *block, const struct tg_
 	return TG_HELD_CELLS;
 }
 
-/* Free cells of a block. */
+/* Free cells of a block. Without branches: see tg_less(). */
 TG_INLINE __u32 tg_held_room(const struct tg_held_block *block, __u64 now_ns)
 {
 	__u32 room = 0;
 
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < TG_HELD_CELLS; i++)
-		room += !tg_held_stands(&block->cells[i], now_ns);
+		room += 1 - tg_less(now_ns, block->cells[i].until_ns);
 	return room;
 }
 

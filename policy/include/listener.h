@@ -8,7 +8,7 @@
 /* How room for a SYN is judged. */
 enum tg_room_rule {
 	TG_ROOM_KERNEL,  /* the kernel's own queue drop rules */
-	TG_ROOM_RESERVE, /* reserv: a place in the listen queue must be free (Shukla 4.1.2) */
+	TG_ROOM_RESERVE, /* reserv, lazy: a place must be free for it (Shukla 4.1.2) */
 };
 
 /* What a SYN without room gets (Shukla 4.1.5, 5.4). */
@@ -74,6 +74,12 @@ struct tg_rules {
 	__u32 come_back_ticks;
 	/* Refusals that are told of cost so much of a bucket's credit, nanoseconds; 0: none is. */
 	__u32 log_cost_ns;
+	/* lazy: reserv, with no more places than the application is about to ask for. 0: all. */
+	__u32 ahead;
+	/* While there is not room for all, networks of so many bits have equal shares; 0: no share
+	 * is kept. Of IPv6 at most 64: see share.h. */
+	__u32 share_ipv4_bits;
+	__u32 share_ipv6_bits;
 };
 
 /* The queues of one listening socket at this moment, and the host's rules for them. */
@@ -87,6 +93,7 @@ struct tg_queues {
 	__u32 places;     /* auto: of the listen queue those in use now; 0: all */
 };
 
+/* A socket knows how long so many of its last overloads were: see overload.h. */
 #define TG_OVERLOAD_KNOWN 8
 
 /* What the SYNs of one listening socket have met: see overload.h. All zero: none has come. */

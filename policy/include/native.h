@@ -3,12 +3,16 @@
 #ifndef TG_NATIVE_H
 #define TG_NATIVE_H
 
+#include "accepts.h"
 #include "agree.h"
+#include "agree_accepts.h"
 #include "agree_notice.h"
+#include "agree_share.h"
 #include "agree_shed.h"
 #include "agree_time_wait.h"
 #include "held.h"
 #include "notice.h"
+#include "share.h"
 #include "time_wait.h"
 
 void tg_native_agree(const struct tg_case *c, struct tg_answers *a);
@@ -18,6 +22,21 @@ struct tg_decision tg_native_syn(const struct tg_rules *rules, const struct tg_q
 struct tg_decision tg_native_judge(const struct tg_rules *rules, const struct tg_queues *queues,
                                    const struct tg_syn *syn, struct tg_bucket *refusals,
                                    const struct tg_crowd *crowd);
+/* After a SYN was judged: see accepts.h. */
+void tg_native_accepts(struct tg_accepts *accepts, const struct tg_queues *queues, __u32 reason,
+                       __u64 now_ns);
+void tg_native_agree_accepts(const struct tg_accepts_case *c, struct tg_accepts_answers *a);
+/* A fair share (share.h). An enum tg_source; cells are all of the table. */
+__u32 tg_native_share_ask(struct tg_share *share, struct tg_share_cell *cells,
+                          const struct tg_key *key, const struct tg_tuple *tuple,
+                          const struct tg_rules *rules, __u32 random, __u64 now_ns);
+/* After a SYN was judged that was let on. */
+void tg_native_share_end(struct tg_share *share, __u32 reason, __u64 now_ns);
+int tg_native_share_is_on(const struct tg_share *share, __u64 now_ns);
+__u64 tg_native_share_hash(const struct tg_key *key, const struct tg_tuple *tuple,
+                           const struct tg_rules *rules, __u32 owner);
+__u32 tg_native_share_cell(__u64 hash, __u32 row);
+void tg_native_agree_share(const struct tg_share_case *c, struct tg_share_answers *a);
 __u64 tg_native_waiting_name(const struct tg_key *key, const struct tg_tuple *tuple, __u32 isn);
 /* An enum tg_phase. */
 __u32 tg_native_overload_phase(const struct tg_overload *overload, __u64 now_ns);
@@ -26,6 +45,8 @@ struct tg_decision tg_native_ack(const struct tg_rules *rules, const struct tg_q
                                  const struct tg_ack *ack);
 struct tg_decision tg_native_fin(__u32 rule, const struct tg_fin *fin);
 int tg_native_bucket_take(struct tg_bucket *bucket, __u64 cost_ns, __u64 now_ns);
+/* An enum tg_source. */
+__u32 tg_native_limit_take(const struct tg_limit *limit, __u64 *full_ns, __u64 now_ns);
 int tg_native_is_refusal(struct tg_decision decision);
 int tg_native_reservation_stale(const struct tg_rules *rules, const struct tg_queues *queues,
                                 __u64 age_ms);

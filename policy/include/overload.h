@@ -76,18 +76,12 @@
  */
 #define TG_OVERLOAD_PLACES_LEAST 16
 
-TG_INLINE __u64 tg_overload_since(__u64 now_ns, __u64 then_ns)
-{
-	/* Processors' coarse clocks differ by a tick. */
-	return now_ns > then_ns ? now_ns - then_ns : 0;
-}
-
 /* An enum tg_phase. */
 TG_INLINE __u32 tg_overload_phase(const struct tg_overload *o, __u64 now_ns)
 {
-	if (o->is_persistent && tg_overload_since(now_ns, o->excess_ns) < TG_OVERLOAD_HOLD_NS)
+	if (o->is_persistent && tg_since(now_ns, o->excess_ns) < TG_OVERLOAD_HOLD_NS)
 		return TG_PERSISTENT;
-	if (!o->dropped_ns || tg_overload_since(now_ns, o->dropped_ns) >= TG_OVERLOAD_CALM_NS)
+	if (!o->dropped_ns || tg_since(now_ns, o->dropped_ns) >= TG_OVERLOAD_CALM_NS)
 		return TG_CALM;
 	return o->is_persistent ? TG_RECOVERING : TG_BURST;
 }
@@ -125,16 +119,9 @@ TG_INLINE __u32 tg_overload_places(const struct tg_rules *rules, const struct tg
 {
 	/* Amounts are of up to a second. */
 	__u64 wait_ns = rules->wait_us < 1000000 ? rules->wait_us * 1000ull : 1000000000ull;
-	__u64 drain_x256 = o->drain_x256 < TG_RATE_MOST ? o->drain_x256 : TG_RATE_MOST;
-	__u64 places = tg_rate_amount(drain_x256, wait_ns) / 256;
+	__u64 places = tg_rate_amount(o->drain_x256, wait_ns) / 256;
 
 	return places > TG_OVERLOAD_PLACES_LEAST ? (__u32)places : TG_OVERLOAD_PLACES_LEAST;
-}
-
-/* 1 where a is less than b; both below 2^63. Without a branch: see tg_waiting_cell(). */
-TG_INLINE __u64 tg_overload_less(__u64 a, __u64 b)
-{
-	return (a - b) >> 63;
 }
 
 /*
@@ -144,7 +131,7 @@ TG_INLINE __u64 tg_overload_less(__u64 a, __u64 b)
 TG_INLINE __u64 tg_overload_filled_ms(const struct tg_rules *rules, const struct tg_overload *o,
                                       __u64 lasted_ms)
 {
-	__u64 drain_x256 = o->drain_x256 < TG_RATE_MOST ? o->drain_x256 : TG_RATE_MOST;
+	__u64 drain_x256 = o->drain_x256;
 	__u64 excess_x256 = o->peak_x256 - drain_x256;
 
 	if (o->peak_x256 <= drain_x256 || excess_x256 >= drain_x256)
@@ -160,7 +147,7 @@ TG_INLINE __u64 tg_overload_filled_ms(const struct tg_rules *rules, const struct
 TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload *o)
 {
 	/* The first window of an overload is not over yet. */
-	__u64 lasted_ms = o->since_ns ? tg_overload_since(o->excess_ns, o->since_ns) / 1000000 : 0;
+	__u64 lasted_ms = o->since_ns ? tg_since(o->excess_ns, o->since_ns) / 1000000 : 0;
 	__u64 until_ms = lasted_ms + rules->patience_ms;
 	__u64 filled_ms = tg_overload_filled_ms(rules, o, lasted_ms);
 	__u64 soon_x16 = ((__u64)rules->patience_ms << 16) / (until_ms + !until_ms);
@@ -169,11 +156,11 @@ TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload
 	for (__u32 i = 0; i < TG_OVERLOAD_KNOWN; i++) {
 		__u64 known_ms = o->lasted_ms[i];
 		/* An eighth more is as long. */
-		__u64 is_longer = tg_overload_less(lasted_ms, known_ms + (known_ms >> 3));
+		__u64 is_longer = tg_less(lasted_ms, known_ms + (known_ms >> 3));
 
 		longer += is_longer;
-		soon_x16 += (is_longer & ~tg_overload_less(until_ms, known_ms)) << 16;
-		small_x16 += (is_longer & ~tg_overload_less(filled_ms, known_ms)) << 16;
+		soon_x16 += (is_longer & ~tg_less(until_ms, known_ms)) << 16;
+		small_x16 += (is_longer & ~tg_less(filled_ms, known_ms)) << 16;
 		/* One after the other: side by side they fill the stack. */
 		__asm__ volatile("" : "+r"(soon_x16), "+r"(small_x16), "+r"(longer));
 	}
@@ -184,8 +171,7 @@ TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload
 /* So many clients may wait: those whom the server takes in T, times 2 (h - 2 c T). */
 TG_INLINE __u64 tg_overload_may_wait(const struct tg_rules *rules, const struct tg_overload *o)
 {
-	__u64 drain_x256 = o->drain_x256 < TG_RATE_MOST ? o->drain_x256 : TG_RATE_MOST;
-	__u64 drain = drain_x256 >> 8, patience_ms = rules->patience_ms;
+	__u64 drain = o->drain_x256 >> 8, patience_ms = rules->patience_ms;
 	__u64 hope_x16 = o->hope_x16;
 	__u64 served = drain * patience_ms / 1000;
 	/* 2 c T, where c is TG_OVERLOAD_SYN_NS of 10^9 / drain. */
@@ -224,7 +210,7 @@ TG_INLINE void tg_overload_see_excess(const struct tg_rules *rules, struct tg_ov
 	if (o->fresh_x256 > o->peak_x256)
 		o->peak_x256 = o->fresh_x256;
 	o->may_wait = tg_overload_may_wait(rules, o);
-	lasted_ns = tg_overload_since(over_ns, o->since_ns);
+	lasted_ns = tg_since(over_ns, o->since_ns);
 	if (lasted_ns < TG_OVERLOAD_BURST_NS)
 		return;
 	if (tg_overload_is_small(rules, o))
@@ -233,10 +219,10 @@ TG_INLINE void tg_overload_see_excess(const struct tg_rules *rules, struct tg_ov
 		o->is_persistent = 1;
 }
 
-/* An overload has ended. */
-TG_INLINE void tg_overload_forget(struct tg_overload *o)
+/* An overload has ended: how long it was is known from now on. */
+TG_INLINE void tg_overload_learn(struct tg_overload *o)
 {
-	__u64 lasted_ms = tg_overload_since(o->excess_ns, o->since_ns) / 1000000;
+	__u64 lasted_ms = tg_since(o->excess_ns, o->since_ns) / 1000000;
 
 	o->lasted_ms[o->ended++ % TG_OVERLOAD_KNOWN] =
 		lasted_ms < 0xffffffff ? (__u32)lasted_ms : 0xffffffff;
@@ -248,15 +234,15 @@ TG_INLINE void tg_overload_forget(struct tg_overload *o)
 TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overload *o, __u32 queued,
                                  __u64 now_ns)
 {
-	__u64 passed_ns = tg_overload_since(now_ns, o->window_ns);
+	__u64 passed_ns = tg_since(now_ns, o->window_ns);
 	/* Nobody came since: what there was of it was over by then. */
 	__u64 over_ns =
 		passed_ns > TG_OVERLOAD_BURST_NS ? o->window_ns + TG_OVERLOAD_WINDOW_NS : now_ns;
 	int is_overloaded = o->dropped && o->dropped * TG_OVERLOAD_SHARE >= o->seen;
 	__u32 phase = tg_overload_phase(o, o->window_ns);
 
-	if (o->since_ns && tg_overload_since(o->window_ns, o->excess_ns) >= TG_OVERLOAD_CALM_NS)
-		tg_overload_forget(o);
+	if (o->since_ns && tg_since(o->window_ns, o->excess_ns) >= TG_OVERLOAD_CALM_NS)
+		tg_overload_learn(o);
 	/* Until nobody is left of those who wait, for whom it is no burst. */
 	if (phase == TG_CALM)
 		o->is_persistent = 0;
@@ -277,7 +263,7 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 
 TG_INLINE int tg_overload_due(const struct tg_overload *o, __u64 now_ns)
 {
-	return tg_overload_since(now_ns, o->window_ns) >= TG_OVERLOAD_WINDOW_NS;
+	return tg_since(now_ns, o->window_ns) >= TG_OVERLOAD_WINDOW_NS;
 }
 
 /*
@@ -319,17 +305,21 @@ TG_INLINE int tg_overload_asks(__u32 phase, int has_room)
 /* New clients have stopped coming: seen before the window is over. */
 TG_INLINE int tg_overload_has_ended(const struct tg_overload *o, __u64 now_ns)
 {
-	__u64 passed_ns = tg_overload_since(now_ns, o->window_ns);
+	__u64 passed_ns = tg_since(now_ns, o->window_ns);
 
 	return passed_ns >= TG_OVERLOAD_GLANCE_NS &&
 	       tg_rate_of(o->fresh, passed_ns) < o->drain_x256 / 2;
 }
 
-/* Half of the places that are in use. */
-TG_INLINE int tg_overload_is_half_full(const struct tg_queues *queues)
+/* Half of the places that are in use, by the least of the limits. */
+TG_INLINE int tg_overload_is_half_full(const struct tg_rules *rules, const struct tg_queues *queues)
 {
-	__u64 places = queues->places ? queues->places : (__u64)queues->listen_max + 1;
+	__u64 places = tg_listen_places(queues);
 
+	if (rules->places && rules->places < places)
+		places = rules->places;
+	if (queues->places && queues->places < places)
+		places = queues->places;
 	return 2 * ((__u64)queues->listen_len + queues->syn_len) >= places;
 }
 

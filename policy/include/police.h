@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A token bucket kept as time: credit grows one for one with the clock, up to
- * a bound, and each event costs 1 / rate (the virtual scheduling form of the
- * leaky bucket, ITU-T I.371). No division where packets pass.
+ * Token buckets kept as time: credit grows one for one with the clock, up to a bound, and
+ * each event costs 1 / rate (the virtual scheduling form of the leaky bucket, ITU-T I.371).
+ * No division where packets pass.
+ *
+ * Two of them. tg_bucket is one processor's share of what may be sent or told. tg_limit is
+ * the rate of SYNs of one network of clients, whichever processors they come to: SYN policing
+ * (Voigt, Tewari, Freimuth and Mehra, USENIX 2001; Shukla, thesis, 2.2.3).
  */
 #ifndef TG_POLICE_H
 #define TG_POLICE_H
@@ -21,7 +25,7 @@ struct tg_bucket {
 /* Takes one event's cost from the bucket. Returns 0 where the credit is short. */
 TG_INLINE int tg_bucket_take(struct tg_bucket *bucket, __u64 cost_ns, __u64 now_ns)
 {
-	__u64 passed_ns = now_ns > bucket->last_ns ? now_ns - bucket->last_ns : 0;
+	__u64 passed_ns = tg_since(now_ns, bucket->last_ns);
 
 	if (passed_ns > TG_BUCKET_DEPTH_NS)
 		passed_ns = TG_BUCKET_DEPTH_NS;
@@ -33,6 +37,46 @@ TG_INLINE int tg_bucket_take(struct tg_bucket *bucket, __u64 cost_ns, __u64 now_
 		return 0;
 	bucket->credit_ns -= cost_ns;
 	return 1;
+}
+
+/* What the rules of a guard say of where a SYN comes from. */
+enum tg_source {
+	TG_SOURCE_ANY,    /* nothing, or that it may send one more now */
+	TG_SOURCE_OVER,   /* it has sent more than its rate allows */
+	TG_SOURCE_EXEMPT, /* the kernel alone decides */
+	TG_SOURCE_BEYOND, /* its network has had its share: share.h */
+};
+
+/* What holds for a network of clients; the longest one that has the client counts. */
+struct tg_limit {
+	__u64 cost_ns;  /* of one SYN: 1 / rate; 0: the network is exempt */
+	__u64 burst_ns; /* what the SYNs of a burst but the first cost */
+	__u32 bucket;   /* its number */
+	__u32 padding;
+};
+
+/* Of several processors that take at once, one is first; who is never first is let through. */
+#define TG_LIMIT_TRIES 4
+
+/*
+ * An enum tg_source. The bucket is one number, the time at which it will be full again, so
+ * that it can be taken from without a lock. All zero is full.
+ */
+TG_INLINE __u32 tg_limit_take(const struct tg_limit *limit, __u64 *full_ns, __u64 now_ns)
+{
+	if (!limit->cost_ns)
+		return TG_SOURCE_EXEMPT;
+	for (int i = 0; i < TG_LIMIT_TRIES; i++) {
+		__u64 was_ns = *(volatile __u64 *)full_ns;
+		__u64 from_ns = was_ns > now_ns ? was_ns : now_ns;
+
+		if (from_ns - now_ns > limit->burst_ns)
+			return TG_SOURCE_OVER;
+		if (__sync_val_compare_and_swap(full_ns, was_ns, from_ns + limit->cost_ns) ==
+		    was_ns)
+			break;
+	}
+	return TG_SOURCE_ANY;
 }
 
 #endif

@@ -25,9 +25,12 @@ TG_INLINE __u64 tg_rate_toward(__u64 old, __u64 sample, __u64 passed_ns, __u64 t
 /* So many in this time, as a rate. */
 TG_INLINE __u64 tg_rate_of(__u64 count, __u64 passed_ns)
 {
+	__u64 rate_x256;
+
 	if (count > TG_RATE_COUNT_MOST)
 		count = TG_RATE_COUNT_MOST;
-	return count * 256000000000ull / (passed_ns ? passed_ns : 1);
+	rate_x256 = count * 256000000000ull / (passed_ns ? passed_ns : 1);
+	return rate_x256 < TG_RATE_MOST ? rate_x256 : TG_RATE_MOST;
 }
 
 /* What a rate comes to in a time of up to a second: in 256ths. */

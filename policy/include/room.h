@@ -49,9 +49,22 @@ TG_INLINE int tg_room_is_short(const struct tg_rules *rules, const struct tg_que
 }
 
 /* The places of the listen queue: Linux takes one more than the backlog. */
-TG_INLINE __u64 tg_reserve_places(const struct tg_queues *queues)
+TG_INLINE __u64 tg_listen_places(const struct tg_queues *queues)
 {
 	return (__u64)queues->listen_max + 1;
+}
+
+/*
+ * Those that can be reserved. lazy accept() answers no SYN before the application asks for a
+ * connection (Shukla 4.1.2). One that waits for events asks only once it is told that somebody
+ * waits, so there must be one to tell of: it has asked for all that were when it has taken them,
+ * and is let have so many ahead.
+ */
+TG_INLINE __u64 tg_reserve_places(const struct tg_rules *rules, const struct tg_queues *queues)
+{
+	__u64 places = tg_listen_places(queues);
+
+	return rules->ahead && rules->ahead < places ? rules->ahead : places;
 }
 
 /*
@@ -88,10 +101,10 @@ TG_INLINE int tg_reserve_early_drop(const struct tg_rules *rules, __u64 taken, _
 TG_INLINE __u32 tg_room_reserve(const struct tg_rules *rules, const struct tg_queues *queues,
                                 __u32 random)
 {
-	__u64 places = tg_reserve_places(queues);
+	__u64 places = tg_reserve_places(rules, queues);
 	__u64 taken = tg_reserve_taken(rules, queues);
 
-	if (queues->listen_len >= places)
+	if (queues->listen_len >= tg_listen_places(queues))
 		return TG_LISTENQ_FULL_AT_SYN;
 	if (taken > places)
 		return TG_NO_RESERVATION;
@@ -109,7 +122,7 @@ TG_INLINE int tg_reservation_stale(const struct tg_rules *rules, const struct tg
 {
 	return rules->room == TG_ROOM_RESERVE && rules->clean_after_ms &&
 	       age_ms >= rules->clean_after_ms &&
-	       tg_reserve_taken(rules, queues) > tg_reserve_places(queues);
+	       tg_reserve_taken(rules, queues) > tg_reserve_places(rules, queues);
 }
 
 #endif

@@ -93,15 +93,13 @@ TG_INLINE void tg_shed_absorb(struct tg_shed_work *w, const struct tg_key *key,
 		tg_siphash13_word(s, t->saddr[2] | (__u64)t->saddr[3] << 32);
 		tg_siphash13_word(s, t->daddr[0] | (__u64)t->daddr[1] << 32);
 		tg_siphash13_word(s, t->daddr[2] | (__u64)t->daddr[3] << 32);
-		w->length_bytes = 32 + 7;
+		w->length_bytes = 32 + 3;
 	} else {
 		tg_siphash13_word(s, t->saddr[0] | (__u64)t->daddr[0] << 32);
-		w->length_bytes = 8 + 7;
+		w->length_bytes = 8 + 3;
 	}
-	if (kind == TG_KEY_CONNECTION)
-		w->ports = t->sport | (__u32)t->dport << 16;
-	else
-		w->length_bytes -= 4; /* no ports is not ports of 0 */
+	w->ports = (t->sport | (__u32)t->dport << 16) * kind;
+	w->length_bytes += 4 * kind; /* no ports is not ports of 0 */
 }
 
 /* What is asked of the hash, in the two bits of the length byte that no length needs. */
@@ -122,24 +120,23 @@ TG_INLINE __u64 tg_shed_hash(const struct tg_shed_work *w, __u32 question, __u32
 	return tg_siphash13_finish(&s);
 }
 
-TG_INLINE int tg_shed_below(const struct tg_shed_work *w, __u32 question, __u32 number)
+TG_INLINE __u32 tg_shed_below(const struct tg_shed_work *w, __u32 question, __u32 number)
 {
-	return tg_shed_hash(w, question, number) >> 32 < w->p_x32;
+	return tg_less(tg_shed_hash(w, question, number) >> 32, w->p_x32);
 }
 
-/* SLPD's question, and whether the table must be asked or told too. */
+/* SLPD's question, and whether the table must be asked or told too. One branch: see tg_less(). */
 TG_INLINE void tg_shed_ask_hash(struct tg_shed_work *w, const struct tg_shed_syn *syn)
 {
 	__u32 turn = (__u32)(syn->clock_ns >> TG_SHED_TURN_SHIFT);
 	__u64 into_ns = syn->clock_ns & (TG_SHED_TURN_NS - 1);
+	__u32 is_early = tg_less(into_ns, TG_SHED_WINDOW_NS);
+	__u32 is_late = 1 - tg_less(into_ns, TG_SHED_TURN_NS - TG_SHED_WINDOW_NS);
 
 	w->chosen = tg_shed_below(w, TG_ASK_TURN, turn);
-	if (w->chosen) {
-		w->wants_block = into_ns >= TG_SHED_TURN_NS - TG_SHED_WINDOW_NS;
-	} else if (into_ns < TG_SHED_WINDOW_NS) {
+	if (is_early & ~w->chosen)
 		w->chosen_before = tg_shed_below(w, TG_ASK_TURN, turn - 1);
-		w->wants_block = w->chosen_before;
-	}
+	w->wants_block = (w->chosen & is_late) | w->chosen_before;
 }
 
 /* Our initial sequence number in the SYN/ACK to one that is shed (TG_REFUSE_COOKIE). */

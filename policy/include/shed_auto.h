@@ -151,7 +151,6 @@ TG_INLINE void tg_auto_see_fresh(struct tg_auto *a, __u64 passed, __u64 passed_n
 	__u64 let_through_x16 = (TG_SHED_ONE - a->p_x32) >> 16;
 	__u64 sample = tg_rate_of(passed, passed_ns);
 
-	sample = sample < TG_RATE_MOST ? sample : TG_RATE_MOST;
 	sample = (sample << 16) / (let_through_x16 ? let_through_x16 : 1);
 	sample = sample < TG_RATE_MOST ? sample : TG_RATE_MOST;
 	a->fresh_x256 = tg_rate_toward(a->fresh_x256, sample, passed_ns, TG_AUTO_FRESH_NS);

@@ -35,7 +35,7 @@ TG_INLINE __u8 tg_shed_stamp(__u32 tick)
 /* A stamp stands for the window. It may be a tick ahead, see tg_shed_stamp. */
 TG_INLINE __u32 tg_shed_stands(__u8 stamp, __u32 tick)
 {
-	return stamp && ((tick - stamp + 1) & 0xff) <= TG_SHED_WINDOW_TICKS + 1;
+	return tg_less(0, stamp) & tg_less((tick - stamp + 1) & 0xff, TG_SHED_WINDOW_TICKS + 2);
 }
 
 /* Eight stamps; they stand at a multiple of eight bytes. */
@@ -74,7 +74,7 @@ TG_INLINE __u64 tg_shed_standing(__u64 stamps, __u32 tick)
 TG_INLINE void tg_shed_sweep(struct tg_shed_block *block, __u32 tick)
 {
 	__u32 since = tick - (__u32)block->swept_tick;
-	int all = since > TG_SHED_SWEEP_TICKS + TG_SHED_WINDOW_TICKS + 1;
+	__u64 kept = -tg_less(since, TG_SHED_SWEEP_TICKS + TG_SHED_WINDOW_TICKS + 2);
 
 	if (since < TG_SHED_SWEEP_TICKS)
 		return;
@@ -83,7 +83,7 @@ TG_INLINE void tg_shed_sweep(struct tg_shed_block *block, __u32 tick)
 	for (int i = 0; i < TG_SHED_CELLS; i += 8) {
 		tg_shed_eight *eight = (tg_shed_eight *)&block->stamps[i];
 
-		*eight = all ? 0 : tg_shed_standing(*eight, tick);
+		*eight = tg_shed_standing(*eight, tick) & kept;
 	}
 	block->swept_tick = tick;
 }

@@ -2,9 +2,9 @@
 /*
  * The decision at the SYN stage.
  *
- * In this order, each able to decide: shed (shed.h)? room? If there is none, the
- * refusal that the mechanism names. (Exemption and policing come before shedding
- * when those systems are built; the order is the design's.)
+ * In this order, each able to decide: is its network exempt, or over its rate (police.h)?
+ * Shed (shed.h)? Has its network had its share (share.h)? Room? If there is none, the refusal
+ * that the mechanism names.
  */
 #ifndef TG_SYN_H
 #define TG_SYN_H
@@ -20,7 +20,8 @@ struct tg_syn {
 	__u32 random;        /* uniform over 32 bits */
 	__u32 half_open;     /* a request of this client stands already */
 	__u32 cookie_usable; /* this SYN's options fit a cookie, and this hook can answer */
-	__u32 silent;        /* auto: who finds no room is not told */
+	__u16 silent;        /* auto: who finds no room is not told */
+	__u16 source;        /* enum tg_source */
 };
 
 /* Room for a SYN: TG_ROOM, TG_KERNEL_COOKIE, or the reason why there is none. */
@@ -38,9 +39,37 @@ TG_INLINE __u32 tg_syn_room(const struct tg_rules *rules, const struct tg_queues
 	return reason;
 }
 
+/* What stands against this SYN, by where it comes from and by the room that there is. */
+TG_INLINE __u32 tg_syn_reason(const struct tg_rules *rules, const struct tg_queues *queues,
+                              const struct tg_syn *syn)
+{
+	__u32 reason;
+
+	if (syn->source == TG_SOURCE_OVER)
+		return TG_POLICED;
+	if (syn->source == TG_SOURCE_BEYOND)
+		return TG_BEYOND_SHARE;
+	if (syn->source != TG_SOURCE_EXEMPT)
+		return tg_syn_room(rules, queues, syn->random);
+	reason = tg_room_kernel(queues);
+	return reason == TG_ROOM ? TG_EXEMPT : reason;
+}
+
 TG_INLINE int tg_syn_has_room(__u32 reason)
 {
-	return reason == TG_ROOM || reason == TG_KERNEL_COOKIE;
+	return reason == TG_ROOM || reason == TG_KERNEL_COOKIE || reason == TG_EXEMPT;
+}
+
+/* Is it for its network that a SYN does not come in, whatever room there is? */
+TG_INLINE int tg_syn_is_held(__u32 reason)
+{
+	return reason == TG_POLICED || reason == TG_BEYOND_SHARE;
+}
+
+/* Has one whose turn it was found no room? Who has a request already has lost nothing. */
+TG_INLINE int tg_syn_is_lost(__u32 reason)
+{
+	return !tg_syn_has_room(reason) && reason != TG_HALF_OPEN && !tg_syn_is_held(reason);
 }
 
 /*
@@ -53,25 +82,34 @@ TG_INLINE int tg_syn_asks_for_request(__u32 reason, const struct tg_queues *queu
 }
 
 /* The form of the refusal: an enum tg_syn_refusal. */
-TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason, __u32 silent)
+TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason, const struct tg_syn *syn)
 {
-	if (silent)
+	if (syn->source == TG_SOURCE_EXEMPT)
+		return TG_SYN_KERNEL;
+	if (syn->silent)
 		return TG_SYN_DROP;
 	if (reason == TG_NO_RESERVATION && rules->cookie_when_reserved)
 		return TG_SYN_COOKIE;
-	/* The kernel would answer these: its rule is not reserv's, nor its limit ours. */
+	/* The kernel would answer these: its rule is not reserv's, nor its limits ours. */
 	if (rules->syn == TG_SYN_KERNEL &&
-	    (rules->room == TG_ROOM_RESERVE || reason == TG_WAIT_LIMIT))
+	    (rules->room == TG_ROOM_RESERVE || reason == TG_WAIT_LIMIT || tg_syn_is_held(reason)))
 		return TG_SYN_DROP;
 	return rules->syn;
 }
 
-TG_INLINE int tg_syn_wants_cookie(const struct tg_rules *rules, __u32 reason, __u32 silent)
+TG_INLINE int tg_syn_wants_cookie(const struct tg_rules *rules, __u32 reason,
+                                  const struct tg_syn *syn)
 {
-	return !tg_syn_has_room(reason) && tg_syn_refusal(rules, reason, silent) == TG_SYN_COOKIE;
+	return !tg_syn_has_room(reason) && tg_syn_refusal(rules, reason, syn) == TG_SYN_COOKIE;
 }
 
-/* reason is what tg_syn_room() said. */
+/* auto's rules watch those SYNs that it is to find room for. */
+TG_INLINE int tg_syn_is_watched(const struct tg_rules *rules, const struct tg_syn *syn)
+{
+	return rules->is_auto && syn->source == TG_SOURCE_ANY;
+}
+
+/* reason is what tg_syn_reason() said. */
 TG_INLINE struct tg_decision tg_syn_decide(const struct tg_rules *rules, __u32 reason,
                                            const struct tg_syn *syn, struct tg_bucket *refusals)
 {
@@ -80,7 +118,7 @@ TG_INLINE struct tg_decision tg_syn_decide(const struct tg_rules *rules, __u32 r
 	if (syn->half_open)
 		return tg_decide(TG_PASS, TG_HALF_OPEN);
 
-	switch (tg_syn_refusal(rules, reason, syn->silent)) {
+	switch (tg_syn_refusal(rules, reason, syn)) {
 	case TG_SYN_DROP: return tg_decide(TG_DROP, reason);
 	case TG_SYN_RESET:
 		if (rules->refusal_cost_ns &&

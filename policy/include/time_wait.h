@@ -87,11 +87,6 @@ TG_INLINE void tg_tw_read(const struct tg_tw_option *option, struct tg_tw_value 
 	}
 }
 
-TG_INLINE int tg_tw_same_address(const __u32 *a, const __u32 *b)
-{
-	return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3];
-}
-
 /*
  * The end that a value names. An address of neither end was written behind a translator:
  * what the other end means by it cannot be known. Where both ends have one address it
@@ -101,18 +96,18 @@ TG_INLINE __u32 tg_tw_named(const struct tg_tuple *tuple, const struct tg_tw_val
 {
 	__u32 family = tuple->is_ipv6 ? 6 : 4;
 
-	if (value->family != family || tg_tw_same_address(tuple->saddr, tuple->daddr))
+	if (value->family != family || !tg_differ(tuple->saddr, tuple->daddr))
 		return TG_TW_NOBODY;
-	if (tg_tw_same_address(value->addr, tuple->saddr))
+	if (!tg_differ(value->addr, tuple->saddr))
 		return TG_TW_CLIENT;
-	return tg_tw_same_address(value->addr, tuple->daddr) ? TG_TW_SERVER : TG_TW_NOBODY;
+	return !tg_differ(value->addr, tuple->daddr) ? TG_TW_SERVER : TG_TW_NOBODY;
 }
 
 /* The value that names an end; none where it is nobody, or cannot be told from the other. */
 TG_INLINE void tg_tw_name(const struct tg_tuple *tuple, __u32 holder, struct tg_tw_value *value)
 {
 	__builtin_memset(value, 0, sizeof(*value));
-	if (holder == TG_TW_NOBODY || tg_tw_same_address(tuple->saddr, tuple->daddr))
+	if (holder == TG_TW_NOBODY || !tg_differ(tuple->saddr, tuple->daddr))
 		return;
 	value->family = tuple->is_ipv6 ? 6 : 4;
 	if (holder == TG_TW_CLIENT)

@@ -21,4 +21,26 @@
 /* Fixed point with eight fractional bits: 256 is 1.0. */
 #define TG_ONE_X256 256u
 
+/*
+ * 1 where a is less than b; both below 2^63. Without a branch, for loops and for what is only
+ * counted, or asked later: the verifier would walk all that follows for each way.
+ */
+TG_INLINE __u64 tg_less(__u64 a, __u64 b)
+{
+	return (a - b) >> 63;
+}
+
+/* 0 where two addresses are the same: of IPv4 word 0, the others are 0. Without a branch, as above.
+ */
+TG_INLINE __u32 tg_differ(const __u32 *a, const __u32 *b)
+{
+	return (a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3]);
+}
+
+/* How long ago; 0 where it is to come: processors' coarse clocks differ by a tick. */
+TG_INLINE __u64 tg_since(__u64 now_ns, __u64 then_ns)
+{
+	return now_ns > then_ns ? now_ns - then_ns : 0;
+}
+
 #endif

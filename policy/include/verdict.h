@@ -35,6 +35,9 @@ enum tg_reason {
 	TG_HALF_OPEN,           /* its request stands already: the kernel repeats the SYN/ACK */
 	TG_WAIT_LIMIT,          /* room, but beyond the logical limit: tg_room_is_short() */
 	TG_NEW_FIRST,           /* auto: room, but for clients who have not waited */
+	TG_POLICED,             /* its network sends more SYNs than it may: police.h */
+	TG_BEYOND_SHARE,        /* its network has had its share of the room: share.h */
+	TG_EXEMPT,              /* its network is exempt, and the kernel has room */
 	/* ACK stage */
 	TG_HANDSHAKE,           /* the ACK found room */
 	TG_OVERFLOW_SYNACK_ACK, /* ListenQOverflow on a SYN/ACK ACK */

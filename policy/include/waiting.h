@@ -86,8 +86,7 @@ TG_INLINE __u64 tg_waiting_same(__u32 a, __u32 b)
 
 /*
  * The number of the cell that a name has; else of an empty one; else of who was here
- * longest ago. Without branches: the verifier would walk each way through each turn of
- * the loop.
+ * longest ago. Without branches: see tg_less().
  */
 TG_INLINE __u32 tg_waiting_cell(const struct tg_waiting_block *block, __u64 name, __u64 now_ns)
 {
@@ -102,7 +101,7 @@ TG_INLINE __u32 tg_waiting_cell(const struct tg_waiting_block *block, __u64 name
 		__u64 found = rank * TG_WAITING_CELLS + i;
 
 		/* The larger of the two. */
-		best += (found - best) & -((best - found) >> 63);
+		best += (found - best) & -tg_less(best, found);
 	}
 	return best % TG_WAITING_CELLS;
 }

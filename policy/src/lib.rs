@@ -4,10 +4,13 @@
 //! The decisions are C (`include/*.h`), compiled into BPF for the kernel and, here,
 //! natively for the simulator and the tests: what is simulated is what is deployed.
 
+pub mod accepts;
 pub mod mechanism;
 pub mod names;
 pub mod notice;
 pub mod overload;
+pub mod police;
+pub mod share;
 pub mod shed;
 pub mod size;
 pub mod time_wait;
@@ -21,9 +24,7 @@ pub mod raw {
 
 use std::net::{IpAddr, SocketAddr};
 
-use raw::{
-    tg_ack, tg_answers, tg_bucket, tg_case, tg_decision, tg_fin, tg_queues, tg_rules, tg_syn,
-};
+use raw::{tg_ack, tg_bucket, tg_decision, tg_fin, tg_queues, tg_rules, tg_syn};
 
 impl raw::tg_tuple {
     /// A connection's addresses and ports as a packet from the client carries them.
@@ -101,36 +102,32 @@ pub fn reservation_stale(rules: &tg_rules, queues: &tg_queues, age_ms: u64) -> b
     unsafe { raw::tg_native_reservation_stale(rules, queues, age_ms) != 0 }
 }
 
-/// Every decision on one set of inputs.
-pub fn agree(case: &tg_case) -> tg_answers {
-    let mut answers = tg_answers::default();
-    // SAFETY: the function reads and writes only through these valid references.
-    unsafe { raw::tg_native_agree(case, &mut answers) };
-    answers
+/// The policy on one set of inputs, to be held against its BPF build (`include/agree*.h`).
+macro_rules! agree {
+    ($($what:literal $name:ident by $native:ident: $case:ident -> $answers:ident;)+) => {$(
+        #[doc = $what]
+        pub fn $name(case: &raw::$case) -> raw::$answers {
+            let mut answers = raw::$answers::default();
+            // SAFETY: the function reads and writes only through these valid references.
+            unsafe { raw::$native(case, &mut answers) };
+            answers
+        }
+    )+};
 }
 
-/// One step of persistent dropping on one set of inputs.
-pub fn agree_shed(case: &raw::tg_shed_case) -> raw::tg_shed_answers {
-    let mut answers = raw::tg_shed_answers::default();
-    // SAFETY: the function reads and writes only through these valid references.
-    unsafe { raw::tg_native_agree_shed(case, &mut answers) };
-    answers
-}
-
-/// Every decision about who holds TIME-WAIT on one set of inputs.
-pub fn agree_time_wait(case: &raw::tg_tw_case) -> raw::tg_tw_answers {
-    let mut answers = raw::tg_tw_answers::default();
-    // SAFETY: the function reads and writes only through these valid references.
-    unsafe { raw::tg_native_agree_time_wait(case, &mut answers) };
-    answers
-}
-
-/// Every decision about notices on one set of inputs.
-pub fn agree_notice(case: &raw::tg_notice_case) -> raw::tg_notice_answers {
-    let mut answers = raw::tg_notice_answers::default();
-    // SAFETY: the function reads and writes only through these valid references.
-    unsafe { raw::tg_native_agree_notice(case, &mut answers) };
-    answers
+agree! {
+    "Every decision on one set of inputs."
+    agree by tg_native_agree: tg_case -> tg_answers;
+    "One step of persistent dropping on one set of inputs."
+    agree_shed by tg_native_agree_shed: tg_shed_case -> tg_shed_answers;
+    "Every decision about who holds TIME-WAIT on one set of inputs."
+    agree_time_wait by tg_native_agree_time_wait: tg_tw_case -> tg_tw_answers;
+    "Every decision about notices on one set of inputs."
+    agree_notice by tg_native_agree_notice: tg_notice_case -> tg_notice_answers;
+    "One SYN before a network's fair share, on one set of inputs."
+    agree_share by tg_native_agree_share: tg_share_case -> tg_share_answers;
+    "One look at how an application accepts, on one set of inputs."
+    agree_accepts by tg_native_agree_accepts: tg_accepts_case -> tg_accepts_answers;
 }
 
 #[cfg(test)]
@@ -231,6 +228,34 @@ mod tests {
         let overbooked = tg_rules { overbook_x256: 512, ..reserv };
         assert_eq!(syn(&overbooked, &queues(64, 129)), (TG_PASS, TG_ROOM));
         assert_eq!(syn(&overbooked, &queues(64, 130)), (TG_DROP, TG_NO_RESERVATION));
+    }
+
+    /// Shukla 4.1.2: "does not send a SYN/ACK in response to a SYN until the server application issues
+    /// an accept()".
+    #[test]
+    fn lazy_answers_no_syn_before_those_ahead_are_taken() {
+        for (form, verdict) in
+            [(TG_SYN_KERNEL, TG_DROP), (TG_SYN_RESET, TG_RESET), (TG_SYN_COOKIE, TG_COOKIE)]
+        {
+            let lazy =
+                tg_rules { room: TG_ROOM_RESERVE, syn: form, ahead: 1, ..Default::default() };
+            assert_eq!(syn(&lazy, &queues(0, 0)), (TG_PASS, TG_ROOM));
+            // One waits for accept(), or is about to.
+            assert_eq!(syn(&lazy, &queues(1, 0)), (verdict, TG_NO_RESERVATION));
+            assert_eq!(syn(&lazy, &queues(0, 1)), (verdict, TG_NO_RESERVATION));
+            let claimed = tg_queues { claimed: 1, ..queues(0, 0) };
+            assert_eq!(syn(&lazy, &claimed), (verdict, TG_NO_RESERVATION));
+            let more = tg_rules { ahead: 8, ..lazy };
+            assert_eq!(syn(&more, &queues(4, 3)), (TG_PASS, TG_ROOM));
+            assert_eq!(syn(&more, &queues(4, 4)), (verdict, TG_NO_RESERVATION));
+            // Never more than there are.
+            let most = tg_rules { ahead: 1000, ..lazy };
+            assert_eq!(syn(&most, &queues(128, 1)), (verdict, TG_NO_RESERVATION));
+            // A SYN/ACK whose ACK does not come stalls it no longer than it may.
+            let cleaned = tg_rules { clean_after_ms: 100, ..lazy };
+            assert!(reservation_stale(&cleaned, &queues(0, 1), 100));
+            assert!(!reservation_stale(&cleaned, &queues(0, 1), 99));
+        }
     }
 
     /// A bare FIN in its place, to a connection with nothing left to read or to acknowledge.

@@ -22,6 +22,8 @@ pub(crate) enum Entity {
     Shed,
     /// The keys of the guard.
     Guard,
+    /// Which networks clients come from.
+    Sources,
 }
 
 /// SplitMix64 (Steele, Lea and Flood, *Fast splittable pseudorandom number generators*, OOPSLA
@@ -41,6 +43,7 @@ impl Chance {
             Entity::Pages => (5, 0),
             Entity::Shed => (6, 0),
             Entity::Guard => (7, 0),
+            Entity::Sources => (8, 0),
         };
         // Beginnings are hashes, so that streams do not overlap as neighbouring counters would.
         Self(mix(mix(seed.wrapping_add(kind.wrapping_mul(GOLDEN))) ^ number.wrapping_mul(GOLDEN)))

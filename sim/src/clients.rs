@@ -63,12 +63,16 @@ impl World {
             count: requests,
             port: ANY,
             pair: first,
+            network: self.sources.draw(),
             packets: 0,
             syns: 0,
             ended: false,
             counts,
         };
         self.tally.started(now_ns, now_ns);
+        if let Some(network) = flow.network {
+            self.sources.seen[usize::from(network)].attempts += u64::from(counts);
+        }
         self.balance.attempts += 1;
         let Some(place) = self.flows.insert(flow, now_ns) else { return self.no_port(now_ns) };
         self.balance.waiting += 1;
@@ -157,6 +161,10 @@ impl World {
             self.tally.answered(attempt.answered(), now_ns);
             self.tally.ended(end, flow.intended_ns, now_ns, Some(attempt.syns()));
             self.counting -= u64::from(flow.counts);
+            if let Some(network) = flow.network {
+                let is_reply = flow.counts && end == End::Replied;
+                self.sources.seen[usize::from(network)].replies += u64::from(is_reply);
+            }
             self.balance.waiting -= 1;
             *match end {
                 End::Replied => &mut self.balance.served,

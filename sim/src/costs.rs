@@ -51,7 +51,7 @@ pub struct Costs {
     /// TCP's look-ups for a segment that belongs to no connection yet.
     pub look_up_ns: u64,
     /// A SYN that is dropped or answered at the driver, with its frame, the decision and the answer.
-    /// On a veth all of that is the sender's processor's.
+    /// Where all of that is another processor's, what it slows this one down by.
     pub early_ns: u64,
     /// A mechanism's decision on a SYN, anywhere else, or where the driver passes it on.
     pub hook_ns: u64,

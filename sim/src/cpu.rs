@@ -216,6 +216,17 @@ impl Cpu {
         }
     }
 
+    /// A processor that shares a core or caches with this one has been busy: what is under way here
+    /// takes so much longer.
+    pub(crate) fn is_slowed(&mut self, now_ns: u64, by_ns: u64) {
+        if self.soft_until_ns > now_ns {
+            self.soft_until_ns += by_ns;
+        }
+        if let Some(ends_ns) = &mut self.step_ends_ns {
+            *ends_ns += by_ns;
+        }
+    }
+
     /// Begins a step of the application, after the packets that are being worked on. Says when it
     /// would be done.
     pub(crate) fn step(&mut self, now_ns: u64, took: &Took) -> u64 {
@@ -264,6 +275,18 @@ mod tests {
         assert_eq!((softirq_ns, system_ns, user_ns), (210, 300, 40));
         let each = Took { driver_ns: 10, tcp_ns: 200, ..step };
         assert_eq!(by_component, each);
+    }
+
+    #[test]
+    fn what_others_do_nearby_takes_time_and_is_not_its_own() {
+        let mut cpu = cpu();
+        cpu.step(1000, &tcp(300));
+        assert_eq!(work(&mut cpu, 1100), Taken::At(1110));
+        cpu.is_slowed(1150, 40);
+        assert_eq!(work(&mut cpu, 1200), Taken::At(1250), "when the first is done");
+        cpu.is_slowed(5000, 7);
+        assert_eq!(cpu.step_ends_ns, Some(1300 + 10 + 200 + 40 + 7));
+        assert_eq!(cpu.spent.softirq_ns, 10 + 200);
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub(crate) struct Flow {
     pub port: u32,
     /// The number of its pair of addresses and ports: its port's where these are counted, else its own.
     pub pair: u32,
+    /// The network that its client comes from, where clients come from networks.
+    pub network: Option<u16>,
     /// Packets of it on the way, or waiting for the server's processor.
     pub packets: u16,
     /// SYNs sent so far.

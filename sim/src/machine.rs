@@ -21,6 +21,12 @@ pub struct Machine {
     pub userver: Program,
     /// Where Tidegate looks at SYNs when a scenario leaves it open.
     pub hook: Hook,
+    /// Whether the driver, and a hook there, works on another processor than those that it has: on a
+    /// veth that is the sender's, where what comes up is steered (RPS). A SYN that ends there costs
+    /// no interrupt, and of this machine's time what the two take from each other
+    /// ([`Costs::early_ns`]).
+    #[serde(default)]
+    pub driver_elsewhere: bool,
     /// How many processors it has: the program runs on the first, packets are spread over all by
     /// connection.
     #[serde(default = "one_core")]
@@ -100,6 +106,7 @@ impl Machine {
             profile: Profile::Linux24,
             userver: Program::PapersUserver,
             hook: Hook::Tcp,
+            driver_elsewhere: false,
             cores: 1,
             // 228 µs from SYN/ACK to its ACK (Shukla, figure 4.2), the client and its card included.
             wire_ns: 90_000,
@@ -110,13 +117,15 @@ impl Machine {
         }
     }
 
-    /// A virtual machine of today at a veth pair, Linux 6.
+    /// A virtual machine of today at a veth pair, Linux 6; what its driver does it does itself, as a
+    /// network card's.
     #[must_use]
     pub const fn today() -> Self {
         Self {
             profile: Profile::Linux6,
             userver: Program::Userver,
             hook: Hook::Ip,
+            driver_elsewhere: false,
             cores: 1,
             wire_ns: 10_000,
             cost_us_ns: 1270,

@@ -72,6 +72,7 @@ pub(crate) fn setup(
         accept_limit: accept_limit(server.accept_limit),
         cost_ns: server.cost_us * machine.cost_us_ns,
         guard,
+        limits: Vec::new(),
         shed,
         way: Way {
             wire_ns: cables * machine.wire_ns,
@@ -146,6 +147,7 @@ fn crowd(setting: &Setting, pages: &Pages) -> Result<Crowd, SimError> {
         person,
         requests: clients.requests,
         ports: clients.pairs(),
+        networks: Vec::new(),
         load: setup::Load::Closed { clients: 0 },
         warm_up_ns: 0,
         duration_ns: 1,

@@ -2,6 +2,7 @@
 //! What a world begins with, and how things stand in it.
 
 use tidegate_client::{Arrivals, Close, Os, Person};
+use tidegate_policy::police::Limited;
 use tidegate_policy::raw::{tg_rules, tg_tw_rules};
 use tidegate_servers::AcceptLimit;
 
@@ -39,6 +40,8 @@ pub struct Setup {
     pub held_entries: u32,
     /// A mechanism's rules, and where it looks at SYNs.
     pub guard: Option<(tg_rules, Hook)>,
+    /// What it says of networks of clients; the longest counts.
+    pub limits: Vec<Limited>,
     /// Persistent dropping, before all that.
     pub shed: Option<Shed>,
     /// The way between.
@@ -65,6 +68,7 @@ impl Setup {
             },
             requests: 1.0,
             ports: None,
+            networks: Vec::new(),
             load: Load::Closed { clients: 1 },
             warm_up_ns: 0,
             duration_ns: 1_000_000_000,
@@ -82,6 +86,7 @@ impl Setup {
             time_wait: tg_tw_rules::default(),
             held_entries: 32_768,
             guard,
+            limits: Vec::new(),
             shed: None,
             way: Way { wire_ns: machine.wire_ns, ..Way::default() },
             crowd,
@@ -100,6 +105,9 @@ pub struct Crowd {
     /// How many pairs of an address and a port they have, if these can be short. One is not used
     /// again while its client holds it in TIME-WAIT; the server may hold it still.
     pub ports: Option<u32>,
+    /// The networks that they come from, by how often: a weight for each. None: every client has an
+    /// address of its own.
+    pub networks: Vec<f64>,
     /// How starts come about.
     pub load: Load,
     /// How long load is applied before anything counts, in ns.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Persistent dropping, decided by the policy itself, on the server or on routers before it.
 
-use std::net::Ipv4Addr;
-
 use tidegate_policy::mechanism::REFUSALS_PER_S;
 use tidegate_policy::raw::{
     TG_PASS, TG_SHED_TURN_SHIFT, tg_auto_queue, tg_decision, tg_key, tg_shed_rules, tg_shed_syn,
@@ -78,15 +76,14 @@ impl Shedders {
         Self { hook: shed.hook, each: each.collect(), chance }
     }
 
-    /// The first answer that is no. `client` names the connection.
+    /// The first answer that is no. `tuple` names the connection.
     pub(crate) fn judge(
         &mut self,
-        client: u32,
+        tuple: &tg_tuple,
         isn: u32,
         now_ns: u64,
         queue: &tg_auto_queue,
     ) -> tg_decision {
-        let tuple = tuple(client);
         let syn = tg_shed_syn {
             now_ns: MONOTONIC_NS + now_ns,
             clock_ns: CLOCK_NS + now_ns,
@@ -96,20 +93,11 @@ impl Shedders {
         let mut decision = tg_decision::default();
         for shedder in &mut self.each {
             let random = (self.chance.draw() >> 32) as u32;
-            decision = shedder.decide_at(&tuple, &tg_shed_syn { random, ..syn }, queue);
+            decision = shedder.decide_at(tuple, &tg_shed_syn { random, ..syn }, queue);
             if decision.verdict != TG_PASS {
                 break;
             }
         }
         decision
     }
-}
-
-/// Each client has an address of its own, as long as there are some.
-pub(crate) fn tuple(client: u32) -> tg_tuple {
-    const ADDRESSES: u32 = 1 << 22;
-    let source = Ipv4Addr::from(0x0a80_0000 | (client % ADDRESSES));
-    let port = 1024 + (client / ADDRESSES) as u16;
-    let server = (Ipv4Addr::new(10, 87, 0, 1), 8080);
-    tg_tuple::between((source, port).into(), server.into())
 }

@@ -18,10 +18,12 @@ pub use profile::{Kernel, Profile};
 use tidegate_client::Close;
 use tidegate_policy::decide_syn;
 use tidegate_policy::overload::{self, Watch};
+use tidegate_policy::police::{Limited, Police};
 use tidegate_policy::raw::{
-    TG_COOKIE, tg_bucket, tg_counters, tg_decision, tg_key, tg_queues, tg_rules, tg_syn, tg_tuple,
-    tg_tw_rules,
+    TG_COOKIE, TG_SOURCE_ANY, tg_accepts, tg_bucket, tg_counters, tg_decision, tg_key, tg_queues,
+    tg_rules, tg_syn, tg_tuple, tg_tw_rules,
 };
+use tidegate_policy::share::Shares;
 use tidegate_policy::time_wait::End;
 
 use crate::chance::{Chance, Entity};
@@ -41,26 +43,60 @@ pub(crate) struct Guard {
     pub rules: tg_rules,
     pub hook: Hook,
     pub refusals: tg_bucket,
+    pub police: Police,
+    /// Where networks have shares.
+    pub shares: Option<Shares>,
     /// Of a guard that is `auto`.
     pub watch: Option<Watch>,
     /// Of the names of those who wait.
     pub key: tg_key,
+    /// How the application accepts.
+    pub accepts: tg_accepts,
 }
 
 impl Guard {
-    pub(crate) fn new(rules: tg_rules, hook: Hook, seed: u64) -> Self {
+    pub(crate) fn new(rules: tg_rules, hook: Hook, limits: &[Limited], seed: u64) -> Self {
         let mut chance = Chance::of(seed, Entity::Guard);
         Self {
             rules,
             hook,
             refusals: tg_bucket::default(),
+            police: Police::new(limits),
+            shares: rules.shares().then(Shares::default),
             watch: (rules.is_auto != 0).then(Watch::default),
             key: tg_key { k0: chance.draw(), k1: chance.draw() },
+            accepts: tg_accepts::default(),
         }
     }
 
     /// The decision at the SYN stage; `tuple` and `isn` name the connection.
     fn decide_syn(
+        &mut self,
+        queues: &tg_queues,
+        syn: &tg_syn,
+        tuple: &tg_tuple,
+        isn: u32,
+    ) -> tg_decision {
+        let source = self.source_by_share(syn, tuple);
+        let syn = tg_syn { source: source as u16, ..*syn };
+        let decision = self.decide_room(queues, &syn, tuple, isn);
+        if let (Some(shares), TG_SOURCE_ANY) = (&mut self.shares, source) {
+            shares.end(decision.reason, syn.now_ns);
+        }
+        decision
+    }
+
+    /// The source of a SYN, once it is known whether its network has had its share.
+    fn source_by_share(&mut self, syn: &tg_syn, tuple: &tg_tuple) -> u32 {
+        match (&mut self.shares, u32::from(syn.source)) {
+            (Some(shares), TG_SOURCE_ANY) => {
+                shares.source(&self.rules, &self.key, tuple, syn.random, syn.now_ns)
+            }
+            (_, source) => source,
+        }
+    }
+
+    fn decide_room(
         &mut self,
         queues: &tg_queues,
         syn: &tg_syn,
@@ -148,6 +184,8 @@ pub(crate) struct Host {
     pub shed: Option<Shedders>,
     pub listener: Listener,
     pub cores: Cores,
+    /// The driver's hook is another processor's.
+    pub driver_elsewhere: bool,
     pub app: App,
     /// How clients end their side: what they ask of the application, and say to it, at the end.
     pub ending: Close,

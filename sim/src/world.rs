@@ -4,6 +4,7 @@
 use std::iter::Peekable;
 
 use tidegate_client::{Arrivals, Outcome, Progress, TIME_WAIT_NS, Tally};
+use tidegate_policy::accepts::Seen;
 use tidegate_servers::Statistics;
 
 use crate::chance::{Chance, Entity};
@@ -15,6 +16,7 @@ use crate::network::{Packet, Way};
 use crate::server::App;
 use crate::setup::{Balance, Crowd, Load, Setup};
 use crate::shed::Shedders;
+use crate::sources::{FromNetwork, Sources};
 use crate::spent::Spent;
 use crate::stack::{Counted, Guard, Host, Listener};
 use crate::wire::{Event, Wire};
@@ -36,6 +38,10 @@ pub struct Report {
     pub cores: usize,
     /// What the application did in the time that counts.
     pub application: Statistics,
+    /// What clients of each network saw, where they come from networks.
+    pub networks: Vec<FromNetwork>,
+    /// How a guard saw it accept, when that time ended; `None` where nobody was refused of late.
+    pub accepts: Option<Seen>,
     /// How things stood at the end.
     pub balance: Balance,
     /// Events in all.
@@ -92,6 +98,7 @@ pub struct World {
     pub(crate) seed: u64,
     pub(crate) starts: Starts,
     pub(crate) flows: Flows,
+    pub(crate) sources: Sources,
     pub(crate) wire: Wire,
     pub(crate) host: Host,
     pub(crate) tally: Tally,
@@ -108,7 +115,7 @@ pub struct World {
 }
 
 /// What stood at a time, with the sockets that there were.
-type Mark = (Spent, Counted, Statistics, u64);
+type Mark = (Spent, Counted, Statistics, u64, Option<Seen>);
 
 /// When attempts start.
 #[derive(Debug)]
@@ -127,7 +134,7 @@ impl World {
         let ends = Ends::of(&setup);
         let Setup { machine, kernel, way, crowd, seed, .. } = setup;
         let counted_ns = crowd.warm_up_ns..crowd.warm_up_ns + crowd.duration_ns;
-        let guard = setup.guard.map(|(rules, hook)| Guard::new(rules, hook, seed));
+        let guard = setup.guard.map(|(rules, hook)| Guard::new(rules, hook, &setup.limits, seed));
         let host = Host {
             profile: machine.profile,
             kernel,
@@ -136,6 +143,7 @@ impl World {
             shed: setup.shed.map(|shed| Shedders::new(&shed, seed)),
             listener: Listener::new(setup.backlog.min(machine.profile.backlog_max())),
             cores: Cores::of(&machine),
+            driver_elsewhere: machine.driver_elsewhere,
             app: App::new(setup.program, setup.accept_limit, setup.cost_ns),
             ending: crowd.person.close,
             time_wait: setup.time_wait,
@@ -153,6 +161,7 @@ impl World {
             next_mark_ns: counted_ns.start,
             marks: [(counted_ns.start, None), (counted_ns.end, None)],
             flows: Flows::new(crowd.ports),
+            sources: Sources::new(&crowd.networks, seed),
             crowd,
             way,
             seed,
@@ -192,6 +201,8 @@ impl World {
             counted: end.1.since(&begin.1),
             application: end.2.since(&begin.2),
             sockets: end.3,
+            networks: self.sources.seen,
+            accepts: end.4,
             balance,
             events: self.events,
         }
@@ -295,14 +306,15 @@ impl World {
         counted.time_waits_max += self.held_before;
         counted.time_waits_held += if self.now_ns() < TIME_WAIT_NS { self.held_before } else { 0 };
         (counted.pairs_held, counted.pairs_max) = self.wire.ends.held_by_server(self.now_ns());
-        let mark = (host.cores.spent(), counted, application, sockets);
+        let accepts = host.guard.as_ref().and_then(|guard| guard.accepts.seen(self.now_ns()));
+        let mark = (host.cores.spent(), counted, application, sockets, accepts);
         self.marks[place].1 = Some(mark);
     }
 
     fn at_server(&mut self, packet: &Packet, now_ns: u64) {
         self.wire.inward.carried.arrived += 1;
         let flow = self.flows.get(packet.flow);
-        if packet.is_syn() && self.host.router_sheds(flow, packet, now_ns, &mut self.wire) {
+        if packet.is_syn() && self.host.ends_before(flow, packet, now_ns, &mut self.wire) {
             flow.packets -= 1;
             return self.flows.tidy(packet.flow);
         }

@@ -29,7 +29,9 @@ pub use client::{
 pub use closers::{AFAR, First, close_first, close_first_from, kernel_time_wait, serve_closers};
 pub use counted::{Counted, guard_of, packets, packets_with};
 pub use dialed::{Dialed, Fate, dial};
-pub use listener::{Stalled, closing, connections, defer_accept, half_open, listen_queue, until};
+pub use listener::{
+    Stalled, closing, connections, defer_accept, half_open, listen_queue, until, until_sent_again,
+};
 pub use nginx::Nginx;
 pub use option::set_option;
 pub use raw_end::{RawEnd, our_option};

@@ -50,6 +50,11 @@ impl Stalled {
         assert_eq!(done, 0, "listen() again");
     }
 
+    /// Takes one connection, if any waits, and closes it.
+    pub fn accept_one(&self) {
+        drop(self.socket.accept());
+    }
+
     /// Takes every connection that waits, with the client's address.
     pub fn accept_all(&self) -> Vec<(TcpStream, SocketAddr)> {
         std::iter::from_fn(|| self.socket.accept().ok()).collect()
@@ -122,10 +127,24 @@ pub fn connections(namespace: &Namespace) -> usize {
 }
 
 /// Waits until something holds, and fails by its name when it does not within five seconds.
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(5);
+#[track_caller]
+pub fn until(what: &str, holds: impl FnMut() -> bool) {
+    within(Duration::from_secs(5), what, holds);
+}
+
+/// The same for what takes a segment that TCP sends again, and sent first at `sent`. Each pause is as
+/// long as all before it together at most (RFC 6298, 5.5; Linux's SYNs go 1, 2, 3, 4, 5, 7, 11, 19 s
+/// after the first), so however long a story took, the next comes before its age has doubled.
+#[track_caller]
+pub fn until_sent_again(sent: Instant, what: &str, holds: impl FnMut() -> bool) {
+    within(sent.elapsed() + Duration::from_secs(5), what, holds);
+}
+
+#[track_caller]
+fn within(limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + limit;
     while !holds() {
-        assert!(Instant::now() < deadline, "within five seconds: {what}");
+        assert!(Instant::now() < deadline, "within {limit:?}: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -54,11 +54,11 @@ fn bad_files_are_answered_in_one_line() {
         ),
         (
             "[[listener]]\nport = 80\nmechanism = \"abrot\"",
-            "t.toml:3: unknown mechanism \"abrot\"; did you mean \"abort\"? known: auto, default, abort, reserv, rst-syn, no-syn-drop, early-syn-drop",
+            "t.toml:3: unknown mechanism \"abrot\"; did you mean \"abort\"? known: auto, default, abort, reserv, lazy, rst-syn, no-syn-drop, early-syn-drop",
         ),
         (
             "[[listener]]\nprot = 80",
-            "t.toml:2: unknown field `prot`; expected one of `port`, `address`, `mechanism`, `hook`, `refusals_per_s`, `log`, `reserv`, `auto`, `shed`, `fin`, `notice`, `time_wait`, `places`, `resize`, `backlog`",
+            "t.toml:2: unknown field `prot`; expected one of `port`, `address`, `mechanism`, `hook`, `refusals_per_s`, `log`, `reserv`, `ahead`, `auto`, `shed`, `police`, `exempt`, `fair_share`, `fin`, `notice`, `time_wait`, `places`, `resize`, `backlog`",
         ),
         (
             "[[listener]]\nport = 80\nfin = \"reset\"",
@@ -75,12 +75,35 @@ fn bad_files_are_answered_in_one_line() {
         ),
         (
             "[[listener]]\nport = 80\nreserv = { overbook = 2.0 }",
-            "t.toml:3: reserv has options, but the mechanism does not name it; add \"reserv\" to the mechanism, or take the options out",
+            "t.toml:3: reserv has options, but the mechanism names neither it nor \"lazy\"; add \"reserv\" to the mechanism, or take the options out",
+        ),
+        (
+            "[[listener]]\nport = 80\nmechanism = \"reserv\"\nahead = 2",
+            "t.toml:4: ahead is lazy's, and the mechanism does not name it; add \"lazy\" to the mechanism, or take ahead out",
+        ),
+        (
+            "[[listener]]\nport = 80\nmechanism = \"lazy\"\nahead = 0",
+            "t.toml:4: ahead = 0 is out of range; give a number from 1 to 2147483647",
+        ),
+        (
+            "[[listener]]\nport = 80\nmechanism = \"lazy reserv\"",
+            "t.toml:3: \"lazy\" is \"reserv\" with few places; leave \"reserv\" out; its options are lazy's, too",
         ),
     ] {
         assert_eq!(fails(text), expected);
     }
     assert!(fails("[[listener]]\nport = ").starts_with("t.toml:2: "));
+}
+
+#[test]
+fn lazy_is_sixteen_ahead_unless_it_is_said() {
+    let rules = |lines: &str| {
+        let text = format!("[[listener]]\nport = 80\nmechanism = \"lazy rst-syn\"\n{lines}");
+        parse(Path::new("t.toml"), &text).unwrap().guards[0].rules
+    };
+    assert_eq!((rules("").room, rules("").ahead), (TG_ROOM_RESERVE, 16));
+    let one = rules("ahead = 1\nreserv = { clean_after_ms = 100 }");
+    assert_eq!((one.ahead, one.clean_after_ms), (1, 100));
 }
 
 #[test]

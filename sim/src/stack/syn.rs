@@ -3,7 +3,7 @@
 
 use tidegate_policy::raw::{
     TG_COOKIE, TG_DROP, TG_KERNEL_COOKIE, TG_LISTENQ_FULL_AT_SYN, TG_PASS, TG_RESET, TG_ROOM,
-    tg_auto_queue, tg_decision, tg_rules, tg_syn,
+    TG_SOURCE_ANY, tg_auto_queue, tg_decision, tg_rules, tg_syn,
 };
 use tidegate_policy::syn_room;
 use tidegate_policy::time_wait::End;
@@ -13,7 +13,7 @@ use super::{Conn, Guard, Host, Profile, State};
 use crate::flow::Flow;
 use crate::hook::Hook;
 use crate::network::Packet;
-use crate::shed::tuple;
+use crate::sources::tuple;
 use crate::wire::{Wire, Work};
 
 /// What a mechanism leaves to do.
@@ -31,7 +31,7 @@ impl Host {
         let room = syn_room(&rules, &shown, u32::MAX);
         let queue = tg_auto_queue::of(&self.listener.queues(&self.kernel), room);
         let Some(shed) = &mut self.shed else { return tg_decision::default() };
-        let decision = shed.judge(flow.first, packet.seq, now_ns, &queue);
+        let decision = shed.judge(&tuple(flow.first, flow.network), packet.seq, now_ns, &queue);
         // As the datapath counts: on a path what passes too.
         if decision.verdict != TG_PASS || shed.hook.is_none() {
             self.counted.judge(decision);
@@ -39,8 +39,56 @@ impl Host {
         decision
     }
 
+    /// Whether a SYN ends before a processor of the server is at it: on a router, or at a driver
+    /// whose work is another's.
+    pub(crate) fn ends_before(
+        &mut self,
+        flow: &mut Flow,
+        packet: &Packet,
+        now_ns: u64,
+        wire: &mut Wire,
+    ) -> bool {
+        self.router_sheds(flow, packet, now_ns, wire)
+            || (self.driver_elsewhere && self.driver_ends(flow, packet, now_ns, wire))
+    }
+
+    /// The hook at a driver whose work is another processor's.
+    fn driver_ends(
+        &mut self,
+        flow: &mut Flow,
+        packet: &Packet,
+        now_ns: u64,
+        wire: &mut Wire,
+    ) -> bool {
+        let sheds = self.shed.as_ref().is_some_and(|shed| shed.hook == Some(Hook::Driver));
+        let judges = self.guard.as_ref().is_some_and(|guard| guard.hook == Hook::Driver);
+        let source = if judges { self.source(flow, now_ns) } else { TG_SOURCE_ANY };
+        let mut work = Work::new(wire, &self.costs, packet.flow, now_ns);
+        let ends = (sheds && source == TG_SOURCE_ANY && self.sheds(flow, packet, &mut work))
+            || (judges && matches!(self.judge_syn(flow, packet, source, &mut work), Left::Nothing));
+        if ends {
+            self.cores.first().is_slowed(now_ns, work.took.whole_ns());
+        }
+        ends
+    }
+
+    /// What the guard's rules say of where a SYN comes from.
+    fn source(&mut self, flow: &Flow, now_ns: u64) -> u32 {
+        match &mut self.guard {
+            Some(Guard { police, .. }) if !police.is_empty() => {
+                police.source(&tuple(flow.first, flow.network), now_ns)
+            }
+            _ => TG_SOURCE_ANY,
+        }
+    }
+
+    /// Whether a hook has looked at every SYN that comes this far.
+    fn has_looked(&self, hook: Hook) -> bool {
+        self.driver_elsewhere && hook == Hook::Driver
+    }
+
     /// Persistent dropping on a router, which costs the server nothing; true where it ends there.
-    pub(crate) fn router_sheds(
+    fn router_sheds(
         &mut self,
         flow: &mut Flow,
         packet: &Packet,
@@ -93,14 +141,21 @@ impl Host {
 
     /// The mechanism's decision comes first; what it passes meets the kernel's own rule.
     pub(super) fn syn(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
-        if self.sheds(flow, packet, work) {
-            return;
-        }
         let is_half_open = flow.conn.state == State::HalfOpen;
         // A request's own SYN carries no listener to the TCP entry, and is not judged there.
-        let judges = |guard: &Guard| !(is_half_open && guard.hook == Hook::Tcp);
-        if self.guard.as_ref().is_some_and(judges) {
-            if let Left::Nothing = self.judge_syn(flow, packet, work) {
+        let judges = |guard: &Guard| {
+            !((is_half_open && guard.hook == Hook::Tcp) || self.has_looked(guard.hook))
+        };
+        let is_judged = self.guard.as_ref().is_some_and(judges);
+        let source = if is_judged { self.source(flow, work.now_ns()) } else { TG_SOURCE_ANY };
+        let shed_on = self.shed.as_ref().and_then(|shed| shed.hook);
+        let is_shed_here =
+            source == TG_SOURCE_ANY && !shed_on.is_some_and(|hook| self.has_looked(hook));
+        if is_shed_here && self.sheds(flow, packet, work) {
+            return;
+        }
+        if is_judged {
+            if let Left::Nothing = self.judge_syn(flow, packet, source, work) {
                 return;
             }
         } else {
@@ -121,7 +176,13 @@ impl Host {
         }
     }
 
-    fn judge_syn(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) -> Left {
+    fn judge_syn(
+        &mut self,
+        flow: &mut Flow,
+        packet: &Packet,
+        source: u32,
+        work: &mut Work<'_>,
+    ) -> Left {
         let Some(guard) = &mut self.guard else { return Left::ToTheKernel };
         let hook = guard.hook;
         work.took.add(&hook.way_to(&self.costs));
@@ -131,9 +192,12 @@ impl Host {
             random: (self.chance.draw() >> 32) as u32,
             half_open: u32::from(flow.conn.state == State::HalfOpen),
             cookie_usable: 1,
+            source: source as u16,
             ..tg_syn::default()
         };
-        let decision = guard.decide_syn(&queues, &syn, &tuple(flow.first), packet.seq);
+        let decision =
+            guard.decide_syn(&queues, &syn, &tuple(flow.first, flow.network), packet.seq);
+        guard.accepts.look(&self.listener.queues(&self.kernel), decision.reason, syn.now_ns);
         self.counted.judge(decision);
         // A hook before TCP turns the frame round; TCP makes a packet of its own.
         let by_tcp = hook == Hook::Tcp;

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The programs in the kernel: loaded, run on packets of our choosing, and held against the native
+//! policy. One test program, so that what they share is built once and the tests run side by side.
+
+mod accepts_agreement;
+mod agreement;
+mod common;
+mod destinations;
+mod fin;
+mod malformed;
+mod notice_agreement;
+mod packets;
+mod share_agreement;
+mod shed;
+mod shed_agreement;
+mod socket_option;
+mod time_wait_agreement;
+mod verifier;

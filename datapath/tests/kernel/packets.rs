@@ -1,0 +1,847 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A packet goes in; a verdict and a packet come out. Every program runs in the kernel, against
+//! listening sockets whose queues are really full.
+
+use std::net::SocketAddr;
+
+use crate::common::Runner;
+use crate::common::cookie;
+use crate::common::scene::*;
+use crate::common::segment::*;
+use crate::common::wire::{Wire, hardware_address};
+use etherparse::{SlicedPacket, TcpOptionElement, TransportSlice};
+use libbpf_rs::{MapCore, MapFlags};
+use tidegate_datapath::clock;
+use tidegate_datapath::configuration::{self, Configuration};
+use tidegate_datapath::control;
+use tidegate_lab::{Link, Namespace};
+use tidegate_policy::agree;
+use tidegate_policy::raw::*;
+
+const VLAN: (u16, u16) = (0x8100, 0x2005);
+const SERVICE_VLAN: (u16, u16) = (0x88a8, 0x0007);
+
+fn both_families() -> [SocketAddr; 2] {
+    [at(V4, FULL), at(V6, FULL)]
+}
+
+fn both_full() -> [Server; 2] {
+    both_families().map(Server::full)
+}
+
+/// A SYN as Linux sends it.
+fn syn(to: SocketAddr) -> Segment {
+    Segment::syn(client(to), to).with(|s| {
+        s.options = options(&[
+            Offer::Mss(if to.is_ipv4() { 1460 } else { 1440 }),
+            Offer::Sack,
+            Offer::Stamps(0x0102_0304),
+            Offer::Nop,
+            Offer::Scale(7),
+        ]);
+    })
+}
+
+/// Runs one frame and tells what was decided, what left, and what was counted.
+fn one(guards: &Guards, hook: Hook, frame: &[u8]) -> (Outcome, Vec<u8>, Vec<Counted>) {
+    let before = guards.counts();
+    let mut runner = Runner::new();
+    let ran = runner.run(guards.program(hook.program), frame, &[]).unwrap();
+    (hook.outcome(ran.returned), ran.packet.to_vec(), guards.counts().since(&before))
+}
+
+/// It passes as it came, and no guard has judged it.
+#[track_caller]
+fn assert_not_judged(guards: &Guards, frame: &[u8], why: &str) {
+    for hook in HOOKS {
+        let (outcome, left, counted) = one(guards, hook, frame);
+        assert_eq!(outcome, Outcome::Pass, "{why}, {hook:?}");
+        assert_eq!(left, frame, "{why}, {hook:?}");
+        assert_eq!(counted, [], "{why}, {hook:?}");
+    }
+}
+
+/// It passes as it came, for this reason.
+#[track_caller]
+fn assert_passed(guards: &Guards, frame: &[u8], reason: &'static str) {
+    for hook in HOOKS {
+        let (outcome, left, counted) = one(guards, hook, frame);
+        assert_eq!(counted, [(0, reason, "pass", 1)], "{hook:?}");
+        assert_eq!(outcome, Outcome::Pass, "{reason}, {hook:?}");
+        assert_eq!(left, frame, "{reason}, {hook:?}");
+    }
+}
+
+/// Everything that may stand around a SYN and leaves it one.
+fn dressed(plain: &Segment) -> Vec<(&'static str, Segment)> {
+    let with = |change: &dyn Fn(&mut Segment)| plain.clone().with(|s| change(s));
+    let mut all = vec![
+        ("bare", with(&|s| s.options.clear())),
+        ("Linux's options", plain.clone()),
+        ("one tag", with(&|s| s.vlans = vec![VLAN])),
+        ("a service tag and a tag", with(&|s| s.vlans = vec![SERVICE_VLAN, VLAN])),
+        ("the last sequence number", with(&|s| s.seq = u32::MAX)),
+        ("data", with(&|s| s.payload = b"GET / HTTP/1.1\r\n\r\n!".to_vec())),
+        ("an odd byte of data", with(&|s| s.payload = b"x".to_vec())),
+        ("PSH, URG, ECE and CWR", with(&|s| s.flags |= PSH | URG | ECE | CWR)),
+        ("an ECN codepoint", with(&|s| s.traffic_class = 2)),
+        ("forty bytes of options", with(&|s| s.options = vec![1; 40])),
+    ];
+    if plain.to.is_ipv4() {
+        all.push(("IP options", with(&|s| s.ip_options = vec![1, 1, 1, 0])));
+        all.push(("forty bytes of IP options", with(&|s| s.ip_options = vec![1; 40])));
+        all.push(("no don't-fragment bit", with(&|s| s.fragment = 0)));
+        all.push((
+            "tags and IP options",
+            with(&|s| {
+                s.vlans = vec![VLAN, VLAN];
+                s.ip_options = vec![1; 8];
+            }),
+        ));
+    } else {
+        let hop_by_hop = (0, vec![0, 1, 4, 0, 0, 0, 0]);
+        let destination = (60, vec![1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let routing = (43, vec![0, 4, 0, 0, 0, 0, 0]);
+        all.push(("hop-by-hop", with(&|s| s.extensions = vec![hop_by_hop.clone()])));
+        all.push(("destination", with(&|s| s.extensions = vec![destination.clone()])));
+        all.push(("routing", with(&|s| s.extensions = vec![routing.clone()])));
+        all.push((
+            "every extension of RFC 8200 in its order, and a tag",
+            with(&|s| {
+                s.vlans = vec![VLAN];
+                s.extensions = vec![
+                    hop_by_hop.clone(),
+                    destination.clone(),
+                    routing.clone(),
+                    destination.clone(),
+                ];
+            }),
+        ));
+    }
+    all
+}
+
+#[test]
+fn rst_syn_refuses_with_the_reset_of_rfc_9293() {
+    in_a_namespace("rst_syn_refuses_with_the_reset_of_rfc_9293", |_| {
+        let _servers = both_full();
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
+        for to in both_families() {
+            for (dress, segment) in dressed(&syn(to)) {
+                for hook in HOOKS {
+                    let frame = segment.bytes();
+                    let (outcome, reply, counted) = one(&guards, hook, &frame);
+                    assert_eq!(outcome, Outcome::Answer, "{dress}, {to}, {hook:?}");
+                    assert_eq!(reply, segment.reset(), "{dress}, {to}, {hook:?}");
+                    assert!(reply.len() <= frame.len(), "{dress}: longer than the SYN");
+                    assert_eq!(counted, [(0, "ListenQFullAtSyn", "reset", 1)], "{dress}");
+                }
+            }
+        }
+    });
+}
+
+/// The payload of draft-ietf-tcpm-rst-diagnostic-payload-02, section 4.1, and an option by RFC 6994
+/// that asks for 2.5 s: docs/notices.md. Neither makes the answer longer than the SYN.
+#[test]
+fn a_refusal_says_why_and_when_to_come_back_where_it_has_room() {
+    const WHY: [u8; 8] = [0x33, 0xaa, 0, 10, 0, 0, 0, 0];
+    const WHEN: [u8; 8] = [253, 6, 0x54, 0x42, 0, 250, 1, 1];
+    in_a_namespace("a_refusal_says_why_and_when_to_come_back_where_it_has_room", |_| {
+        let _servers = both_full();
+        let rules = tg_rules { notice: 1, come_back_ticks: 250, ..refusing(TG_SYN_RESET) };
+        let guards = Guards::new(vec![guarded(None, FULL, rules)]);
+        let mut said = [0; 3];
+        for to in both_families() {
+            let sack_and_scale =
+                [Offer::Mss(1460), Offer::Sack, Offer::Nop, Offer::Nop, Offer::Scale(8)];
+            let mut dressed = dressed(&syn(to));
+            dressed.push(("no clock", syn(to).with(|s| s.options = options(&sack_and_scale))));
+            for (dress, segment) in dressed {
+                let frame = segment.bytes();
+                let spare_bytes = frame.len() - segment.reset().len();
+                let (what, expected) = match spare_bytes {
+                    ..8 => (0, segment.reset()),
+                    8..16 => (1, segment.reset_with(&[], &WHY)),
+                    _ => (2, segment.reset_with(&WHEN, &WHY)),
+                };
+                said[what] += 1;
+                for hook in HOOKS {
+                    let (outcome, reply, counted) = one(&guards, hook, &frame);
+                    assert_eq!(outcome, Outcome::Answer, "{dress}, {to}, {hook:?}");
+                    assert_eq!(reply, expected, "{dress}, {to}, {hook:?}");
+                    assert!(reply.len() <= frame.len(), "{dress}: longer than the SYN");
+                    assert_eq!(counted, [(0, "ListenQFullAtSyn", "reset", 1)], "{dress}");
+                }
+            }
+        }
+        assert!(said.iter().all(|times| *times > 0), "nothing, one part and both: {said:?}");
+    });
+}
+
+/// Ethernet's least frame is 60 bytes: what stands behind the IP packet is not data.
+#[test]
+fn padding_of_the_frame_is_not_acknowledged() {
+    in_a_namespace("padding_of_the_frame_is_not_acknowledged", |_| {
+        let _servers = both_full();
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
+        let segment = Segment::syn(client(at(V4, FULL)), at(V4, FULL));
+        let mut frame = segment.bytes();
+        frame.resize(60, 0xee);
+        for hook in HOOKS {
+            assert_eq!(one(&guards, hook, &frame).1, segment.reset(), "{hook:?}");
+        }
+    });
+}
+
+#[test]
+fn early_syn_drop_drops_and_default_only_counts() {
+    in_a_namespace("early_syn_drop_drops_and_default_only_counts", |_| {
+        let _servers = both_full();
+        let drop = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_DROP))]);
+        let watch = Guards::new(vec![guarded(None, FULL, tg_rules::default())]);
+        for to in both_families() {
+            for (dress, segment) in dressed(&syn(to)) {
+                for hook in HOOKS {
+                    let (outcome, _, counted) = one(&drop, hook, &segment.bytes());
+                    assert_eq!(outcome, Outcome::Drop, "{dress}, {to}, {hook:?}");
+                    assert_eq!(counted, [(0, "ListenQFullAtSyn", "drop", 1)], "{dress}");
+                }
+                assert_passed(&watch, &segment.bytes(), "ListenQFullAtSyn");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_syn_that_finds_room_passes_whatever_the_mechanism() {
+    in_a_namespace("a_syn_that_finds_room_passes_whatever_the_mechanism", |_| {
+        let to = [at(V4, ROOMY), at(V6, ROOMY)];
+        let _servers = to.map(|to| Server::new(to, 128, 1));
+        for mechanism in [TG_SYN_KERNEL, TG_SYN_DROP, TG_SYN_RESET, TG_SYN_COOKIE] {
+            let guards = Guards::new(vec![guarded(None, ROOMY, refusing(mechanism))]);
+            for to in to {
+                assert_passed(&guards, &syn(to).bytes(), "Room");
+            }
+        }
+    });
+}
+
+/// A queue is full when it holds one connection more than its backlog, and not before.
+#[test]
+fn the_queue_is_read_live() {
+    in_a_namespace("the_queue_is_read_live", |_| {
+        for (hook, port) in HOOKS.into_iter().zip(FULL..) {
+            let to = at(V4, port);
+            let server = Server::new(to, 2, 2);
+            let guards = Guards::new(vec![guarded(None, port, refusing(TG_SYN_DROP))]);
+            let frame = syn(to).bytes();
+            assert_eq!(one(&guards, hook, &frame).0, Outcome::Pass, "two of three wait");
+            let _third = connect(to);
+            eventually("three of three wait", || one(&guards, hook, &frame).0 == Outcome::Drop);
+            let _accepted = server.listener.accept().unwrap();
+            assert_eq!(one(&guards, hook, &frame).0, Outcome::Pass, "one was accepted");
+        }
+    });
+}
+
+/// Of a listener that is gone nothing is remembered, though the next may come at once.
+#[test]
+fn a_closed_listener_is_noticed_at_once() {
+    in_a_namespace("a_closed_listener_is_noticed_at_once", |_| {
+        let to = at(V4, FULL);
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
+        let frame = syn(to).bytes();
+        for hook in HOOKS {
+            let server = Server::full(to);
+            assert_eq!(one(&guards, hook, &frame).0, Outcome::Answer, "{hook:?}");
+            drop(server);
+            let (outcome, _, counted) = one(&guards, hook, &frame);
+            assert_eq!((outcome, counted), (Outcome::Pass, vec![]), "{hook:?}");
+        }
+    });
+}
+
+#[test]
+fn what_is_not_guarded_passes_uncounted() {
+    in_a_namespace("what_is_not_guarded_passes_uncounted", |_| {
+        let _servers = both_full();
+        let rules = refusing(TG_SYN_RESET);
+        let other_port = Guards::new(vec![guarded(None, FULL + 1, rules)]);
+        let other_address = Guards::new(vec![
+            guarded(Some("10.9.0.2"), FULL, rules),
+            guarded(Some("fd09::2"), FULL, rules),
+        ]);
+        for to in both_families() {
+            assert_not_judged(&other_port, &syn(to).bytes(), "another port is guarded");
+            assert_not_judged(&other_address, &syn(to).bytes(), "another address is guarded");
+        }
+        let nobody = Guards::new(vec![guarded(None, 9, rules)]);
+        for address in [V4, V6] {
+            assert_not_judged(&nobody, &syn(at(address, 9)).bytes(), "nobody listens");
+        }
+    });
+}
+
+/// A bridge port or a promiscuous interface shows frames that are for others.
+#[test]
+fn a_frame_for_another_host_passes_uncounted() {
+    in_a_namespace("a_frame_for_another_host_passes_uncounted", |_| {
+        let _servers = both_full();
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
+        for to in both_families() {
+            let mut frame = syn(to).bytes();
+            frame[..6].copy_from_slice(&[2, 0, 0, 0, 0, 9]);
+            assert_not_judged(&guards, &frame, "another host's hardware address");
+        }
+    });
+}
+
+#[test]
+fn an_address_goes_before_the_wildcard_on_one_port() {
+    in_a_namespace("an_address_goes_before_the_wildcard_on_one_port", |namespace| {
+        namespace.ip("address add 10.9.0.2/32 dev lo").unwrap();
+        let _servers = [V4, "10.9.0.2", V6].map(|a| Server::full(at(a, FULL)));
+        let guards = Guards::new(vec![
+            guarded(None, FULL, refusing(TG_SYN_DROP)),
+            guarded(Some("10.9.0.2"), FULL, refusing(TG_SYN_RESET)),
+            guarded(Some(V6), FULL, tg_rules::default()),
+        ]);
+        for hook in HOOKS {
+            for (address, outcome, guard, verdict) in [
+                (V4, Outcome::Drop, 0, "drop"),
+                ("10.9.0.2", Outcome::Answer, 1, "reset"),
+                (V6, Outcome::Pass, 2, "pass"),
+            ] {
+                let (was, _, counted) = one(&guards, hook, &syn(at(address, FULL)).bytes());
+                assert_eq!(was, outcome, "{address}, {hook:?}");
+                assert_eq!(counted, [(guard, "ListenQFullAtSyn", verdict, 1)], "{address}");
+            }
+        }
+    });
+}
+
+/// A wildcard socket and one bound to an address on one port: each SYN is judged by the queue
+/// of the socket that the kernel would give it to.
+#[test]
+fn the_socket_is_the_one_that_the_kernel_would_choose() {
+    in_a_namespace("the_socket_is_the_one_that_the_kernel_would_choose", |namespace| {
+        namespace.ip("address add 10.9.0.2/32 dev lo").unwrap();
+        let _roomy = Server::bound(at("0.0.0.0", FULL), 128, true);
+        let full = Server::bound(at("10.9.0.2", FULL), 0, true);
+        let _waits = connect(full.listener.local_addr().unwrap());
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
+        for hook in HOOKS {
+            assert_eq!(one(&guards, hook, &syn(at(V4, FULL)).bytes()).0, Outcome::Pass);
+            let specific = syn(at("10.9.0.2", FULL)).bytes();
+            assert_eq!(one(&guards, hook, &specific).0, Outcome::Answer);
+        }
+    });
+}
+
+/// Which member of a SO_REUSEPORT group gets a connection depends on the client, so the answer
+/// of one client is never another's.
+#[test]
+fn each_member_of_a_reuseport_group_is_judged_by_its_own_queue() {
+    in_a_namespace("each_member_of_a_reuseport_group_is_judged_by_its_own_queue", |_| {
+        let to = at(V4, FULL);
+        let full = Server::bound(to, 0, true);
+        let _waits = connect(to);
+        let _roomy = Server::bound(to, 128, true);
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
+        let answers = HOOKS.map(|hook| -> Vec<Outcome> {
+            let clients = (20_000..20_200).map(|port| at("10.9.0.77", port));
+            clients.map(|from| one(&guards, hook, &Segment::syn(from, to).bytes()).0).collect()
+        });
+        let refused = answers[0].iter().filter(|a| **a == Outcome::Answer).count();
+        assert!((50..150).contains(&refused), "{refused} of 200 go to the full one");
+        assert_eq!(answers[0], answers[1]);
+        assert_eq!(answers[0], answers[2]);
+        drop(full);
+    });
+}
+
+#[test]
+fn a_dual_stack_socket_is_one_queue_for_both_families() {
+    in_a_namespace("a_dual_stack_socket_is_one_queue_for_both_families", |_| {
+        let _server = Server::bound(at("::", FULL), 0, false);
+        let _waits = connect(at(V4, FULL));
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
+        for to in both_families() {
+            for hook in HOOKS {
+                let segment = syn(to);
+                let (outcome, reply, _) = one(&guards, hook, &segment.bytes());
+                assert_eq!((outcome, reply), (Outcome::Answer, segment.reset()), "{to}, {hook:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn what_we_cannot_parse_we_do_not_judge() {
+    in_a_namespace("what_we_cannot_parse_we_do_not_judge", |_| {
+        let _servers = both_full();
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
+        let [v4, v6] = both_families();
+        for (why, segment) in [
+            ("a first fragment", syn(v4).with(|s| s.fragment = 0x2000)),
+            ("a later fragment", syn(v4).with(|s| s.fragment = 0x0004)),
+            ("a fragment header", syn(v6).with(|s| s.extensions = vec![(44, vec![0; 7])])),
+            (
+                "an authentication header",
+                syn(v6).with(|s| {
+                    s.extensions = vec![(51, [vec![4], vec![0; 22]].concat())];
+                }),
+            ),
+            ("an unknown extension", syn(v6).with(|s| s.extensions = vec![(253, vec![0; 7])])),
+            (
+                "five extensions",
+                syn(v6).with(|s| {
+                    s.extensions = vec![(60, vec![0; 7]); 5];
+                }),
+            ),
+            ("three tags", syn(v4).with(|s| s.vlans = vec![VLAN; 3])),
+            ("a tag of another kind", syn(v4).with(|s| s.vlans = vec![(0x9100, 5)])),
+            ("a multicast frame", syn(v4).with(|s| s.link_to = [1, 0, 0x5e, 0, 0, 1])),
+            ("a broadcast frame", syn(v4).with(|s| s.link_to = [0xff; 6])),
+        ] {
+            assert_not_judged(&guards, &segment.bytes(), why);
+        }
+    });
+}
+
+#[test]
+fn only_a_syn_alone_opens_a_connection() {
+    in_a_namespace("only_a_syn_alone_opens_a_connection", |_| {
+        let _servers = both_full();
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
+        // No ACK is watched, so that none is judged at the ACK stage either.
+        calm(&guards);
+        for to in both_families() {
+            for flags in 0..=u8::MAX {
+                let frame = syn(to).with(|s| s.flags = flags).bytes();
+                if flags & (SYN | FIN | RST | ACK) == SYN {
+                    assert_eq!(one(&guards, IP, &frame).0, Outcome::Answer, "flags {flags:#x}");
+                    calm(&guards);
+                } else {
+                    assert_not_judged(&guards, &frame, &format!("flags {flags:#x}"));
+                }
+            }
+        }
+    });
+}
+
+/// As if no listener had been in trouble for long.
+fn calm(guards: &Guards) {
+    let map = guards.programs.map("watch_until_ns");
+    let nothing = [0; size_of::<u64>()];
+    map.update(&0u32.to_ne_bytes(), &nothing, MapFlags::ANY).unwrap();
+}
+
+#[test]
+fn a_length_that_the_frame_does_not_have_is_not_believed() {
+    in_a_namespace("a_length_that_the_frame_does_not_have_is_not_believed", |_| {
+        let _servers = both_full();
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
+        for to in both_families() {
+            let whole = syn(to).with(|s| s.payload = vec![7; 10]).bytes();
+            // The kernel runs nothing on a frame without a whole IP header.
+            let shortest = if to.is_ipv4() { 14 + 20 } else { 14 + 40 };
+            for length in shortest..whole.len() {
+                assert_not_judged(&guards, &whole[..length], &format!("cut to {length} bytes"));
+            }
+        }
+    });
+}
+
+/// What a host forwards is not its own, though its wildcard listener matches every address.
+#[test]
+fn what_the_host_forwards_passes() {
+    in_a_namespace("what_the_host_forwards_passes", |namespace| {
+        let beyond = Namespace::new("beyond").unwrap();
+        let link = Link::between(namespace, "out0", &beyond, "in0").unwrap();
+        link.a().add_address("10.8.0.1/24").unwrap();
+        link.a().add_address("fd08::1/64").unwrap();
+        link.up().unwrap();
+        namespace.sysctl("net.ipv4.ip_forward", 1).unwrap();
+        namespace.sysctl("net.ipv6.conf.all.forwarding", 1).unwrap();
+        let _server = Server::bound(at("::", FULL), 0, false);
+        let _waits = connect(at(V4, FULL));
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
+        for address in ["10.8.0.5", "fd08::5"] {
+            assert_not_judged(&guards, &syn(at(address, FULL)).bytes(), "it is forwarded");
+        }
+        for to in both_families() {
+            for hook in HOOKS {
+                assert_eq!(one(&guards, hook, &syn(to).bytes()).0, Outcome::Answer, "{to}");
+            }
+        }
+    });
+}
+
+#[test]
+fn refusals_beyond_the_limit_are_silent() {
+    in_a_namespace("refusals_beyond_the_limit_are_silent", |_| {
+        let _servers = both_full();
+        for hook in HOOKS {
+            // One refusal empties the bucket, which then needs ten times its depth to fill.
+            let rules = tg_rules { refusal_cost_ns: 100_000_000, ..refusing(TG_SYN_RESET) };
+            let guards = Guards::new(vec![guarded(None, FULL, rules)]);
+            let frame = syn(at(V4, FULL)).bytes();
+            on_one_processor();
+            assert_eq!(one(&guards, hook, &frame).2, [(0, "ListenQFullAtSyn", "reset", 1)]);
+            let (outcome, _, counted) = one(&guards, hook, &frame);
+            assert_eq!(counted, [(0, "RefusalLimit", "drop", 1)], "{hook:?}");
+            assert_eq!(outcome, Outcome::Drop, "{hook:?}");
+        }
+    });
+}
+
+/// Each processor has a bucket of its own.
+fn on_one_processor() {
+    let mut set = nix::sched::CpuSet::new();
+    set.set(0).unwrap();
+    nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set).unwrap();
+}
+
+/// `hook = "ip"` is for tc alone, `hook = "driver"` decides at tc only where no driver does.
+#[test]
+fn each_hook_decides_for_its_own_guards() {
+    in_a_namespace("each_hook_decides_for_its_own_guards", |_| {
+        use tidegate_datapath::raw::{TG_HOOK_AUTO, TG_HOOK_DRIVER, TG_HOOK_IP, TG_HOOK_TCP};
+        let _servers = both_full();
+        for (home, deciding) in [
+            (TG_HOOK_AUTO, vec![DRIVER, DRIVER_VETH, IP]),
+            (TG_HOOK_DRIVER, vec![DRIVER, DRIVER_VETH, IP]),
+            (TG_HOOK_IP, vec![IP, AFTER_DRIVER]),
+            (TG_HOOK_TCP, vec![]),
+        ] {
+            let guard =
+                configuration::Guarded { hook: home, ..guarded(None, FULL, refusing(TG_SYN_DROP)) };
+            let guards = Guards::new(vec![guard]);
+            for hook in [DRIVER, DRIVER_VETH, IP, AFTER_DRIVER] {
+                let (outcome, _, counted) = one(&guards, hook, &syn(at(V4, FULL)).bytes());
+                let decides = deciding.contains(&hook);
+                assert_eq!(outcome == Outcome::Drop, decides, "home {home}, {hook:?}");
+                assert_eq!(counted.len(), usize::from(decides), "home {home}, {hook:?}");
+            }
+        }
+    });
+}
+
+/// A new configuration is in force with the next packet, whole.
+#[test]
+fn a_swapped_configuration_decides_the_next_packet() {
+    in_a_namespace("a_swapped_configuration_decides_the_next_packet", |_| {
+        let _servers = both_full();
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
+        let frame = syn(at(V4, FULL)).bytes();
+        for hook in HOOKS {
+            for (mechanism, outcome) in
+                [(TG_SYN_DROP, Outcome::Drop), (TG_SYN_RESET, Outcome::Answer)]
+            {
+                let swapped = vec![guarded(None, FULL, refusing(mechanism))];
+                let swapped = Configuration { guards: swapped, keys: KEYS, ..Default::default() };
+                configuration::write(&guards.programs, &swapped).unwrap();
+                assert_eq!(one(&guards, hook, &frame).0, outcome, "{hook:?}");
+            }
+        }
+    });
+}
+
+/// A SYN/ACK as the client's TCP would read it.
+struct SynAck {
+    tcp: etherparse::TcpHeader,
+    tsval: Option<u32>,
+}
+
+fn read_syn_ack(frame: &[u8]) -> SynAck {
+    let sliced = SlicedPacket::from_ethernet(frame).unwrap();
+    let Some(TransportSlice::Tcp(tcp)) = &sliced.transport else {
+        panic!("no TCP segment: {sliced:?}");
+    };
+    let tcp = tcp.to_header();
+    let tsval = tcp.options_iterator().flatten().find_map(|option| match option {
+        TcpOptionElement::Timestamp(now, _) => Some(now),
+        _ => None,
+    });
+    SynAck { tcp, tsval }
+}
+
+/// The options of every combination, and of the systems that clients run.
+fn offers() -> Vec<(String, Vec<Offer>)> {
+    use Offer::*;
+    let mut all = Vec::new();
+    for combination in 0..16 {
+        let offered: Vec<Offer> = [Mss(1300), Scale(8), Sack, Stamps(0xaabb_ccdd)]
+            .into_iter()
+            .enumerate()
+            .filter(|(bit, _)| combination & 1 << bit != 0)
+            .map(|(_, offer)| offer)
+            .collect();
+        // Every order of them.
+        for order in permutations(&offered) {
+            all.push((format!("{order:?}"), order));
+        }
+    }
+    let linux = vec![Mss(1460), Sack, Stamps(77), Nop, Scale(7)];
+    let windows = vec![Mss(1460), Nop, Scale(8), Nop, Nop, Sack];
+    let mac = vec![Mss(1460), Nop, Scale(6), Nop, Nop, Stamps(77), Sack, End];
+    let fast_open = vec![Mss(1460), Sack, Stamps(77), Nop, Scale(7), FastOpen, Nop, Nop];
+    for (name, offered) in
+        [("Linux", linux), ("Windows", windows), ("macOS", mac), ("Fast Open", fast_open)]
+    {
+        all.push((name.to_owned(), offered));
+    }
+    all
+}
+
+fn permutations(of: &[Offer]) -> Vec<Vec<Offer>> {
+    if of.is_empty() {
+        return vec![Vec::new()];
+    }
+    let mut all = Vec::new();
+    for (index, first) in of.iter().enumerate() {
+        let mut others = of.to_vec();
+        others.remove(index);
+        for mut rest in permutations(&others) {
+            rest.insert(0, *first);
+            all.push(rest);
+        }
+    }
+    all
+}
+
+/// The SYN/ACK that a cookie rides on, byte for byte: exactly the options that were offered, no
+/// longer than the SYN, and everything that was agreed is in the number itself.
+#[track_caller]
+fn assert_cookie(segment: &Segment, offered: &[Offer], reply: &[u8], why: &str) {
+    let offers = |kind: fn(&Offer) -> bool| offered.iter().any(kind);
+    let mss = offered.iter().find_map(|o| if let Offer::Mss(mss) = o { Some(*mss) } else { None });
+    let scale =
+        offered.iter().find_map(|o| if let Offer::Scale(by) = o { Some(*by) } else { None });
+    let stamp =
+        offered.iter().find_map(|o| if let Offer::Stamps(at) = o { Some(*at) } else { None });
+    let sack = offers(|o| *o == Offer::Sack);
+    let ecn = segment.flags & (ECE | CWR) == ECE | CWR && segment.traffic_class & 3 == 0;
+
+    let seen = read_syn_ack(reply);
+    let isn = seen.tcp.sequence_number;
+    let mut case = cookie::case(segment.from, segment.to, segment.seq, isn);
+    let mut answers = agree(&case);
+    assert_eq!(answers.opened_ok, 1, "{why}: the policy opens what the program made");
+    let opened = answers.opened;
+    let kept = [65475, 8940, 1460, 1440, 1380, 1300, 1220, 536];
+    let at_most = mss.unwrap_or(536).max(536);
+    assert_eq!(opened.mss, kept.into_iter().find(|m| *m <= at_most).unwrap(), "{why}: MSS");
+    assert_eq!(opened.wscale, scale.map_or(15, |by| by.min(14)), "{why}: window scale");
+    assert_eq!((opened.sack, opened.ecn), (sack.into(), ecn.into()), "{why}: SACK, ECN");
+
+    // Made natively from the same, the cookie is the same, and names the timestamps' start.
+    case.options = opened;
+    answers = agree(&case);
+    assert_eq!(answers.made.isn, isn, "{why}: the number");
+    if let Some(tsval) = seen.tsval {
+        let age = (clock::monotonic_ns() >> 20) as u32;
+        let elapsed = age.wrapping_sub(tsval.wrapping_sub(answers.made.ts_offset));
+        assert!(elapsed < 100, "{why}: timestamps start {elapsed} ticks ago");
+    }
+
+    let mut words: Vec<u8> = Vec::new();
+    if mss.is_some() {
+        let headers = if segment.to.is_ipv4() { 40 } else { 60 };
+        words.extend([2, 4]);
+        words.extend((1500u16 - headers).to_be_bytes());
+    }
+    if let Some(stamp) = stamp {
+        words.extend(if sack { [4, 2] } else { [1, 1] });
+        words.extend([8, 10]);
+        words.extend(seen.tsval.expect("timestamps were offered").to_be_bytes());
+        words.extend(stamp.to_be_bytes());
+    } else if sack {
+        words.extend([1, 1, 4, 2]);
+    }
+    if scale.is_some() {
+        words.extend([1, 3, 3, 7]);
+    }
+    let expected = segment.answer(|tcp| {
+        tcp.syn = true;
+        tcp.ack = true;
+        tcp.ece = ecn;
+        tcp.sequence_number = isn;
+        tcp.acknowledgment_number = segment.seq.wrapping_add(1);
+        tcp.window_size = 64240;
+        tcp.set_options_raw(&words).unwrap();
+    });
+    assert_eq!(reply, expected, "{why}");
+    assert!(reply.len() <= segment.bytes().len(), "{why}: longer than the SYN");
+}
+
+#[test]
+fn no_syn_drop_answers_with_a_cookie_that_keeps_every_option() {
+    in_a_namespace("no_syn_drop_answers_with_a_cookie_that_keeps_every_option", |_| {
+        let _servers = both_full();
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_COOKIE))]);
+        for to in both_families() {
+            for (why, offered) in offers() {
+                let segment = syn(to).with(|s| s.options = options(&offered));
+                for hook in HOOKS {
+                    let (outcome, reply, counted) = one(&guards, hook, &segment.bytes());
+                    assert_eq!(outcome, Outcome::Answer, "{why}, {to}, {hook:?}");
+                    assert_cookie(&segment, &offered, &reply, &format!("{why}, {to}, {hook:?}"));
+                    assert_eq!(counted, [(0, "ListenQFullAtSyn", "cookie", 1)], "{why}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_cookie_answers_a_syn_in_any_dress() {
+    in_a_namespace("a_cookie_answers_a_syn_in_any_dress", |_| {
+        let _servers = both_full();
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_COOKIE))]);
+        let windows =
+            [Offer::Mss(1400), Offer::Nop, Offer::Scale(8), Offer::Nop, Offer::Nop, Offer::Sack];
+        for to in both_families() {
+            for (dress, segment) in dressed(&syn(to)) {
+                let segment = segment.with(|s| s.options = options(&windows));
+                for hook in HOOKS {
+                    let (_, reply, _) = one(&guards, hook, &segment.bytes());
+                    assert_cookie(&segment, &windows, &reply, &format!("{dress}, {to}, {hook:?}"));
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn ecn_is_agreed_on_an_ecn_setup_syn_alone() {
+    in_a_namespace("ecn_is_agreed_on_an_ecn_setup_syn_alone", |_| {
+        let _servers = both_full();
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_COOKIE))]);
+        for to in both_families() {
+            for flags in [0, ECE, CWR, ECE | CWR] {
+                for traffic_class in 0..4 {
+                    let segment = syn(to).with(|s| {
+                        s.options.clear();
+                        s.flags |= flags;
+                        s.traffic_class = traffic_class;
+                    });
+                    for hook in HOOKS {
+                        let (_, reply, _) = one(&guards, hook, &segment.bytes());
+                        let why = format!("flags {flags:#x}, codepoint {traffic_class}");
+                        assert_cookie(&segment, &[], &reply, &why);
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// A SYN whose options a cookie would lose goes to the kernel, which may still have an answer.
+#[test]
+fn options_that_fit_no_cookie_are_left_to_the_kernel() {
+    in_a_namespace("options_that_fit_no_cookie_are_left_to_the_kernel", |_| {
+        let _servers = both_full();
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_COOKIE))]);
+        for to in both_families() {
+            for (why, bytes) in [
+                ("an MSS below every value of the table", options(&[Offer::Mss(535)])),
+                ("an option without a length", vec![1, 1, 1, 3]),
+                ("an option of length 1", vec![3, 1, 0, 0]),
+                ("an option that runs out of the header", vec![8, 10, 0, 0]),
+            ] {
+                let segment = syn(to).with(|s| s.options = bytes);
+                for hook in HOOKS {
+                    let (outcome, left, counted) = one(&guards, hook, &segment.bytes());
+                    assert_eq!(outcome, Outcome::Pass, "{why}, {hook:?}");
+                    assert_eq!(left, segment.bytes(), "{why}, {hook:?}");
+                    assert_eq!(counted, [(0, "NoCookie", "pass", 1)], "{why}, {hook:?}");
+                }
+            }
+        }
+        control::write_clock(&guards.programs, false).unwrap();
+        assert_passed(&guards, &syn(at(V4, FULL)).bytes(), "NoCookie");
+    });
+}
+
+/// The ACK that brings a cookie back, at the IP entry.
+fn cookie_ack(guards: &Guards, segment: &Segment) -> Segment {
+    let (_, reply, _) = one(guards, IP, &segment.bytes());
+    let isn = read_syn_ack(&reply).tcp.sequence_number;
+    segment.clone().with(|s| {
+        s.flags = ACK;
+        s.seq = s.seq.wrapping_add(1);
+        s.ack = isn.wrapping_add(1);
+        s.options.clear();
+    })
+}
+
+#[test]
+fn a_cookie_that_comes_back_is_let_in_where_there_is_room() {
+    in_a_namespace("a_cookie_that_comes_back_is_let_in_where_there_is_room", |_| {
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_COOKIE))]);
+        for to in both_families() {
+            let server = Server::full(to);
+            let ack = cookie_ack(&guards, &syn(to));
+            let (outcome, reply, counted) = one(&guards, IP, &ack.bytes());
+            assert_eq!(counted, [(0, "CookieNoRoom", "reset", 1)]);
+            assert_eq!(outcome, Outcome::Answer);
+            let expected = ack.answer(|tcp| {
+                tcp.rst = true;
+                tcp.sequence_number = ack.ack;
+            });
+            assert_eq!(reply, expected, "the RST that answers an ACK");
+
+            let stranger = ack.clone().with(|s| s.ack ^= 4);
+            assert_eq!(one(&guards, IP, &stranger.bytes()).2, [(0, "CookieForeign", "pass", 1)]);
+
+            let _accepted = server.listener.accept().unwrap();
+            let (outcome, left, counted) = one(&guards, IP, &ack.bytes());
+            assert_eq!(counted, [(0, "CookieValid", "admit", 1)]);
+            assert_eq!((outcome, left), (Outcome::Pass, ack.bytes()));
+        }
+    });
+}
+
+/// A retransmitted SYN whose request holds its place is the kernel's to answer.
+#[test]
+fn a_syn_whose_request_stands_passes() {
+    in_a_namespace("a_syn_whose_request_stands_passes", |namespace| {
+        // The clients' end never answers: what the server sends there stays unconfirmed.
+        let clients = Namespace::new("clients").unwrap();
+        let link = Link::between(namespace, "srv0", &clients, "cli0").unwrap();
+        link.up().unwrap();
+        link.a().add_route("10.9.1.0/24", None).unwrap();
+        namespace.ip("neighbor add 10.9.1.7 lladdr 02:00:00:00:00:07 dev srv0").unwrap();
+        let to = at(V4, FULL);
+        let server = Server::bound(to, 0, false);
+        let half_open = Segment::syn(at("10.9.1.7", 555), to);
+        let addressed = half_open.clone().with(|s| s.link_to = hardware_address(namespace, "srv0"));
+        clients.run(move || Wire::open("cli0").send(&addressed.bytes()));
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
+        eventually("the request stands", || {
+            let rows = tidegate_datapath::sockets::listeners(&guards.programs).unwrap();
+            rows.iter().any(|row| row.port == u32::from(FULL) && row.syn_len == 1)
+        });
+        let _waits = connect(to);
+        let another = half_open.clone().with(|s| s.from.set_port(556));
+        for hook in HOOKS {
+            // The kernel's look-up finds the request itself, and there is nothing to judge.
+            let (outcome, _, counted) = one(&guards, hook, &half_open.bytes());
+            assert_eq!((outcome, counted), (Outcome::Pass, vec![]), "{hook:?}");
+            // Then the listener is remembered, for 4 ms on this processor, and the request asked
+            // for: a busy machine may need more than one try.
+            eventually("the listener is remembered", || {
+                assert_eq!(one(&guards, hook, &another.bytes()).0, Outcome::Answer, "{hook:?}");
+                let (outcome, left, counted) = one(&guards, hook, &half_open.bytes());
+                assert_eq!((outcome, left), (Outcome::Pass, half_open.bytes()), "{hook:?}");
+                assert!(counted.is_empty() || counted == [(0, "HalfOpen", "pass", 1)]);
+                !counted.is_empty()
+            });
+            forget();
+        }
+        drop(server);
+    });
+}

@@ -1,0 +1,540 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Persistent dropping at the driver and at the IP entry: a SYN goes in, a verdict comes out, and
+//! it is the one that the native policy gives. On a listener, and on a path to one.
+
+use std::net::{IpAddr, SocketAddr};
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::common::Runner;
+use crate::common::scene::*;
+use crate::common::segment::*;
+use fastrand::Rng;
+use tidegate_datapath::array::write_one;
+use tidegate_datapath::configuration::{self, Configuration, Guarded};
+use tidegate_datapath::{clock, control, shed};
+use tidegate_policy::agree;
+use tidegate_policy::raw::*;
+use tidegate_policy::shed::{blocks, hash, parts_x32};
+
+const SECOND: u64 = 1_000_000_000;
+const TURN: u64 = TG_SHED_TURN_NS;
+/// The middle of a turn.
+const CALM: u64 = 6_400_000 * TURN + TURN / 2;
+/// Where a path leads: nobody of this host has it.
+const BEYOND: &str = "198.51.100.7";
+const BEYOND_V6: &str = "2001:db8::7";
+
+fn rules(policy: u32, p: f64) -> tg_shed_rules {
+    tg_shed_rules {
+        blocks: blocks(1000, 1.2),
+        ..tg_shed_rules::new(policy, TG_KEY_CONNECTION, p, 5)
+    }
+}
+
+fn path(address: &str, shed: tg_shed_rules) -> Guarded {
+    let address = Some(address.parse().unwrap());
+    Guarded { address, is_path: true, ..shedding(FULL, shed) }
+}
+
+/// Sets the wall clock that the programs know.
+fn set_clock(guards: &Guards, wall_ns: u64) {
+    let mut control = control::read(&guards.programs).unwrap();
+    control.clock_offset_ns = wall_ns.wrapping_sub(clock::monotonic_ns());
+    write_one(&guards.programs, "control", 0, &control).unwrap();
+}
+
+fn guards_at(wall_ns: u64, guards: Vec<Guarded>) -> Guards {
+    let guards = Guards::new(guards);
+    set_clock(&guards, wall_ns);
+    guards
+}
+
+/// A client among many.
+fn someone(to: SocketAddr, number: u16) -> SocketAddr {
+    at(if to.is_ipv4() { "10.9.0.77" } else { "fd09::77" }, 20_000 + number)
+}
+
+fn syn(from: SocketAddr, to: SocketAddr) -> Segment {
+    Segment::syn(from, to).with(|s| {
+        use Offer::*;
+        s.seq = u32::from(from.port()).wrapping_mul(0x9e37_79b9);
+        s.options = options(&[Mss(1440), Sack, Stamps(7), Nop, Scale(7)]);
+    })
+}
+
+/// What became of it at a hook, and what left.
+fn one(guards: &Guards, hook: Hook, frame: &[u8]) -> (Outcome, Vec<u8>) {
+    let mut runner = Runner::new();
+    let ran = runner.run(guards.program(hook.program), frame, &[]).unwrap();
+    (hook.outcome(ran.returned), ran.packet.to_vec())
+}
+
+/// How persistent dropping of a guard does.
+fn condition(guards: &Guards, guard: u32) -> shed::Condition {
+    let all = configuration::read(&guards.programs).unwrap();
+    let (_, guarded) = all.iter().find(|(index, _)| *index == guard).unwrap();
+    shed::condition(&guards.programs, guard, &guarded.shed).unwrap()
+}
+
+fn below(tuple: &tg_tuple, question: u32, tail: u32, p: f64) -> bool {
+    hash(&SHED_KEY, tuple, TG_KEY_CONNECTION, question, tail) >> 32 < parts_x32(p)
+}
+
+/// By the policy's own hash.
+fn chosen(from: SocketAddr, to: SocketAddr, wall_ns: u64, p: f64) -> bool {
+    below(&tg_tuple::between(from, to), TG_ASK_TURN, (wall_ns >> TG_SHED_TURN_SHIFT) as u32, p)
+}
+
+#[test]
+fn slpd_drops_at_every_hook_whom_the_native_policy_drops() {
+    in_a_namespace("slpd_drops_at_every_hook_whom_the_native_policy_drops", |_| {
+        let listeners = [at(V4, ROOMY), at(V6, ROOMY)];
+        let _servers = listeners.map(|to| Server::bound(to, 128, false));
+        let paths = [at(BEYOND, FULL), at(BEYOND_V6, FULL)];
+        let guards = guards_at(
+            CALM,
+            vec![
+                shedding(ROOMY, rules(TG_SLPD, 0.3)),
+                path(BEYOND, rules(TG_SLPD, 0.3)),
+                path(BEYOND_V6, rules(TG_SLPD, 0.3)),
+            ],
+        );
+        for (guard, to) in [(0, listeners[0]), (0, listeners[1]), (1, paths[0]), (2, paths[1])] {
+            let passes = if guard == 0 { "Room" } else { "Forwarded" };
+            for hook in HOOKS {
+                let before = guards.counts();
+                let mut dropped = 0;
+                for number in 0..1000 {
+                    let from = someone(to, number);
+                    let frame = syn(from, to).bytes();
+                    let (outcome, left) = one(&guards, hook, &frame);
+                    let chosen = chosen(from, to, CALM, 0.3);
+                    dropped += u64::from(chosen);
+                    let expected = if chosen { Outcome::Drop } else { Outcome::Pass };
+                    assert_eq!(outcome, expected, "{from} to {to}, {hook:?}");
+                    assert_eq!(left, frame, "{from} to {to}, {hook:?}");
+                }
+                assert!((240..360).contains(&dropped), "{dropped} of 1000");
+                let counted = guards.counts().since(&before);
+                let expected = [
+                    (guard, passes, "pass", 1000 - dropped),
+                    (guard, "ShedStateless", "drop", dropped),
+                ];
+                for count in expected {
+                    assert!(counted.contains(&count), "{counted:?}, {hook:?}");
+                }
+                assert_eq!(counted.len(), 2, "{counted:?}, {hook:?}");
+            }
+        }
+    });
+}
+
+/// A path has no say over what goes elsewhere, nor over anything but SYNs.
+#[test]
+fn beside_the_path_nothing_is_judged() {
+    in_a_namespace("beside_the_path_nothing_is_judged", |_| {
+        let guards = guards_at(CALM, vec![path(BEYOND, rules(TG_SLPD, 1.0))]);
+        let to = at(BEYOND, FULL);
+        let from = someone(to, 1);
+        let frames = [
+            ("another port", syn(from, at(BEYOND, FULL + 1))),
+            ("another address", syn(from, at("198.51.100.8", FULL))),
+            ("the way back", syn(to, from)),
+            ("a SYN/ACK", syn(from, to).with(|s| s.flags = SYN | ACK)),
+            ("an ACK", syn(from, to).with(|s| s.flags = ACK)),
+            ("data", syn(from, to).with(|s| s.flags = ACK | PSH)),
+            ("a RST", syn(from, to).with(|s| s.flags = RST)),
+            ("a fragment", syn(from, to).with(|s| s.fragment = 0x2000)),
+            ("another host's frame", syn(from, to).with(|s| s.link_to = [2, 0, 0, 0, 0, 9])),
+        ];
+        for hook in HOOKS {
+            for (what, segment) in &frames {
+                let frame = segment.bytes();
+                assert_eq!(one(&guards, hook, &frame), (Outcome::Pass, frame), "{what}, {hook:?}");
+            }
+            assert_eq!(one(&guards, hook, &syn(from, to).bytes()).0, Outcome::Drop, "{hook:?}");
+        }
+        let counted = guards.counts().since(&Counts::default());
+        assert_eq!(counted, [(0, "ShedStateless", "drop", HOOKS.len() as u64)]);
+    });
+}
+
+/// What is forwarded past a listener's own port is not this listener's, shed or not.
+#[test]
+fn a_listener_sheds_only_where_it_listens() {
+    in_a_namespace("a_listener_sheds_only_where_it_listens", |_| {
+        let guards = guards_at(CALM, vec![shedding(ROOMY, rules(TG_SLPD, 1.0))]);
+        let frame = syn(someone(at(V4, ROOMY), 1), at(V4, ROOMY)).bytes();
+        for hook in HOOKS {
+            assert_eq!(one(&guards, hook, &frame).0, Outcome::Pass, "nobody listens, {hook:?}");
+        }
+        assert_eq!(guards.counts().since(&Counts::default()), []);
+        let _server = Server::bound(at(V4, ROOMY), 128, false);
+        for hook in HOOKS {
+            assert_eq!(one(&guards, hook, &frame).0, Outcome::Drop, "{hook:?}");
+        }
+    });
+}
+
+#[test]
+fn refused_by_reset_is_answered_with_the_reset_of_rfc_9293() {
+    in_a_namespace("refused_by_reset_is_answered_with_the_reset_of_rfc_9293", |_| {
+        let listeners = [at(V4, ROOMY), at(V6, ROOMY)];
+        let _servers = listeners.map(|to| Server::bound(to, 128, false));
+        let resetting = |policy| tg_shed_rules { refusal: TG_REFUSE_RESET, ..rules(policy, 1.0) };
+        for policy in [TG_RBD, TG_SLPD, TG_SBPD] {
+            let guards = guards_at(
+                CALM,
+                vec![
+                    shedding(ROOMY, resetting(policy)),
+                    path(BEYOND, resetting(policy)),
+                    path(BEYOND_V6, resetting(policy)),
+                ],
+            );
+            for to in [listeners[0], listeners[1], at(BEYOND, FULL), at(BEYOND_V6, FULL)] {
+                let segment = syn(someone(to, 1), to).with(|s| s.vlans = vec![(0x8100, 5)]);
+                for hook in HOOKS {
+                    let (outcome, reply) = one(&guards, hook, &segment.bytes());
+                    assert_eq!(outcome, Outcome::Answer, "{to}, {hook:?}");
+                    assert_eq!(reply, segment.reset(), "{to}, {hook:?}");
+                }
+            }
+        }
+    });
+}
+
+/// Refused by cookie: a SYN/ACK to nothing. The same SYN gets the same one, it is shorter than the
+/// SYN, and neither we nor anyone who knows the cookie keys takes its ACK for a cookie.
+#[test]
+fn refused_by_cookie_is_answered_with_a_syn_ack_to_nothing() {
+    in_a_namespace("refused_by_cookie_is_answered_with_a_syn_ack_to_nothing", |_| {
+        let listeners = [at(V4, ROOMY), at(V6, ROOMY)];
+        let _servers = listeners.map(|to| Server::bound(to, 128, false));
+        let cookies = tg_shed_rules { refusal: TG_REFUSE_COOKIE, ..rules(TG_SLPD, 1.0) };
+        let guards = guards_at(
+            CALM,
+            vec![shedding(ROOMY, cookies), path(BEYOND, cookies), path(BEYOND_V6, cookies)],
+        );
+        for to in [listeners[0], listeners[1], at(BEYOND, FULL), at(BEYOND_V6, FULL)] {
+            let mut given = Vec::new();
+            for number in 0..50 {
+                let segment = syn(someone(to, number), to);
+                for hook in HOOKS {
+                    let before = guards.counts();
+                    let (outcome, reply) = one(&guards, hook, &segment.bytes());
+                    assert_eq!(outcome, Outcome::Answer, "{to}, {hook:?}");
+                    let ours = crate::common::strict::read(&reply).expect("a whole segment").seq;
+                    let expected = segment.answer(|tcp| {
+                        (tcp.syn, tcp.ack, tcp.window_size) = (true, true, 64240);
+                        tcp.sequence_number = ours;
+                        tcp.acknowledgment_number = segment.seq.wrapping_add(1);
+                    });
+                    assert_eq!(reply, expected, "{to}, {hook:?}");
+                    given.push(ours);
+                    let counted = guards.counts().since(&before);
+                    assert_eq!(counted.len(), 1, "{counted:?}");
+                    let (_, reason, verdict, 1) = counted[0] else { panic!("{counted:?}") };
+                    assert_eq!((reason, verdict), ("ShedStateless", "cookie"));
+                    let opened =
+                        agree(&crate::common::cookie::case(segment.from, to, segment.seq, ours));
+                    assert_eq!(opened.opened_ok, 0, "no cookie of ours");
+                }
+                let same = &given[given.len() - HOOKS.len()..];
+                assert!(same.iter().all(|isn| *isn == same[0]), "the same SYN, the same answer");
+            }
+            given.sort_unstable();
+            given.dedup();
+            assert_eq!(given.len(), 50, "another client, another number");
+        }
+    });
+}
+
+/// Where p* is controlled, whoever meets an empty queue is let through, and of those who meet one
+/// that nobody takes from hardly anyone.
+#[test]
+fn p_follows_the_listen_queue() {
+    in_a_namespace("p_follows_the_listen_queue", |_| {
+        let auto = |policy| tg_shed_rules {
+            blocks: blocks(1000, 1.2),
+            ..tg_shed_rules::automatic(policy, TG_KEY_CONNECTION, 0, 5)
+        };
+        let _stalled = [V4, V6].map(|address| Server::new(at(address, FULL), 4, 5));
+        let _roomy = [V4, V6].map(|address| Server::bound(at(address, ROOMY), 128, false));
+        for (hook, address) in [(DRIVER, V4), (IP, V4), (IP, V6)] {
+            let guards = guards_at(
+                CALM,
+                vec![shedding(FULL, auto(TG_SLPD)), shedding(ROOMY, auto(TG_SLPD))],
+            );
+            let mut number = 0;
+            let mut crowd = |port: u16| {
+                let to = at(address, port);
+                let mut shed = 0;
+                for _ in 0..20 {
+                    number += 1;
+                    let (outcome, _) = one(&guards, hook, &syn(someone(to, number), to).bytes());
+                    shed += u32::from(outcome == Outcome::Drop);
+                }
+                shed
+            };
+            let (mut roomy, mut last) = (0, 0);
+            for _ in 0..30 {
+                last = crowd(FULL);
+                roomy += crowd(ROOMY);
+                sleep(Duration::from_millis(50));
+            }
+            assert_eq!(roomy, 0, "nobody is shed where there is room");
+            assert!(last >= 18, "{last} of 20 are shed where there is none, {hook:?} {address}");
+            let control = condition(&guards, 0).state.control;
+            assert!(control.p() > 0.9, "{control:?}");
+            assert_eq!(condition(&guards, 1).state.control.p(), 0.0);
+        }
+    });
+}
+
+/// On a path p* keeps to the rate that is set by hand.
+#[test]
+fn on_a_path_p_follows_a_rate() {
+    in_a_namespace("on_a_path_p_follows_a_rate", |_| {
+        let to = at(BEYOND, FULL);
+        for (rate_per_s, sheds) in [(1, true), (1_000_000, false)] {
+            let auto = tg_shed_rules::automatic(TG_SLPD, TG_KEY_CONNECTION, rate_per_s, 5);
+            let guards = guards_at(CALM, vec![path(BEYOND, auto)]);
+            for number in 0..600 {
+                one(&guards, IP, &syn(someone(to, number), to).bytes());
+                if number % 20 == 0 {
+                    sleep(Duration::from_millis(50));
+                }
+            }
+            let control = condition(&guards, 0).state.control;
+            assert_eq!(control.p() > 0.0, sheds, "{rate_per_s}/s: {control:?}");
+        }
+    });
+}
+
+/// Two hosts that share a key and a clock: a retransmission that takes the other path meets the
+/// same answer. With another key it does not.
+#[test]
+fn two_hosts_that_share_a_key_decide_alike() {
+    in_a_namespace("two_hosts_that_share_a_key_decide_alike", |_| {
+        let to = at(BEYOND, FULL);
+        for policy in [TG_SLPD, TG_SBPD] {
+            let host = || guards_at(CALM, vec![path(BEYOND, rules(policy, 0.3))]);
+            let (one_host, other) = (host(), host());
+            let stranger = host();
+            let with_another_key = Configuration {
+                guards: vec![path(BEYOND, rules(policy, 0.3))],
+                shed_key: tg_key { k0: 7, k1: 8 },
+                ..Default::default()
+            };
+            configuration::write(&stranger.programs, &with_another_key).unwrap();
+            let mut differ = 0;
+            for number in 0..2000 {
+                let frame = syn(someone(to, number), to).bytes();
+                let first = one(&one_host, DRIVER, &frame).0;
+                assert_eq!(one(&other, IP, &frame).0, first, "policy {policy}, client {number}");
+                differ += u32::from(one(&stranger, DRIVER, &frame).0 != first);
+            }
+            assert!((700..1000).contains(&differ), "another key, {differ} others of 2000");
+        }
+    });
+}
+
+#[test]
+fn sbpd_draws_once_for_each_connection_and_remembers() {
+    in_a_namespace("sbpd_draws_once_for_each_connection_and_remembers", |_| {
+        let to = at(BEYOND, FULL);
+        for hook in HOOKS {
+            let sbpd = tg_shed_rules { blocks: blocks(100_000, 1.2), ..rules(TG_SBPD, 0.3) };
+            let guards = guards_at(CALM, vec![path(BEYOND, sbpd)]);
+            let mut dropped = 0;
+            for number in 0..500 {
+                let segment = syn(someone(to, number), to);
+                let drawn =
+                    below(&tg_tuple::between(segment.from, to), TG_ASK_DRAW, segment.seq, 0.3);
+                for attempt in 0..3 {
+                    let before = guards.counts();
+                    let outcome = one(&guards, hook, &segment.bytes()).0;
+                    assert_eq!(outcome == Outcome::Drop, drawn, "client {number}, {hook:?}");
+                    let (reason, verdict) = match (drawn, attempt) {
+                        (true, 0) => ("ShedNew", "drop"),
+                        (true, _) => ("ShedAgain", "drop"),
+                        (false, _) => ("Forwarded", "pass"),
+                    };
+                    let counted = guards.counts().since(&before);
+                    assert_eq!(counted, [(0, reason, verdict, 1)], "attempt {attempt}");
+                }
+                // Its stamp stands for whatever comes from there, a new number or not.
+                let anew = segment.clone().with(|s| s.seq ^= 0x5555_5555);
+                dropped += u64::from(drawn);
+                if drawn {
+                    assert_eq!(one(&guards, hook, &anew.bytes()).0, Outcome::Drop);
+                }
+            }
+            assert_eq!(condition(&guards, 0).standing, dropped, "a stamp for each, {hook:?}");
+        }
+    });
+}
+
+/// K(t) changes: what was being dropped goes on being dropped, others are chosen among the new.
+#[test]
+fn a_turn_lets_nothing_through_that_was_being_dropped() {
+    in_a_namespace("a_turn_lets_nothing_through_that_was_being_dropped", |_| {
+        let to = at(BEYOND, FULL);
+        let (turn, p) = (CALM >> TG_SHED_TURN_SHIFT << TG_SHED_TURN_SHIFT, 0.3);
+        for hook in HOOKS {
+            let slpd = tg_shed_rules { blocks: blocks(100_000, 1.2), ..rules(TG_SLPD, p) };
+            let guards = guards_at(turn - 10 * SECOND, vec![path(BEYOND, slpd)]);
+            let all: Vec<Segment> = (0..1000).map(|n| syn(someone(to, n), to)).collect();
+            let (being_dropped, others): (Vec<&Segment>, Vec<&Segment>) =
+                all.iter().partition(|s| one(&guards, hook, &s.bytes()).0 == Outcome::Drop);
+            set_clock(&guards, turn + 10 * SECOND);
+            let before = guards.counts();
+            for segment in &being_dropped {
+                let outcome = one(&guards, hook, &segment.bytes()).0;
+                assert_eq!(outcome, Outcome::Drop, "{}, {hook:?}", segment.from);
+            }
+            let counted = guards.counts().since(&before);
+            let again = counted.iter().find(|c| c.1 == "ShedAgain").expect("by their stamps").3;
+            assert!(again * 2 > being_dropped.len() as u64, "most by their stamps: {counted:?}");
+            // And who comes now is chosen by the new turn alone.
+            for segment in &others {
+                let drops = one(&guards, hook, &segment.bytes()).0 == Outcome::Drop;
+                let expected = chosen(segment.from, to, turn + 10 * SECOND, p);
+                assert_eq!(drops, expected, "{}, {hook:?}", segment.from);
+            }
+            // Long after the turn nothing of the one before is left.
+            set_clock(&guards, CALM);
+            for segment in &being_dropped {
+                let drops = one(&guards, hook, &segment.bytes()).0 == Outcome::Drop;
+                assert_eq!(drops, chosen(segment.from, to, CALM, p), "{}", segment.from);
+            }
+        }
+    });
+}
+
+/// A flood from random sources on a small table: it falls back to the hash alone and says so. The
+/// other port's part of the table, and its measurement, are its own.
+#[test]
+fn a_flooded_table_falls_back_and_other_ports_are_untouched() {
+    in_a_namespace("a_flooded_table_falls_back_and_other_ports_are_untouched", |_| {
+        let (p, to) = (0.2, at(BEYOND, FULL));
+        let sbpd = tg_shed_rules { blocks: blocks(20, 1.2), ..rules(TG_SBPD, p) };
+        let other = tg_shed_rules { blocks: blocks(1000, 1.2), ..rules(TG_SBPD, p) };
+        let other_port = Guarded { port: FULL + 1, ..path(BEYOND, other) };
+        let guards = guards_at(CALM, vec![path(BEYOND, sbpd), other_port]);
+        let mut rng = Rng::with_seed(4);
+        let mut runner = Runner::new();
+        let program = guards.program(DRIVER.program);
+        let mut syns = 0;
+        while condition(&guards, 0).state.fallback == TG_FALLBACK_NONE {
+            for _ in 0..5000 {
+                let from = SocketAddr::new(
+                    IpAddr::from(rng.u32(0x0b00_0000..0x7e00_0000).to_be_bytes()),
+                    rng.u16(1024..),
+                );
+                let frame = Segment::syn(from, to).with(|s| s.seq = rng.u32(..)).bytes();
+                runner.run(program, &frame, &[]).unwrap();
+                syns += 1;
+            }
+            assert!(syns < 2_000_000, "it falls back");
+        }
+        let flooded = condition(&guards, 0);
+        assert_eq!(flooded.state.fallback, TG_FALLBACK_STATELESS);
+        assert_eq!(flooded.state.changes, 1);
+        assert!(flooded.standing * 10 > flooded.cells, "{flooded:?}");
+        println!("fell back after {syns} SYNs at most: {flooded:?}");
+        // The hash alone decides now.
+        let mut drops = 0;
+        for number in 0..1000 {
+            let segment = syn(someone(to, number), to);
+            let dropped = one(&guards, DRIVER, &segment.bytes()).0 == Outcome::Drop;
+            assert_eq!(dropped, chosen(segment.from, to, CALM, p), "{}", segment.from);
+            drops += u32::from(dropped);
+        }
+        assert!((140..260).contains(&drops), "{drops} of 1000");
+        // On the other port each draws for itself, and finds an empty table.
+        let beside = at(BEYOND, FULL + 1);
+        for number in 0..300 {
+            let segment = syn(someone(beside, number), beside);
+            let drawn =
+                below(&tg_tuple::between(segment.from, beside), TG_ASK_DRAW, segment.seq, p);
+            let dropped = one(&guards, DRIVER, &segment.bytes()).0 == Outcome::Drop;
+            assert_eq!(dropped, drawn, "{}", segment.from);
+        }
+        let untouched = condition(&guards, 1);
+        assert_eq!((untouched.state.fallback, untouched.state.changes), (TG_FALLBACK_NONE, 0));
+        assert!(untouched.standing < 100, "{untouched:?}");
+    });
+}
+
+#[test]
+fn preferred_proxies_are_let_through() {
+    in_a_namespace("preferred_proxies_are_let_through", |_| {
+        let listeners = [at(V4, ROOMY), at(V6, ROOMY)];
+        let _servers = listeners.map(|to| Server::bound(to, 128, false));
+        let networks = |texts: &[&str]| texts.iter().map(|t| t.parse().unwrap()).collect();
+        let guards = guards_at(
+            CALM,
+            vec![
+                Guarded {
+                    preferred: networks(&["10.9.0.64/26", "fd09::/64", "0.0.0.0/32"]),
+                    ..shedding(ROOMY, rules(TG_SLPD, 1.0))
+                },
+                Guarded {
+                    preferred: networks(&["192.0.2.0/24"]),
+                    ..path(BEYOND, rules(TG_SLPD, 1.0))
+                },
+            ],
+        );
+        let go = |from: &str, to: SocketAddr| {
+            HOOKS.map(|hook| one(&guards, hook, &syn(at(from, 999), to).bytes()).0)
+        };
+        for _ in 0..2 {
+            assert_eq!(go("10.9.0.77", listeners[0]), [Outcome::Pass; 3]);
+            assert_eq!(go("10.9.0.128", listeners[0]), [Outcome::Drop; 3]);
+            assert_eq!(go("fd09::abcd", listeners[1]), [Outcome::Pass; 3]);
+            assert_eq!(go("fd09:0:0:1::abcd", listeners[1]), [Outcome::Drop; 3]);
+            assert_eq!(go("192.0.2.1", listeners[0]), [Outcome::Drop; 3], "another guard's");
+            assert_eq!(go("192.0.2.1", at(BEYOND, FULL)), [Outcome::Pass; 3]);
+            assert_eq!(go("10.9.0.77", at(BEYOND, FULL)), [Outcome::Drop; 3]);
+            // New cookie keys are another configuration, with the same listeners.
+            configuration::write_keys(&guards.programs, KEYS).unwrap();
+        }
+        assert_eq!((condition(&guards, 0).spared, condition(&guards, 1).spared), (12, 6));
+        let counted = guards.counts().since(&Counts::default());
+        for expected in [(0, "Room", "pass", 12), (1, "Spared", "pass", 6)] {
+            assert!(counted.contains(&expected), "{counted:?}");
+        }
+    });
+}
+
+/// A swap keeps what is known where nothing has changed, and forgets it where something has.
+#[test]
+fn a_swap_forgets_only_what_it_changes() {
+    in_a_namespace("a_swap_forgets_only_what_it_changes", |_| {
+        let sbpd = rules(TG_SBPD, 1.0);
+        let guards = guards_at(CALM, vec![path(BEYOND, sbpd)]);
+        let standing = || condition(&guards, 0).standing;
+        let swap = |shed: tg_shed_rules| {
+            let guards_now = vec![path(BEYOND, shed)];
+            let swapped =
+                Configuration { guards: guards_now, shed_key: SHED_KEY, ..Default::default() };
+            configuration::write(&guards.programs, &swapped)
+        };
+        let to = at(BEYOND, FULL);
+        for number in 0..50 {
+            one(&guards, DRIVER, &syn(someone(to, number), to).bytes());
+        }
+        let before = standing();
+        assert!(before > 45, "{before}");
+        swap(sbpd).unwrap();
+        assert_eq!(standing(), before, "the same again");
+        swap(tg_shed_rules { p_x32: parts_x32(0.5), ..sbpd }).unwrap();
+        assert_eq!(standing(), before, "another p, the same table");
+        swap(tg_shed_rules { blocks: sbpd.blocks - 1, ..sbpd }).unwrap();
+        assert_eq!(standing(), 0, "another table");
+        let error = swap(tg_shed_rules { blocks: sbpd.blocks + 1, ..sbpd }).unwrap_err();
+        assert!(error.to_string().contains("stop tidegate and start it again"), "{error}");
+    });
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * How an application takes its connections, as its listen queue shows it: one after the other, or
+ * many at a time (D. Pariag, thesis, 2004: C_avg, equation 4.1).
+ *
+ * No hook of an unmodified kernel sees an accept() that all hosts let us use, but each SYN reads
+ * the queue. While more come than are taken it does so more often than the application accepts:
+ * where the queue is shorter by more than evenly taken connections explain, they were taken at
+ * once. That is a leap. It goes on while the queue falls like this, and is over when it has not for
+ * as long as four connections take: packets that come meanwhile interrupt it.
+ *
+ * Nothing is looked at before a SYN finds no room: in calm every strategy is as good (Pariag,
+ * Figures 4.1 and 4.12, below the peak).
+ */
+#ifndef TG_ACCEPTS_H
+#define TG_ACCEPTS_H
+
+#include "syn.h"
+
+/* 2^28 ns, 268 ms; and of the windows before, seven eighths each time: 2.1 s in all. */
+#define TG_ACCEPTS_WINDOW_NS (1ull << 28)
+#define TG_ACCEPTS_KEPT 7
+#define TG_ACCEPTS_KEPT_SHIFT 3
+/* So long after the last SYN without room it is looked on: 2.1 s. */
+#define TG_ACCEPTS_HOLD_NS (1ull << 31)
+/* A longer silence than this, 1.07 s, begins anew. */
+#define TG_ACCEPTS_GAP_NS (1ull << 30)
+/*
+ * SYNs that follow each other within 16 us are one look: a driver hands them up before TCP sees
+ * the first.
+ */
+#define TG_ACCEPTS_LOOK_NS (1ull << 14)
+/* So many at once are no leap. */
+#define TG_ACCEPTS_FEW 3
+/*
+ * Nor are four times as many whole ones as are taken in the mean: where packets are worked on by
+ * the application's own processor it takes all that it does between two batches of them.
+ */
+#define TG_ACCEPTS_TIMES_SHIFT 2
+/* A leap has emptied the queue where a sixteenth of it is left. */
+#define TG_ACCEPTS_EMPTY_SHIFT 4
+
+/* What was seen in some time. */
+struct tg_accepts_sum {
+	__u64 lasted_ns;
+	__u64 seen;    /* SYNs */
+	__u64 refused; /* of them, those that found no room */
+	__u64 taken;   /* of them, those let in: while more come, no fewer than are accepted */
+	__u64 waited;  /* the length of the listen queue that they found, added up */
+	__u64 leaps;
+	__u64 leapt;   /* connections that were taken in leaps */
+	__u64 emptied; /* leaps that have emptied the queue */
+	__u64 dark_ns; /* between looks too far apart to tell a leap of half of the queue */
+};
+
+/* Of one listening socket. All zero: no SYN has been without room. */
+struct tg_accepts {
+	__u64 trouble_ns; /* the last SYN without room */
+	__u64 window_ns;  /* when the window at hand began */
+	__u64 looked_ns;  /* the last look at the queue */
+	__u64 leap_ns;    /* the last fall of the leap at hand; 0: there is none */
+	__u64 looking;    /* above 0: some processor looks */
+	struct tg_accepts_sum window;
+	struct tg_accepts_sum before; /* the windows before */
+	__u32 listen_len;             /* at the last look */
+	__u32 has_emptied;            /* the leap at hand */
+};
+
+/* Is it worth a look? reason is the SYN's; the clock may be a coarse one. */
+TG_INLINE int tg_accepts_asks(const struct tg_accepts *a, __u32 reason, __u64 now_ns)
+{
+	return tg_syn_is_lost(reason) ||
+	       (a->trouble_ns && tg_since(now_ns, a->trouble_ns) < TG_ACCEPTS_HOLD_NS);
+}
+
+TG_INLINE __u64 tg_accepts_keep(__u64 before, __u64 window)
+{
+	return (before * TG_ACCEPTS_KEPT >> TG_ACCEPTS_KEPT_SHIFT) + window;
+}
+
+/* A window is over, or what was before is too long ago to go on from. */
+TG_INLINE void tg_accepts_turn(struct tg_accepts *a, __u32 listen_len, __u64 now_ns)
+{
+	struct tg_accepts_sum *b = &a->before, *w = &a->window;
+	__u64 passed_ns = tg_since(now_ns, a->window_ns);
+
+	if (passed_ns >= TG_ACCEPTS_GAP_NS) {
+		__builtin_memset(b, 0, sizeof(*b));
+		a->listen_len = listen_len;
+		a->looked_ns = now_ns;
+		a->leap_ns = 0;
+	} else {
+		b->lasted_ns = tg_accepts_keep(b->lasted_ns, passed_ns);
+		b->seen = tg_accepts_keep(b->seen, w->seen);
+		b->refused = tg_accepts_keep(b->refused, w->refused);
+		b->taken = tg_accepts_keep(b->taken, w->taken);
+		b->waited = tg_accepts_keep(b->waited, w->waited);
+		b->leaps = tg_accepts_keep(b->leaps, w->leaps);
+		b->leapt = tg_accepts_keep(b->leapt, w->leapt);
+		b->emptied = tg_accepts_keep(b->emptied, w->emptied);
+		b->dark_ns = tg_accepts_keep(b->dark_ns, w->dark_ns);
+	}
+	__builtin_memset(w, 0, sizeof(*w));
+	a->window_ns = now_ns;
+}
+
+/* The queue since the last look. Without a window before no rate is known. */
+TG_INLINE void tg_accepts_see(struct tg_accepts *a, const struct tg_queues *queues, __u64 now_ns)
+{
+	__u64 passed_ns = tg_since(now_ns, a->looked_ns), even, fall = 0;
+	const struct tg_accepts_sum *b = &a->before;
+	struct tg_accepts_sum *w = &a->window;
+	__u32 len = queues->listen_len;
+
+	if (a->listen_len > len)
+		fall = a->listen_len - len;
+	a->listen_len = len;
+	a->looked_ns = now_ns;
+	if (!b->lasted_ns || !b->taken)
+		return;
+	if (a->leap_ns && tg_since(now_ns, a->leap_ns) >= b->lasted_ns / b->taken
+	                                                          << TG_ACCEPTS_TIMES_SHIFT)
+		a->leap_ns = 0;
+	even = (b->taken * passed_ns / b->lasted_ns << TG_ACCEPTS_TIMES_SHIFT) + TG_ACCEPTS_FEW;
+	if (2 * even > queues->listen_max)
+		w->dark_ns += passed_ns;
+	if (fall <= even)
+		return;
+	if (!a->leap_ns) {
+		w->leaps++;
+		a->has_emptied = 0;
+	}
+	a->leap_ns = now_ns;
+	w->leapt += fall;
+	if (!a->has_emptied && (__u64)len << TG_ACCEPTS_EMPTY_SHIFT <= queues->listen_max) {
+		a->has_emptied = 1;
+		w->emptied++;
+	}
+}
+
+/*
+ * After a SYN was judged, by a clock of nanoseconds. Of several processors one looks; the SYNs of
+ * the others are not counted meanwhile.
+ */
+TG_INLINE void tg_accepts_look(struct tg_accepts *a, const struct tg_queues *queues, __u32 reason,
+                               __u64 now_ns)
+{
+	struct tg_accepts_sum *w = &a->window;
+
+	if (__sync_fetch_and_add(&a->looking, 1))
+		return;
+	if (tg_since(now_ns, a->window_ns) >= TG_ACCEPTS_WINDOW_NS)
+		tg_accepts_turn(a, queues->listen_len, now_ns);
+	if (tg_syn_is_lost(reason)) {
+		a->trouble_ns = now_ns;
+		w->refused++;
+	}
+	w->seen++;
+	w->taken += tg_syn_has_room(reason);
+	w->waited += queues->listen_len;
+	if (tg_since(now_ns, a->looked_ns) >= TG_ACCEPTS_LOOK_NS)
+		tg_accepts_see(a, queues, now_ns);
+	a->looking = 0;
+}
+
+#endif

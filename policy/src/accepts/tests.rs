@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::*;
+use crate::raw::{TG_HALF_OPEN, TG_LISTENQ_FULL_AT_SYN, TG_ROOM};
+
+const SECOND_NS: u64 = 1_000_000_000;
+const BACKLOG: u32 = 128;
+/// Between two SYNs: 20,000 come a second.
+const SYN_NS: u64 = 50_000;
+
+/// A server of so many connections a second that takes so many at a time, before which the queue is
+/// full: seen for five seconds.
+fn seen(at_a_time: u32, taken_per_s: u64) -> Seen {
+    seen_with(&mut tg_accepts::default(), at_a_time, taken_per_s)
+}
+
+fn seen_with(accepts: &mut tg_accepts, at_a_time: u32, taken_per_s: u64) -> Seen {
+    let phase_ns = u64::from(at_a_time) * SECOND_NS / taken_per_s;
+    let (mut len, mut next_ns, mut now_ns) = (0, phase_ns, SECOND_NS);
+    while now_ns < 6 * SECOND_NS {
+        while now_ns >= SECOND_NS + next_ns {
+            len -= at_a_time.min(len);
+            next_ns += phase_ns;
+        }
+        let queues = tg_queues { listen_len: len, listen_max: BACKLOG, ..Default::default() };
+        let reason = if len > BACKLOG { TG_LISTENQ_FULL_AT_SYN } else { TG_ROOM };
+        accepts.look(&queues, reason, now_ns);
+        len += u32::from(reason == TG_ROOM);
+        now_ns += SYN_NS;
+    }
+    accepts.seen(now_ns).expect("clients found no room")
+}
+
+/// Pariag, Table 4.8: Accept-1 takes 0.99 at a time, Accept-10 9.53, and Accept-Inf, here, the queue.
+#[test]
+fn how_many_are_taken_at_a_time_is_seen_in_the_queue() {
+    for (limit, advice) in [(1, Advice::More), (10, Advice::Keep), (100, Advice::Keep)] {
+        let seen = seen(limit, 10_000);
+        let told = seen.at_a_time.unwrap_or(1.0);
+        assert!((told - f64::from(limit)).abs() <= 0.1 * f64::from(limit), "{limit}: {seen:?}");
+        assert!((seen.let_in_per_s - 10_000.0).abs() < 500.0, "{seen:?}");
+        assert!((seen.refused - 0.5).abs() < 0.05, "{seen:?}");
+        assert_eq!(seen.advice(), advice, "{limit}: {seen:?}");
+    }
+    let all = seen(1000, 100_000);
+    assert!(all.at_a_time.is_some_and(|many| many > 100.0) && all.emptied > 0.9, "{all:?}");
+    assert_eq!(all.advice(), Advice::Fewer);
+}
+
+/// Clients far away fill the queue a round trip after it has room: it falls far, and evenly.
+#[test]
+fn a_queue_that_falls_evenly_is_taken_one_by_one() {
+    let mut accepts = tg_accepts::default();
+    let mut now_ns = SECOND_NS;
+    for _ in 0..400 {
+        // It falls from full to empty by one every 100 us, and is full again at once, for a while.
+        for taken in 0..=BACKLOG {
+            for _ in 0..if taken == 0 { 20 } else { 2 } {
+                let listen_len = BACKLOG + 1 - taken;
+                let queues = tg_queues { listen_len, listen_max: BACKLOG, ..Default::default() };
+                let reason = if listen_len > BACKLOG { TG_LISTENQ_FULL_AT_SYN } else { TG_ROOM };
+                accepts.look(&queues, reason, now_ns);
+                now_ns += SYN_NS;
+            }
+        }
+    }
+    let seen = accepts.seen(now_ns).expect("clients found no room");
+    assert_eq!((seen.at_a_time, seen.advice()), (None, Advice::More), "{seen:?}");
+}
+
+#[test]
+fn nothing_is_said_of_a_server_that_keeps_up() {
+    let mut accepts = tg_accepts::default();
+    let queues = tg_queues { listen_len: 100, listen_max: BACKLOG, ..Default::default() };
+    for i in 0..100_000 {
+        let reason = if i % 7 == 0 { TG_HALF_OPEN } else { TG_ROOM };
+        accepts.look(&queues, reason, SECOND_NS + i * SYN_NS);
+    }
+    assert_eq!(accepts, tg_accepts::default());
+    // Nor of what was a while ago.
+    seen_with(&mut accepts, 1, 10_000);
+    assert_eq!(accepts.seen(6 * SECOND_NS + u64::from(TG_ACCEPTS_HOLD_NS)), None);
+}
+
+#[test]
+fn a_few_drops_are_no_reason_to_change() {
+    let hardly = Seen { refused: 0.009, ..seen(1, 10_000) };
+    assert_eq!(hardly.advice(), Advice::Keep);
+}
+
+/// SYNs that come in packs with long pauses between them show no leap, whether there is one or not.
+#[test]
+fn what_was_not_seen_is_not_told() {
+    let mut accepts = tg_accepts::default();
+    for i in 0..10_000_u64 {
+        let is_full = i % 100 > 50;
+        let reason = if is_full { TG_LISTENQ_FULL_AT_SYN } else { TG_ROOM };
+        let listen_len = if is_full { BACKLOG + 1 } else { 64 };
+        let queues = tg_queues { listen_len, listen_max: BACKLOG, ..Default::default() };
+        // A hundred at once, every 20 ms.
+        accepts.look(&queues, reason, SECOND_NS + i / 100 * 20_000_000 + i % 100);
+    }
+    let seen = accepts.seen(SECOND_NS + 2_000_000_000).expect("clients found no room");
+    assert_eq!(seen.advice(), Advice::Untold, "{seen:?}");
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use fastrand::Rng;
+
+use super::*;
+use crate::mechanism;
+use crate::raw::{TG_LISTENQ_FULL_AT_SYN, TG_ROOM, TG_SOURCE_ANY};
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// What the server takes a second.
+const TAKEN_PER_S: u64 = 1000;
+const BACKLOG: u64 = 128;
+
+/// How a server takes those who wait.
+#[derive(Clone, Copy, Debug)]
+enum Takes {
+    OneByOne,
+    /// All at once, so often a second; and no more than it can do.
+    AllAtOnce {
+        per_s: u64,
+    },
+}
+
+/// What a network sent and what of it found room.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    sent: u64,
+    let_in: u64,
+}
+
+impl Seen {
+    fn success(self) -> f64 {
+        self.let_in as f64 / self.sent as f64
+    }
+}
+
+/// A listen queue, and the shares before it.
+struct Server {
+    shares: Shares,
+    rules: tg_rules,
+    key: tg_key,
+    takes: Takes,
+    waiting: u64,
+    taken_ns: u64,
+    now_ns: u64,
+    rng: Rng,
+}
+
+impl Server {
+    fn new(takes: Takes) -> Self {
+        let plain = mechanism::parse("rst-syn").unwrap();
+        let now_ns = 1000 * SECOND_NS;
+        Server {
+            shares: Shares::default(),
+            rules: tg_rules { share_ipv4_bits: 24, share_ipv6_bits: 56, ..plain },
+            key: tg_key { k0: 3, k1: 5 },
+            takes,
+            waiting: 0,
+            taken_ns: now_ns,
+            now_ns,
+            rng: Rng::with_seed(1998),
+        }
+    }
+
+    fn take(&mut self) {
+        let per_s = match self.takes {
+            Takes::OneByOne => TAKEN_PER_S,
+            Takes::AllAtOnce { per_s } => per_s,
+        };
+        let times = (self.now_ns - self.taken_ns) * per_s / SECOND_NS;
+        self.waiting -= self.waiting.min(times * TAKEN_PER_S / per_s);
+        self.taken_ns += times * SECOND_NS / per_s;
+    }
+
+    /// A SYN of a client of that network.
+    fn meets(&mut self, network: u16) -> bool {
+        self.take();
+        let [high, low] = network.to_be_bytes();
+        let from = (Ipv4Addr::new(10, high, low, self.rng.u8(1..255)), self.rng.u16(1024..));
+        let tuple = tg_tuple::between(from.into(), (Ipv4Addr::new(192, 0, 2, 1), 80).into());
+        let random = self.rng.u32(..);
+        let source = self.shares.source(&self.rules, &self.key, &tuple, random, self.now_ns);
+        if source != TG_SOURCE_ANY {
+            return false;
+        }
+        let has_room = self.waiting <= BACKLOG;
+        let reason = if has_room { TG_ROOM } else { TG_LISTENQ_FULL_AT_SYN };
+        self.shares.end(reason, self.now_ns);
+        self.waiting += u64::from(has_room);
+        has_room
+    }
+
+    /// Networks that send so many SYNs a second each, as a Poisson process, for so long.
+    fn meet(&mut self, per_s: &[f64], seconds: u64) -> Vec<Seen> {
+        let all: f64 = per_s.iter().sum();
+        let mut seen = vec![Seen::default(); per_s.len()];
+        let end_ns = self.now_ns + seconds * SECOND_NS;
+        while self.now_ns < end_ns {
+            self.now_ns += (-self.rng.f64().max(1e-12).ln() / all * 1e9) as u64;
+            let mut drawn = self.rng.f64() * all;
+            let is_it = |rate: &f64| {
+                drawn -= rate;
+                drawn < 0.0
+            };
+            let network = per_s.iter().position(is_it).unwrap_or(0);
+            seen[network].sent += 1;
+            seen[network].let_in += u64::from(self.meets(network as u16));
+        }
+        seen
+    }
+}
+
+#[test]
+fn who_asks_for_less_than_its_share_has_it_and_the_others_share_the_rest() {
+    assert_eq!(max_min(&[10.0, 10.0, 1000.0], 100.0), 80.0);
+    assert_eq!(max_min(&[60.0, 20.0, 1000.0], 100.0), 40.0);
+    assert_eq!(max_min(&[50.0, 50.0], 10.0), 5.0);
+    assert_eq!(max_min(&[3.0, 4.0], 7.0), 4.0);
+}
+
+/// One network at fifty times the rate of the others, whether there would be room for the others or
+/// not: it has no more than its share, and the others have theirs, all alike; nothing is idle for it.
+#[test]
+fn one_prefix_at_fifty_times_the_rate_has_no_more_than_its_share() {
+    for takes in [Takes::OneByOne, Takes::AllAtOnce { per_s: 10 }] {
+        for each in [5.0, 20.0, 60.0] {
+            let mut per_s = vec![each; 31];
+            per_s.push(50.0 * each);
+            let mut server = Server::new(takes);
+            server.meet(&per_s, 4);
+            let seconds = 60;
+            let seen = server.meet(&per_s, seconds);
+            let share = max_min(&per_s, TAKEN_PER_S as f64);
+            let label = format!("{takes:?}, {each} a second each, share {share}");
+
+            let (large, others) = seen.split_last().unwrap();
+            let had = large.let_in as f64 / seconds as f64;
+            assert!(had <= 1.05 * share, "{label}: it had {had} a second");
+            let sent: u64 = others.iter().map(|seen| seen.sent).sum();
+            let let_in: u64 = others.iter().map(|seen| seen.let_in).sum();
+            let success = let_in as f64 / sent as f64;
+            let expected = (share / each).min(1.0);
+            assert!(success >= 0.95 * expected, "{label}: the others' success is {success}");
+            for other in others {
+                // What chance leaves: five standard deviations of a draw.
+                let chance = 5.0 * (success * (1.0 - success) / other.sent as f64).sqrt();
+                let apart = (other.success() - success).abs();
+                assert!(apart <= 0.05 * success + chance, "{label}: {other:?} of {success}");
+            }
+            let all = (let_in + large.let_in) as f64 / seconds as f64;
+            let asked: f64 = per_s.iter().sum();
+            assert!(all >= 0.95 * asked.min(TAKEN_PER_S as f64), "{label}: {all} let in a second");
+        }
+    }
+}
+
+/// Where there is room for all, nobody is counted, and nobody's SYN is held.
+#[test]
+fn where_there_is_room_for_all_nobody_is_held_to_a_share() {
+    let mut server = Server::new(Takes::OneByOne);
+    let seen = server.meet(&[800.0, 1.0], 20);
+    assert!(seen.iter().all(|seen| seen.let_in == seen.sent), "{seen:?}");
+    assert_eq!(server.shares.share(), &tg_share::default());
+}
+
+/// The crowd has gone: two seconds later nobody has a limit, and the next crowd begins anew.
+#[test]
+fn when_the_crowd_has_gone_nobody_has_a_limit() {
+    let mut server = Server::new(Takes::OneByOne);
+    server.meet(&[5000.0, 100.0], 10);
+    assert!(server.shares.share().limit_per_s(server.now_ns).is_some());
+    server.meet(&[700.0, 100.0], 5);
+    assert_eq!(server.shares.share().limit_per_s(server.now_ns), None);
+    let seen = server.meet(&[700.0, 100.0], 10);
+    assert!(seen.iter().all(|seen| seen.let_in == seen.sent), "{seen:?}");
+}
+
+/// A server that has stood still takes as much as it can again within a few seconds.
+#[test]
+fn a_server_that_stood_still_is_soon_busy_again() {
+    let per_s = [2500.0, 50.0, 50.0, 50.0];
+    let mut server = Server::new(Takes::OneByOne);
+    server.meet(&per_s, 5);
+    server.takes = Takes::AllAtOnce { per_s: 1 };
+    server.taken_ns += 10 * SECOND_NS;
+    let end_ns = server.now_ns + 10 * SECOND_NS;
+    while server.now_ns < end_ns {
+        server.now_ns += SECOND_NS / 2650;
+        let network = u16::from(server.rng.u8(..50) == 0);
+        let random = server.rng.u32(..);
+        let from = (Ipv4Addr::new(10, 0, network as u8, 1), 4000);
+        let tuple = tg_tuple::between(from.into(), (Ipv4Addr::new(192, 0, 2, 1), 80).into());
+        let Server { shares, rules, key, now_ns, .. } = &mut server;
+        if shares.source(rules, key, &tuple, random, *now_ns) == TG_SOURCE_ANY {
+            shares.end(TG_LISTENQ_FULL_AT_SYN, *now_ns);
+        }
+    }
+    server.takes = Takes::OneByOne;
+    server.taken_ns = server.now_ns;
+    server.waiting = BACKLOG;
+    server.meet(&per_s, 5);
+    let let_in: u64 = server.meet(&per_s, 10).iter().map(|seen| seen.let_in).sum();
+    assert!(let_in >= 9500, "{let_in} let in within ten seconds");
+}
+
+/// Networks are of as many bits as the rules say, each family its own, and each listening socket's.
+#[test]
+fn networks_are_told_apart_by_the_bits_that_count() {
+    let rules = Server::new(Takes::OneByOne).rules;
+    let key = tg_key { k0: 7, k1: 11 };
+    let server_v4 = (Ipv4Addr::new(192, 0, 2, 1), 80);
+    let v4 = |a: [u8; 4], owner| {
+        let tuple = tg_tuple::between((Ipv4Addr::from(a), 999).into(), server_v4.into());
+        cells(&key, &tuple, &rules, owner)
+    };
+    let v6 = |third: u16, fourth: u16| {
+        let from = Ipv6Addr::new(0x2001, 0xdb8, third, fourth, 1, 2, 3, 4);
+        let to = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+        cells(&key, &tg_tuple::between((from, 999).into(), (to, 80).into()), &rules, 0)
+    };
+    assert_eq!(v4([10, 1, 2, 3], 0), v4([10, 1, 2, 250], 0));
+    assert_ne!(v4([10, 1, 2, 3], 0), v4([10, 1, 3, 3], 0));
+    assert_ne!(v4([10, 1, 2, 3], 0), v4([10, 1, 2, 3], 1));
+    assert_eq!(v6(1, 0x1200), v6(1, 0x12ff));
+    assert_ne!(v6(1, 0x1200), v6(1, 0x1300));
+    assert_ne!(v6(1, 0x1200), v6(2, 0x1200));
+    let [one, other] = v4([10, 1, 2, 3], 0);
+    assert!(one < TG_SHARE_CELLS && (TG_SHARE_CELLS..CELLS as u32).contains(&other));
+}

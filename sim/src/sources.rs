@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Where clients come from: the networks of their addresses, and what became of those of each.
+
+use std::net::Ipv4Addr;
+
+use tidegate_policy::raw::tg_tuple;
+
+use crate::chance::{Chance, Entity};
+
+/// What clients of one network saw, of those that count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FromNetwork {
+    /// Attempts that were started.
+    pub attempts: u64,
+    /// Those with whole replies.
+    pub replies: u64,
+}
+
+impl FromNetwork {
+    /// The share of the attempts with whole replies.
+    #[must_use]
+    pub fn success(&self) -> f64 {
+        self.replies as f64 / self.attempts.max(1) as f64
+    }
+}
+
+/// Networks by how often clients come from them.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    /// Where each one's part of all ends.
+    ends: Vec<f64>,
+    chance: Chance,
+    pub seen: Vec<FromNetwork>,
+}
+
+impl Sources {
+    pub(crate) fn new(weights: &[f64], seed: u64) -> Self {
+        let mut sum = 0.0;
+        let ends = weights.iter().map(|weight| {
+            sum += weight;
+            sum
+        });
+        Self {
+            ends: ends.collect(),
+            chance: Chance::of(seed, Entity::Sources),
+            seen: vec![FromNetwork::default(); weights.len()],
+        }
+    }
+
+    /// The network of the next client; `None` where each has an address of its own.
+    pub(crate) fn draw(&mut self) -> Option<u16> {
+        let whole = *self.ends.last()?;
+        let share = (self.chance.draw() >> 11) as f64 / (1u64 << 53) as f64;
+        let at = self.ends.partition_point(|end| *end <= share * whole);
+        Some(at.min(self.ends.len() - 1) as u16)
+    }
+}
+
+/// The address of a network of clients; the rest of its /24 are theirs.
+#[must_use]
+pub fn network(number: u16) -> Ipv4Addr {
+    Ipv4Addr::from(0x0a00_0000 | 128 << 16 | u32::from(number) << 8)
+}
+
+/// A client's connection. Without a network each client has an address of its own, as long as there
+/// are some.
+pub(crate) fn tuple(client: u32, from: Option<u16>) -> tg_tuple {
+    const ADDRESSES: u32 = 1 << 22;
+    const OF_A_NETWORK: u32 = 254;
+    let (source, round) = match from {
+        None => (Ipv4Addr::from(0x0a80_0000 | (client % ADDRESSES)), client / ADDRESSES),
+        Some(number) => {
+            let host = 1 + client % OF_A_NETWORK;
+            (Ipv4Addr::from(network(number).to_bits() | host), client / OF_A_NETWORK % 60_000)
+        }
+    };
+    let server = (Ipv4Addr::new(10, 87, 0, 1), 8080);
+    tg_tuple::between((source, 1024 + round as u16).into(), server.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_are_drawn_by_their_weights() {
+        let mut sources = Sources::new(&[50.0, 1.0, 0.0, 1.0], 7);
+        let mut drawn = [0; 4];
+        for _ in 0..52_000 {
+            drawn[usize::from(sources.draw().unwrap())] += 1;
+        }
+        assert_eq!(drawn[2], 0);
+        assert!(
+            (49_700..50_300).contains(&drawn[0]) && (850..1150).contains(&drawn[1]),
+            "{drawn:?}"
+        );
+        assert_eq!(Sources::new(&[], 7).draw(), None);
+    }
+
+    #[test]
+    fn clients_of_a_network_have_its_addresses() {
+        let first = |from| tuple(300, from).saddr[0].to_ne_bytes();
+        assert_eq!(first(Some(259)), [10, 129, 3, 47]);
+        assert_eq!(network(259), Ipv4Addr::new(10, 129, 3, 0));
+        assert_eq!(first(None), [10, 128, 1, 44]);
+    }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who goes first, in a simulated world: networks of clients that are policed or exempt.
+
+use tidegate_client::{Arrivals, Os};
+use tidegate_policy::mechanism;
+use tidegate_policy::police::Limited;
+use tidegate_policy::raw::tg_limit;
+use tidegate_policy::share::max_min;
+use tidegate_sim::{FromNetwork, Hook, Load, Machine, Setup, World, network};
+
+const SECOND_NS: u64 = 1_000_000_000;
+const SECONDS: u64 = 10;
+
+/// A server that can do about 1,000 requests a second, and clients of these networks, so many
+/// connections a second from each.
+fn setup(mechanism: &str, per_s: &[f64]) -> Setup {
+    let rules = mechanism::parse(mechanism).unwrap();
+    let os = Os::named("linux").unwrap();
+    let mut setup = Setup::one_packet(Machine::today(), Some((rules, Hook::Ip)), os);
+    setup.cost_ns = 900_000;
+    setup.crowd.person.timeout_ns = 3 * SECOND_NS;
+    setup.crowd.networks = per_s.to_vec();
+    setup.crowd.load = Load::Open(Arrivals::poisson(per_s.iter().sum(), 1));
+    setup.crowd.warm_up_ns = 2 * SECOND_NS;
+    setup.crowd.duration_ns = SECONDS * SECOND_NS;
+    setup.crowd.cool_down_ns = 3 * SECOND_NS;
+    setup
+}
+
+fn networks(setup: Setup) -> Vec<FromNetwork> {
+    World::new(setup).run(&mut |_| {}).networks
+}
+
+fn limited(number: u16, bits: u8, limit: tg_limit) -> Limited {
+    let addr = [u32::from_ne_bytes(network(number).octets()), 0, 0, 0];
+    Limited { addr, is_ipv6: false, bits, limit }
+}
+
+/// Voigt and others: a network that sends five times what the server can do is held to its rate, and
+/// who is not policed does not notice; within the policed network an exempt one does not, either.
+#[test]
+fn a_policed_network_has_its_rate_and_nobody_else_notices() {
+    for mechanism in ["abort rst-syn", "reserv rst-syn", "auto"] {
+        let mut setup = setup(mechanism, &[5000.0, 100.0, 100.0]);
+        setup.limits =
+            vec![limited(0, 23, tg_limit::new(200, 20)), limited(1, 24, tg_limit::exempt())];
+        let seen = networks(setup);
+        let per_s = seen[0].replies as f64 / SECONDS as f64;
+        assert!((190.0..=203.0).contains(&per_s), "{mechanism}: {per_s} a second at 200");
+        for other in &seen[1..] {
+            assert_eq!(other.replies, other.attempts, "{mechanism}: {seen:?}");
+        }
+    }
+}
+
+/// One network sends fifty times what each of the others does, and there is room for half of all, or
+/// less: it gets no more than its share, and the others do alike, whatever the mechanism, and whether
+/// the server accepts one at a time or all who wait. Without shares it has most of the room.
+#[test]
+fn one_network_at_fifty_times_the_rate_gets_no_more_than_its_share() {
+    const OTHERS: usize = 30;
+    const LONG_S: u64 = 40;
+    let per_s = |replies: u64| replies as f64 / LONG_S as f64;
+    for (each_per_s, mechanism, accept_limit) in [
+        (20.0, "abort rst-syn", "1"),
+        (20.0, "abort rst-syn", "inf"),
+        (20.0, "reserv rst-syn", "inf"),
+        (20.0, "early-syn-drop", "inf"),
+        (20.0, "auto", "inf"),
+        (40.0, "abort rst-syn", "1"),
+        (40.0, "abort rst-syn", "inf"),
+        (40.0, "reserv rst-syn", "inf"),
+    ] {
+        let label = format!("{mechanism}, {each_per_s} a second each, accept {accept_limit}");
+        let mut rates = vec![each_per_s; OTHERS];
+        rates.push(50.0 * each_per_s);
+        let mut unfair = setup(mechanism, &rates);
+        unfair.accept_limit = accept_limit.parse().unwrap();
+        unfair.crowd.warm_up_ns = 5 * SECOND_NS;
+        unfair.crowd.duration_ns = LONG_S * SECOND_NS;
+        let mut fair = unfair.clone();
+        let rules = &mut fair.guard.as_mut().unwrap().0;
+        (rules.share_ipv4_bits, rules.share_ipv6_bits) = (24, 56);
+
+        let (unfair, fair) = (networks(unfair), networks(fair));
+        let all: u64 = fair.iter().map(|seen| seen.replies).sum();
+        let share = max_min(&rates, per_s(all));
+        let large = per_s(fair[OTHERS].replies);
+        let others = &fair[..OTHERS];
+        let replies: u64 = others.iter().map(|seen| seen.replies).sum();
+        let attempts: u64 = others.iter().map(|seen| seen.attempts).sum();
+        let success = replies as f64 / attempts as f64;
+        println!(
+            "{label}: {all} replies, {large} a second of shares of {share:.1} (without {}); others {success:.3}",
+            per_s(unfair[OTHERS].replies)
+        );
+        assert!(per_s(unfair[OTHERS].replies) > 1.2 * share, "{label}: {unfair:?}");
+        // Twice what chance makes of a count.
+        let chance = 2.0 * (share / LONG_S as f64).sqrt();
+        assert!(large <= 1.05 * share + chance, "{label}: {large} a second of shares of {share}");
+        assert!(success >= 0.95 * (share / each_per_s).min(1.0), "{label}: others {success}");
+        for other in others {
+            // What chance leaves: five standard deviations of a draw.
+            let chance = 5.0 * (success * (1.0 - success) / other.attempts as f64).sqrt();
+            let apart = (other.success() - success).abs();
+            assert!(apart <= 0.05 * success + chance, "{label}: {other:?} of {success}");
+        }
+    }
+}
