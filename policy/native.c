@@ -5,7 +5,9 @@
 void tg_native_agree(const struct tg_case *c, struct tg_answers *a)
 {
 	tg_agree_source(c, a);
-	tg_agree_syn(c, a);
+	tg_agree_syn_begin(c, a);
+	tg_agree_syn_room(c, a);
+	tg_agree_syn_end(c, a);
 	tg_agree_rest(c, a);
 }
 
@@ -20,9 +22,12 @@ struct tg_decision tg_native_judge(const struct tg_rules *rules, const struct tg
                                    const struct tg_crowd *crowd)
 {
 	struct tg_queues met = *queues;
+	struct tg_judging judging = {0};
 	struct tg_syn asked = *syn;
 
-	return tg_syn_judge(rules, &met, &asked, refusals, crowd);
+	tg_syn_judge_begin(rules, &met, &asked, crowd, &judging);
+	tg_syn_judge_room(rules, &met, &asked, crowd, &judging);
+	return tg_syn_judge_end(rules, &asked, refusals, crowd, &judging);
 }
 
 void tg_native_accepts(struct tg_accepts *accepts, const struct tg_queues *queues, __u32 reason,
@@ -80,6 +85,11 @@ void tg_native_agree_share(const struct tg_share_case *c, struct tg_share_answer
 __u64 tg_native_waiting_name(const struct tg_key *key, const struct tg_tuple *tuple, __u32 isn)
 {
 	return tg_waiting_name(key, tuple, isn);
+}
+
+__u64 tg_native_manners_name(const struct tg_key *key, const struct tg_tuple *tuple)
+{
+	return tg_manners_name(key, tuple);
 }
 
 __u32 tg_native_overload_phase(const struct tg_overload *overload, __u64 now_ns)

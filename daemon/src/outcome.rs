@@ -31,12 +31,9 @@ fn because(reason: u32) -> &'static str {
         TG_OVERFLOW_SYNACK_ACK => "the listen queue is full when its handshake ends",
         TG_OVERFLOW_OTHER => "the listen queue is full when its first data comes",
         TG_COOKIE_NO_ROOM => "its cookie comes back to a full listen queue",
+        TG_HOLLOW_ANSWERED => "it was refused before, by a SYN/ACK",
         _ => "no reason of a refusal",
     }
-}
-
-fn is_shed(reason: u32) -> bool {
-    (TG_SHED_STATELESS..=TG_SHED_UNIFORM).contains(&reason)
 }
 
 fn what(decision: tg_decision) -> &'static str {
@@ -44,7 +41,7 @@ fn what(decision: tg_decision) -> &'static str {
     match verdict {
         TG_DROP => "dropped in silence",
         TG_RESET => "refused with RST",
-        TG_COOKIE if is_shed(reason) => "answered with SYN/ACK, and with RST when that is answered",
+        TG_HOLLOW => "answered with SYN/ACK, and with RST when that is answered",
         TG_COOKIE => "answered with a SYN cookie",
         // A queue drop, which the kernel makes.
         _ if is_refusal(decision) => "passed, and dropped in silence by the kernel",
@@ -89,6 +86,6 @@ mod tests {
             told(TG_RESET, TG_LISTENQ_FULL_AT_SYN),
             "refused with RST: the listen queue is full"
         );
-        assert!(told(TG_COOKIE, TG_SHED_NEW).starts_with("answered with SYN/ACK, and with RST"));
+        assert!(told(TG_HOLLOW, TG_SHED_NEW).starts_with("answered with SYN/ACK, and with RST"));
     }
 }

@@ -156,6 +156,15 @@ TG_INLINE int tg_open_cookie(const struct tg_ack_stage *s, struct tg_cookie_opti
 	                      s->packet->ack - 1, epoch, options);
 }
 
+/* Does it answer a hollow SYN/ACK? What the client says first is numbered as its ACK is. */
+TG_INLINE int tg_answers_hollow(const struct tg_ack_stage *s)
+{
+	const struct tg_packet *p = s->packet;
+
+	return s->at.guard->rules.is_auto &&
+	       p->ack - 1 == tg_shed_answer(&s->at.config->shed_key, &p->tuple, p->seq - 1);
+}
+
 /* Hands the kernel a finished request (Linux 6.9). */
 TG_INLINE int tg_admit(struct __sk_buff *ctx, struct tcp_sock *listener,
                        const struct tg_cookie_options *options, const struct tg_tcp_options *seen)

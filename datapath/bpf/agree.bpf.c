@@ -52,11 +52,13 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 		return bpf_loop(TG_AGREE_CASES, name##_one, NULL, 0) != TG_AGREE_CASES;            \
 	}
 
-/* Three parts: the verifier would walk every way through one after each through another. */
+/* In parts: the verifier would walk every way through one after each through another. */
 TG_AGREE_MAP(cases, tg_case);
 TG_AGREE_MAP(answers, tg_answers);
 TG_AGREE_PROGRAM(agree_source, cases, tg_case, answers, tg_answers, 1)
-TG_AGREE_PROGRAM(agree_syn, cases, tg_case, answers, tg_answers, 0)
+TG_AGREE_PROGRAM(agree_syn_begin, cases, tg_case, answers, tg_answers, 0)
+TG_AGREE_PROGRAM(agree_syn_room, cases, tg_case, answers, tg_answers, 0)
+TG_AGREE_PROGRAM(agree_syn_end, cases, tg_case, answers, tg_answers, 0)
 TG_AGREE_PROGRAM(agree_rest, cases, tg_case, answers, tg_answers, 0)
 
 TG_AGREE_MAP(shed_cases, tg_shed_case);

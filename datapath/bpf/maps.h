@@ -71,6 +71,15 @@ struct {
 	__type(value, struct tg_waiting_block);
 } waiting SEC(".maps");
 
+/* How those whom an auto listener has told took it: see policy/include/manners.h. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, TG_MANNERS_BLOCKS);
+	__type(key, __u32);
+	__type(value, struct tg_manners_block);
+} manners SEC(".maps");
+
 _Static_assert(sizeof(struct tg_waiting_block) == 64, "a block is a cache line");
 
 /* What auto has seen of a listening socket, by its counter slot. */

@@ -10,7 +10,6 @@
 #include "../../policy/include/syn.h"
 #include "guard.h"
 #include "log.h"
-#include "reply.h"
 #include "socket.h"
 
 /* Every guard has its part of it. The loader sets the size, by Eq. 9 of the paper. */
@@ -203,23 +202,6 @@ TG_INLINE __u32 tg_shed_judge(struct tg_packet *packet, struct tg_shed_call *cal
 	if (call->is_auto)
 		tg_shed_control(call, verdict == TG_PASS ? TG_CONTROL_PASSED : TG_CONTROL_SHED);
 	return verdict;
-}
-
-/* As Linux announces at first. */
-#define TG_SHED_ANSWER_WINDOW 64240
-
-/*
- * The SYN/ACK to one that is shed: who answers it has no connection anywhere, and the
- * kernel that gets the ACK says so with RST. No cookie of ours or of the kernel's, it
- * is the same for the same SYN; no options, for there will be nothing to say.
- */
-TG_INLINE void tg_reply_shed(const struct tg_packet *packet, const struct tg_key *key,
-                             struct tg_reply *r)
-{
-	r->seq = tg_shed_answer(key, &packet->tuple, packet->seq);
-	r->ack = packet->seq + 1;
-	r->flags = TG_TCP_SYN | TG_TCP_ACK;
-	r->window = TG_SHED_ANSWER_WINDOW;
 }
 
 #endif

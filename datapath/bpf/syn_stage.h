@@ -30,6 +30,8 @@ struct tg_syn_stage {
 
 /* A request may still be confirmed this long: SYN/ACKs are sent for 63 s by default. */
 #define TG_REQUEST_LIFE_NS 64000000000ull
+/* Who is answered answers within a few round trips; later the kernel resets it. */
+#define TG_HOLLOW_LIFE_NS 4000000000ull
 /* Keeps the line from bouncing between processors: a second more is enough to write. */
 TG_INLINE void tg_watch(__u64 *watch_until_ns, __u64 until_ns)
 {
@@ -61,7 +63,9 @@ TG_INLINE void tg_syn_watch(struct tg_syn_stage *s)
 		tg_watch_find(s->packet, s->watch);
 	tg_watch_meet(s->watch);
 	s->reason = s->watch->reason;
-	s->syn.silent = s->watch->silent;
+	if (!tg_syn_has_room(s->reason) && s->watch->answer != TG_ANSWER_SILENCE)
+		tg_watch_tell(s->packet, s->watch);
+	s->syn.answer = s->watch->answer;
 }
 
 /*
@@ -155,6 +159,8 @@ TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 		tg_syn_settle(s);
 	if (decision.verdict == TG_COOKIE)
 		tg_watch(until_ns, s->syn.now_ns + TG_COOKIE_LIFE_NS);
+	else if (decision.verdict == TG_HOLLOW)
+		tg_watch(until_ns, s->syn.now_ns + TG_HOLLOW_LIFE_NS);
 	else if (decision.reason == TG_KERNEL_COOKIE || tg_syn_overflow_possible(&s->queues))
 		tg_watch(until_ns, s->syn.now_ns + TG_REQUEST_LIFE_NS);
 	return decision.verdict;

@@ -10,6 +10,7 @@
 #include "ack_stage.h"
 #include "cookie_reply.h"
 #include "fin_stage.h"
+#include "hollow_reply.h"
 #include "police_stage.h"
 #include "shed_stage.h"
 #include "tc_packet.h"
@@ -70,20 +71,18 @@ TG_INLINE int tg_tc_carry_socket(struct __sk_buff *ctx, const struct tg_packet *
 	return carries;
 }
 
-/*
- * The reply lives here alone, so that it shares its stack with the look-ups before it.
- * shed: the verdict was persistent dropping's.
- */
-TG_INLINE int tg_tc_refuse(struct __sk_buff *ctx, struct tg_syn_stage *s, __u32 verdict, int shed)
+/* The reply lives here alone, so that it shares its stack with the look-ups before it. */
+TG_INLINE int tg_tc_refuse(struct __sk_buff *ctx, struct tg_syn_stage *s, __u32 verdict)
 {
 	struct tg_reply r = {};
 
 	if (verdict == TG_RESET)
 		tg_reply_refuse(s->packet, &s->at->guard->rules, &r);
-	else if (shed)
-		tg_reply_shed(s->packet, &s->at->config->shed_key, &r);
-	else
+	/* A cookie has its listener at hand, which the verifier cannot know. */
+	else if (verdict == TG_COOKIE && s->socket.tp)
 		tg_reply_cookie(s, tg_tc_mtu(ctx), &r);
+	else
+		tg_reply_hollow(s->packet, &s->at->config->shed_key, &r);
 	return tg_tc_answer(ctx, s->packet, &r);
 }
 
@@ -138,11 +137,12 @@ static __noinline int tg_tc_room(struct __sk_buff *ctx, struct tg_packet *packet
 	switch (verdict) {
 	case TG_DROP: return TCX_DROP;
 	case TG_RESET:
+	case TG_HOLLOW:
 	case TG_COOKIE: break;
 	default: return TCX_NEXT;
 	}
 refuse:
-	return tg_tc_refuse(ctx, s, verdict, shed);
+	return tg_tc_refuse(ctx, s, verdict);
 }
 
 TG_INLINE int tg_tc_syn(struct __sk_buff *ctx, struct tg_packet *packet, int after_driver)
@@ -162,7 +162,7 @@ TG_INLINE int tg_tc_syn(struct __sk_buff *ctx, struct tg_packet *packet, int aft
 
 			if (verdict == TG_DROP)
 				return TCX_DROP;
-			if (verdict == TG_RESET || verdict == TG_COOKIE)
+			if (verdict == TG_RESET || verdict == TG_HOLLOW)
 				return tg_tc_room(ctx, packet, &at, verdict, source);
 		}
 	}
@@ -229,7 +229,9 @@ TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
 	if (!listener || tg_just_admitted(s))
 		return TCX_NEXT;
 	ack.bare = tg_is_bare(s->packet);
-	if (s->at.control->cookies_work && tg_open_cookie(s, &options))
+	if (tg_answers_hollow(s))
+		ack.cookie = TG_ACK_HOLLOW;
+	else if (s->at.control->cookies_work && tg_open_cookie(s, &options))
 		ack.cookie = TG_ACK_COOKIE;
 	else if (tg_brings_kernel_cookie(s->packet))
 		ack.cookie = TG_ACK_KERNEL_COOKIE;

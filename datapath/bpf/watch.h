@@ -16,19 +16,19 @@
 /* A SYN to be watched, and what is found out of it on the way. */
 struct tg_watch {
 	__u64 now_ns;
-	__u64 name;      /* of the connection, where asked */
-	__u32 active;    /* of the configuration */
-	__u32 index;     /* of the guard */
-	__u32 slot;      /* of the socket */
-	__u32 phase;     /* enum tg_phase */
-	__u32 asked;     /* who this is matters */
-	__u32 cell;      /* then: which of its block's */
-	__u32 caller;    /* enum tg_caller */
-	__u32 reason;    /* enum tg_reason */
-	__u32 silent;    /* who finds no room is not told */
-	__u32 half_open; /* its request stands already */
-	__u32 half_full; /* half of the queue is taken */
-	__u32 padding;
+	__u64 name;       /* of the connection, where asked */
+	__u32 active;     /* of the configuration */
+	__u32 index;      /* of the guard */
+	__u32 slot;       /* of the socket */
+	__u32 phase;      /* enum tg_phase */
+	__u32 asked;      /* who this is matters */
+	__u32 cell;       /* then: which of its block's */
+	__u32 caller;     /* enum tg_caller */
+	__u32 reason;     /* enum tg_reason */
+	__u32 times_told; /* it was, before */
+	__u32 answer;     /* enum tg_answer */
+	__u32 half_open;  /* its request stands already */
+	__u32 half_full;  /* half of the queue is taken */
 };
 
 /* The one at hand: a processor judges one SYN at a time, and the stack has no room for it. */
@@ -67,6 +67,7 @@ TG_INLINE struct tg_waiting *tg_watch_cell(const struct tg_watch *w, struct tg_w
 }
 
 _Static_assert((TG_WAITING_CELLS & (TG_WAITING_CELLS - 1)) == 0, "a cell's number is masked");
+_Static_assert((TG_MANNERS_CELLS & (TG_MANNERS_CELLS - 1)) == 0, "a cell's number is masked");
 
 TG_INLINE struct tg_overload *tg_overload_of(__u32 slot)
 {
@@ -140,6 +141,7 @@ __noinline int tg_watch_find(struct tg_packet *packet, struct tg_watch *w)
 		return 0;
 	w->cell = tg_waiting_cell(block, w->name, w->now_ns);
 	w->caller = tg_waiting_caller(tg_watch_cell(w, block), w->name, w->now_ns);
+	w->times_told = tg_waiting_told(tg_watch_cell(w, block), w->caller);
 	w->asked = 1;
 	return 0;
 }
@@ -149,9 +151,29 @@ __noinline int tg_watch_meet(struct tg_watch *w)
 {
 	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
 
-	if (o)
-		w->silent =
-			tg_syn_meet(o, w->phase, &w->reason, w->caller, w->half_full, w->now_ns);
+	if (o && tg_syn_meet(o, w->phase, &w->reason, w->caller, w->half_full, w->now_ns))
+		w->answer = TG_ANSWER_SILENCE;
+	return 0;
+}
+
+/* Then, to one who finds no room and is to be told: in which form? */
+__noinline int tg_watch_tell(struct tg_packet *packet, struct tg_watch *w)
+{
+	struct tg_config *conf = w ? tg_watch_config(w) : NULL;
+	struct tg_manners_block *block;
+	__u32 index, number;
+	__u64 name;
+
+	if (!packet || !conf)
+		return 0;
+	name = tg_manners_name(&conf->shed_key, &packet->tuple);
+	index = tg_manners_block_index(name);
+	block = bpf_map_lookup_elem(&manners, &index);
+	if (!block)
+		return 0;
+	number = tg_manners_cell(block, name, w->now_ns) & (TG_MANNERS_CELLS - 1);
+	w->answer =
+		tg_manners_answer(&block->cells[number], name, w->caller, w->times_told, w->now_ns);
 	return 0;
 }
 
@@ -167,8 +189,9 @@ __noinline int tg_watch_part(struct tg_watch *w)
 	block = w->asked ? tg_watch_block(w) : NULL;
 	met.has_room = tg_syn_has_room(w->reason);
 	met.is_half_open = w->half_open;
-	met.is_told = !w->silent;
+	met.is_told = w->answer != TG_ANSWER_SILENCE;
 	met.caller = w->caller;
+	met.times_told = w->times_told;
 	tg_overload_end(o, &met, block ? tg_watch_cell(w, block) : NULL, w->name, w->now_ns);
 	return 0;
 }

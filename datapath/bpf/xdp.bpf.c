@@ -6,6 +6,7 @@
 #include "vmlinux.h"
 
 #include "cookie_reply.h"
+#include "hollow_reply.h"
 #include "police_stage.h"
 #include "shed_stage.h"
 
@@ -110,10 +111,11 @@ TG_INLINE int tg_xdp_refuse(struct xdp_md *ctx, struct tg_syn_stage *s, __u32 ve
 
 	if (verdict == TG_RESET)
 		tg_reply_refuse(s->packet, &s->at->guard->rules, &r);
-	else if (how >> TG_XDP_VERDICT_SHIFT)
-		tg_reply_shed(s->packet, &s->at->config->shed_key, &r);
-	else
+	/* A cookie has its listener at hand, which the verifier cannot know. */
+	else if (verdict == TG_COOKIE && s->socket.tp)
 		tg_reply_cookie(s, tg_xdp_mtu(ctx), &r);
+	else
+		tg_reply_hollow(s->packet, &s->at->config->shed_key, &r);
 	if (!tg_xdp_answer(ctx, s->packet, &r))
 		return XDP_DROP;
 	return how & TG_XDP_TRANSMIT ? XDP_TX : bpf_redirect(ctx->ingress_ifindex, 0);
@@ -142,6 +144,7 @@ static __noinline int tg_xdp_room(struct xdp_md *ctx, struct tg_packet *packet, 
 	switch (verdict) {
 	case TG_DROP: return XDP_DROP;
 	case TG_RESET:
+	case TG_HOLLOW:
 	case TG_COOKIE: break;
 	default: return XDP_PASS;
 	}
@@ -166,7 +169,7 @@ TG_INLINE int tg_xdp_run(struct xdp_md *ctx, __u32 how)
 
 		if (verdict == TG_DROP)
 			return XDP_DROP;
-		if (verdict == TG_RESET || verdict == TG_COOKIE)
+		if (verdict == TG_RESET || verdict == TG_HOLLOW)
 			how |= verdict << TG_XDP_VERDICT_SHIFT;
 	}
 	/* A path: what is behind it is another host's to say. */

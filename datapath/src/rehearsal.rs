@@ -230,9 +230,12 @@ impl Rehearsal {
             }
         }
         if guarded.rules.is_auto != 0 {
-            let name = overload::name(&config.shed_key, &tuple, syn.isn);
-            let block = overload::block(name);
-            array::copy(&self.live, &self.own, "waiting", (block, block))?;
+            let names = overload::Names::of(&config.shed_key, &tuple, syn.isn);
+            for (map, block) in
+                [("waiting", names.waiting_block()), ("manners", names.manners_block())]
+            {
+                array::copy(&self.live, &self.own, map, (block, block))?;
+            }
         }
         if guarded.shed.blocks != 0 {
             let block = policy_shed::block_of(&guarded.shed, &config.shed_key, &tuple);

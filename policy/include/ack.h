@@ -15,6 +15,7 @@ enum tg_ack_cookie {
 	TG_ACK_NO_COOKIE,
 	TG_ACK_COOKIE,        /* ours, and fresh */
 	TG_ACK_KERNEL_COOKIE, /* one that the kernel gave while its SYN queue was full */
+	TG_ACK_HOLLOW,        /* none, but the number of a hollow SYN/ACK */
 };
 
 struct tg_ack {
@@ -57,6 +58,8 @@ TG_INLINE struct tg_decision tg_ack_decide_cookie(const struct tg_rules *rules,
 {
 	if (ack->cookie == TG_ACK_KERNEL_COOKIE)
 		return tg_ack_decide_place(rules, queues, ack);
+	if (ack->cookie == TG_ACK_HOLLOW)
+		return tg_decide(TG_RESET, TG_HOLLOW_ANSWERED);
 	if (ack->cookie != TG_ACK_COOKIE)
 		return tg_decide(TG_PASS, TG_COOKIE_FOREIGN);
 	/* It takes a place now, as a new SYN would. */

@@ -28,7 +28,9 @@ struct tg_case {
 	__u64 age_ms;
 	struct tg_overload overload;
 	struct tg_waiting_block block;
+	struct tg_manners_block manners;
 	__u64 name;
+	__u64 source_name;
 	__u32 cookie; /* offered to tg_cookie_open */
 	struct tg_fin fin;
 	__u32 is_limited; /* something holds for the client's network */
@@ -56,10 +58,14 @@ struct tg_answers {
 	__u64 full_ns;
 	struct tg_auto_queue view;
 	struct tg_queues queues; /* as auto leaves them */
-	__u32 silent;
+	struct tg_judging judging;
+	__u32 answer;
+	__u32 padding;
 	struct tg_overload overload;
 	struct tg_waiting_block block;
-	__u64 name; /* of the tuple, with the first key */
+	struct tg_manners_block manners;
+	__u64 name;        /* of the tuple, with the first key */
+	__u64 source_name; /* of its address */
 };
 
 /* What is asked first of a SYN. *a is all zero. */
@@ -71,19 +77,55 @@ TG_INLINE void tg_agree_source(const struct tg_case *c, struct tg_answers *a)
 		a->source = tg_limit_take(&c->limit, &a->full_ns, c->syn.now_ns);
 }
 
-/* The SYN stage, of what that left. */
-TG_INLINE void tg_agree_syn(const struct tg_case *c, struct tg_answers *a)
+TG_INLINE struct tg_crowd tg_agree_crowd(const struct tg_case *c, struct tg_answers *a)
 {
-	struct tg_crowd crowd = {.overload = &a->overload, .block = &a->block, .name = c->name};
+	struct tg_crowd crowd = {
+		.overload = &a->overload,
+		.block = &a->block,
+		.manners = &a->manners,
+		.name = c->name,
+		.source = c->source_name,
+	};
+
+	return crowd;
+}
+
+/* The SYN stage's first part, of what that left. */
+TG_INLINE void tg_agree_syn_begin(const struct tg_case *c, struct tg_answers *a)
+{
+	struct tg_crowd crowd = tg_agree_crowd(c, a);
 	struct tg_syn syn = c->syn;
 
 	syn.source = a->source;
-	a->refusals = c->refusals;
 	a->queues = c->queues;
 	a->overload = c->overload;
 	a->block = c->block;
-	a->syn = tg_syn_judge(&c->rules, &a->queues, &syn, &a->refusals, &crowd);
-	a->silent = syn.silent;
+	a->manners = c->manners;
+	tg_syn_judge_begin(&c->rules, &a->queues, &syn, &crowd, &a->judging);
+}
+
+/* Its second. */
+TG_INLINE void tg_agree_syn_room(const struct tg_case *c, struct tg_answers *a)
+{
+	struct tg_crowd crowd = tg_agree_crowd(c, a);
+	struct tg_syn syn = c->syn;
+
+	syn.source = a->source;
+	tg_syn_judge_room(&c->rules, &a->queues, &syn, &crowd, &a->judging);
+}
+
+/* And its last. */
+TG_INLINE void tg_agree_syn_end(const struct tg_case *c, struct tg_answers *a)
+{
+	struct tg_crowd crowd = tg_agree_crowd(c, a);
+	struct tg_syn syn = c->syn;
+
+	/* As it is, which the verifier cannot know. */
+	a->judging.cell %= TG_WAITING_CELLS;
+	syn.source = a->source;
+	a->refusals = c->refusals;
+	a->syn = tg_syn_judge_end(&c->rules, &syn, &a->refusals, &crowd, &a->judging);
+	a->answer = syn.answer;
 }
 
 /* All else, of what that left. */
@@ -91,9 +133,10 @@ TG_INLINE void tg_agree_rest(const struct tg_case *c, struct tg_answers *a)
 {
 	struct tg_syn syn = c->syn;
 
-	syn.silent = a->silent;
+	syn.answer = a->answer;
 	syn.source = a->source;
 	a->name = tg_waiting_name(&c->keys.current, &c->tuple, c->client_isn);
+	a->source_name = tg_manners_name(&c->keys.current, &c->tuple);
 	a->room = tg_syn_reason(&c->rules, &a->queues, &syn);
 	a->asks_for_request = tg_syn_asks_for_request(a->room, &a->queues);
 	a->wants_cookie = tg_syn_wants_cookie(&c->rules, a->room, &syn);

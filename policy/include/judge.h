@@ -13,8 +13,10 @@
 /* What auto knows: of the listening socket, and of this client. */
 struct tg_crowd {
 	struct tg_overload *overload;
-	struct tg_waiting_block *block; /* where the client would be found that has this name */
+	struct tg_waiting_block *block;   /* where the client would be found that has this name */
+	struct tg_manners_block *manners; /* and where its address would be */
 	__u64 name;
+	__u64 source;
 };
 
 /* auto, before room is looked for: an enum tg_phase. */
@@ -29,41 +31,90 @@ TG_INLINE __u32 tg_judge_begin(const struct tg_rules *rules, struct tg_queues *q
 	return tg_overload_begin(crowd->overload, queues, syn->now_ns);
 }
 
-/* auto, once it is known what room there is: the reason, which it may change. */
-TG_INLINE __u32 tg_judge_meet(const struct tg_rules *rules, const struct tg_queues *queues,
-                              struct tg_syn *syn, const struct tg_crowd *crowd, __u32 phase,
-                              __u32 reason)
-{
-	struct tg_overload_met met = {.is_half_open = syn->half_open};
-	struct tg_waiting *cell = (void *)0;
+/* What is known of a SYN on the way. */
+struct tg_judging {
+	__u32 phase; /* enum tg_phase */
+	__u32 reason;
+	__u32 is_watched;
+	__u32 is_asked; /* who it is matters */
+	__u32 cell;     /* then: which of its block's */
+	__u32 is_silent;
+	struct tg_overload_met met;
+};
 
-	if (tg_overload_asks(phase, tg_syn_has_room(reason))) {
-		cell = &crowd->block
-		                ->cells[tg_waiting_cell(crowd->block, crowd->name, syn->now_ns)];
-		met.caller = tg_waiting_caller(cell, crowd->name, syn->now_ns);
+/* auto, once it is known what room there is: whose turn it is, and is it told? */
+TG_INLINE void tg_judge_meet(const struct tg_rules *rules, const struct tg_queues *queues,
+                             const struct tg_syn *syn, const struct tg_crowd *crowd,
+                             struct tg_judging *j)
+{
+	if (tg_overload_asks(j->phase, tg_syn_has_room(j->reason))) {
+		const struct tg_waiting *cell;
+
+		j->is_asked = 1;
+		j->cell = tg_waiting_cell(crowd->block, crowd->name, syn->now_ns);
+		cell = &crowd->block->cells[j->cell];
+		j->met.caller = tg_waiting_caller(cell, crowd->name, syn->now_ns);
+		j->met.times_told = tg_waiting_told(cell, j->met.caller);
 	}
-	syn->silent = tg_syn_meet(crowd->overload, phase, &reason, met.caller,
-	                          tg_overload_is_half_full(rules, queues), syn->now_ns);
-	met.has_room = tg_syn_has_room(reason);
-	met.is_told = !syn->silent;
-	tg_overload_end(crowd->overload, &met, cell, crowd->name, syn->now_ns);
-	return reason;
+	j->is_silent = tg_syn_meet(crowd->overload, j->phase, &j->reason, j->met.caller,
+	                           tg_overload_is_half_full(rules, queues), syn->now_ns);
+	j->met.has_room = tg_syn_has_room(j->reason);
+	j->met.is_half_open = syn->half_open;
 }
 
-/* *queues and *syn are left as auto saw them. */
-TG_INLINE struct tg_decision tg_syn_judge(const struct tg_rules *rules, struct tg_queues *queues,
-                                          struct tg_syn *syn, struct tg_bucket *refusals,
-                                          const struct tg_crowd *crowd)
+/* auto, to one who is to be told: an enum tg_answer. */
+TG_INLINE __u32 tg_judge_tell(const struct tg_syn *syn, const struct tg_crowd *crowd,
+                              const struct tg_overload_met *met)
 {
-	int is_watched = tg_syn_is_watched(rules, syn);
-	__u32 reason, phase = TG_CALM;
+	__u32 number = tg_manners_cell(crowd->manners, crowd->source, syn->now_ns);
 
-	if (is_watched)
-		phase = tg_judge_begin(rules, queues, syn, crowd);
-	reason = tg_syn_reason(rules, queues, syn);
-	if (is_watched)
-		reason = tg_judge_meet(rules, queues, syn, crowd, phase, reason);
-	return tg_syn_decide(rules, reason, syn, refusals);
+	return tg_manners_answer(&crowd->manners->cells[number], crowd->source, met->caller,
+	                         met->times_told, syn->now_ns);
+}
+
+/* auto: the answer, and what is remembered. */
+TG_INLINE void tg_judge_part(struct tg_syn *syn, const struct tg_crowd *crowd, struct tg_judging *j)
+{
+	struct tg_waiting *cell = j->is_asked ? &crowd->block->cells[j->cell] : (void *)0;
+
+	if (j->is_silent)
+		syn->answer = TG_ANSWER_SILENCE;
+	else if (!j->met.has_room)
+		syn->answer = tg_judge_tell(syn, crowd, &j->met);
+	j->met.is_told = syn->answer != TG_ANSWER_SILENCE;
+	tg_overload_end(crowd->overload, &j->met, cell, crowd->name, syn->now_ns);
+}
+
+/* First: is it watched, and what is the overload in? *j is all zero; *queues is as auto sees them.
+ */
+TG_INLINE void tg_syn_judge_begin(const struct tg_rules *rules, struct tg_queues *queues,
+                                  const struct tg_syn *syn, const struct tg_crowd *crowd,
+                                  struct tg_judging *j)
+{
+	j->phase = TG_CALM;
+	j->is_watched = tg_syn_is_watched(rules, syn);
+	if (j->is_watched)
+		j->phase = tg_judge_begin(rules, queues, syn, crowd);
+}
+
+/* Then: what room there is, and for whom. */
+TG_INLINE void tg_syn_judge_room(const struct tg_rules *rules, const struct tg_queues *queues,
+                                 const struct tg_syn *syn, const struct tg_crowd *crowd,
+                                 struct tg_judging *j)
+{
+	j->reason = tg_syn_reason(rules, queues, syn);
+	if (j->is_watched)
+		tg_judge_meet(rules, queues, syn, crowd, j);
+}
+
+/* At last. *syn is left as auto saw it. */
+TG_INLINE struct tg_decision tg_syn_judge_end(const struct tg_rules *rules, struct tg_syn *syn,
+                                              struct tg_bucket *refusals,
+                                              const struct tg_crowd *crowd, struct tg_judging *j)
+{
+	if (j->is_watched)
+		tg_judge_part(syn, crowd, j);
+	return tg_syn_decide(rules, j->reason, syn, refusals);
 }
 
 #endif

@@ -17,6 +17,7 @@ enum tg_syn_refusal {
 	TG_SYN_DROP,   /* early-syn-drop: dropped silently, at the hook */
 	TG_SYN_RESET,  /* rst-syn */
 	TG_SYN_COOKIE, /* no-syn-drop */
+	TG_SYN_HOLLOW, /* rst-syn, to one that would send its SYN again: manners.h */
 };
 
 /* What an ACK that finds the listen queue full gets (Shukla 4.1.2). */

@@ -364,7 +364,16 @@ struct tg_overload_met {
 	__u32 is_half_open; /* its request stands: it found no room, and has lost none */
 	__u32 is_told;      /* where there was none */
 	__u32 caller;       /* enum tg_caller */
+	__u32 times_told;   /* before */
 };
+
+/* How often it was told, with this time. */
+TG_INLINE __u32 tg_overload_times_told(const struct tg_overload_met *met)
+{
+	if (met->is_told)
+		return met->times_told + 1;
+	return met->times_told < TG_TOLD_MOST ? 0 : met->times_told;
+}
 
 /* After it was judged. cell is NULL where nobody asked who it is. */
 TG_INLINE void tg_overload_end(struct tg_overload *o, const struct tg_overload_met *met,
@@ -381,7 +390,7 @@ TG_INLINE void tg_overload_end(struct tg_overload *o, const struct tg_overload_m
 	if (!cell)
 		return;
 	if (is_lost)
-		tg_waiting_keep(cell, name, met->is_told, now_ns);
+		tg_waiting_keep(cell, name, tg_overload_times_told(met), now_ns);
 	else if (met->caller != TG_CALLER_NEW)
 		cell->tag = 0;
 }

@@ -139,7 +139,7 @@ TG_INLINE void tg_shed_ask_hash(struct tg_shed_work *w, const struct tg_shed_syn
 	w->wants_block = (w->chosen & is_late) | w->chosen_before;
 }
 
-/* Our initial sequence number in the SYN/ACK to one that is shed (TG_REFUSE_COOKIE). */
+/* Our initial sequence number in the SYN/ACK that refuses (TG_HOLLOW). */
 TG_INLINE __u32 tg_shed_answer(const struct tg_key *key, const struct tg_tuple *tuple, __u32 isn)
 {
 	struct tg_shed_work w = {0};
@@ -291,7 +291,7 @@ TG_INLINE struct tg_decision tg_shed_refuse(const struct tg_shed_rules *rules, s
 {
 	if (refusal_cost_ns && !tg_bucket_take(refusals, refusal_cost_ns, now_ns))
 		return tg_decide(TG_DROP, TG_REFUSAL_LIMIT);
-	return tg_decide(rules->refusal == TG_REFUSE_RESET ? TG_RESET : TG_COOKIE, d.reason);
+	return tg_decide(rules->refusal == TG_REFUSE_RESET ? TG_RESET : TG_HOLLOW, d.reason);
 }
 
 #endif

@@ -10,6 +10,7 @@
 #define TG_SYN_H
 
 #include "listener.h"
+#include "manners.h"
 #include "overload.h"
 #include "police.h"
 #include "room.h"
@@ -20,7 +21,7 @@ struct tg_syn {
 	__u32 random;        /* uniform over 32 bits */
 	__u32 half_open;     /* a request of this client stands already */
 	__u32 cookie_usable; /* this SYN's options fit a cookie, and this hook can answer */
-	__u16 silent;        /* auto: who finds no room is not told */
+	__u16 answer;        /* auto: enum tg_answer, to who finds no room */
 	__u16 source;        /* enum tg_source */
 };
 
@@ -86,7 +87,7 @@ TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason, const
 {
 	if (syn->source == TG_SOURCE_EXEMPT)
 		return TG_SYN_KERNEL;
-	if (syn->silent)
+	if (syn->answer == TG_ANSWER_SILENCE)
 		return TG_SYN_DROP;
 	if (reason == TG_NO_RESERVATION && rules->cookie_when_reserved)
 		return TG_SYN_COOKIE;
@@ -94,6 +95,8 @@ TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason, const
 	if (rules->syn == TG_SYN_KERNEL &&
 	    (rules->room == TG_ROOM_RESERVE || reason == TG_WAIT_LIMIT || tg_syn_is_held(reason)))
 		return TG_SYN_DROP;
+	if (rules->syn == TG_SYN_RESET && syn->answer == TG_ANSWER_HOLLOW)
+		return TG_SYN_HOLLOW;
 	return rules->syn;
 }
 
@@ -113,18 +116,22 @@ TG_INLINE int tg_syn_is_watched(const struct tg_rules *rules, const struct tg_sy
 TG_INLINE struct tg_decision tg_syn_decide(const struct tg_rules *rules, __u32 reason,
                                            const struct tg_syn *syn, struct tg_bucket *refusals)
 {
+	__u32 refusal;
+
 	if (tg_syn_has_room(reason))
 		return tg_decide(TG_PASS, reason);
 	if (syn->half_open)
 		return tg_decide(TG_PASS, TG_HALF_OPEN);
 
-	switch (tg_syn_refusal(rules, reason, syn)) {
+	refusal = tg_syn_refusal(rules, reason, syn);
+	switch (refusal) {
 	case TG_SYN_DROP: return tg_decide(TG_DROP, reason);
 	case TG_SYN_RESET:
+	case TG_SYN_HOLLOW:
 		if (rules->refusal_cost_ns &&
 		    !tg_bucket_take(refusals, rules->refusal_cost_ns, syn->now_ns))
 			return tg_decide(TG_DROP, TG_REFUSAL_LIMIT);
-		return tg_decide(TG_RESET, reason);
+		return tg_decide(refusal == TG_SYN_RESET ? TG_RESET : TG_HOLLOW, reason);
 	case TG_SYN_COOKIE:
 		/* The kernel may still have an answer for a SYN whose options we cannot keep. */
 		if (!syn->cookie_usable)

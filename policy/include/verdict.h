@@ -13,6 +13,7 @@ enum tg_verdict {
 	TG_DROP,   /* silence: the client retransmits */
 	TG_RESET,  /* refused explicitly, with RST */
 	TG_COOKIE, /* answered without state: SYN/ACK whose ISN is a cookie */
+	TG_HOLLOW, /* refused by a SYN/ACK behind which there is nothing: its ACK meets a RST */
 	TG_ADMIT,  /* a cookie came back and is let in as a full request */
 	TG_VERDICTS,
 };
@@ -45,6 +46,7 @@ enum tg_reason {
 	TG_COOKIE_VALID,        /* one of our cookies came back, and there was room */
 	TG_COOKIE_NO_ROOM,      /* one of our cookies came back to a full listen queue */
 	TG_COOKIE_FOREIGN,      /* an ACK that brings neither a request's number nor a cookie */
+	TG_HOLLOW_ANSWERED,     /* an ACK to a hollow SYN/ACK: the rest of that refusal */
 	/* Persistent dropping, before the SYN stage looks for room: shed.h */
 	TG_SHED_STATELESS, /* SLPD: the hash is below p* */
 	TG_SHED_NEW,       /* SBPD: a new request, and its chance is below p* */
@@ -72,13 +74,13 @@ struct tg_decision {
 	__u32 reason;  /* enum tg_reason */
 };
 
-/* Does this client get nothing now? Also where the kernel makes the drop, or a SYN/ACK hides it. */
+/* Does this client get nothing now? Also where the kernel makes the drop. */
 TG_INLINE int tg_is_refusal(struct tg_decision d)
 {
 	switch (d.verdict) {
+	case TG_RESET: return d.reason != TG_HOLLOW_ANSWERED;
 	case TG_DROP:
-	case TG_RESET: return 1;
-	case TG_COOKIE: return d.reason >= TG_SHED_STATELESS && d.reason <= TG_SHED_UNIFORM;
+	case TG_HOLLOW: return 1;
 	case TG_PASS:
 		return (d.reason >= TG_SYNQ_FULL && d.reason <= TG_LISTENQ_FULL_AT_SYN) ||
 		       d.reason == TG_OVERFLOW_SYNACK_ACK || d.reason == TG_OVERFLOW_OTHER;

@@ -21,11 +21,13 @@
 #define TG_WAITING_TICKS 63
 /* Who was told comes again for 2 s. */
 #define TG_TOLD_TICKS 3
+/* Who was told so often has silence from then on. Windows sends five SYNs. */
+#define TG_TOLD_MOST 8
 
 struct tg_waiting {
 	__u32 tag; /* of the name; 0: nobody */
 	__u16 since_tick;
-	__u16 is_told;
+	__u16 times_told; /* 0: it was left in silence */
 };
 
 /* Whom a SYN is from. */
@@ -66,7 +68,7 @@ TG_INLINE __u32 tg_waiting_age(const struct tg_waiting *cell, __u16 tick)
 {
 	__u32 age = (__u16)(tick - cell->since_tick);
 
-	return age * (1 + (cell->is_told & 1) * (TG_WAITING_TICKS / TG_TOLD_TICKS - 1));
+	return age * (1 + !!cell->times_told * (TG_WAITING_TICKS / TG_TOLD_TICKS - 1));
 }
 
 /* An enum tg_caller. */
@@ -75,7 +77,13 @@ TG_INLINE __u32 tg_waiting_caller(const struct tg_waiting *cell, __u64 name, __u
 	if (cell->tag != tg_waiting_tag(name) ||
 	    tg_waiting_age(cell, tg_waiting_tick(now_ns)) > TG_WAITING_TICKS)
 		return TG_CALLER_NEW;
-	return cell->is_told ? TG_CALLER_TOLD : TG_CALLER_WAITS;
+	return cell->times_told ? TG_CALLER_TOLD : TG_CALLER_WAITS;
+}
+
+/* How often it was told, who that is said to be of whom the cell is. */
+TG_INLINE __u32 tg_waiting_told(const struct tg_waiting *cell, __u32 caller)
+{
+	return caller == TG_CALLER_TOLD ? cell->times_told : 0;
 }
 
 /* 1 where both are the same. */
@@ -106,11 +114,11 @@ TG_INLINE __u32 tg_waiting_cell(const struct tg_waiting_block *block, __u64 name
 	return best % TG_WAITING_CELLS;
 }
 
-TG_INLINE void tg_waiting_keep(struct tg_waiting *cell, __u64 name, int is_told, __u64 now_ns)
+TG_INLINE void tg_waiting_keep(struct tg_waiting *cell, __u64 name, __u32 times_told, __u64 now_ns)
 {
 	cell->tag = tg_waiting_tag(name);
 	cell->since_tick = tg_waiting_tick(now_ns);
-	cell->is_told = !!is_told;
+	cell->times_told = times_told;
 }
 
 #endif

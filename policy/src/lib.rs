@@ -344,7 +344,7 @@ mod tests {
         let is = |verdict, reason| is_refusal(tg_decision { verdict, reason });
         assert!(is(TG_RESET, TG_LISTENQ_FULL_AT_SYN) && is(TG_DROP, TG_NEW_FIRST));
         assert!(is(TG_PASS, TG_SYNQ_FULL) && is(TG_PASS, TG_OVERFLOW_OTHER));
-        assert!(is(TG_COOKIE, TG_SHED_NEW) && !is(TG_COOKIE, TG_LISTENQ_FULL_AT_SYN));
+        assert!(is(TG_HOLLOW, TG_SHED_NEW) && !is(TG_COOKIE, TG_LISTENQ_FULL_AT_SYN));
         for reason in [TG_ROOM, TG_KERNEL_COOKIE, TG_HALF_OPEN, TG_HANDSHAKE, TG_FORWARDED] {
             assert!(!is(TG_PASS, reason), "reason {reason}");
         }

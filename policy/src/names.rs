@@ -5,7 +5,7 @@ use crate::raw;
 
 /// Every verdict's name, in the order of `enum tg_verdict`.
 pub const VERDICTS: [&str; raw::TG_VERDICTS as usize] =
-    ["pass", "drop", "reset", "cookie", "admit"];
+    ["pass", "drop", "reset", "cookie", "hollow", "admit"];
 
 /// Every policy of persistent dropping, in the order of `enum tg_shed_policy`.
 pub const SHED_POLICIES: [&str; 4] = ["off", "rbd", "slpd", "sbpd"];
@@ -49,6 +49,7 @@ pub const REASONS: [&str; raw::TG_REASONS as usize] = [
     "CookieValid",
     "CookieNoRoom",
     "CookieForeign",
+    "HollowAnswered",
     "ShedStateless",
     "ShedNew",
     "ShedAgain",

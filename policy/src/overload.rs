@@ -2,8 +2,8 @@
 //! `auto`: what the SYNs of a listening socket have met, and what follows for the next one.
 
 use crate::raw::{
-    self, TG_WAITING_BLOCKS, tg_bucket, tg_crowd, tg_decision, tg_key, tg_overload, tg_queues,
-    tg_rules, tg_syn, tg_tuple, tg_waiting_block,
+    self, TG_MANNERS_BLOCKS, TG_WAITING_BLOCKS, tg_bucket, tg_crowd, tg_decision, tg_key,
+    tg_manners_block, tg_overload, tg_queues, tg_rules, tg_syn, tg_tuple, tg_waiting_block,
 };
 
 impl tg_overload {
@@ -30,43 +30,71 @@ impl tg_overload {
     }
 }
 
-/// A connection's name among those who wait; `isn` is the client's initial sequence number.
-pub fn name(key: &tg_key, tuple: &tg_tuple, isn: u32) -> u64 {
-    // SAFETY: the function reads only through these valid references.
-    unsafe { raw::tg_native_waiting_name(key, tuple, isn) }
+/// Whom a SYN is from, as it is remembered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// The connection, among those who wait.
+    pub connection: u64,
+    /// The client's address, among those whose manners are known.
+    pub address: u64,
 }
 
-/// The block of the waiting clients' table in which that name is looked for.
-pub fn block(name: u64) -> u32 {
-    name as u32 % TG_WAITING_BLOCKS
+impl Names {
+    /// `isn` is the client's initial sequence number.
+    pub fn of(key: &tg_key, tuple: &tg_tuple, isn: u32) -> Self {
+        // SAFETY: the functions read only through these valid references.
+        unsafe {
+            Self {
+                connection: raw::tg_native_waiting_name(key, tuple, isn),
+                address: raw::tg_native_manners_name(key, tuple),
+            }
+        }
+    }
+
+    /// The block of the waiting clients' table in which the connection is looked for.
+    pub fn waiting_block(&self) -> u32 {
+        self.connection as u32 % TG_WAITING_BLOCKS
+    }
+
+    /// The block of the table of manners in which the address is looked for.
+    pub fn manners_block(&self) -> u32 {
+        self.address as u32 % TG_MANNERS_BLOCKS
+    }
 }
 
 /// The watch over one listening socket, with the clients that wait for it.
 #[derive(Clone, Debug)]
 pub struct Watch {
     overload: tg_overload,
-    blocks: Vec<tg_waiting_block>,
+    waiting: Vec<tg_waiting_block>,
+    manners: Vec<tg_manners_block>,
 }
 
 impl Default for Watch {
     fn default() -> Self {
-        let blocks = vec![tg_waiting_block::default(); TG_WAITING_BLOCKS as usize];
-        Self { overload: tg_overload::default(), blocks }
+        let waiting = vec![tg_waiting_block::default(); TG_WAITING_BLOCKS as usize];
+        let manners = vec![tg_manners_block::default(); TG_MANNERS_BLOCKS as usize];
+        Self { overload: tg_overload::default(), waiting, manners }
     }
 }
 
 impl Watch {
-    /// The decision at the SYN stage, which is remembered. `name` is [`name`]'s.
+    /// The decision at the SYN stage, which is remembered.
     pub fn decide_syn(
         &mut self,
         rules: &tg_rules,
         queues: &tg_queues,
         syn: &tg_syn,
         refusals: &mut tg_bucket,
-        name: u64,
+        names: Names,
     ) -> tg_decision {
-        let block = &mut self.blocks[block(name) as usize];
-        let crowd = tg_crowd { overload: &mut self.overload, block, name };
+        let crowd = tg_crowd {
+            overload: &mut self.overload,
+            block: &mut self.waiting[names.waiting_block() as usize],
+            manners: &mut self.manners[names.manners_block() as usize],
+            name: names.connection,
+            source: names.address,
+        };
         // SAFETY: the function reads and writes only through these valid references, those in
         // `crowd` among them.
         unsafe { raw::tg_native_judge(rules, queues, syn, refusals, &crowd) }

@@ -17,7 +17,7 @@ pub use profile::{Kernel, Profile};
 
 use tidegate_client::Close;
 use tidegate_policy::decide_syn;
-use tidegate_policy::overload::{self, Watch};
+use tidegate_policy::overload::{Names, Watch};
 use tidegate_policy::police::{Limited, Police};
 use tidegate_policy::raw::{
     TG_COOKIE, TG_SOURCE_ANY, tg_accepts, tg_bucket, tg_counters, tg_decision, tg_key, tg_queues,
@@ -106,8 +106,7 @@ impl Guard {
         let Self { rules, refusals, key, .. } = self;
         match &mut self.watch {
             Some(watch) => {
-                let name = overload::name(key, tuple, isn);
-                watch.decide_syn(rules, queues, syn, refusals, name)
+                watch.decide_syn(rules, queues, syn, refusals, Names::of(key, tuple, isn))
             }
             None => decide_syn(rules, queues, syn, refusals),
         }

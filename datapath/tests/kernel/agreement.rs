@@ -145,11 +145,34 @@ fn block(rng: &mut Rng, name: u64, now_ns: u64) -> tg_waiting_block {
                 [0, TG_TOLD_TICKS, TG_WAITING_TICKS],
             )
                 as u16),
-            is_told: rng.u16(..2),
+            times_told: one_of(rng, [0, 0, 1, TG_TOLD_MOST]) as u16,
         };
     }
     if rng.u8(..4) != 0 {
         block.cells[rng.usize(..TG_WAITING_CELLS as usize)].tag = (name >> 32) as u32 | 1;
+    }
+    block
+}
+
+/// An address whose manners are known, among others.
+fn manners(rng: &mut Rng, name: u64, now_ns: u64) -> tg_manners_block {
+    let tick = (now_ns >> TG_WAITING_TICK_SHIFT) as u16;
+    let mut block = tg_manners_block::default();
+    for cell in &mut block.cells {
+        *cell = tg_manners {
+            tag: if rng.u8(..4) == 0 { 0 } else { rng.u32(..) },
+            tick: tick.wrapping_sub(rng.u16(..3)),
+            trial: tick.wrapping_sub(near(rng, [0, TG_MANNERS_TRIAL_TICKS]) as u16),
+            lately: near(rng, [0, TG_MANNERS_MANY, 0xffff]) as u16,
+            before: near(rng, [0, TG_MANNERS_MANY, 2 * TG_MANNERS_MANY]) as u16,
+            told: near(rng, [0, TG_MANNERS_KNOWN - 1]) as u8,
+            again: near(rng, [0, TG_MANNERS_KNOWN - 1]) as u8,
+            delay: variant(rng, TG_DELAY_HELPS) as u8,
+            padding: 0,
+        };
+    }
+    if rng.u8(..4) != 0 {
+        block.cells[rng.usize(..TG_MANNERS_CELLS as usize)].tag = (name >> 32) as u32 | 1;
     }
     block
 }
@@ -238,7 +261,7 @@ fn case(rng: &mut Rng) -> tg_case {
     let rules = rules(rng, age_ms);
     let refusals = bucket(rng, rules.refusal_cost_ns);
     let now_ns = later(rng, refusals.last_ns, rules.refusal_cost_ns);
-    let name = rng.u64(..);
+    let (name, source_name) = (rng.u64(..), rng.u64(..));
     let limit = limit(rng);
     let full_ns = now_ns.wrapping_add(long(rng, limit.burst_ns));
     let mut case = tg_case {
@@ -247,7 +270,7 @@ fn case(rng: &mut Rng) -> tg_case {
             random: if rng.bool() { rng.u32(..) } else { word(rng, rules.early_probability_x256) },
             half_open: u32::from(rng.u8(..8) == 0),
             cookie_usable: u32::from(rng.u8(..4) != 0),
-            silent: 0,
+            answer: 0,
             source: if rng.u8(..8) == 0 { TG_SOURCE_BEYOND as u16 } else { 0 },
         },
         is_limited: u32::from(rng.u8(..4) == 0),
@@ -258,12 +281,14 @@ fn case(rng: &mut Rng) -> tg_case {
             acceptable: u32::from(rng.u8(..4) != 0),
             deferred: u32::from(rng.u8(..4) == 0),
             bare: rng.u32(..2),
-            cookie: variant(rng, TG_ACK_KERNEL_COOKIE),
+            cookie: variant(rng, TG_ACK_HOLLOW),
             silent: rng.u32(..2),
         },
         overload: overload(rng, now_ns),
         block: block(rng, name, now_ns),
+        manners: manners(rng, source_name, now_ns),
         name,
+        source_name,
         client_isn: word(rng, 0),
         tuple: tuple(rng),
         options: cookie_options(rng),
@@ -296,6 +321,8 @@ struct Coverage {
     stale: u64,
     overflow_possible: u64,
     silent: u64,
+    hollow: u64,
+    delayed: u64,
     persistent: u64,
     kept_waiting: u64,
 }
@@ -313,7 +340,9 @@ impl Coverage {
         self.cookies_refused += u64::from(answers.opened_ok == 0);
         self.stale += u64::from(answers.stale != 0);
         self.overflow_possible += u64::from(answers.overflow_possible != 0);
-        self.silent += u64::from(answers.silent != 0);
+        self.silent += u64::from(answers.answer == TG_ANSWER_SILENCE);
+        self.hollow += u64::from(answers.answer == TG_ANSWER_HOLLOW);
+        self.delayed += answers.manners.cells.iter().map(|cell| u64::from(cell.delay)).sum::<u64>();
         self.persistent += u64::from(answers.queues.places != 0);
         self.kept_waiting += answers.overload.silent;
     }
@@ -332,14 +361,14 @@ impl Coverage {
         for reason in TG_ROOM..TG_HANDSHAKE {
             assert!(seen(&self.syn, reason) > 0, "SYN: {} never came", REASONS[reason as usize]);
         }
-        for reason in TG_HANDSHAKE..=TG_COOKIE_FOREIGN {
+        for reason in TG_HANDSHAKE..=TG_HOLLOW_ANSWERED {
             assert!(seen(&self.ack, reason) > 0, "ACK: {} never came", REASONS[reason as usize]);
         }
         for reason in TG_FIN_ENDS..=TG_FIN_UNACKED {
             assert!(seen(&self.fin, reason) > 0, "FIN: {} never came", REASONS[reason as usize]);
         }
         for (stage, counts, verdicts) in [
-            ("SYN", &self.syn, [TG_PASS, TG_DROP, TG_RESET, TG_COOKIE].as_slice()),
+            ("SYN", &self.syn, [TG_PASS, TG_DROP, TG_RESET, TG_COOKIE, TG_HOLLOW].as_slice()),
             ("ACK", &self.ack, &[TG_PASS, TG_RESET, TG_ADMIT]),
             ("FIN", &self.fin, &[TG_PASS, TG_RESET]),
         ] {
@@ -354,6 +383,8 @@ impl Coverage {
             ("a stale reservation", self.stale),
             ("a possible overflow", self.overflow_possible),
             ("silence", self.silent),
+            ("a hollow answer", self.hollow),
+            ("an address that is told later", self.delayed),
             ("a short queue", self.persistent),
             ("a client that waits", self.kept_waiting),
         ] {
@@ -367,8 +398,10 @@ fn the_native_policy_and_the_bpf_policy_agree_on_ten_million_inputs() {
     if skip_without_root("the_native_policy_and_the_bpf_policy_agree_on_ten_million_inputs") {
         return;
     }
-    let mut kernel =
-        Kernel::<tg_case, tg_answers>::load(&["agree_source", "agree_syn", "agree_rest"], "");
+    let mut kernel = Kernel::<tg_case, tg_answers>::load(
+        &["agree_source", "agree_syn_begin", "agree_syn_room", "agree_syn_end", "agree_rest"],
+        "",
+    );
     let mut rng = Rng::with_seed(SEED);
     let mut coverage = Coverage::default();
     let compared =

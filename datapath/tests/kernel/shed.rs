@@ -235,7 +235,7 @@ fn refused_by_cookie_is_answered_with_a_syn_ack_to_nothing() {
                     let counted = guards.counts().since(&before);
                     assert_eq!(counted.len(), 1, "{counted:?}");
                     let (_, reason, verdict, 1) = counted[0] else { panic!("{counted:?}") };
-                    assert_eq!((reason, verdict), ("ShedStateless", "cookie"));
+                    assert_eq!((reason, verdict), ("ShedStateless", "hollow"));
                     let opened =
                         agree(&crate::common::cookie::case(segment.from, to, segment.seq, ours));
                     assert_eq!(opened.opened_ok, 0, "no cookie of ours");

@@ -243,7 +243,7 @@ fn native_and_bpf_agree_on_ten_million_random_syns() {
     println!("{compared} SYNs, seed {SEED:#x}, no difference");
     coverage.print();
     for reason in [TG_SHED_STATELESS, TG_SHED_NEW, TG_SHED_AGAIN, TG_SHED_UNIFORM] {
-        for verdict in [TG_DROP, TG_RESET, TG_COOKIE] {
+        for verdict in [TG_DROP, TG_RESET, TG_HOLLOW] {
             assert!(coverage.count(reason, verdict) > 1000, "{reason} {verdict}");
         }
     }

@@ -12,12 +12,25 @@ const S: u64 = 1000 * MS;
 const CAPACITY: u64 = 1000;
 const BACKLOG: u32 = 128;
 
+/// What a client does that is told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Told {
+    Stops,
+    /// Windows, by RST: the SYN goes out four times more, every half second.
+    SendsAgain,
+    /// A program that connects again 10 ms later, served or not.
+    ConnectsAgain,
+}
+
 /// A client that sends its SYN every second until it is answered, for ten.
 #[derive(Clone, Copy)]
 struct Client {
     name: u64,
+    address: u64,
     came_ns: u64,
     next_ns: u64,
+    when_told: Told,
+    times_told: u32,
 }
 
 /// What has become of clients.
@@ -25,7 +38,12 @@ struct Client {
 struct Seen {
     came: u64,
     served: u64,
+    /// SYNs.
+    sent: u64,
+    /// Answers by RST.
     told: u64,
+    /// Clients that were answered by a SYN/ACK behind which there is nothing.
+    hollow: u64,
     gave_up: u64,
     /// Served, of those who had come before.
     waited: u64,
@@ -33,6 +51,9 @@ struct Seen {
 
 struct Story {
     rules: tg_rules,
+    /// What those do who come, and how many addresses they have; 0: each its own.
+    when_told: Told,
+    addresses: u64,
     watch: Watch,
     refusals: tg_bucket,
     now_ns: u64,
@@ -49,6 +70,8 @@ impl Story {
     fn new() -> Self {
         Self {
             rules: mechanism::parse("auto").unwrap(),
+            when_told: Told::Stops,
+            addresses: 0,
             watch: Watch::default(),
             refusals: tg_bucket::default(),
             now_ns: 1000 * S,
@@ -70,14 +93,25 @@ impl Story {
         };
         let syn = tg_syn { now_ns: self.now_ns, ..Default::default() };
         let Self { watch, rules, refusals, .. } = self;
-        let decision = watch.decide_syn(rules, &queues, &syn, refusals, client.name);
+        let names = Names { connection: client.name, address: client.address };
+        let decision = watch.decide_syn(rules, &queues, &syn, refusals, names);
+        self.seen.sent += 1;
         match decision.verdict {
             TG_PASS => {
                 self.queue += 1;
                 self.seen.served += 1;
                 self.seen.waited += u64::from(client.came_ns < self.now_ns);
+                self.connects_again(client);
             }
-            TG_RESET => self.seen.told += 1,
+            TG_RESET => {
+                self.seen.told += 1;
+                self.sends_again(client);
+                self.connects_again(client);
+            }
+            TG_HOLLOW => {
+                self.seen.hollow += 1;
+                self.connects_again(client);
+            }
             TG_DROP if self.now_ns - client.came_ns >= 10 * S => self.seen.gave_up += 1,
             TG_DROP => {
                 let again = Client { next_ns: self.now_ns + S, ..client };
@@ -85,6 +119,40 @@ impl Story {
             }
             other => panic!("{other} is no answer of auto's"),
         }
+    }
+
+    fn sends_again(&mut self, client: Client) {
+        if client.when_told == Told::SendsAgain && client.times_told < 4 {
+            let (next_ns, times_told) = (self.now_ns + S / 2, client.times_told + 1);
+            self.clients.push(Client { next_ns, times_told, ..client });
+        }
+    }
+
+    fn connects_again(&mut self, client: Client) {
+        if client.when_told == Told::ConnectsAgain {
+            // A name that nobody else has.
+            let name = self.seen.sent.wrapping_mul(0xd6e8_feb8_6659_fd93);
+            let next_ns = self.now_ns + 10 * MS;
+            self.clients.push(Client { name, came_ns: next_ns, next_ns, ..client });
+        }
+    }
+
+    /// A client that comes now.
+    fn comes(&mut self) {
+        self.seen.came += 1;
+        let (name, now_ns) = (self.last_name(), self.now_ns);
+        let address = self.seen.came.checked_rem(self.addresses).unwrap_or(name);
+        // A name's upper half is its tag.
+        let address = address.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let when_told = self.when_told;
+        self.asks(Client {
+            name,
+            address,
+            came_ns: now_ns,
+            next_ns: now_ns,
+            when_told,
+            times_told: 0,
+        });
     }
 
     /// New clients for some time, at this rate, and a clock that advances by milliseconds.
@@ -106,15 +174,16 @@ impl Story {
             self.coming += per_s;
             while self.coming >= 1000 {
                 self.coming -= 1000;
-                self.seen.came += 1;
-                self.asks(Client { name: self.last_name(), came_ns: now_ns, next_ns: now_ns });
+                self.comes();
             }
         }
         let now = self.seen;
         Seen {
             came: now.came - before.came,
             served: now.served - before.served,
+            sent: now.sent - before.sent,
             told: now.told - before.told,
+            hollow: now.hollow - before.hollow,
             gave_up: now.gave_up - before.gave_up,
             waited: now.waited - before.waited,
         }
@@ -299,21 +368,96 @@ fn clients_without_patience_are_told_at_once() {
     assert!(seen.told >= seen.came - seen.served - 10, "{seen:?}");
 }
 
-/// Windows sends a SYN again half a second after a RST: it is told again, and taken for nobody new.
+/// A crowd that is told at once, for ten seconds.
+fn told_at_once(when_told: Told, addresses: u64, per_s: u64) -> (Story, Seen) {
+    let mut story = Story::new();
+    story.rules.patience_ms = 0;
+    story.when_told = when_told;
+    story.addresses = addresses;
+    story.runs(5000, per_s);
+    let seen = story.runs(10_000, per_s);
+    (story, seen)
+}
+
+/// Windows sends a SYN again half a second after a RST: it is taken for nobody new, and what it gets
+/// is no RST, for which it would come again.
 #[test]
-fn who_was_told_and_comes_again_is_told_again() {
+fn who_was_told_and_comes_again_is_answered() {
+    let (story, seen) = told_at_once(Told::SendsAgain, 0, 2 * CAPACITY);
+    let fresh = story.watch.overload().fresh_per_s();
+    assert!((1900.0..2100.0).contains(&fresh), "{fresh}");
+    let refused = seen.came - seen.served;
+    assert!(seen.told.abs_diff(refused) < refused / 20, "{seen:?}");
+    assert!(seen.hollow.abs_diff(refused) < refused / 20, "{seen:?}");
+    assert!(seen.sent < seen.served + 2 * refused + refused / 20, "{seen:?}");
+}
+
+/// An address that sends SYNs again is answered at its first: of eight, one is told by RST.
+#[test]
+fn where_syns_are_sent_again_is_known_by_the_address() {
+    let (_, seen) = told_at_once(Told::SendsAgain, 100, 2 * CAPACITY);
+    let refused = seen.came - seen.served;
+    assert!(seen.hollow > refused * 19 / 20, "{seen:?}");
+    assert!((refused / 10..refused / 6).contains(&seen.told), "{seen:?}");
+}
+
+/// Who stops at a RST never gets anything else.
+#[test]
+fn who_stops_at_a_reset_gets_one() {
+    for addresses in [0, 100] {
+        let (_, seen) = told_at_once(Told::Stops, addresses, 2 * CAPACITY);
+        assert_eq!((seen.hollow, seen.gave_up, seen.waited), (0, 0, 0), "{seen:?}");
+    }
+}
+
+/// "silence for sources that abuse refusals": the same SYN, told eight times, is told no more.
+#[test]
+fn who_is_told_over_and_over_has_silence() {
+    let (mut story, _) = told_at_once(Told::Stops, 0, 2 * CAPACITY);
+    let (name, before) = (story.last_name(), story.seen);
+    for _ in 0..100 {
+        story.runs(50, 2 * CAPACITY);
+        // It does not wait either, when it is left in silence.
+        story.asks(Client {
+            name,
+            address: 1,
+            came_ns: 0,
+            next_ns: 0,
+            when_told: Told::Stops,
+            times_told: 0,
+        });
+    }
+    let answered = story.seen.hollow - before.hollow;
+    assert!((6..=8).contains(&answered), "{answered}");
+    assert!(story.seen.gave_up - before.gave_up > 80, "{:?}", story.seen);
+}
+
+/// A hundred programs that connect again as soon as they are told, at one address, send ten thousand
+/// SYNs a second, but for the time in which they are told later.
+#[test]
+fn programs_that_connect_again_at_once_are_told_later() {
     let mut story = Story::new();
     story.rules.patience_ms = 0;
     story.runs(5000, 2 * CAPACITY);
-    let fresh = story.watch.overload().fresh_per_s();
-    assert!((1900.0..2100.0).contains(&fresh), "{fresh}");
-    let name = story.last_name();
-    let told = story.seen.told;
-    for _ in 0..4 {
-        story.runs(500, 2 * CAPACITY);
-        story.asks(Client { name, came_ns: 0, next_ns: 0 });
+    story.addresses = 1;
+    story.when_told = Told::ConnectsAgain;
+    for _ in 0..100 {
+        story.comes();
     }
-    assert!(story.seen.told > told + 4);
-    let fresh = story.watch.overload().fresh_per_s();
-    assert!((1900.0..2100.0).contains(&fresh), "{fresh}");
+    story.addresses = 0;
+    story.when_told = Told::Stops;
+    let seen = story.runs(40_000, 2 * CAPACITY);
+    let theirs = seen.sent - seen.came;
+    assert!(theirs < 40 * 10_000 / 4, "{theirs} SYNs in 40 s");
+    assert!(seen.told > seen.came * 2 / 5, "the others are told at once: {seen:?}");
+}
+
+/// Many clients behind one address look like that, until they are told later once and come as before:
+/// one second in seventeen.
+#[test]
+fn many_clients_behind_one_address_are_told_at_once() {
+    let (_, seen) = told_at_once(Told::Stops, 1, 2 * CAPACITY);
+    let refused = seen.came - seen.served;
+    assert!(seen.sent < seen.came + refused / 8, "{seen:?}");
+    assert_eq!((seen.gave_up, seen.hollow), (0, 0), "{seen:?}");
 }

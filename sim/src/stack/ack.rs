@@ -4,12 +4,14 @@
 use tidegate_client::Flags;
 use tidegate_policy::decide_ack;
 use tidegate_policy::raw::{
-    TG_ACK_COOKIE, TG_ACK_KERNEL, TG_ACK_KERNEL_COOKIE, TG_ACK_NO_COOKIE, TG_ACK_RESET,
-    TG_COOKIE_VALID, TG_HANDSHAKE, TG_RESET, tg_ack, tg_decision, tg_rules,
+    TG_ACK_COOKIE, TG_ACK_HOLLOW, TG_ACK_KERNEL, TG_ACK_KERNEL_COOKIE, TG_ACK_NO_COOKIE,
+    TG_ACK_RESET, TG_COOKIE_VALID, TG_HANDSHAKE, TG_RESET, tg_ack, tg_decision, tg_rules,
 };
 
+use super::syn::hollow_isn;
 use super::{Host, State, is_before};
 use crate::flow::Flow;
+use crate::hook::Hook;
 use crate::network::Packet;
 use crate::wire::Work;
 
@@ -94,8 +96,28 @@ impl Host {
         decide_ack(&kernel, &queues, ack)
     }
 
+    /// Whether it answers a SYN/ACK of the guard's behind which there is nothing: the RST comes from the
+    /// entry of IP.
+    fn resets_hollow(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) -> bool {
+        let is_auto = self.guard.as_ref().is_some_and(|guard| guard.rules.is_auto != 0);
+        let is_hollow = packet.ack == hollow_isn(packet.seq.wrapping_sub(1)).wrapping_add(1);
+        if !is_auto || !is_hollow || packet.flags.has(Flags::RST) {
+            return false;
+        }
+        work.took.add(&Hook::Ip.way_to(&self.costs));
+        let decision = self.judge_ack(&tg_ack { cookie: TG_ACK_HOLLOW, ..tg_ack::default() });
+        if decision.verdict == TG_RESET {
+            work.refuse(flow, packet);
+        }
+        work.ends_at(Hook::Ip, &self.costs);
+        true
+    }
+
     /// A segment that belongs to nothing: perhaps it brings a cookie back.
     pub(super) fn stray(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
+        if self.resets_hollow(flow, packet, work) {
+            return;
+        }
         work.comes_to_tcp(&self.costs);
         if packet.flags.has(Flags::RST) {
             return;

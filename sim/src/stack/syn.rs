@@ -2,8 +2,8 @@
 //! The SYN stage: a SYN to the listening socket.
 
 use tidegate_policy::raw::{
-    TG_COOKIE, TG_DROP, TG_KERNEL_COOKIE, TG_LISTENQ_FULL_AT_SYN, TG_PASS, TG_RESET, TG_ROOM,
-    TG_SOURCE_ANY, tg_auto_queue, tg_decision, tg_rules, tg_syn,
+    TG_COOKIE, TG_DROP, TG_HOLLOW, TG_KERNEL_COOKIE, TG_LISTENQ_FULL_AT_SYN, TG_PASS, TG_RESET,
+    TG_ROOM, TG_SOURCE_ANY, tg_auto_queue, tg_decision, tg_rules, tg_syn,
 };
 use tidegate_policy::syn_room;
 use tidegate_policy::time_wait::End;
@@ -128,15 +128,17 @@ impl Host {
         match decision.verdict {
             TG_PASS => return false,
             TG_RESET => work.refuse(flow, packet),
-            TG_COOKIE => {
-                // The connection that it belongs to is nowhere: whoever answers meets nothing.
-                let nobody = Conn::of_syn(packet, packet.seq ^ 0x5bd1_e995);
-                let segment = nobody.syn_ack(self.profile, work.now_ns());
-                work.send(flow, &segment);
-            }
+            TG_HOLLOW => self.answer_hollow(flow, packet, work),
             _ => {}
         }
         true
+    }
+
+    /// The connection that the SYN/ACK belongs to is nowhere: whoever answers meets nothing.
+    fn answer_hollow(&self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
+        let nobody = Conn::of_syn(packet, hollow_isn(packet.seq));
+        let segment = nobody.syn_ack(self.profile, work.now_ns());
+        work.send(flow, &segment);
     }
 
     /// The mechanism's decision comes first; what it passes meets the kernel's own rule.
@@ -211,6 +213,10 @@ impl Host {
                 work.tcp_takes(if by_tcp { self.costs.cookie_ns } else { 0 });
                 work.took.guard_ns += if by_tcp { 0 } else { self.costs.hook_ns };
                 self.give_cookie(flow, packet, None, work);
+            }
+            TG_HOLLOW => {
+                work.tcp_takes(if by_tcp { self.costs.cookie_ns } else { 0 });
+                self.answer_hollow(flow, packet, work);
             }
             _ => {
                 work.took.add(&hook.way_from(&self.costs));
@@ -309,4 +315,9 @@ impl Host {
             self.listener.young -= 1;
         }
     }
+}
+
+/// The number of the SYN/ACK to this one behind which there is nothing.
+pub(super) fn hollow_isn(client_isn: u32) -> u32 {
+    client_isn ^ 0x5bd1_e995
 }

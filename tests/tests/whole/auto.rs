@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tidegate_lab::Namespace;
+use tidegate_tests::wire::{ACK, RST, SYN};
 use tidegate_tests::{
-    Answer, Guard, Nginx, Plain, SERVER_V4, SERVER_V6, Stage, fetch, fill, guard_of,
-    skip_without_root, until,
+    Answer, Guard, Nginx, Plain, RawEnd, SERVER_V4, SERVER_V6, Stage, fetch, fill, guard_of,
+    packets_with, skip_without_root, until,
 };
 
 const BACKLOG: usize = 8;
@@ -54,6 +55,25 @@ fn crowd(clients: &Namespace, to: SocketAddr) -> (Answer, Vec<Plain>) {
     panic!("{} clients were left in silence for {SOON:?}", left.len());
 }
 
+/// A client that sends its SYN again when it is refused, as Windows does: it is refused no more, but
+/// answered, and the kernel resets what it says next.
+fn who_sends_its_syn_again_is_answered(stage: &Stage, to: SocketAddr) {
+    let end = RawEnd::of(stage, to.is_ipv6(), to.port(), 40_000);
+    let isn = 0x7fff_fff0;
+    let told = |flags, ack| {
+        let seq = if flags == SYN { isn } else { isn + 1 };
+        end.send(flags, seq, ack, Vec::new(), b"");
+        end.next("an answer")
+    };
+    let refused = told(SYN, 0);
+    assert_eq!((refused.flags & (RST | SYN), refused.ack), (RST, isn + 1));
+    let answered = told(SYN, 0);
+    assert_eq!((answered.flags & (RST | SYN | ACK), answered.ack), (SYN | ACK, isn + 1));
+    assert_eq!(answered.options.len(), 0, "not a byte more than came");
+    let reset = told(ACK, answered.seq.wrapping_add(1));
+    assert_eq!((reset.flags & RST, reset.seq), (RST, answered.seq.wrapping_add(1)));
+}
+
 fn story(label: &str, address: &str, listen: &str) {
     let (stage, to) = (Stage::new(label), server(address));
     let nginx = Nginx::start(&stage.server, &[listen]);
@@ -69,9 +89,13 @@ fn story(label: &str, address: &str, listen: &str) {
     let (answer, left) = crowd(&stage.client, to);
     assert_eq!(answer, Answer::Refused);
     assert!(left.len() > 10, "only {} were left in silence first", left.len());
+    who_sends_its_syn_again_is_answered(&stage, to);
     let known = overload(&guard, to);
     assert_eq!(known["phase"], "persistent", "{known:#}");
     assert!(known["new_per_s"].as_f64() > known["drain_per_s"].as_f64(), "{known:#}");
+
+    let status = guard.status();
+    assert_eq!(packets_with(guard_of(&status, 80, None), "hollow"), 1, "{status:#}");
 
     // The crowd has gone, and nginx goes on: who comes now is served.
     drop(left);

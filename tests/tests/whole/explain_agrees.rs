@@ -70,7 +70,7 @@ const MET: [&str; 15] = [
     "ShedStateless drop",
     "ShedStateless reset",
     "ShedNew drop",
-    "ShedNew cookie",
+    "ShedNew hollow",
     "ShedAgain drop",
     "Unjudged",
 ];

@@ -423,7 +423,7 @@ fn several_ports_have_mechanisms_and_hooks_of_their_own() {
         assert_eq!(counted["hook"], hook);
         assert!(packets(counted, FULL, verdict(mechanism)) >= 2, "{counted:#}");
         // No hook judged a packet that an earlier one had judged.
-        let others = ["pass", "drop", "reset", "cookie"];
+        let others = ["pass", "drop", "reset", "cookie", "hollow"];
         for other in others.into_iter().filter(|v| *v != verdict(mechanism)) {
             assert_eq!(packets(counted, FULL, other), 0, "{counted:#}");
         }

@@ -108,7 +108,7 @@ fn story(mechanism: &str, counted: (&str, &str)) {
     let (reason, verdict) = counted;
     assert!(packets(troubled, reason, verdict) >= FLOOD as u64 * 9 / 10, "{status:#}");
     let healthy = guard_of(&status, GUARDED, None);
-    for verdict in ["drop", "reset", "cookie", "admit"] {
+    for verdict in ["drop", "reset", "cookie", "hollow", "admit"] {
         assert_eq!(packets_with(healthy, verdict), 0, "{verdict} on port {GUARDED}: {status:#}");
     }
     let with_room = ["Room", "Handshake"].map(|reason| packets(healthy, reason, "pass"));

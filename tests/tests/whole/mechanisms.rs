@@ -197,7 +197,8 @@ fn counters_name_it(claim: &Claim, status: &Value) {
         assert_eq!(listener["listen_queue"]["length"], PLACES);
         assert_eq!(listener["listen_queue"]["limit"], BACKLOG);
     }
-    let others = ["pass", "drop", "reset", "cookie"].into_iter().filter(|v| *v != verdict);
+    let others =
+        ["pass", "drop", "reset", "cookie", "hollow"].into_iter().filter(|v| *v != verdict);
     for other in others {
         assert_eq!(packets(guard, reason, other), 0, "{reason} {other}: {status:#}");
     }

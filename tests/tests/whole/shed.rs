@@ -345,7 +345,7 @@ fn by_cookie_only_a_client_that_answers_is_told() {
             assert_eq!(seen.answer, Answer::Status(200), "beside it");
         }
         let status = guard.status();
-        let counted = packets(guard_of(&status, 80, None), "ShedStateless", "cookie");
+        let counted = packets(guard_of(&status, 80, None), "ShedStateless", "hollow");
         assert_eq!(counted, 40, "{status:#}");
         guard.stop();
     }

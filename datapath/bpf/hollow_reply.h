@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The SYN/ACK behind which there is nothing: a refusal after the handshake. */
+#ifndef TG_HOLLOW_REPLY_H
+#define TG_HOLLOW_REPLY_H
+
+#include "../../policy/include/shed.h"
+#include "packet.h"
+#include "reply.h"
+
+/* As Linux announces at first. */
+#define TG_HOLLOW_WINDOW 64240
+
+/*
+ * Who answers it has no connection anywhere, and the kernel that gets the ACK says so with RST. No
+ * cookie of ours or of the kernel's, it is the same for the same SYN; no options, for there will
+ * be nothing to say.
+ */
+TG_INLINE void tg_reply_hollow(const struct tg_packet *packet, const struct tg_key *key,
+                               struct tg_reply *r)
+{
+	r->seq = tg_shed_answer(key, &packet->tuple, packet->seq);
+	r->ack = packet->seq + 1;
+	r->flags = TG_TCP_SYN | TG_TCP_ACK;
+	r->window = TG_HOLLOW_WINDOW;
+}
+
+#endif

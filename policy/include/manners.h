@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * How a client takes a refusal, learnt from what its address does, and the form that fits it:
+ *
+ *   - who stops at a RST gets one;
+ *   - who sends its SYN again (Windows: every half second, as often as it would retransmit) is
+ *     answered, with a SYN/ACK behind which there is nothing: connect() returns, and the RST to
+ * what the client says next is final, as one after the handshake always is (Shukla, thesis, 4.1.2);
+ *   - who sends it again all the same has silence;
+ *   - an address whose programs connect again as soon as they are refused is told later: its SYNs
+ * are dropped, and told when they come again after a second.
+ *
+ * Of an address that is told often nobody knows whether few clients connect over and over, or many
+ * stand behind it (a proxy, a NAT). It is tried out: for one tick it is told later. If half as many
+ * come then, it was the refusals that brought them, and it stays so for a while.
+ *
+ * A table of cells by a keyed hash of the address, of which 64 bits count; as in waiting.h a name
+ * has the cells of one cache line to choose from, and who was told longest ago is forgotten.
+ */
+#ifndef TG_MANNERS_H
+#define TG_MANNERS_H
+
+#include "siphash.h"
+#include "waiting.h"
+
+/* 1 MB, for all listeners together. */
+#define TG_MANNERS_BLOCKS (1u << 14)
+#define TG_MANNERS_CELLS 4
+/*
+ * An address sends SYNs again when more than one in so many of its connections did that were told.
+ * So one in eight is told by RST all the same, which shows whether it still does.
+ */
+#define TG_MANNERS_SHARE 8
+/* Connections that count; then all weigh half. */
+#define TG_MANNERS_KNOWN 128
+/* So many clients to be told in a tick of 1.07 s are many for one address. */
+#define TG_MANNERS_MANY 64
+/* What a trial has shown holds for so many ticks. */
+#define TG_MANNERS_TRIAL_TICKS 16
+
+/* Whether an address is told later. */
+enum tg_manners_delay {
+	TG_DELAY_NONE,
+	TG_DELAY_TRIAL, /* for this tick */
+	TG_DELAY_HELPS,
+};
+
+struct tg_manners {
+	__u32 tag;    /* of the address; 0: nobody's */
+	__u16 tick;   /* the last in which one was to be told */
+	__u16 trial;  /* the tick of the last trial */
+	__u16 lately; /* clients to be told in that tick, who had not been here */
+	__u16 before; /* the same of the tick before a trial */
+	__u8 told;    /* connections that were told */
+	__u8 again;   /* times that one sent its SYN again all the same */
+	__u8 delay;   /* enum tg_manners_delay */
+	__u8 padding;
+};
+
+/* A cache line. */
+struct tg_manners_block {
+	struct tg_manners cells[TG_MANNERS_CELLS];
+};
+
+/* What is said to one who finds no room. */
+enum tg_answer {
+	TG_ANSWER_AS_RULED, /* by the rules of its listener */
+	TG_ANSWER_SILENCE,
+	TG_ANSWER_HOLLOW, /* where the rules have a RST: a SYN/ACK, and the RST afterwards */
+};
+
+/* An address's name here: an IPv4 address, or the first half of an IPv6 address. */
+TG_INLINE __u64 tg_manners_name(const struct tg_key *key, const struct tg_tuple *tuple)
+{
+	__u64 address = tuple->saddr[0] | (__u64)tuple->saddr[1] << 32;
+	struct tg_siphash s;
+
+	tg_siphash_init(&s, key);
+	tg_siphash13_word(&s, address);
+	/* Nine bytes: what no other message under this key is long. */
+	tg_siphash13_word(&s, 9ull << 56 | tuple->is_ipv6);
+	return tg_siphash13_finish(&s);
+}
+
+TG_INLINE __u32 tg_manners_block_index(__u64 name)
+{
+	return (__u32)name & (TG_MANNERS_BLOCKS - 1);
+}
+
+/* The number of the cell that a name has; else of an empty one; else of who was told longest ago.
+ */
+TG_INLINE __u32 tg_manners_cell(const struct tg_manners_block *block, __u64 name, __u64 now_ns)
+{
+	__u16 tick = tg_waiting_tick(now_ns);
+	__u32 tag = tg_waiting_tag(name);
+	__u64 best = 0;
+
+	for (__u32 i = 0; i < TG_MANNERS_CELLS; i++) {
+		const struct tg_manners *cell = &block->cells[i];
+		__u64 rank = tg_waiting_same(cell->tag, tag) << 17 |
+		             tg_waiting_same(cell->tag, 0) << 16 | (__u16)(tick - cell->tick);
+		__u64 found = rank * TG_MANNERS_CELLS + i;
+
+		best += (found - best) & -tg_less(best, found);
+	}
+	return best % TG_MANNERS_CELLS;
+}
+
+/* The cell's, from now on; a new name's is empty. */
+TG_INLINE void tg_manners_take(struct tg_manners *cell, __u64 name, __u16 tick)
+{
+	if (cell->tag == tg_waiting_tag(name))
+		return;
+	cell->tag = tg_waiting_tag(name);
+	cell->tick = tick;
+	/* None was yet: the first may be at once. */
+	cell->trial = tick - TG_MANNERS_TRIAL_TICKS;
+	cell->lately = 0;
+	cell->before = 0;
+	cell->told = 0;
+	cell->again = 0;
+	cell->delay = TG_DELAY_NONE;
+}
+
+/*
+ * A tick has begun, the next one or a later: what the last has shown. A trial is held against the
+ * tick before it, in which the address was told at once. Where far more come than then, the trial
+ * was of others.
+ */
+TG_INLINE void tg_manners_turn(struct tg_manners *cell, __u16 tick)
+{
+	int is_due = (__u16)(tick - cell->trial) >= TG_MANNERS_TRIAL_TICKS;
+	int is_more = cell->lately > 2 * cell->before;
+	int is_next = (__u16)(tick - cell->tick) == 1;
+
+	if (cell->delay == TG_DELAY_TRIAL) {
+		cell->delay = 2 * cell->lately < cell->before ? TG_DELAY_HELPS : TG_DELAY_NONE;
+	} else if (cell->delay == TG_DELAY_HELPS) {
+		cell->delay = is_due ? TG_DELAY_NONE : TG_DELAY_HELPS;
+	} else if ((is_due || is_more) && is_next && cell->lately >= TG_MANNERS_MANY) {
+		cell->delay = TG_DELAY_TRIAL;
+		cell->before = cell->lately;
+		cell->trial = tick;
+	}
+	cell->lately = 0;
+	cell->tick = tick;
+}
+
+/* By what its address has done: an enum tg_answer to one who is to be told. */
+TG_INLINE __u32 tg_manners_form(const struct tg_manners *cell, __u32 caller, __u32 times_told)
+{
+	if (times_told >= TG_TOLD_MOST)
+		return TG_ANSWER_SILENCE;
+	if (caller == TG_CALLER_NEW && cell->delay != TG_DELAY_NONE)
+		return TG_ANSWER_SILENCE;
+	if (caller == TG_CALLER_TOLD || cell->again * TG_MANNERS_SHARE > cell->told)
+		return TG_ANSWER_HOLLOW;
+	return TG_ANSWER_AS_RULED;
+}
+
+/* It was told. */
+TG_INLINE void tg_manners_count(struct tg_manners *cell, __u32 caller)
+{
+	if (caller == TG_CALLER_TOLD)
+		cell->again++;
+	else
+		cell->told++;
+	if (cell->told >= TG_MANNERS_KNOWN || cell->again >= TG_MANNERS_KNOWN) {
+		cell->told /= 2;
+		cell->again /= 2;
+	}
+}
+
+/*
+ * One is to be told: an enum tg_answer, which is remembered. caller is an enum tg_caller, who was
+ * told so many times before.
+ */
+TG_INLINE __u32 tg_manners_answer(struct tg_manners *cell, __u64 name, __u32 caller,
+                                  __u32 times_told, __u64 now_ns)
+{
+	__u16 tick = tg_waiting_tick(now_ns);
+	__u32 answer;
+
+	tg_manners_take(cell, name, tick);
+	if (cell->tick != tick)
+		tg_manners_turn(cell, tick);
+	cell->lately += caller == TG_CALLER_NEW && cell->lately < 0xffff;
+	answer = tg_manners_form(cell, caller, times_told);
+	if (answer != TG_ANSWER_SILENCE)
+		tg_manners_count(cell, caller);
+	return answer;
+}
+
+#endif
