@@ -3,14 +3,26 @@
 
 mod common;
 
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
 use common::{Stage, answer_once, raw};
-use tidegate_crowd::{Class, Close, Plan};
+use tidegate_crowd::{Class, Close, Delay, Network, Plan};
 use tidegate_lab::{Sockets, skip_without_root};
 use tidegate_policy::raw::tg_tw_rules;
 
 /// TIME-WAIT blocks of the server's namespace, of both families.
 fn time_waits(stage: &Stage) -> u64 {
     Sockets::of(&stage.server).unwrap().time_waits
+}
+
+/// The last RSTs are on their way when the crowd is done.
+fn none_is_left(stage: &Stage) -> bool {
+    let deadline = Instant::now() + Duration::from_secs(2);
+    while time_waits(stage) > 0 && Instant::now() < deadline {
+        sleep(Duration::from_millis(5));
+    }
+    time_waits(stage) == 0
 }
 
 /// Faber, section 4.1: after a passive close the client's RST removes the server's block, and the
@@ -22,14 +34,17 @@ fn close_swap_takes_the_servers_time_wait() {
     }
     let stage = Stage::new();
     let time_wait = tg_tw_rules { close_swap: 1, ..tg_tw_rules::default() };
-    let class = || Class { close: Close::Server, time_wait, ..Class::default() };
+    // A client next door has its RST there while the server is still in close(), where the kernel
+    // drops it; one that is a little away comes later.
+    let network = Network { delay: Delay::Constant { ms: 5.0 }, ..Network::default() };
+    let class = || Class { close: Close::Server, time_wait, network, ..Class::default() };
     for host in ["10.0.0.1", "[fd00::1]"] {
         stage.serve(format!("{host}:81").parse().unwrap(), answer_once);
         let outcome = stage.send(raw(&format!("{host}:81"), 300.0, class()));
         assert_eq!((outcome.attempts, outcome.replies), (300, 300), "{outcome:?}");
         // One each, and one more for a FIN that was sent again on a busy machine.
         assert!(outcome.segments.rst_sent >= 300, "{host}: {outcome:?}");
-        assert_eq!(time_waits(&stage), 0, "{host}");
+        assert!(none_is_left(&stage), "{host}: {}", time_waits(&stage));
         let clients = outcome.time_waits.unwrap();
         assert!((280..=300).contains(&clients.at_end), "{host}: {clients:?}");
     }
@@ -38,5 +53,5 @@ fn close_swap_takes_the_servers_time_wait() {
     let outcome = stage.send(plan);
     assert_eq!((outcome.attempts, outcome.replies), (300, 300), "{outcome:?}");
     assert_eq!(outcome.time_waits.unwrap().most, 100, "a pair is held once: {outcome:?}");
-    assert_eq!(time_waits(&stage), 0);
+    assert!(none_is_left(&stage), "{}", time_waits(&stage));
 }

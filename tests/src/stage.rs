@@ -44,6 +44,14 @@ impl Stage {
         Stage { server, client, link }
     }
 
+    /// Has packets arrive in the order in which they were sent. A veth hands each over on its sender's
+    /// processor, and of two that one socket sends from two processors the second may come first.
+    pub fn keep_order(&self) {
+        for end in [self.link.a(), self.link.b()] {
+            end.receive_on(0).expect("receive packet steering");
+        }
+    }
+
     /// Turns GRO on at both ends, as native XDP that answers by redirect wants it.
     pub fn receive_offload(&self) {
         self.link.receive_offload().expect("ethtool sets GRO");

@@ -148,7 +148,8 @@ impl<'a> Crowd<'a> {
         started + woken + released + received > 0
     }
 
-    /// Everyone goes home: those of the cool-down who still wait give up, and connections close.
+    /// Everyone goes home: those of the cool-down who still wait give up, connections close, and what
+    /// is on its way arrives.
     fn leave(&mut self, arrivals: &mut Arrivals) -> Result<(), CrowdError> {
         let now_ns = clock_ns();
         self.visits.leave(now_ns);
@@ -158,7 +159,8 @@ impl<'a> Crowd<'a> {
             });
         }
         let until_ns = now_ns + LEAVING_MAX_NS;
-        while self.attempts.open > 0 && clock_ns() < until_ns {
+        let is_away = |crowd: &Self| crowd.office.held.next_ns().is_some();
+        while (self.attempts.open > 0 || is_away(self)) && clock_ns() < until_ns {
             if !self.turn(arrivals) {
                 self.wait(arrivals, Some(until_ns))?;
             }
