@@ -5,17 +5,17 @@
  *   - who stops at a RST gets one;
  *   - who sends its SYN again (Windows: every half second, as often as it would retransmit) is
  *     answered, with a SYN/ACK behind which there is nothing: connect() returns, and the RST to
- * what the client says next is final, as one after the handshake always is (Shukla, thesis, 4.1.2);
+ *     what the client says next is final, as one after the handshake always is (Shukla, thesis,
+ *     4.1.2);
  *   - who sends it again all the same has silence;
  *   - an address whose programs connect again as soon as they are refused is told later: its SYNs
- * are dropped, and told when they come again after a second.
+ *     are dropped, and told when they come again after a second.
  *
  * Of an address that is told often nobody knows whether few clients connect over and over, or many
  * stand behind it (a proxy, a NAT). It is tried out: for one tick it is told later. If half as many
  * come then, it was the refusals that brought them, and it stays so for a while.
  *
- * A table of cells by a keyed hash of the address, of which 64 bits count; as in waiting.h a name
- * has the cells of one cache line to choose from, and who was told longest ago is forgotten.
+ * A table of cells by a keyed hash of the address, of which 64 bits count.
  */
 #ifndef TG_MANNERS_H
 #define TG_MANNERS_H
@@ -87,31 +87,28 @@ TG_INLINE __u32 tg_manners_block_index(__u64 name)
 	return (__u32)name & (TG_MANNERS_BLOCKS - 1);
 }
 
-/* The number of the cell that a name has; else of an empty one; else of who was told longest ago.
- */
+/* The number of the cell that a name has, or may have. */
 TG_INLINE __u32 tg_manners_cell(const struct tg_manners_block *block, __u64 name, __u64 now_ns)
 {
-	__u16 tick = tg_waiting_tick(now_ns);
-	__u32 tag = tg_waiting_tag(name);
+	__u16 tick = tg_cell_tick(now_ns);
 	__u64 best = 0;
 
 	for (__u32 i = 0; i < TG_MANNERS_CELLS; i++) {
 		const struct tg_manners *cell = &block->cells[i];
-		__u64 rank = tg_waiting_same(cell->tag, tag) << 17 |
-		             tg_waiting_same(cell->tag, 0) << 16 | (__u16)(tick - cell->tick);
-		__u64 found = rank * TG_MANNERS_CELLS + i;
+		__u16 age = tick - cell->tick;
 
-		best += (found - best) & -tg_less(best, found);
+		best = tg_cell_better(best, tg_cell_rank(i, cell->tag, age, tg_cell_tag(name)));
 	}
-	return best % TG_MANNERS_CELLS;
+	/* As it is: the verifier wants to hear it. */
+	return tg_cell_number(best) % TG_MANNERS_CELLS;
 }
 
 /* The cell's, from now on; a new name's is empty. */
 TG_INLINE void tg_manners_take(struct tg_manners *cell, __u64 name, __u16 tick)
 {
-	if (cell->tag == tg_waiting_tag(name))
+	if (cell->tag == tg_cell_tag(name))
 		return;
-	cell->tag = tg_waiting_tag(name);
+	cell->tag = tg_cell_tag(name);
 	cell->tick = tick;
 	/* None was yet: the first may be at once. */
 	cell->trial = tick - TG_MANNERS_TRIAL_TICKS;
@@ -178,7 +175,7 @@ TG_INLINE void tg_manners_count(struct tg_manners *cell, __u32 caller)
 TG_INLINE __u32 tg_manners_answer(struct tg_manners *cell, __u64 name, __u32 caller,
                                   __u32 times_told, __u64 now_ns)
 {
-	__u16 tick = tg_waiting_tick(now_ns);
+	__u16 tick = tg_cell_tick(now_ns);
 	__u32 answer;
 
 	tg_manners_take(cell, name, tick);

@@ -3,20 +3,18 @@
  * Clients who have been here: those whose SYN was dropped in silence, and who will send it
  * again; and those who were told, of whom some send it again, too (Windows does, every
  * half second). A table of cells by a keyed hash of the connection and its initial
- * sequence number, which a retransmission repeats and a new connection does not. A name
- * has the eight cells of one cache line to choose from; where all are taken, the client
- * that was here longest ago is forgotten, and counted as new when it comes again.
+ * sequence number, which a retransmission repeats and a new connection does not. Who is
+ * forgotten is counted as new when it comes again.
  */
 #ifndef TG_WAITING_H
 #define TG_WAITING_H
 
+#include "cell.h"
 #include "cookie.h"
 
 /* 2 MB, for all listeners together. */
 #define TG_WAITING_BLOCKS (1u << 15)
 #define TG_WAITING_CELLS 8
-/* Cells count 2^30 ns, 1.07 s. */
-#define TG_WAITING_TICK_SHIFT 30
 /* Who has not come for this long has given up: Linux sends a SYN for the last time after 67 s. */
 #define TG_WAITING_TICKS 63
 /* Who was told comes again for 2 s. */
@@ -53,16 +51,6 @@ TG_INLINE __u32 tg_waiting_block_index(__u64 name)
 	return (__u32)name & (TG_WAITING_BLOCKS - 1);
 }
 
-TG_INLINE __u32 tg_waiting_tag(__u64 name)
-{
-	return (__u32)(name >> 32) | 1;
-}
-
-TG_INLINE __u16 tg_waiting_tick(__u64 now_ns)
-{
-	return (__u16)(now_ns >> TG_WAITING_TICK_SHIFT);
-}
-
 /* How long ago, such that those who wait and those who were told expire alike. */
 TG_INLINE __u32 tg_waiting_age(const struct tg_waiting *cell, __u16 tick)
 {
@@ -71,11 +59,14 @@ TG_INLINE __u32 tg_waiting_age(const struct tg_waiting *cell, __u16 tick)
 	return age * (1 + !!cell->times_told * (TG_WAITING_TICKS / TG_TOLD_TICKS - 1));
 }
 
+_Static_assert(0xffff * (TG_WAITING_TICKS / TG_TOLD_TICKS) < 1u << TG_CELL_AGE_BITS,
+               "an age fits into a cell's rank");
+
 /* An enum tg_caller. */
 TG_INLINE __u32 tg_waiting_caller(const struct tg_waiting *cell, __u64 name, __u64 now_ns)
 {
-	if (cell->tag != tg_waiting_tag(name) ||
-	    tg_waiting_age(cell, tg_waiting_tick(now_ns)) > TG_WAITING_TICKS)
+	if (cell->tag != tg_cell_tag(name) ||
+	    tg_waiting_age(cell, tg_cell_tick(now_ns)) > TG_WAITING_TICKS)
 		return TG_CALLER_NEW;
 	return cell->times_told ? TG_CALLER_TOLD : TG_CALLER_WAITS;
 }
@@ -86,38 +77,26 @@ TG_INLINE __u32 tg_waiting_told(const struct tg_waiting *cell, __u32 caller)
 	return caller == TG_CALLER_TOLD ? cell->times_told : 0;
 }
 
-/* 1 where both are the same. */
-TG_INLINE __u64 tg_waiting_same(__u32 a, __u32 b)
-{
-	return ((__u64)(a ^ b) - 1) >> 63;
-}
-
-/*
- * The number of the cell that a name has; else of an empty one; else of who was here
- * longest ago. Without branches: see tg_less().
- */
+/* The number of the cell that a name has, or may have. */
 TG_INLINE __u32 tg_waiting_cell(const struct tg_waiting_block *block, __u64 name, __u64 now_ns)
 {
-	__u16 tick = tg_waiting_tick(now_ns);
-	__u32 tag = tg_waiting_tag(name);
+	__u16 tick = tg_cell_tick(now_ns);
 	__u64 best = 0;
 
 	for (__u32 i = 0; i < TG_WAITING_CELLS; i++) {
 		const struct tg_waiting *cell = &block->cells[i];
-		__u64 rank = tg_waiting_same(cell->tag, tag) << 34 |
-		             tg_waiting_same(cell->tag, 0) << 33 | tg_waiting_age(cell, tick);
-		__u64 found = rank * TG_WAITING_CELLS + i;
+		__u32 age = tg_waiting_age(cell, tick);
 
-		/* The larger of the two. */
-		best += (found - best) & -tg_less(best, found);
+		best = tg_cell_better(best, tg_cell_rank(i, cell->tag, age, tg_cell_tag(name)));
 	}
-	return best % TG_WAITING_CELLS;
+	/* As it is: the verifier wants to hear it. */
+	return tg_cell_number(best) % TG_WAITING_CELLS;
 }
 
 TG_INLINE void tg_waiting_keep(struct tg_waiting *cell, __u64 name, __u32 times_told, __u64 now_ns)
 {
-	cell->tag = tg_waiting_tag(name);
-	cell->since_tick = tg_waiting_tick(now_ns);
+	cell->tag = tg_cell_tag(name);
+	cell->since_tick = tg_cell_tick(now_ns);
 	cell->times_told = times_told;
 }
 

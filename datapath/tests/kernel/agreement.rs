@@ -140,11 +140,8 @@ fn block(rng: &mut Rng, name: u64, now_ns: u64) -> tg_waiting_block {
     for cell in &mut block.cells {
         *cell = tg_waiting {
             tag: if rng.u8(..4) == 0 { 0 } else { rng.u32(..) },
-            since_tick: ((now_ns >> TG_WAITING_TICK_SHIFT) as u16).wrapping_sub(near(
-                rng,
-                [0, TG_TOLD_TICKS, TG_WAITING_TICKS],
-            )
-                as u16),
+            since_tick: ((now_ns >> TG_CELL_TICK_SHIFT) as u16)
+                .wrapping_sub(near(rng, [0, TG_TOLD_TICKS, TG_WAITING_TICKS]) as u16),
             times_told: one_of(rng, [0, 0, 1, TG_TOLD_MOST]) as u16,
         };
     }
@@ -156,7 +153,7 @@ fn block(rng: &mut Rng, name: u64, now_ns: u64) -> tg_waiting_block {
 
 /// An address whose manners are known, among others.
 fn manners(rng: &mut Rng, name: u64, now_ns: u64) -> tg_manners_block {
-    let tick = (now_ns >> TG_WAITING_TICK_SHIFT) as u16;
+    let tick = (now_ns >> TG_CELL_TICK_SHIFT) as u16;
     let mut block = tg_manners_block::default();
     for cell in &mut block.cells {
         *cell = tg_manners {
