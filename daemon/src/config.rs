@@ -10,7 +10,7 @@ use tidegate_datapath::configuration::Guarded;
 use tidegate_datapath::police::MOST;
 use tidegate_datapath::programs::Sizes;
 use tidegate_datapath::raw::*;
-use tidegate_policy::mechanism;
+use tidegate_policy::mechanism::{self, PATIENCE_S, QUEUE_LENGTH, WAIT_MS};
 use tidegate_policy::raw::*;
 use toml::{Spanned, Value};
 
@@ -152,10 +152,10 @@ impl Reader<'_> {
         }
         let options = auto.get_ref();
         if let Some(patience) = &options.patience_s {
-            rules.patience_ms = self.thousandths("patience_s", patience, 0.0, 600.0)?;
+            rules.patience_ms = self.thousandths("patience_s", patience, PATIENCE_S)?;
         }
         if let Some(wait) = &options.wait_ms {
-            rules.wait_us = self.thousandths("wait_ms", wait, 0.0, 1000.0)?;
+            rules.wait_us = self.thousandths("wait_ms", wait, WAIT_MS)?;
         }
         Ok(())
     }
@@ -170,15 +170,15 @@ impl Reader<'_> {
         }
         let options = reserv.get_ref();
         if let Some(overbook) = &options.overbook {
-            rules.overbook_x256 = self.fraction_x256("overbook", overbook, 1.0, 1000.0)?;
+            rules.overbook_x256 = self.fraction_x256("overbook", overbook, 1.0..=1000.0)?;
         }
         if let Some(from) = &options.early_drop_from {
-            rules.early_from_x256 = self.fraction_x256("early_drop_from", from, 0.0, 1.0)?;
+            rules.early_from_x256 = self.fraction_x256("early_drop_from", from, 0.0..=1.0)?;
             rules.early_probability_x256 = 256;
         }
         if let Some(probability) = &options.early_drop_probability {
             rules.early_probability_x256 =
-                self.fraction_x256("early_drop_probability", probability, 0.0, 1.0)?;
+                self.fraction_x256("early_drop_probability", probability, 0.0..=1.0)?;
         }
         if let Some(after) = &options.clean_after_ms {
             rules.clean_after_ms = self.number("clean_after_ms", after, 1, 600_000)? as u32;
@@ -229,7 +229,8 @@ impl Reader<'_> {
     }
 
     fn queue_length(&self, name: &str, length: &Spanned<i64>) -> Result<u32> {
-        Ok(self.number(name, length, 1, i64::from(i32::MAX))? as u32)
+        let (from, to) = QUEUE_LENGTH.into_inner();
+        Ok(self.number(name, length, from.into(), to.into())? as u32)
     }
 
     /// The logical limit, below the kernel's.

@@ -2,7 +2,7 @@
 //! Values of a configuration file, each told of with its line where it is wrong.
 
 use std::net::IpAddr;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 
 use tidegate_datapath::network::Network;
@@ -86,29 +86,33 @@ impl<'a> Reader<'a> {
         &self,
         name: &str,
         value: &Spanned<f64>,
-        from: f64,
-        to: f64,
+        range: RangeInclusive<f64>,
     ) -> Result<u32> {
-        self.parts(name, value, from, to, 256.0)
+        self.parts(name, value, range, 256.0)
     }
 
     /// The same in 1000ths.
-    pub fn thousandths(&self, name: &str, value: &Spanned<f64>, from: f64, to: f64) -> Result<u32> {
-        self.parts(name, value, from, to, 1000.0)
+    pub fn thousandths(
+        &self,
+        name: &str,
+        value: &Spanned<f64>,
+        range: RangeInclusive<f64>,
+    ) -> Result<u32> {
+        self.parts(name, value, range, 1000.0)
     }
 
     fn parts(
         &self,
         name: &str,
         value: &Spanned<f64>,
-        from: f64,
-        to: f64,
+        range: RangeInclusive<f64>,
         parts: f64,
     ) -> Result<u32> {
         let number = *value.get_ref();
-        if (from..=to).contains(&number) {
+        if range.contains(&number) {
             return Ok((number * parts).round() as u32);
         }
+        let (from, to) = range.into_inner();
         Err(self.wrong(
             value.span(),
             format!("{name} = {number} is out of range"),

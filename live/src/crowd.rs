@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use tidegate_client::{Browser, Close, Os, Progress, specweb99};
+use tidegate_client::{Browser, Close, Progress, specweb99};
 use tidegate_crowd::{self as crowd, Browsing, Class, Network, Outcome, Plan};
 use tidegate_lab::pin_thread;
 use tidegate_scenarios::{
@@ -151,14 +151,12 @@ fn plan(
     seed: u64,
 ) -> Result<Plan, LiveError> {
     let clients = &setting.clients;
-    let os = Os::named(&clients.os).map_err(|unknown| LiveError::Clients(unknown.to_string()))?;
     let delay = match (clients.delay.mean_ms, clients.delay.spread_ms) {
         (0.0, _) => crowd::Delay::None,
         (ms, 0.0) => crowd::Delay::Constant { ms },
         (mean_ms, deviation_ms) => crowd::Delay::Normal { mean_ms, deviation_ms },
     };
     let class = Class {
-        os,
         timeout: Duration::from_secs_f64(clients.timeout_s),
         close: clients.close,
         time_wait: setting.time_wait.at_clients(),
@@ -167,6 +165,8 @@ fn plan(
         network: Network { delay, loss: clients.loss, reorder: clients.reorder },
         ..Class::default()
     };
+    let systems = clients.os.each();
+    let classes = systems.map(|(os, share)| Class { os, share, ..class.clone() }).collect();
     let driver = match clients.driver {
         Driver::Raw => crowd::Driver::Raw,
         Driver::Sockets => crowd::Driver::Sockets,
@@ -181,7 +181,7 @@ fn plan(
         duration: phases.duration,
         cool_down: phases.cool_down,
         seed,
-        classes: vec![class],
+        classes,
         ports: clients.ports,
         ..Plan::default()
     })

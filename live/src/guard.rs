@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tidegate_lab::{Child, Namespace};
 use tidegate_policy::time_wait::End;
-use tidegate_scenarios::{Setting, Shed, Treatment};
+use tidegate_scenarios::{Options, Setting, Shed, Treatment};
 
 use crate::error::LiveError;
 use crate::ground::{Ground, PORT};
@@ -53,7 +53,9 @@ impl Guard {
         let namespace = router.unwrap_or(&ground.server).clone();
         let mut command = Command::new(&programs.tidegate);
         command.arg("run");
-        let needs_file = setting.shed.is_some() || setting.time_wait.negotiated().is_some();
+        let needs_file = setting.shed.is_some()
+            || setting.time_wait.negotiated().is_some()
+            || setting.options != Options::default();
         match (needs_file, &setting.treatment) {
             (true, _) => {
                 let text = configuration(ground, setting, capacity_per_s)?;
@@ -144,6 +146,7 @@ fn configuration(
         }
     };
     let mut text = format!("{section}\nhook = \"{}\"\n", setting.hook);
+    text += &setting.options.configuration();
     if let Some(end) = setting.time_wait.negotiated() {
         text += &format!("time_wait = \"{}\"\n", end.name());
     }

@@ -2,6 +2,8 @@
 //! The papers' mechanisms by name, as combinations of orthogonal rules: what is room,
 //! what a SYN without room gets, what an ACK without room gets.
 
+use std::ops::RangeInclusive;
+
 use crate::raw::{
     TG_ACK_KERNEL, TG_ACK_RESET, TG_ONE_X256, TG_ROOM_KERNEL, TG_ROOM_RESERVE, TG_SYN_COOKIE,
     TG_SYN_DROP, TG_SYN_KERNEL, TG_SYN_RESET, tg_rules,
@@ -18,8 +20,14 @@ pub const AHEAD: u32 = 16;
 
 /// `auto`: how long clients wait before they give up, in ms. `docs/auto.md` says what follows.
 pub const PATIENCE_MS: u32 = 10_000;
+/// What it may be set to, in seconds.
+pub const PATIENCE_S: RangeInclusive<f64> = 0.0..=600.0;
 /// `auto`: who is let in during a persistent overload waits about so long for accept(), in µs.
 pub const WAIT_US: u32 = 5_000;
+/// What it may be set to, in ms.
+pub const WAIT_MS: RangeInclusive<f64> = 0.0..=1000.0;
+/// A queue's length, or a limit of it: the kernel has it in an int.
+pub const QUEUE_LENGTH: RangeInclusive<u32> = 1..=i32::MAX as u32;
 
 /// Refusals a second and processor that a listener sends at most, unless it says otherwise.
 /// What a forged flood could make of us is bounded so; a silent drop is what is left.

@@ -8,6 +8,7 @@ use tidegate_client::{Close, Os};
 
 use crate::browsing::Browsing;
 use crate::steps::{self, Step};
+use crate::systems::Systems;
 
 /// The addresses that a crowd has.
 const ADDRESSES: u16 = 254;
@@ -62,8 +63,8 @@ pub struct Delay {
 /// Clients, resolved.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Clients {
-    /// Name of an operating system's profile.
-    pub os: String,
+    /// Whose TCP they have.
+    pub os: Systems,
     /// How packets are made.
     pub driver: Driver,
     /// How long a client waits before it gives up, in s.
@@ -93,7 +94,7 @@ pub struct Clients {
 impl Default for Clients {
     fn default() -> Self {
         Self {
-            os: "linux".to_owned(),
+            os: Systems::all(Os::linux()),
             driver: Driver::Raw,
             timeout_s: 10.0,
             close: Close::Fin,
@@ -113,7 +114,7 @@ impl Default for Clients {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClientKeys {
-    os: Option<String>,
+    os: Option<Systems>,
     driver: Option<Driver>,
     timeout_s: Option<f64>,
     close: Option<Close>,
@@ -242,7 +243,6 @@ impl Clients {
 
     // Ranges are written so that NaN is refused too.
     pub(crate) fn check(&self) -> Result<(), String> {
-        Os::named(&self.os).map_err(|unknown| unknown.to_string())?;
         if !(self.timeout_s > 0.0 && self.timeout_s <= 3600.0) {
             return Err(format!("timeout_s {} is not above 0 and up to 3600", self.timeout_s));
         }

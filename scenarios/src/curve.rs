@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clients::{ClientKeys, Clients};
 use crate::fin::Fin;
+use crate::options::{Auto, Options};
 use crate::server::{Server, ServerKeys};
 use crate::shed::{Shed, ShedPlace};
 use crate::time_wait::TimeWait;
@@ -52,6 +53,9 @@ pub enum Treatment {
 pub(crate) struct CurveKeys {
     pub name: Option<String>,
     mechanism: Option<String>,
+    auto: Option<Auto>,
+    ahead: Option<u32>,
+    places: Option<u32>,
     peer: Option<Peer>,
     hook: Option<String>,
     fin: Option<Fin>,
@@ -75,6 +79,8 @@ pub struct Setting {
     pub curve: String,
     /// What is done to connections.
     pub treatment: Treatment,
+    /// What is said of its mechanism beside the name.
+    pub options: Options,
     /// Where Tidegate looks at SYNs: `auto`, `driver`, `ip` or `tcp`.
     pub hook: String,
     /// What a client's FIN does.
@@ -107,17 +113,27 @@ impl Setting {
     /// What is done to connections, as results name it.
     #[must_use]
     pub fn done(&self) -> String {
-        done(&self.treatment, self.fin, self.time_wait, self.shed.as_ref())
+        done(&self.treatment, &self.options, self.fin, self.time_wait, self.shed.as_ref())
     }
 }
 
 /// As curves and results name it: persistent dropping alone where there is nothing else.
-fn done(treatment: &Treatment, fin: Fin, time_wait: TimeWait, shed: Option<&Shed>) -> String {
+fn done(
+    treatment: &Treatment,
+    options: &Options,
+    fin: Fin,
+    time_wait: TimeWait,
+    shed: Option<&Shed>,
+) -> String {
     let is_alone = match treatment {
         Treatment::Peer(peer) => *peer == Peer::Kernel,
         Treatment::Mechanism(name) => name == "default" && fin == Fin::HalfClose,
-    } && time_wait == TimeWait::Today;
+    } && time_wait == TimeWait::Today
+        && *options == Options::default();
     let mut name = treatment.name();
+    if let Some(options) = options.name() {
+        name = format!("{name}, {options}");
+    }
     if fin != Fin::HalfClose {
         name = format!("{name} {}", fin.name());
     }
@@ -197,10 +213,13 @@ impl CurveKeys {
         }
         check_shed(self.shed.as_ref(), &treatment, self.hook.as_deref())?;
         let fin = self.fin.unwrap_or_default();
-        let name = done(&treatment, fin, self.time_wait, self.shed.as_ref());
+        let options = Options { auto: self.auto, ahead: self.ahead, places: self.places };
+        options.check(&treatment)?;
+        let name = done(&treatment, &options, fin, self.time_wait, self.shed.as_ref());
         let setting = Setting {
             curve: self.name.clone().unwrap_or(name),
             treatment,
+            options,
             hook: self.hook.clone().unwrap_or_else(|| "auto".to_owned()),
             fin,
             time_wait: self.time_wait,

@@ -24,6 +24,8 @@ pub(crate) enum Entity {
     Guard,
     /// Which networks clients come from.
     Sources,
+    /// Which systems they have.
+    People,
 }
 
 /// SplitMix64 (Steele, Lea and Flood, *Fast splittable pseudorandom number generators*, OOPSLA
@@ -44,6 +46,7 @@ impl Chance {
             Entity::Shed => (6, 0),
             Entity::Guard => (7, 0),
             Entity::Sources => (8, 0),
+            Entity::People => (9, 0),
         };
         // Beginnings are hashes, so that streams do not overlap as neighbouring counters would.
         Self(mix(mix(seed.wrapping_add(kind.wrapping_mul(GOLDEN))) ^ number.wrapping_mul(GOLDEN)))

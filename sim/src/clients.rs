@@ -8,6 +8,7 @@ use tidegate_policy::time_wait::End as Side;
 use crate::chance::{Chance, Entity};
 use crate::flow::Flow;
 use crate::network::Packet;
+use crate::people::People;
 use crate::ports::ANY;
 use crate::stack::Conn;
 use crate::wire::{Event, Post, Wire, lane};
@@ -65,6 +66,7 @@ impl World {
             pair: first,
             network: self.sources.draw(),
             packets: 0,
+            kind: self.people.draw(),
             syns: 0,
             ended: false,
             counts,
@@ -79,9 +81,9 @@ impl World {
         self.counting += u64::from(counts);
         self.tally.in_flight(self.balance.waiting);
         let wire = &mut self.wire;
-        let Flow { packets, pair, .. } = *self.flows.get(place);
+        let Flow { packets, pair, kind, .. } = *self.flows.get(place);
         let mut post = Post { wire, place, pair, now_ns, delay_ns, packets, syns: 0 };
-        let person = &self.crowd.person;
+        let person = self.people.get(kind);
         let attempt = Attempt::start(now_ns, person, first, requests, &mut chance, &mut post);
         let (packets, syns) = (post.packets, post.syns);
         let flow = self.flows.get(place);
@@ -107,14 +109,10 @@ impl World {
             Some(at_ns) if at_ns > now_ns => self.settle(place, None, now_ns),
             Some(_) => {
                 let wire = &mut self.wire;
-                let end = attend(
-                    flow,
-                    wire,
-                    &self.crowd.person,
-                    place,
-                    now_ns,
-                    |attempt, person, post| attempt.timer(now_ns, person, post),
-                );
+                let end =
+                    attend(flow, wire, &self.people, place, now_ns, |attempt, person, post| {
+                        attempt.timer(now_ns, person, post)
+                    });
                 self.settle(place, end, now_ns);
             }
             None => {}
@@ -141,10 +139,9 @@ impl World {
         self.wire.segments.receives(&segment);
         if attempted {
             let (flow, wire) = (self.flows.get(place), &mut self.wire);
-            let end =
-                attend(flow, wire, &self.crowd.person, place, now_ns, |attempt, person, post| {
-                    attempt.receive(now_ns, person, &segment, post)
-                });
+            let end = attend(flow, wire, &self.people, place, now_ns, |attempt, person, post| {
+                attempt.receive(now_ns, person, &segment, post)
+            });
             self.settle(place, end, now_ns);
         } else {
             let answer = self.answer_to_stray(&segment);
@@ -240,15 +237,15 @@ impl World {
 fn attend(
     flow: &mut Flow,
     wire: &mut Wire,
-    person: &Person,
+    people: &People,
     place: u32,
     now_ns: u64,
     act: impl FnOnce(&mut Attempt, &Person, &mut Post<'_>) -> Option<End>,
 ) -> Option<End> {
-    let Flow { pair, delay_ns, packets, syns, .. } = *flow;
+    let Flow { pair, delay_ns, packets, kind, syns, .. } = *flow;
     let attempt = flow.attempt.as_mut()?;
     let mut post = Post { wire, place, pair, now_ns, delay_ns, packets, syns };
-    let end = act(attempt, person, &mut post);
+    let end = act(attempt, people.get(kind), &mut post);
     (flow.packets, flow.syns) = (post.packets, post.syns);
     end
 }

@@ -30,6 +30,8 @@ pub(crate) struct Flow {
     pub network: Option<u16>,
     /// Packets of it on the way, or waiting for the server's processor.
     pub packets: u16,
+    /// Which of the people it is.
+    pub kind: u8,
     /// SYNs sent so far.
     pub syns: u8,
     /// The attempt has come to its end; only its connection has not.

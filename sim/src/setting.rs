@@ -41,7 +41,8 @@ pub(crate) fn setup(
     let mut guard = None;
     match &setting.treatment {
         Treatment::Mechanism(name) => {
-            let rules = tg_rules { fin: setting.fin.rule(), ..mechanism::parse(name)? };
+            let rules = setting.options.over(mechanism::parse(name)?);
+            let rules = tg_rules { fin: setting.fin.rule(), ..rules };
             let mut hook = Hook::named(&setting.hook, machine.hook)?;
             // As live: where SYNs are shed, they are judged in the same place.
             if setting.shed.is_some() && hook == Hook::Tcp {
@@ -136,7 +137,7 @@ fn program(server: &Server, machine: &Machine) -> Result<Program, SimError> {
 fn crowd(setting: &Setting, pages: &Pages) -> Result<Crowd, SimError> {
     let clients = &setting.clients;
     let person = Person {
-        os: Os::named(&clients.os)?,
+        os: clients.os.each().next().map_or(Os::linux(), |(os, _)| os),
         mss: 1460,
         timeout_ns: ns(clients.timeout_s),
         close: clients.close,
@@ -147,6 +148,7 @@ fn crowd(setting: &Setting, pages: &Pages) -> Result<Crowd, SimError> {
         person,
         requests: clients.requests,
         ports: clients.pairs(),
+        systems: clients.os.each().collect(),
         networks: Vec::new(),
         load: setup::Load::Closed { clients: 0 },
         warm_up_ns: 0,

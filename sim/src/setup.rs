@@ -68,6 +68,7 @@ impl Setup {
             },
             requests: 1.0,
             ports: None,
+            systems: Vec::new(),
             networks: Vec::new(),
             load: Load::Closed { clients: 1 },
             warm_up_ns: 0,
@@ -105,6 +106,9 @@ pub struct Crowd {
     /// How many pairs of an address and a port they have, if these can be short. One is not used
     /// again while its client holds it in TIME-WAIT; the server may hold it still.
     pub ports: Option<u32>,
+    /// The operating systems that they have, by how often: a weight for each, up to 256. None: all have
+    /// the person's.
+    pub systems: Vec<(&'static Os, f64)>,
     /// The networks that they come from, by how often: a weight for each. None: every client has an
     /// address of its own.
     pub networks: Vec<f64>,

@@ -5,7 +5,8 @@ use std::net::Ipv4Addr;
 
 use tidegate_policy::raw::tg_tuple;
 
-use crate::chance::{Chance, Entity};
+use crate::chance::Entity;
+use crate::lot::Lot;
 
 /// What clients of one network saw, of those that count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,32 +28,21 @@ impl FromNetwork {
 /// Networks by how often clients come from them.
 #[derive(Debug)]
 pub(crate) struct Sources {
-    /// Where each one's part of all ends.
-    ends: Vec<f64>,
-    chance: Chance,
+    lot: Lot,
     pub seen: Vec<FromNetwork>,
 }
 
 impl Sources {
     pub(crate) fn new(weights: &[f64], seed: u64) -> Self {
-        let mut sum = 0.0;
-        let ends = weights.iter().map(|weight| {
-            sum += weight;
-            sum
-        });
         Self {
-            ends: ends.collect(),
-            chance: Chance::of(seed, Entity::Sources),
+            lot: Lot::new(weights.iter().copied(), seed, Entity::Sources),
             seen: vec![FromNetwork::default(); weights.len()],
         }
     }
 
     /// The network of the next client; `None` where each has an address of its own.
     pub(crate) fn draw(&mut self) -> Option<u16> {
-        let whole = *self.ends.last()?;
-        let share = (self.chance.draw() >> 11) as f64 / (1u64 << 53) as f64;
-        let at = self.ends.partition_point(|end| *end <= share * whole);
-        Some(at.min(self.ends.len() - 1) as u16)
+        self.lot.draw().map(|network| network as u16)
     }
 }
 
@@ -81,21 +71,6 @@ pub(crate) fn tuple(client: u32, from: Option<u16>) -> tg_tuple {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn networks_are_drawn_by_their_weights() {
-        let mut sources = Sources::new(&[50.0, 1.0, 0.0, 1.0], 7);
-        let mut drawn = [0; 4];
-        for _ in 0..52_000 {
-            drawn[usize::from(sources.draw().unwrap())] += 1;
-        }
-        assert_eq!(drawn[2], 0);
-        assert!(
-            (49_700..50_300).contains(&drawn[0]) && (850..1150).contains(&drawn[1]),
-            "{drawn:?}"
-        );
-        assert_eq!(Sources::new(&[], 7).draw(), None);
-    }
 
     #[test]
     fn clients_of_a_network_have_its_addresses() {

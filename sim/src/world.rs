@@ -13,6 +13,7 @@ use crate::cpu::Taken;
 use crate::ends::Ends;
 use crate::flow::Flows;
 use crate::network::{Packet, Way};
+use crate::people::People;
 use crate::server::App;
 use crate::setup::{Balance, Crowd, Load, Setup};
 use crate::shed::Shedders;
@@ -99,6 +100,7 @@ pub struct World {
     pub(crate) starts: Starts,
     pub(crate) flows: Flows,
     pub(crate) sources: Sources,
+    pub(crate) people: People,
     pub(crate) wire: Wire,
     pub(crate) host: Host,
     pub(crate) tally: Tally,
@@ -162,6 +164,7 @@ impl World {
             marks: [(counted_ns.start, None), (counted_ns.end, None)],
             flows: Flows::new(crowd.ports),
             sources: Sources::new(&crowd.networks, seed),
+            people: People::of(&crowd, seed),
             crowd,
             way,
             seed,

@@ -40,7 +40,6 @@ fn impossible_visits_are_refused_with_the_value() {
     assert!(refused(&chrome, "pages = 0.5").contains("0.5"));
     assert!(refused(&chrome, "think_s = -1").contains("-1"));
     assert!(refused(&chrome, "requests = 2").contains("a browser decides"));
-    assert!(refused(&plain, "os = \"plan-9\"").contains("`plan-9`"));
 }
 
 #[test]

@@ -83,6 +83,7 @@ fn crowd() -> impl Strategy<Value = Crowd> {
         let timeout_ns = timeout_ms * MS_NS;
         let requests_of = Pages::one_packet().requests("h");
         Crowd {
+            systems: Vec::new(),
             networks: Vec::new(),
             person: Person {
                 os,
