@@ -26,6 +26,8 @@ pub(crate) enum Entity {
     Sources,
     /// Which systems they have.
     People,
+    /// How fast the program is.
+    Pace,
 }
 
 /// SplitMix64 (Steele, Lea and Flood, *Fast splittable pseudorandom number generators*, OOPSLA
@@ -47,6 +49,7 @@ impl Chance {
             Entity::Guard => (7, 0),
             Entity::Sources => (8, 0),
             Entity::People => (9, 0),
+            Entity::Pace => (10, 0),
         };
         // Beginnings are hashes, so that streams do not overlap as neighbouring counters would.
         Self(mix(mix(seed.wrapping_add(kind.wrapping_mul(GOLDEN))) ^ number.wrapping_mul(GOLDEN)))

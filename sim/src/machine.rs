@@ -9,6 +9,7 @@ use crate::costs::Costs;
 use crate::cpu::Napi;
 use crate::error::SimError;
 use crate::hook::Hook;
+use crate::pace::Pace;
 use crate::stack::Profile;
 
 /// A server's machine.
@@ -39,6 +40,9 @@ pub struct Machine {
     pub cost_us_ns: u64,
     /// How closely the clients' machine attends to its clients.
     pub clients: Attention,
+    /// How evenly its program works.
+    #[serde(default)]
+    pub pace: Pace,
     /// How packets and programs share its processor.
     pub napi: Napi,
     /// What everything costs it.
@@ -112,6 +116,7 @@ impl Machine {
             wire_ns: 90_000,
             cost_us_ns: 0,
             clients: Attention { poll_ns: 0, tick_ns: 0 },
+            pace: Pace::EVEN,
             napi: Napi::LINUX_2_4,
             costs: Costs::XEON_2_4_GHZ,
         }
@@ -131,6 +136,7 @@ impl Machine {
             cost_us_ns: 1270,
             // As `tidegate-crowd` polls its interface and turns its timing wheel.
             clients: Attention { poll_ns: 30_000, tick_ns: 65_536 },
+            pace: Pace { strays_x1000: 40, lasts_ns: 300_000_000 },
             napi: Napi::LINUX_6,
             costs: Costs::TODAY,
         }

@@ -128,6 +128,7 @@ impl Host {
     fn begin(&mut self, step: Step, mut took: Took, now_ns: u64, wire: &mut Wire) {
         took.add(&std::mem::take(&mut self.app.owes));
         self.app.step = step;
+        let took = self.pacing.takes(now_ns, took);
         let ends_ns = self.cores.first().step(now_ns, &took);
         wire.queue.add_to(lane::STEPS, ends_ns, Event::Step);
     }

@@ -44,6 +44,21 @@ impl Took {
         self.guard_ns += more.guard_ns;
     }
 
+    /// So many times as much.
+    pub(crate) fn times(&self, over: u64, under: u64) -> Self {
+        let times = |ns: u64| ns * over / under;
+        Self {
+            driver_ns: times(self.driver_ns),
+            other_ns: times(self.other_ns),
+            ip_ns: times(self.ip_ns),
+            tcp_ns: times(self.tcp_ns),
+            socket_ns: times(self.socket_ns),
+            kernel_ns: times(self.kernel_ns),
+            application_ns: times(self.application_ns),
+            guard_ns: times(self.guard_ns),
+        }
+    }
+
     fn parts(&self) -> [u64; 8] {
         [
             self.driver_ns,

@@ -32,6 +32,7 @@ use crate::costs::Costs;
 use crate::flow::Flow;
 use crate::hook::Hook;
 use crate::network::Packet;
+use crate::pace::Pacing;
 use crate::pages::Pages;
 use crate::server::App;
 use crate::shed::Shedders;
@@ -186,6 +187,8 @@ pub(crate) struct Host {
     /// The driver's hook is another processor's.
     pub driver_elsewhere: bool,
     pub app: App,
+    /// How fast that is.
+    pub pacing: Pacing,
     /// How clients end their side: what they ask of the application, and say to it, at the end.
     pub ending: Close,
     /// What the listener wants of TIME-WAIT.

@@ -13,6 +13,7 @@ use crate::cpu::Taken;
 use crate::ends::Ends;
 use crate::flow::Flows;
 use crate::network::{Packet, Way};
+use crate::pace::Pacing;
 use crate::people::People;
 use crate::server::App;
 use crate::setup::{Balance, Crowd, Load, Setup};
@@ -147,6 +148,7 @@ impl World {
             cores: Cores::of(&machine),
             driver_elsewhere: machine.driver_elsewhere,
             app: App::new(setup.program, setup.accept_limit, setup.cost_ns),
+            pacing: Pacing::of(machine.pace, seed),
             ending: crowd.person.close,
             time_wait: setup.time_wait,
             counted: Counted::default(),

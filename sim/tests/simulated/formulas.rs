@@ -9,7 +9,7 @@
 
 use proptest::prelude::*;
 use tidegate_client::{Arrivals, Os, Outcome};
-use tidegate_sim::{Attention, Costs, Load, Machine, Napi, Setup, World};
+use tidegate_sim::{Attention, Costs, Load, Machine, Napi, Pace, Setup, World};
 
 const MS_NS: u64 = 1_000_000;
 const ATTEMPTS_PER_S: u32 = 4000;
@@ -46,6 +46,7 @@ impl Case {
             napi: Napi::NONE,
             wire_ns: u64::from(self.rtt_ms) * MS_NS / 2,
             clients: Attention::default(),
+            pace: Pace::EVEN,
             ..Machine::today()
         };
         let mut setup = Setup::one_packet(machine, None, self.os);

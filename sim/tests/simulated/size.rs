@@ -12,7 +12,7 @@ use proptest::test_runner::TestRunner;
 use tidegate_client::{Arrivals, Os, Step};
 use tidegate_policy::size::{Burst, Size, recommend};
 use tidegate_servers::AcceptLimit;
-use tidegate_sim::{Attention, Costs, Load, Machine, Napi, Report, Setup, World};
+use tidegate_sim::{Attention, Costs, Load, Machine, Napi, Pace, Report, Setup, World};
 
 const SECOND_NS: f64 = 1e9;
 /// Load before the burst: the queue is as long as it is in calm.
@@ -58,6 +58,7 @@ impl Case {
             napi: Napi::NONE,
             wire_ns: (self.burst.rtt_s * SECOND_NS / 2.0) as u64,
             clients: Attention::default(),
+            pace: Pace::EVEN,
             ..Machine::today()
         };
         self.setup(machine)
