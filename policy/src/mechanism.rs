@@ -23,7 +23,7 @@ pub const PATIENCE_MS: u32 = 10_000;
 /// What it may be set to, in seconds.
 pub const PATIENCE_S: RangeInclusive<f64> = 0.0..=600.0;
 /// `auto`: who is let in during a persistent overload waits about so long for accept(), in µs.
-pub const WAIT_US: u32 = 5_000;
+pub const WAIT_US: u32 = 3_000;
 /// What it may be set to, in ms.
 pub const WAIT_MS: RangeInclusive<f64> = 0.0..=1000.0;
 /// A queue's length, or a limit of it: the kernel has it in an int.
