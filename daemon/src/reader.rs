@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Values of a configuration file, each told of with its line where it is wrong.
 
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::ops::{Range, RangeInclusive};
 use std::path::Path;
@@ -70,15 +71,7 @@ impl<'a> Reader<'a> {
 
     /// A number within its bounds.
     pub fn number(&self, name: &str, value: &Spanned<i64>, from: i64, to: i64) -> Result<i64> {
-        let number = *value.get_ref();
-        if (from..=to).contains(&number) {
-            return Ok(number);
-        }
-        Err(self.wrong(
-            value.span(),
-            format!("{name} = {number} is out of range"),
-            format!("give a number from {from} to {to}"),
-        ))
+        self.within(name, value, from..=to)
     }
 
     /// A fraction within its bounds, in 256ths.
@@ -108,9 +101,18 @@ impl<'a> Reader<'a> {
         range: RangeInclusive<f64>,
         parts: f64,
     ) -> Result<u32> {
+        Ok((self.within(name, value, range)? * parts).round() as u32)
+    }
+
+    fn within<T: PartialOrd + Display + Copy>(
+        &self,
+        name: &str,
+        value: &Spanned<T>,
+        range: RangeInclusive<T>,
+    ) -> Result<T> {
         let number = *value.get_ref();
         if range.contains(&number) {
-            return Ok((number * parts).round() as u32);
+            return Ok(number);
         }
         let (from, to) = range.into_inner();
         Err(self.wrong(

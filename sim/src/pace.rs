@@ -54,7 +54,7 @@ impl Pacing {
             self.until_ns = now_ns + self.pace.lasts_ns;
             self.takes_x65536 = self.draw();
         }
-        work.times(self.takes_x65536, WHOLE_X65536)
+        work.times_x65536(self.takes_x65536)
     }
 
     fn draw(&mut self) -> u64 {
