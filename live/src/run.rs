@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_client::Progress;
 use tidegate_report::{OperatingPoint, Point, Watcher};
-use tidegate_scenarios::{Form, Load, Peer, Scenario, ServerUse, Setting, Treatment};
+use tidegate_scenarios::{Load, Peer, Scenario, ServerUse, Setting, Treatment};
 
 use crate::accounts::Accounts;
 use crate::crowd::Crowd;
@@ -19,14 +19,14 @@ use crate::preload;
 use crate::programs::Programs;
 use crate::server::Running;
 
-/// Runs a scenario on this kernel.
+/// Runs a scenario on this kernel, under its load in one of its forms.
 ///
 /// # Errors
 /// What keeps the whole of it from running, as a [`LiveError`]; what concerns one curve only goes
 /// to [`Watcher::left_out`].
 pub fn run(
     scenario: &Scenario,
-    form: Form,
+    load: Load,
     programs: &Programs,
     watcher: &mut dyn Watcher,
 ) -> Result<(), LiveError> {
@@ -35,7 +35,6 @@ pub fn run(
         Crowd::for_capacity(setting)?;
     }
     tidegate_lab::require_root()?;
-    let load = scenario.load(form);
     let capacities = scenario.server_uses(&scenario.settings).len();
     let steps = capacities + scenario.settings.len() * load.offered.len();
     let mut run = Run { scenario, load, programs, watcher, steps, step: 0, capacities: Vec::new() };

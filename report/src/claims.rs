@@ -8,7 +8,7 @@ use crate::number::{Unit, load};
 
 /// The unit of a claim's number.
 fn unit(claim: &Claim) -> Unit {
-    if claim.than.is_some() || claim.than_offered.is_some() {
+    if !claim.than.is_empty() || claim.than_offered.is_some() {
         return Unit::Ratio;
     }
     match (claim.take, &claim.over) {
@@ -53,8 +53,10 @@ pub(crate) fn recipe(claim: &Claim) -> String {
         text.push_str(&format!(" ÷ {over}"));
     }
     text.push_str(&format!(", {}", claim.curve));
-    if let Some(than) = &claim.than {
-        text.push_str(&format!(" ÷ {than}"));
+    match &claim.than[..] {
+        [] => {}
+        [than] => text.push_str(&format!(" ÷ {than}")),
+        several => text.push_str(&format!(" ÷ the best of {}", several.join(", "))),
     }
     text.push_str(&format!(", at {}", range(claim.offered)));
     if let Some(other) = claim.than_offered {

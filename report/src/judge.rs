@@ -69,7 +69,8 @@ pub fn judge_all<'a>(scenario: &'a Scenario, points: &[Point]) -> Vec<(&'a Claim
 ///
 /// The number is as [`Claim`] defines it. Numbers of a point are means over its runs. Quotients
 /// by `over` and `than` are made point by point, at the same offered load to 1 %, before
-/// [`Claim::take`]; only [`Take::PeakAt`] with `than` divides the two peaks' places. `than_offered`
+/// [`Claim::take`]; of several curves in `than` by the best at that load, and whichever lacks a load
+/// leaves the claim undecided; only [`Take::PeakAt`] with `than` divides the two peaks' places. `than_offered`
 /// divides what `take` made of one range by what it made of the other. A claim is undecided when
 /// any rate of its range is missing that the scenario asks for, or that another curve has.
 #[must_use]
@@ -134,6 +135,13 @@ struct Evidence<'a> {
 /// A curve's numbers, each with its offered load.
 type Series = Vec<(f64, f64)>;
 
+/// What a number is compared with at one offered load.
+struct Rival<'a> {
+    load: f64,
+    curve: &'a str,
+    number: f64,
+}
+
 impl Evidence<'_> {
     /// The claim's number, and what lacks for it to be decided.
     fn number(&self) -> (Option<f64>, Vec<String>) {
@@ -160,23 +168,48 @@ impl Evidence<'_> {
             return None;
         }
         let own = self.series(&self.claim.curve, &loads, lacking);
-        let Some(than) = &self.claim.than else {
+        if self.claim.than.is_empty() {
             return taken(self.claim.take, &own);
-        };
-        let other = self.series(than, &loads, lacking);
-        let at = |load: f64| other.iter().find(|(l, _)| *l == load).map(|(_, number)| *number);
+        }
+        let others = self.rivals(&loads, lacking);
+        let at = |load: f64| others.iter().find(|rival| rival.load == load);
         let pairs = own.iter().filter_map(|(load, number)| Some((*load, *number, at(*load)?)));
         if self.claim.take == Take::PeakAt {
-            let (own, other): (Series, Series) = pairs.map(|(l, a, b)| ((l, a), (l, b))).unzip();
+            let (own, other): (Series, Series) =
+                pairs.map(|(load, a, b)| ((load, a), (load, b.number))).unzip();
             return Some(taken(Take::PeakAt, &own)? / taken(Take::PeakAt, &other)?);
         }
         let quotients: Series = pairs
-            .filter_map(|(load, number, divisor)| {
-                let what = || format!("{than} at {}", multiple(load));
-                Some((load, divided(number, divisor, what, lacking)?))
+            .filter_map(|(load, number, rival)| {
+                let what = || format!("{} at {}", rival.curve, multiple(load));
+                Some((load, divided(number, rival.number, what, lacking)?))
             })
             .collect();
         taken(self.claim.take, &quotients)
+    }
+
+    /// What a claim's numbers are divided by, load by load: those of the other curve, or of several
+    /// that one's which is best there.
+    fn rivals(&self, loads: &[f64], lacking: &mut Vec<String>) -> Vec<Rival<'_>> {
+        let mut best: Vec<(f64, Rival)> = Vec::new();
+        for curve in &self.claim.than {
+            for (load, number) in self.series(curve, loads, lacking) {
+                let cell = self.cell(curve, load);
+                let merit = cell.and_then(|cell| cell.estimate(Claim::BEST));
+                let merit = merit.map_or(f64::MIN, |estimate| estimate.mean);
+                let rival = Rival { load, curve, number };
+                match best.iter_mut().find(|(_, known)| known.load == load) {
+                    Some(known) if merit > known.0 => *known = (merit, rival),
+                    Some(_) => {}
+                    None => best.push((merit, rival)),
+                }
+            }
+        }
+        best.into_iter().map(|(_, rival)| rival).collect()
+    }
+
+    fn cell(&self, curve: &str, load: f64) -> Option<&Cell<'_>> {
+        self.cells.iter().find(|cell| cell.curve == curve && same_load(cell.offered, load))
     }
 
     fn series(&self, curve: &str, loads: &[f64], lacking: &mut Vec<String>) -> Series {
@@ -184,7 +217,7 @@ impl Evidence<'_> {
         // What is missing, each with the loads where it is.
         let mut missing: Vec<(String, Vec<f64>)> = Vec::new();
         for &load in loads {
-            let cell = self.cells.iter().find(|c| c.curve == curve && same_load(c.offered, load));
+            let cell = self.cell(curve, load);
             let number = cell.ok_or(format!("no point of {curve}")).and_then(|c| self.value(c));
             match number {
                 Ok(number) => series.push((load, number)),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a paper says that a figure shows, in a form that can be checked.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// How the points of a curve in a range become one number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +25,8 @@ pub enum Take {
 /// range [`Claim::offered`]; with `over` the measure is divided by another of the same point, with
 /// `than` by that of another curve at the same load, both before it is taken; with `than_offered`
 /// what was taken is divided by what is taken in another range. With `peak-at`, `than` divides the
-/// places of the two peaks.
+/// places of the two peaks. Of several curves in `than` each load has the one that is
+/// [best](Claim::BEST) there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
@@ -39,8 +40,10 @@ pub struct Claim {
     pub measure: String,
     /// Divided by another measure of the same points.
     pub over: Option<String>,
-    /// Divided by another curve.
-    pub than: Option<String>,
+    /// Divided by another curve, or by the best of several: one that nobody could have chosen for
+    /// all loads. Empty: by none.
+    #[serde(default, deserialize_with = "one_or_several")]
+    pub than: Vec<String>,
     /// From and to which offered load, in multiples of capacity, both included.
     pub offered: (f64, f64),
     /// Of a measure by the second (`seconds.replies`): from which second of the time that counts to
@@ -62,8 +65,12 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// The measure by which one curve of several is the best at a load: the most of it, whatever the
+    /// claim itself measures there.
+    pub const BEST: &str = "replies_per_s";
+
     pub(crate) fn check(&self, curves: &[&str]) -> Result<(), String> {
-        for curve in [Some(&self.curve), self.than.as_ref()].into_iter().flatten() {
+        for curve in std::iter::once(&self.curve).chain(&self.than) {
             if !curves.contains(&curve.as_str()) {
                 return Err(format!(
                     "a claim is about the curve \"{curve}\"; there are \"{}\"",
@@ -79,6 +86,9 @@ impl Claim {
             && from > to
         {
             return Err(format!("the seconds [{from}, {to}] of a claim are none"));
+        }
+        if self.than.len() > 1 && self.take == Take::PeakAt {
+            return Err("peak-at is a place of one curve: name one in than".to_owned());
         }
         if self.seconds.is_some() && self.take == Take::PeakAt {
             return Err("peak-at is a place among offered loads, and not among seconds".to_owned());
@@ -96,5 +106,22 @@ impl Claim {
             ));
         }
         Ok(())
+    }
+}
+
+/// A name, or a list of some.
+fn one_or_several<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "than names a curve, or several: [\"a\", \"b\"]")]
+    enum Names {
+        One(String),
+        Several(Vec<String>),
+    }
+    match Names::deserialize(from)? {
+        Names::One(name) => Ok(vec![name]),
+        Names::Several(names) if names.is_empty() => {
+            Err(serde::de::Error::custom("than names no curve: leave it out, or name one"))
+        }
+        Names::Several(names) => Ok(names),
     }
 }

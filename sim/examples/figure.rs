@@ -74,7 +74,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             "", "×", "offered", "replies", "ms", "errors", "SYN full", "ACK over", "other", "soft"
         );
         let mut table = Table::default();
-        run(&scenario, form, &Settings { machine, threads: processors() }, &mut table)?;
+        let settings = Settings { machine, threads: processors() };
+        run(&scenario, scenario.load(form), &settings, &mut table)?;
         for (claim, judged) in judge_all(&scenario, &table.0) {
             let number = judged.number.map_or_else(|| "-".to_owned(), |n| format!("{n:.3}"));
             let paper = judged.paper.map_or_else(String::new, |n| format!("(paper {n}) "));

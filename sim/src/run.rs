@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_client::Progress;
 use tidegate_report::{OperatingPoint, Watcher};
-use tidegate_scenarios::{Form, Load, Scenario, ServerUse, Setting};
+use tidegate_scenarios::{Load, Scenario, ServerUse, Setting};
 
 use crate::error::SimError;
 use crate::machine::Machine;
@@ -25,18 +25,17 @@ pub struct Settings {
     pub threads: NonZeroUsize,
 }
 
-/// Runs a scenario on a simulated machine. The same scenario on the same machine gives the same
-/// points, to the byte.
+/// Runs a scenario on a simulated machine, under its load in one of its forms. The same scenario and
+/// load on the same machine give the same points, to the byte.
 ///
 /// # Errors
 /// [`SimError::Watcher`]; what concerns one curve only goes to [`Watcher::left_out`].
 pub fn run(
     scenario: &Scenario,
-    form: Form,
+    load: Load,
     settings: &Settings,
     watcher: &mut dyn Watcher,
 ) -> Result<(), SimError> {
-    let load = scenario.load(form);
     let machine = settings.machine;
     let mut curves = Vec::new();
     for setting in &scenario.settings {

@@ -72,7 +72,7 @@ fn measure(keep: Option<&Path>) -> Result<Vec<Point>, Failure> {
         Gathering { bar: progress::bar(), kept, points: Vec::new(), left_out: None };
     for _ in 0..calibrate::ROUNDS {
         for scenario in calibrate::scenarios() {
-            tidegate_live::run(&scenario, Form::Short, &programs, &mut gathering)?;
+            tidegate_live::run(&scenario, scenario.load(Form::Short), &programs, &mut gathering)?;
         }
     }
     gathering.bar.finish();

@@ -118,7 +118,7 @@ fn live(scenario: &Scenario) -> Result<Vec<Row>, Failure> {
     tidegate_lab::require_root()?;
     let programs = Programs::find()?;
     let mut rows = Rows::new();
-    tidegate_live::run(scenario, Form::Full, &programs, &mut rows)?;
+    tidegate_live::run(scenario, scenario.load(Form::Full), &programs, &mut rows)?;
     Ok(rows.finish())
 }
 
@@ -126,7 +126,7 @@ fn simulated(scenario: &Scenario) -> Result<Vec<Row>, Failure> {
     let mut rows = Rows::new();
     let settings =
         tidegate_sim::Settings { machine: Machine::today(), threads: tidegate_sim::processors() };
-    tidegate_sim::run(scenario, Form::Full, &settings, &mut rows)?;
+    tidegate_sim::run(scenario, scenario.load(Form::Full), &settings, &mut rows)?;
     Ok(rows.finish())
 }
 

@@ -68,6 +68,10 @@ struct How {
     /// As long as in the paper, two minutes a point, instead of a figure in minutes.
     #[arg(long)]
     full: bool,
+    /// How often to run all of it, by turns, each time with other clients; numbers are then means,
+    /// with their 95 % confidence, and claims are judged on these.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -150,11 +154,15 @@ fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
         tidegate_sim::Settings { machine: how.machine, threads: tidegate_sim::processors() };
     for scenario in scenarios {
         keeper.begin(scenario);
-        if sim {
-            tidegate_sim::run(scenario, form, &settings, &mut keeper)?;
-        }
-        if let Some(programs) = &programs {
-            tidegate_live::run(scenario, form, programs, &mut keeper)?;
+        for run in 0..how.runs {
+            keeper.run = (how.runs > 1).then(|| format!("run {} of {}, ", run + 1, how.runs));
+            let load = scenario.load(form).again(run);
+            if sim {
+                tidegate_sim::run(scenario, load.clone(), &settings, &mut keeper)?;
+            }
+            if let Some(programs) = &programs {
+                tidegate_live::run(scenario, load, programs, &mut keeper)?;
+            }
         }
         keeper.end();
     }
@@ -179,6 +187,8 @@ struct Keeper {
     results: Writer,
     folder: PathBuf,
     scenario: String,
+    /// Which run of several it is, in words.
+    run: Option<String>,
     left_out: Vec<String>,
     /// Whether every curve of every scenario was run.
     complete: bool,
@@ -201,6 +211,7 @@ impl Keeper {
             results,
             folder: folder.to_owned(),
             scenario: String::new(),
+            run: None,
             left_out: Vec::new(),
             complete: true,
         })
@@ -225,7 +236,8 @@ impl Keeper {
 
 impl Watcher for Keeper {
     fn step(&mut self, index: usize, steps: usize, name: &str, lasts: Duration) {
-        self.bar.step(index, steps, name, lasts);
+        let run = self.run.as_deref().unwrap_or_default();
+        self.bar.step(index, steps, &format!("{run}{name}"), lasts);
     }
 
     fn progress(&mut self, index: usize, progress: &Progress) {
@@ -238,6 +250,9 @@ impl Watcher for Keeper {
 
     fn left_out(&mut self, curve: &str, reason: &dyn Error) {
         let line = format!("\"{curve}\" is left out: {reason}");
+        if self.left_out.contains(&line) {
+            return;
+        }
         self.bar.say(&line);
         self.left_out.push(line);
     }

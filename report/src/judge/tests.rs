@@ -218,3 +218,29 @@ fn worlds_are_judged_apart_and_runs_together() {
         [(World::Live, Some(400.0), Verdict::Held), (World::Sim, Some(390.0), Verdict::NotHeld)]
     );
 }
+
+/// Against several curves a number stands beside the best of them at its load, by replies, whatever
+/// it measures.
+#[test]
+fn the_best_of_several_curves_is_another_one_at_each_load() {
+    let claim = "offered = [0.5, 4]\nthan = [\"default\", \"abort\"]\nat_least = 0";
+    let judged = |claim: &str, points: &[Point]| {
+        let text =
+            format!("[[claim]]\nsays = \"x\"\nsource = \"us\"\ncurve = \"default\"\n{claim}");
+        let scenario = scenario(&text);
+        judge(&scenario, &scenario.claims[0], World::Live, points)
+    };
+    let mut points = points();
+    // Default's reply comes after 30 ms, abort's sooner; where both serve 400 the first named counts.
+    for point in points.iter_mut().filter(|point| point.curve == "abort") {
+        point.response_ms.mean = 10.0;
+    }
+    let replies = judged(&format!("{claim}\nmeasure = \"replies_per_s\"\ntake = \"min\""), &points);
+    about(replies.number.unwrap(), 300.0 / 390.0);
+    let waits = judged(&format!("{claim}\nmeasure = \"response_ms.mean\""), &points);
+    about(waits.number.unwrap(), (3.0 + 3.0 + 1.0 + 3.0) / 4.0);
+    points.pop();
+    let lacking = judged(&format!("{claim}\nmeasure = \"replies_per_s\""), &points);
+    assert_eq!(lacking.verdict, Verdict::Undecided);
+    assert!(lacking.reason.contains("abort at 4×"), "{lacking:?}");
+}

@@ -64,7 +64,8 @@ fn points_of(text: &str, machine: Machine, threads: usize) -> Kept {
     let scenario = Scenario::parse("twice", "twice.toml", text).unwrap();
     let threads = NonZeroUsize::new(threads).unwrap();
     let mut kept = Kept::default();
-    run(&scenario, Form::Full, &Settings { machine, threads }, &mut kept).unwrap();
+    let load = scenario.load(Form::Full);
+    run(&scenario, load, &Settings { machine, threads }, &mut kept).unwrap();
     kept
 }
 
