@@ -40,6 +40,11 @@
  * steps, 403 ms, while less than an eighth of those who come were let in.
  */
 #define TG_AUTO_STARVED_STEPS 12
+/*
+ * A crowd has gone when fewer than half as many are let through in a step as were to be expected,
+ * and these were so many that chance is no reason (of 32, 16 fewer are 2.8 standard deviations).
+ */
+#define TG_AUTO_GONE_LEAST 32
 /* Some are always let through: else nobody would tell what comes. */
 #define TG_AUTO_P_MOST (TG_SHED_ONE - (TG_SHED_ONE >> 8))
 /*
@@ -144,8 +149,24 @@ TG_INLINE __u64 tg_auto_p(__u64 fresh_x256, __u64 admit_x256)
 	return p_x32 < TG_AUTO_P_MOST ? p_x32 : TG_AUTO_P_MOST;
 }
 
+/*
+ * Whether the crowd has gone. Believed at once where who is shed is told: nobody waits outside whom
+ * a p* that falls would let in. Who is dropped in silence does, and all who do at once would fill
+ * the queue; there p* falls by and by.
+ */
+TG_INLINE int tg_auto_has_gone(const struct tg_shed_rules *rules, const struct tg_auto *a,
+                               __u64 passed, __u64 passed_ns)
+{
+	__u64 let_through_x16 = (TG_SHED_ONE - a->p_x32) >> 16;
+	__u64 expected_x256 = tg_rate_amount(a->fresh_x256, passed_ns) * let_through_x16 >> 16;
+
+	return rules->refusal != TG_REFUSE_SILENTLY && expected_x256 >= TG_AUTO_GONE_LEAST * 256 &&
+	       passed * 512 < expected_x256;
+}
+
 /* The rate of new connections, from those let through since the last step. */
-TG_INLINE void tg_auto_see_fresh(struct tg_auto *a, __u64 passed, __u64 passed_ns)
+TG_INLINE void tg_auto_see_fresh(const struct tg_shed_rules *rules, struct tg_auto *a, __u64 passed,
+                                 __u64 passed_ns)
 {
 	/* At least a 256th: see TG_AUTO_P_MOST. */
 	__u64 let_through_x16 = (TG_SHED_ONE - a->p_x32) >> 16;
@@ -153,7 +174,10 @@ TG_INLINE void tg_auto_see_fresh(struct tg_auto *a, __u64 passed, __u64 passed_n
 
 	sample = (sample << 16) / (let_through_x16 ? let_through_x16 : 1);
 	sample = sample < TG_RATE_MOST ? sample : TG_RATE_MOST;
-	a->fresh_x256 = tg_rate_toward(a->fresh_x256, sample, passed_ns, TG_AUTO_FRESH_NS);
+	if (tg_auto_has_gone(rules, a, passed, passed_ns))
+		a->fresh_x256 = sample;
+	else
+		a->fresh_x256 = tg_rate_toward(a->fresh_x256, sample, passed_ns, TG_AUTO_FRESH_NS);
 }
 
 /*
@@ -218,7 +242,7 @@ TG_APART void tg_auto_step(const struct tg_shed_rules *rules, struct tg_auto *a,
 		queue_x256 = a->queued * 256 / seen;
 		waiting_x256 = a->waited * 256 / seen;
 	}
-	tg_auto_see_fresh(a, passed, passed_ns);
+	tg_auto_see_fresh(rules, a, passed, passed_ns);
 	if (rules->rate_per_s) {
 		a->drain_x256 = (__u64)rules->rate_per_s * 256;
 		limit_x256 = tg_rate_amount(a->drain_x256, TG_AUTO_COUNTED_NS);

@@ -262,6 +262,32 @@ fn a_step_of_load_is_followed_within_two_seconds() {
     }
 }
 
+/// Where who is shed is told, nobody waits outside: when the crowd goes, whoever comes is let in after
+/// two steps of the control. In silence that takes a second, lest all who wait come in at once.
+#[test]
+fn told_crowds_that_go_are_believed_at_once() {
+    for (drain_per_s, backlog) in [(1000.0, 128), (5000.0, 511), (30_000.0, 4096)] {
+        for refusal in [TG_REFUSE_RESET, TG_REFUSE_COOKIE] {
+            let rules = tg_shed_rules { refusal, ..automatic(TG_SLPD) };
+            let mut plant = Plant::new(rules, drain_per_s, backlog);
+            let crowd =
+                Crowd { steps: up_and_down(), lasts_s: 18.0, persistent: false, poisson: true };
+            let samples = respond(&mut plant, &crowd);
+            let what = format!("{drain_per_s}/s, {backlog}, in form {refusal}");
+            let shed: u64 = samples.iter().filter(|s| s.at_s > 13.05).map(|s| s.shed).sum();
+            let came: u64 =
+                samples.iter().filter(|s| s.at_s > 13.05 && s.at_s < 14.05).map(|s| s.came).sum();
+            assert!(shed * 10 < came, "{what}: {shed} of {came} who came in the first second");
+            let late: u64 = samples.iter().filter(|s| s.at_s > 13.25).map(|s| s.shed).sum();
+            assert_eq!(late, 0, "{what}: a quarter of a second after the step");
+            // Before that the load is level, and p* with it: chance is not taken for an end.
+            let level = samples.iter().filter(|s| s.at_s > 6.0 && s.at_s < 13.05);
+            let least = level.map(|s| s.p).fold(1.0, f64::min);
+            assert!(least > 0.5, "{what}: p* is {least} while the crowd is there");
+        }
+    }
+}
+
 /// Clients who send their SYN again, each second at first: as many wait as have been dropped in the
 /// last 18 s, and whoever is let through late comes on top of the load.
 #[test]
