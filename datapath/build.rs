@@ -4,8 +4,18 @@ use std::path::PathBuf;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const OBJECTS: [&str; 9] =
-    ["xdp", "tc", "netfilter", "iter", "sockopt", "time_wait", "sockops", "notice", "agree"];
+const OBJECTS: [&str; 10] = [
+    "xdp",
+    "tc",
+    "netfilter",
+    "iter",
+    "clock",
+    "sockopt",
+    "time_wait",
+    "sockops",
+    "notice",
+    "agree",
+];
 
 fn main() {
     println!("cargo:rerun-if-changed=bpf");

@@ -18,7 +18,7 @@
 #include "../../policy/include/waiting.h"
 
 /* Changes whenever a type below changes: a restarted daemon adopts no other. */
-#define TG_LAYOUT_VERSION 9
+#define TG_LAYOUT_VERSION 10
 
 #define TG_GUARDS 64
 /* Counter slots: a guard's own first, then one for each listening socket. */
@@ -70,9 +70,10 @@ struct tg_control {
 	__u32 cookies_work;    /* this kernel lets our cookies in (Linux 6.9) */
 	__u32 held_blocks;     /* of the table of pairs that are held in TIME-WAIT */
 	struct tg_key held_key;
-	__u64 netns_cookie; /* sockets of other network namespaces are not ours */
-	__u32 rfc1337;      /* the kernel's TIME-WAIT ignores RST: the daemon ends it */
-	__u32 padding;
+	__u64 netns_cookie;   /* sockets of other network namespaces are not ours */
+	__u32 rfc1337;        /* the kernel's TIME-WAIT ignores RST: the daemon ends it */
+	__u32 tick_ns;        /* of the kernel's; 0: not known */
+	__u64 ticks_began_ns; /* monotonic, modulo 2^64: when their count was 0 */
 };
 
 /*

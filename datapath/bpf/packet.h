@@ -195,8 +195,8 @@ TG_INLINE int tg_parse(void *data, void *data_end, __u32 frame_bytes, struct tg_
 	if (p->tcp_header_bytes < sizeof(*tcp) || p->tcp_header_bytes > l4_bytes)
 		return 0;
 	p->payload_bytes = l4_bytes - p->tcp_header_bytes;
-	p->tuple.sport = tcp->source;
-	p->tuple.dport = tcp->dest;
+	/* In one: two halves that are read as a whole soon after would wait for each other. */
+	__builtin_memcpy(&p->tuple.sport, &tcp->source, 4);
 	p->seq = bpf_ntohl(tcp->seq);
 	p->ack = bpf_ntohl(tcp->ack_seq);
 	p->flags = tcp->flags;

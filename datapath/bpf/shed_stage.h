@@ -55,21 +55,19 @@ static __noinline int tg_is_preferred(const struct tg_packet *p, __u32 active, _
 	return bpf_map_lookup_elem(&preferred, &key) != NULL;
 }
 
-/* A SYN to be judged, and where. */
+/* A SYN to be judged where its listener is asked for, and where. */
 struct tg_shed_call {
 	__u64 now_ns;
-	__u64 clock_ns; /* the wall clock */
-	__u32 active;   /* of the configuration */
-	__u32 index;    /* of the guard */
-	__u32 slot;     /* of the counters */
-	__u32 is_auto;
+	__u32 slot;                 /* of the counters */
+	__u16 index;                /* of the guard */
+	__u8 active;                /* of the configuration */
+	__u8 is_auto;               /* small, since the stack has no room left for it */
 	struct tg_auto_queue queue; /* where is_auto says so */
 };
 
 TG_INLINE void tg_shed_call(struct tg_shed_call *call, const struct tg_place *at, __u64 now_ns)
 {
 	call->now_ns = now_ns;
-	call->clock_ns = now_ns + at->control->clock_offset_ns;
 	call->active = at->active;
 	call->index = at->index;
 	call->slot = at->index;
@@ -136,41 +134,64 @@ __noinline int tg_shed_control(struct tg_shed_call *call, __u32 what)
 	return 0;
 }
 
+/* A decision in one number, as a global function returns it; 0 is none. */
+TG_INLINE __u32 tg_shed_pack(struct tg_decision d)
+{
+	return d.verdict | d.reason << 16;
+}
+
+TG_INLINE struct tg_decision tg_shed_unpack(__u32 decided)
+{
+	__u32 verdict = decided & 0xffff, reason = decided >> 16;
+
+	/* Else the compiler bounds one copy and counts by another, which the verifier does not
+	 * know. */
+	barrier_var(verdict);
+	barrier_var(reason);
+	return tg_decide(verdict, reason);
+}
+
+/* Counts and tells what was decided. */
+TG_INLINE void tg_shed_account(struct tg_packet *packet, const struct tg_guard *g, __u32 index,
+                               __u32 slot, struct tg_decision d, __u64 now_ns)
+{
+	if (d.verdict != TG_PASS || g->is_path)
+		tg_count(slot, d);
+	tg_log_refusal(packet, index, &g->rules, d, now_ns);
+}
+
 /*
- * Sheds, and counts what it shed; on a path, what it lets through too. A function of
- * its own, global: the verifier walks it once, not once for every way that leads here,
- * and its stack is gone when the look-ups begin. packet and call are never NULL; the
- * verifier wants to hear it.
+ * Judges, and returns what was decided; on a path it is accounted for, too. A function of its
+ * own, global: the verifier walks it once, not once for every way that leads here, and its stack
+ * is gone when the look-ups begin. packet and conf are never NULL; the verifier wants to hear it.
+ * where is the
+ * guard's index, and above it whether the client is a preferred one: a function takes five.
  */
-__noinline __u32 tg_shed(struct tg_packet *packet, struct tg_shed_call *call)
+__noinline __u32 tg_shed(struct tg_packet *packet, struct tg_config *conf, __u32 where,
+                         __u64 now_ns, __u64 clock_offset_ns)
 {
 	struct tg_shed_work work = {};
 	struct tg_shed_syn syn = {};
 	struct tg_shed_block *block = NULL;
 	struct tg_shed_monitor *monitor;
 	struct tg_shed_state *state;
-	struct tg_config *conf;
 	struct tg_decision d;
 	struct tg_guard *g;
-	__u32 active, index;
+	__u32 index = where & 0xffff;
 
-	if (!packet || !call || call->index >= TG_GUARDS)
+	if (!packet || !conf || index >= TG_GUARDS)
 		return TG_PASS;
-	active = call->active;
-	index = call->index;
-	conf = bpf_map_lookup_elem(&config, &active);
 	state = bpf_map_lookup_elem(&shed_state, &index);
 	monitor = bpf_map_lookup_elem(&shed_monitor, &index);
-	if (!conf || !state || !monitor)
+	if (!state || !monitor)
 		return TG_PASS;
 	g = &conf->guards[index & (TG_GUARDS - 1)];
-	syn.now_ns = call->now_ns;
-	syn.clock_ns = call->clock_ns;
+	syn.now_ns = now_ns;
+	syn.clock_ns = now_ns + clock_offset_ns;
 	syn.isn = packet->seq;
 	if (tg_shed_wants_random(&g->shed, state))
 		syn.random = bpf_get_prandom_u32();
-	if (g->shed.has_preferred)
-		syn.preferred = tg_is_preferred(packet, active, index);
+	syn.preferred = where >> 16;
 	tg_shed_begin(&work, &g->shed, state, &conf->shed_key, &packet->tuple, &syn);
 	if (work.wants_block && g->shed.blocks) {
 		__u32 at = tg_shed_block_index(&work, &g->shed);
@@ -182,26 +203,55 @@ __noinline __u32 tg_shed(struct tg_packet *packet, struct tg_shed_call *call)
 		struct tg_bucket *bucket = bpf_map_lookup_elem(&refusals, &index);
 
 		if (bucket)
-			d = tg_shed_refuse(&g->shed, d, bucket, g->rules.refusal_cost_ns,
-			                   call->now_ns);
+			d = tg_shed_refuse(&g->shed, d, bucket, g->rules.refusal_cost_ns, now_ns);
 	}
-	if (d.verdict != TG_PASS || g->is_path)
-		tg_count(call->slot, d);
-	tg_log_refusal(packet, index, &g->rules, d, call->now_ns);
-	return d.verdict;
+	if (g->is_path)
+		tg_shed_account(packet, g, index, index, d, now_ns);
+	return tg_shed_pack(d);
 }
 
-/* The whole of it, once the listener is found. */
-TG_INLINE __u32 tg_shed_judge(struct tg_packet *packet, struct tg_shed_call *call)
+TG_INLINE __u32 tg_shed_decided(struct tg_packet *packet, const struct tg_place *at, __u64 now_ns)
 {
-	__u32 verdict;
+	__u32 preferred = 0;
 
+	if (at->guard->shed.has_preferred)
+		preferred = tg_is_preferred(packet, at->active, at->index);
+	return tg_shed(packet, at->config, at->index | preferred << 16, now_ns,
+	               at->control->clock_offset_ns);
+}
+
+/*
+ * Whether a SYN is judged before anyone looks whether somebody listens. On a path nobody does
+ * here. On a listener those who are let through then cost no look-up; what is let through to
+ * nobody, or is to be forwarded, leaves no trace where a policy has no table.
+ */
+TG_INLINE int tg_shed_asks_nobody(const struct tg_guard *g)
+{
+	return !g->shed.is_auto && (g->is_path || g->shed.policy != TG_SBPD);
+}
+
+/* Whether what was decided concerns no listener. */
+TG_INLINE int tg_shed_is_done(const struct tg_guard *g, __u32 decided)
+{
+	return decided && (g->is_path || tg_shed_unpack(decided).verdict == TG_PASS);
+}
+
+/* Judges, once the listener is found; or only accounts for what was decided before. */
+TG_INLINE __u32 tg_shed_judge(struct tg_packet *packet, const struct tg_place *at,
+                              struct tg_shed_call *call, __u32 decided)
+{
 	if (call->is_auto)
 		tg_shed_control(call, TG_CONTROL_BEGIN);
-	verdict = tg_shed(packet, call);
+	if (!decided)
+		decided = tg_shed_decided(packet, at, call->now_ns);
 	if (call->is_auto)
-		tg_shed_control(call, verdict == TG_PASS ? TG_CONTROL_PASSED : TG_CONTROL_SHED);
-	return verdict;
+		tg_shed_control(call, tg_shed_unpack(decided).verdict == TG_PASS ? TG_CONTROL_PASSED
+		                                                                 : TG_CONTROL_SHED);
+	/* No map, no decision: the kernel's. */
+	if (decided && !at->guard->is_path)
+		tg_shed_account(packet, at->guard, at->index, call->slot, tg_shed_unpack(decided),
+		                call->now_ns);
+	return tg_shed_unpack(decided).verdict;
 }
 
 #endif

@@ -8,6 +8,7 @@
 #include "vmlinux.h"
 
 #include "ack_stage.h"
+#include "clock.h"
 #include "cookie_reply.h"
 #include "fin_stage.h"
 #include "hollow_reply.h"
@@ -101,11 +102,16 @@ static __noinline __u32 tg_tc_shed(struct __sk_buff *ctx, struct tg_packet *pack
                                    const struct tg_place *at)
 {
 	struct tg_shed_call call = {};
+	__u32 decided = 0;
 
-	tg_shed_call(&call, at, bpf_ktime_get_coarse_ns());
+	tg_shed_call(&call, at, tg_now_ns(at->control));
+	if (tg_shed_asks_nobody(at->guard))
+		decided = tg_shed_decided(packet, at, call.now_ns);
+	if (tg_shed_is_done(at->guard, decided))
+		return tg_shed_unpack(decided).verdict;
 	if (!at->guard->is_path && !tg_tc_find(ctx, packet, &call))
 		return TG_PASS;
-	return tg_shed_judge(packet, &call);
+	return tg_shed_judge(packet, at, &call, decided);
 }
 
 /*
@@ -126,7 +132,7 @@ static __noinline int tg_tc_room(struct __sk_buff *ctx, struct tg_packet *packet
 		source = tg_source_of(packet, at);
 	}
 	s->syn.source = source;
-	s->syn.now_ns = bpf_ktime_get_coarse_ns();
+	s->syn.now_ns = tg_now_ns(at->control);
 	if (!tg_find_listener(ctx, &packet->tuple, ctx->ifindex, s->syn.now_ns, at->index,
 	                      &s->socket))
 		return TCX_NEXT;
@@ -258,7 +264,7 @@ static __noinline int tg_tc_ack(struct __sk_buff *ctx, struct tg_packet *packet)
 	until_ns = bpf_map_lookup_elem(&watch_until_ns, &s->at.index);
 	if (!until_ns)
 		return TCX_NEXT;
-	s->now_ns = bpf_ktime_get_coarse_ns();
+	s->now_ns = tg_now_ns(s->at.control);
 	if (s->now_ns > *until_ns) {
 		*until_ns = 0;
 		return TCX_NEXT;

@@ -5,7 +5,7 @@ use crate::array::{read_one, write_one};
 use crate::error::Result;
 use crate::programs::Programs;
 use crate::raw::*;
-use crate::{key, time_wait};
+use crate::{clock, key, time_wait};
 use tidegate_policy::raw::tg_key;
 
 /// Reads the control record.
@@ -28,10 +28,15 @@ pub(crate) fn prepare_held(programs: &Programs, control: &mut tg_control) -> Res
     Ok(())
 }
 
-/// Tells the programs the wall clock, and whether this kernel lets our cookies in.
+/// Tells the programs the clocks, and whether this kernel lets our cookies in.
 pub fn write_clock(programs: &Programs, cookies_work: bool) -> Result<()> {
     let mut control = read(programs)?;
-    control.clock_offset_ns = crate::clock::wall_offset_ns();
+    control.clock_offset_ns = clock::wall_offset_ns();
+    let ticks = clock::ticks(programs).unwrap_or_default();
+    // Kept while it is right to within a tick or two: no program's time is to go back.
+    if !ticks.is_near(&clock::Ticks::told(&control)) {
+        (control.tick_ns, control.ticks_began_ns) = (ticks.tick_ns, ticks.began_ns);
+    }
     control.cookies_work = cookies_work.into();
     control.rfc1337 = ignores_rst().into();
     write(programs, &control)

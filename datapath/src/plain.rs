@@ -37,6 +37,12 @@ pub fn bytes_of<T: Plain>(value: &T) -> &[u8] {
     unsafe { std::slice::from_raw_parts((&raw const *value).cast(), size_of::<T>()) }
 }
 
+/// The bytes of a value, to be written.
+pub fn bytes_of_mut<T: Plain>(value: &mut T) -> &mut [u8] {
+    // SAFETY: a Plain value is as many bytes as its size, and any bytes are a value.
+    unsafe { std::slice::from_raw_parts_mut((&raw mut *value).cast(), size_of::<T>()) }
+}
+
 /// A value from its bytes, which may lie anywhere. Panics where there are too few.
 pub fn from_bytes<T: Plain>(bytes: &[u8]) -> T {
     assert!(bytes.len() >= size_of::<T>(), "fewer bytes than the type has");

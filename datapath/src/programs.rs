@@ -19,6 +19,7 @@ const TC: (&str, &[u8]) = object!("tc");
 const XDP: (&str, &[u8]) = object!("xdp");
 const NETFILTER: (&str, &[u8]) = object!("netfilter");
 const ITER: (&str, &[u8]) = object!("iter");
+const CLOCK: (&str, &[u8]) = object!("clock");
 const SOCKOPT: (&str, &[u8]) = object!("sockopt");
 const TIME_WAIT: (&str, &[u8]) = object!("time_wait");
 const SOCKOPS: (&str, &[u8]) = object!("sockops");
@@ -43,7 +44,7 @@ impl Objects {
         match self {
             Objects::Readers => &[ITER],
             Objects::Agreement => &[AGREE],
-            Objects::Guard => &[TC, XDP, NETFILTER, ITER, SOCKOPT, TIME_WAIT, SOCKOPS],
+            Objects::Guard => &[TC, XDP, NETFILTER, ITER, CLOCK, SOCKOPT, TIME_WAIT, SOCKOPS],
             Objects::Agent => &[NOTICE],
         }
     }
@@ -106,8 +107,8 @@ impl Program {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Which {
     All,
-    /// Those that read sockets, which nobody attaches for longer than that takes.
-    Iterators,
+    /// Those that read for the daemon, which nobody attaches for longer than that takes.
+    Readers,
     One(Program),
 }
 
@@ -115,13 +116,14 @@ impl Which {
     fn has(self, program: &str) -> bool {
         match self {
             Which::All => true,
-            Which::Iterators => ITERATORS.contains(&program),
+            Which::Readers => READERS.contains(&program),
             Which::One(one) => one.name() == program,
         }
     }
 }
 
-const ITERATORS: [&str; 3] = ["listeners", "stale_requests", "speaking_listeners"];
+const READERS: [&str; 4] =
+    ["listeners", "stale_requests", "speaking_listeners", crate::clock::TICKS];
 
 /// How large the tables are made that are not adopted; they do not grow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -177,10 +179,10 @@ impl Programs {
         Self::load_each(objects, adopt, sizes, Which::All)
     }
 
-    /// All maps of a guard, and the programs that read sockets. Those that decide are loaded one by
+    /// All maps of a guard, and the programs that read for the daemon. Those that decide are loaded one by
     /// one where they are wanted: a kernel verifies each for tens of milliseconds.
     pub(crate) fn load_maps(adopt: BTreeMap<String, MapHandle>, sizes: Sizes) -> Result<Self> {
-        Self::load_each(Objects::Guard, adopt, sizes, Which::Iterators)
+        Self::load_each(Objects::Guard, adopt, sizes, Which::Readers)
     }
 
     fn load_each(

@@ -33,6 +33,24 @@ pub(crate) fn ip(program: BorrowedFd<'_>, interface: u32, frame: &[u8]) -> io::R
     Ok(run(program, bytes_of(&context), frame, &mut [])?.0)
 }
 
+/// Runs a syscall program on a record that it fills in.
+///
+/// # Errors
+///
+/// The kernel's.
+pub(crate) fn ask(program: BorrowedFd<'_>, record: &mut [u8]) -> io::Result<()> {
+    let mut options = bpf_test_run_opts {
+        sz: size_of::<bpf_test_run_opts>() as _,
+        ctx_in: record.as_mut_ptr().cast(),
+        ctx_size_in: record.len() as u32,
+        ..Default::default()
+    };
+    // SAFETY: the program is open; a syscall program's context is copied in and out, and is as long
+    // as its size says.
+    let answer = unsafe { bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
+    if answer < 0 { Err(io::Error::from_raw_os_error(-answer)) } else { Ok(()) }
+}
+
 /// What a program returns, and how long the frame is that it leaves in `out`. XDP and tc programs
 /// take one that arrives on the loopback interface of the calling thread's network namespace where
 /// `context`, the type's own, names no other; syscall programs take none.
