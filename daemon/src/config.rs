@@ -139,7 +139,10 @@ struct Auto {
 const LOG_PER_S: RangeInclusive<i64> = 10..=10_000;
 
 /// The mechanism of a listener that names none.
-pub const DEFAULT_MECHANISM: &str = "abort rst-syn";
+pub const DEFAULT_MECHANISM: &str = "auto";
+/// The same where `shed` decides who is dropped: two controls of one queue would work against each
+/// other.
+const BESIDE_SHED: &str = "abort rst-syn";
 
 impl Reader<'_> {
     fn auto(&self, auto: &Spanned<Auto>, rules: &mut tg_rules) -> Result<()> {
@@ -253,6 +256,7 @@ impl Reader<'_> {
         let address = self.address(&listener.address)?;
         let (text, span) = match &listener.mechanism {
             Some(m) => (m.get_ref().as_str(), m.span()),
+            None if listener.shed.is_some() => (BESIDE_SHED, spanned.span()),
             None => (DEFAULT_MECHANISM, spanned.span()),
         };
         let mut rules = mechanism::parse(text)

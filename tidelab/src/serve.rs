@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
 
+use nix::libc;
 use nix::sys::signal::{SigSet, Signal};
 use tidegate_servers::{
     AcceptLimit, EventsKind, Server, ServerError, ServerKind, Settings, Statistics,
@@ -106,6 +107,7 @@ pub(crate) fn serve(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let (stopper, observer) = (server.stopper(), server.observer());
     let file = arguments.statistics.clone();
     std::thread::spawn(move || {
+        go_first();
         while signals.wait() == Ok(Signal::SIGUSR1) {
             if let Err(error) = report(&observer.statistics(), file.as_deref()) {
                 eprintln!("tidelab: {error}");
@@ -121,6 +123,15 @@ pub(crate) fn serve(arguments: &Arguments) -> Result<ExitCode, Failure> {
     say(&serde_json::to_string(&statistics).map_err(|error| Failure::Output(error.into()))?)?;
     report(&statistics, arguments.statistics.as_deref())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Has the calling thread run before those that serve: under overload these share what packets leave
+/// of a processor, and of a hundred and twenty-eight each waits for tens of seconds. Where that may not
+/// be, it waits its turn.
+fn go_first() {
+    // SAFETY: no memory is passed. Of Linux' threads each has a priority of its own, and 0 is the
+    // calling one.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
 }
 
 fn count<N: FromStr>(given: &str) -> Result<N, String> {

@@ -77,7 +77,7 @@ fn who_sends_its_syn_again_is_answered(stage: &Stage, to: SocketAddr) {
 fn story(label: &str, address: &str, listen: &str) {
     let (stage, to) = (Stage::new(label), server(address));
     let nginx = Nginx::start(&stage.server, &[listen]);
-    let guard = Guard::start(&stage.server, &["--port", "80", "--mechanism", "auto"]);
+    let guard = Guard::start(&stage.server, &["--port", "80"]);
     assert_eq!(fetch(&stage.client, to, SOON).answer, Answer::Status(200));
     assert_eq!(phase(&guard, to), "calm");
 

@@ -15,8 +15,8 @@ use tidegate_tests::{
 
 const PATIENCE: Duration = Duration::from_millis(200);
 const CONFIGURATION: &str = "\
-    [[listener]]\nport = 80\nlog = true\n\
-    [[listener]]\nport = 81\n\
+    [[listener]]\nport = 80\nmechanism = \"abort rst-syn\"\nlog = true\n\
+    [[listener]]\nport = 81\nmechanism = \"abort rst-syn\"\n\
     [[listener]]\nport = 82\nmechanism = \"abort\"\nlog = 1000\n\
     [[listener]]\nport = 83\nlog = 10\nhook = \"driver\"\nshed = { p = 1, refuse = \"rst\" }\n\
     [[listener]]\nport = 84\nlog = 10\nmechanism = \"abort early-syn-drop\"\nhook = \"tcp\"\n";
@@ -89,7 +89,7 @@ fn a_flood_is_told_of_no_more_often_than_was_asked_for() {
     let to = at(SERVER_V4, 80);
     let _full = full(&stage, to);
     stage.server.run(|| {
-        let text = "[[listener]]\nport = 80\nlog = 20\n";
+        let text = "[[listener]]\nport = 80\nmechanism = \"abort rst-syn\"\nlog = 20\n";
         fs::write("/run/tidegate.toml", text).expect("a file");
     });
     let mut guard = Guard::start(&stage.server, &["--config", "/run/tidegate.toml"]);
