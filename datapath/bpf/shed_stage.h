@@ -164,8 +164,8 @@ TG_INLINE void tg_shed_account(struct tg_packet *packet, const struct tg_guard *
  * Judges, and returns what was decided; on a path it is accounted for, too. A function of its
  * own, global: the verifier walks it once, not once for every way that leads here, and its stack
  * is gone when the look-ups begin. packet and conf are never NULL; the verifier wants to hear it.
- * where is the
- * guard's index, and above it whether the client is a preferred one: a function takes five.
+ * where is the guard's index, and above it whether the client is a preferred one: a function
+ * takes five.
  */
 __noinline __u32 tg_shed(struct tg_packet *packet, struct tg_config *conf, __u32 where,
                          __u64 now_ns, __u64 clock_offset_ns)
@@ -221,13 +221,17 @@ TG_INLINE __u32 tg_shed_decided(struct tg_packet *packet, const struct tg_place 
 }
 
 /*
- * Whether a SYN is judged before anyone looks whether somebody listens. On a path nobody does
- * here. On a listener those who are let through then cost no look-up; what is let through to
- * nobody, or is to be forwarded, leaves no trace where a policy has no table.
+ * What is decided before anyone looks whether somebody listens; 0 where that has to wait. On a
+ * path nobody does here. On a listener those who are let through then cost no look-up; what is
+ * let through to nobody, or is to be forwarded, leaves no trace where a policy has no table.
  */
-TG_INLINE int tg_shed_asks_nobody(const struct tg_guard *g)
+TG_INLINE __u32 tg_shed_ahead(struct tg_packet *packet, const struct tg_place *at, __u64 now_ns)
 {
-	return !g->shed.is_auto && (g->is_path || g->shed.policy != TG_SBPD);
+	const struct tg_guard *g = at->guard;
+
+	if (g->shed.is_auto || (!g->is_path && g->shed.policy == TG_SBPD))
+		return 0;
+	return tg_shed_decided(packet, at, now_ns);
 }
 
 /* Whether what was decided concerns no listener. */
@@ -240,18 +244,19 @@ TG_INLINE int tg_shed_is_done(const struct tg_guard *g, __u32 decided)
 TG_INLINE __u32 tg_shed_judge(struct tg_packet *packet, const struct tg_place *at,
                               struct tg_shed_call *call, __u32 decided)
 {
+	struct tg_decision d;
+
 	if (call->is_auto)
 		tg_shed_control(call, TG_CONTROL_BEGIN);
 	if (!decided)
 		decided = tg_shed_decided(packet, at, call->now_ns);
+	d = tg_shed_unpack(decided);
 	if (call->is_auto)
-		tg_shed_control(call, tg_shed_unpack(decided).verdict == TG_PASS ? TG_CONTROL_PASSED
-		                                                                 : TG_CONTROL_SHED);
+		tg_shed_control(call, d.verdict == TG_PASS ? TG_CONTROL_PASSED : TG_CONTROL_SHED);
 	/* No map, no decision: the kernel's. */
 	if (decided && !at->guard->is_path)
-		tg_shed_account(packet, at->guard, at->index, call->slot, tg_shed_unpack(decided),
-		                call->now_ns);
-	return tg_shed_unpack(decided).verdict;
+		tg_shed_account(packet, at->guard, at->index, call->slot, d, call->now_ns);
+	return d.verdict;
 }
 
 #endif

@@ -102,11 +102,10 @@ static __noinline __u32 tg_tc_shed(struct __sk_buff *ctx, struct tg_packet *pack
                                    const struct tg_place *at)
 {
 	struct tg_shed_call call = {};
-	__u32 decided = 0;
+	__u32 decided;
 
 	tg_shed_call(&call, at, tg_now_ns(at->control));
-	if (tg_shed_asks_nobody(at->guard))
-		decided = tg_shed_decided(packet, at, call.now_ns);
+	decided = tg_shed_ahead(packet, at, call.now_ns);
 	if (tg_shed_is_done(at->guard, decided))
 		return tg_shed_unpack(decided).verdict;
 	if (!at->guard->is_path && !tg_tc_find(ctx, packet, &call))

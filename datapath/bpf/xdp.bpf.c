@@ -91,11 +91,11 @@ __noinline int tg_xdp_find(struct xdp_md *ctx, struct tg_packet *packet, struct 
  * 512 bytes of stack.
  */
 static __noinline __u32 tg_xdp_shed_listener(struct xdp_md *ctx, struct tg_packet *packet,
-                                             const struct tg_place *at, __u32 decided)
+                                             const struct tg_place *at, __u64 now_ns, __u32 decided)
 {
 	struct tg_shed_call call = {};
 
-	tg_shed_call(&call, at, tg_now_ns(at->control));
+	tg_shed_call(&call, at, now_ns);
 	if (!at->guard->is_path && !tg_xdp_find(ctx, packet, &call))
 		return TG_PASS;
 	return tg_shed_judge(packet, at, &call, decided);
@@ -105,13 +105,11 @@ static __noinline __u32 tg_xdp_shed_listener(struct xdp_md *ctx, struct tg_packe
 TG_INLINE __u32 tg_xdp_shed(struct xdp_md *ctx, struct tg_packet *packet, const struct tg_place *at,
                             __u64 now_ns)
 {
-	__u32 decided = 0;
+	__u32 decided = tg_shed_ahead(packet, at, now_ns);
 
-	if (tg_shed_asks_nobody(at->guard))
-		decided = tg_shed_decided(packet, at, now_ns);
 	if (tg_shed_is_done(at->guard, decided))
 		return tg_shed_unpack(decided).verdict;
-	return tg_xdp_shed_listener(ctx, packet, at, decided);
+	return tg_xdp_shed_listener(ctx, packet, at, now_ns, decided);
 }
 
 /*

@@ -179,8 +179,8 @@ impl Programs {
         Self::load_each(objects, adopt, sizes, Which::All)
     }
 
-    /// All maps of a guard, and the programs that read for the daemon. Those that decide are loaded one by
-    /// one where they are wanted: a kernel verifies each for tens of milliseconds.
+    /// All maps of a guard, and the programs that read for the daemon. Those that decide are loaded
+    /// one by one where they are wanted: a kernel verifies each for tens of milliseconds.
     pub(crate) fn load_maps(adopt: BTreeMap<String, MapHandle>, sizes: Sizes) -> Result<Self> {
         Self::load_each(Objects::Guard, adopt, sizes, Which::Readers)
     }

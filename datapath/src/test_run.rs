@@ -40,15 +40,11 @@ pub(crate) fn ip(program: BorrowedFd<'_>, interface: u32, frame: &[u8]) -> io::R
 /// The kernel's.
 pub(crate) fn ask(program: BorrowedFd<'_>, record: &mut [u8]) -> io::Result<()> {
     let mut options = bpf_test_run_opts {
-        sz: size_of::<bpf_test_run_opts>() as _,
         ctx_in: record.as_mut_ptr().cast(),
         ctx_size_in: record.len() as u32,
         ..Default::default()
     };
-    // SAFETY: the program is open; a syscall program's context is copied in and out, and is as long
-    // as its size says.
-    let answer = unsafe { bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
-    if answer < 0 { Err(io::Error::from_raw_os_error(-answer)) } else { Ok(()) }
+    carry_out(program, &mut options)
 }
 
 /// What a program returns, and how long the frame is that it leaves in `out`. XDP and tc programs
@@ -65,8 +61,7 @@ pub fn run(
     out: &mut [u8],
 ) -> io::Result<(u32, usize)> {
     // A repeat of 0 is one run, and the only one that syscall programs take.
-    let mut options =
-        bpf_test_run_opts { sz: size_of::<bpf_test_run_opts>() as _, ..Default::default() };
+    let mut options = bpf_test_run_opts::default();
     // A program type that takes no frame takes no empty one either.
     if !frame.is_empty() {
         options.data_in = frame.as_ptr().cast();
@@ -80,10 +75,15 @@ pub fn run(
         options.ctx_in = context.as_ptr().cast();
         options.ctx_size_in = context.len() as u32;
     }
-    // SAFETY: the program is open, and every buffer is as long as its size says.
-    let answer = unsafe { bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
-    if answer < 0 {
-        return Err(io::Error::from_raw_os_error(-answer));
-    }
+    carry_out(program, &mut options)?;
     Ok((options.retval, options.data_size_out as usize))
+}
+
+/// Runs a program. Every buffer of the options is as long as its size says; the kernel writes to those
+/// for the frame that is left, and to the context of a syscall program.
+fn carry_out(program: BorrowedFd<'_>, options: &mut bpf_test_run_opts) -> io::Result<()> {
+    options.sz = size_of::<bpf_test_run_opts>() as _;
+    // SAFETY: the program is open, and for the buffers both callers vouch.
+    let answer = unsafe { bpf_prog_test_run_opts(program.as_raw_fd(), options) };
+    if answer < 0 { Err(io::Error::from_raw_os_error(-answer)) } else { Ok(()) }
 }

@@ -154,12 +154,8 @@ TG_INLINE __u64 tg_auto_p(__u64 fresh_x256, __u64 admit_x256)
  * a p* that falls would let in. Who is dropped in silence does, and all who do at once would fill
  * the queue; there p* falls by and by.
  */
-TG_INLINE int tg_auto_has_gone(const struct tg_shed_rules *rules, const struct tg_auto *a,
-                               __u64 passed, __u64 passed_ns)
+TG_INLINE int tg_auto_has_gone(const struct tg_shed_rules *rules, __u64 expected_x256, __u64 passed)
 {
-	__u64 let_through_x16 = (TG_SHED_ONE - a->p_x32) >> 16;
-	__u64 expected_x256 = tg_rate_amount(a->fresh_x256, passed_ns) * let_through_x16 >> 16;
-
 	return rules->refusal != TG_REFUSE_SILENTLY && expected_x256 >= TG_AUTO_GONE_LEAST * 256 &&
 	       passed * 512 < expected_x256;
 }
@@ -170,11 +166,12 @@ TG_INLINE void tg_auto_see_fresh(const struct tg_shed_rules *rules, struct tg_au
 {
 	/* At least a 256th: see TG_AUTO_P_MOST. */
 	__u64 let_through_x16 = (TG_SHED_ONE - a->p_x32) >> 16;
+	__u64 expected_x256 = tg_rate_amount(a->fresh_x256, passed_ns) * let_through_x16 >> 16;
 	__u64 sample = tg_rate_of(passed, passed_ns);
 
 	sample = (sample << 16) / (let_through_x16 ? let_through_x16 : 1);
 	sample = sample < TG_RATE_MOST ? sample : TG_RATE_MOST;
-	if (tg_auto_has_gone(rules, a, passed, passed_ns))
+	if (tg_auto_has_gone(rules, expected_x256, passed))
 		a->fresh_x256 = sample;
 	else
 		a->fresh_x256 = tg_rate_toward(a->fresh_x256, sample, passed_ns, TG_AUTO_FRESH_NS);

@@ -70,9 +70,10 @@ pub fn judge_all<'a>(scenario: &'a Scenario, points: &[Point]) -> Vec<(&'a Claim
 /// The number is as [`Claim`] defines it. Numbers of a point are means over its runs. Quotients
 /// by `over` and `than` are made point by point, at the same offered load to 1 %, before
 /// [`Claim::take`]; of several curves in `than` by the best at that load, and whichever lacks a load
-/// leaves the claim undecided; only [`Take::PeakAt`] with `than` divides the two peaks' places. `than_offered`
-/// divides what `take` made of one range by what it made of the other. A claim is undecided when
-/// any rate of its range is missing that the scenario asks for, or that another curve has.
+/// leaves the claim undecided; only [`Take::PeakAt`] with `than` divides the two peaks' places.
+/// `than_offered` divides what `take` made of one range by what it made of the other. A claim is
+/// undecided when any rate of its range is missing that the scenario asks for, or that another curve
+/// has.
 #[must_use]
 pub fn judge(scenario: &Scenario, claim: &Claim, world: World, points: &[Point]) -> Judgement {
     let cells: Vec<Cell> =
@@ -140,6 +141,8 @@ struct Rival<'a> {
     load: f64,
     curve: &'a str,
     number: f64,
+    /// What the curve has of [`Claim::BEST`] there.
+    merit: f64,
 }
 
 impl Evidence<'_> {
@@ -191,21 +194,21 @@ impl Evidence<'_> {
     /// What a claim's numbers are divided by, load by load: those of the other curve, or of several
     /// that one's which is best there.
     fn rivals(&self, loads: &[f64], lacking: &mut Vec<String>) -> Vec<Rival<'_>> {
-        let mut best: Vec<(f64, Rival)> = Vec::new();
+        let mut best: Vec<Rival> = Vec::new();
         for curve in &self.claim.than {
             for (load, number) in self.series(curve, loads, lacking) {
                 let cell = self.cell(curve, load);
                 let merit = cell.and_then(|cell| cell.estimate(Claim::BEST));
                 let merit = merit.map_or(f64::MIN, |estimate| estimate.mean);
-                let rival = Rival { load, curve, number };
-                match best.iter_mut().find(|(_, known)| known.load == load) {
-                    Some(known) if merit > known.0 => *known = (merit, rival),
+                let rival = Rival { load, curve, number, merit };
+                match best.iter_mut().find(|known| known.load == load) {
+                    Some(known) if merit > known.merit => *known = rival,
                     Some(_) => {}
-                    None => best.push((merit, rival)),
+                    None => best.push(rival),
                 }
             }
         }
-        best.into_iter().map(|(_, rival)| rival).collect()
+        best
     }
 
     fn cell(&self, curve: &str, load: f64) -> Option<&Cell<'_>> {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `--runs N` runs everything N times, each time with other clients, and what is said is said of all.
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::Command;
+use std::path::Path;
+
+use common::{succeeds, tidelab};
 
 const SCENARIO: &str = r#"
 title = "By turns"
@@ -36,10 +40,7 @@ fn every_point_is_run_as_often_as_was_asked_for_each_time_with_other_clients() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("turns.toml"), SCENARIO).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidelab"));
-    let arguments = ["run", "turns.toml", "--world", "sim", "--full", "--runs", "3", "--out", "it"];
-    let output = command.current_dir(folder).args(arguments).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = succeeds(folder, "run turns.toml --world sim --full --runs 3 --out it");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("✓ held") && !said.contains("undecided"), "{said}");
 
@@ -60,8 +61,7 @@ fn every_point_is_run_as_often_as_was_asked_for_each_time_with_other_clients() {
 /// None is no number of runs, and that is said in one line.
 #[test]
 fn no_run_at_all_is_refused() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidelab"));
-    let output = command.args(["run", "turns.toml", "--runs", "0"]).output().unwrap();
+    let output = tidelab(Path::new("."), "run turns.toml --runs 0");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("1..=1000"), "{said}");
 }

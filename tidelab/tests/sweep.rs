@@ -2,9 +2,12 @@
 //! A sweep that was spread over machines is read back as one, from lines and from Parquet.
 #![cfg(feature = "parquet")]
 
+mod common;
+
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+
+use common::succeeds;
 
 const SCENARIO: &str = r#"
 title = "A part of a sweep"
@@ -22,16 +25,8 @@ mechanism = "default"
 mechanism = "abort rst-syn"
 "#;
 
-fn tidelab(folder: &Path, arguments: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidelab"));
-    command.current_dir(folder).args(arguments.split_whitespace());
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    output
-}
-
 fn page(folder: &Path) -> String {
-    tidelab(folder, "report one other --out page.html");
+    succeeds(folder, "report one other --out page.html");
     fs::read_to_string(folder.join("page.html")).unwrap()
 }
 
@@ -42,7 +37,7 @@ fn parts_of_a_sweep_make_one_report_whatever_they_are_written_in() {
     for (part, seed) in [("one", "1"), ("other", "2")] {
         fs::write(folder.join("sweep.toml"), SCENARIO.replace("SEED", seed)).unwrap();
         let run = format!("run sweep.toml --world sim --format parquet --out {part}");
-        tidelab(folder, &run);
+        succeeds(folder, &run);
     }
     let lines = page(folder);
     for part in ["one", "other"] {
@@ -50,11 +45,11 @@ fn parts_of_a_sweep_make_one_report_whatever_they_are_written_in() {
         assert_eq!(page(folder), lines, "without the lines of {part}");
     }
     let only = fs::read(folder.join("page.html")).unwrap();
-    tidelab(folder, "report one --out page.html");
+    succeeds(folder, "report one --out page.html");
     assert_ne!(fs::read(folder.join("page.html")).unwrap(), only, "the other part was in it");
 
     // A further run into a folder that came without its lines adds to it.
-    tidelab(folder, "run sweep.toml --world sim --format parquet --out one");
+    succeeds(folder, "run sweep.toml --world sim --format parquet --out one");
     let all = fs::read_to_string(folder.join("one/result.jsonl")).unwrap();
     assert_eq!(all.lines().count(), 8, "{all}");
 }
