@@ -233,6 +233,16 @@ impl Conn {
         self.timer = Some((at_ns, wire.queue.add(at_ns, Event::Conn(place))));
     }
 
+    /// Whether a hook before TCP finds the listening socket or its request for a SYN. Where a
+    /// connection stands it finds that, and lets the SYN by.
+    pub(super) fn is_open_to(&self, packet: &Packet) -> bool {
+        match self.state {
+            State::None | State::HalfOpen => true,
+            State::TimeWait => self.is_begun_anew_by(packet),
+            State::Queued | State::Accepted | State::Closing => false,
+        }
+    }
+
     /// Whether a SYN in TIME-WAIT is certainly of a new connection: by its clock (RFC 6191), or by
     /// its number (RFC 9293, section 3.6.1); Linux' `tcp_timewait_state_process()`.
     pub(super) fn is_begun_anew_by(&self, packet: &Packet) -> bool {

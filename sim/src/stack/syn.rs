@@ -61,7 +61,8 @@ impl Host {
         wire: &mut Wire,
     ) -> bool {
         let sheds = self.shed.as_ref().is_some_and(|shed| shed.hook == Some(Hook::Driver));
-        let judges = self.guard.as_ref().is_some_and(|guard| guard.hook == Hook::Driver);
+        let is_here = self.guard.as_ref().is_some_and(|guard| guard.hook == Hook::Driver);
+        let judges = is_here && flow.conn.is_open_to(packet);
         let source = if judges { self.source(flow, now_ns) } else { TG_SOURCE_ANY };
         let mut work = Work::new(wire, &self.costs, packet.flow, now_ns);
         let ends = (sheds && source == TG_SOURCE_ANY && self.sheds(flow, packet, &mut work))
@@ -269,6 +270,9 @@ impl Host {
         named: Option<End>,
         work: &mut Work<'_>,
     ) {
+        if flow.conn.state == State::TimeWait {
+            self.end_time_wait(flow, work);
+        }
         if flow.conn.has_cookie {
             // The same SYN has the same cookie.
             flow.conn.peer_clock = packet.clocks().map_or(0, |clocks| clocks.value);
