@@ -31,6 +31,10 @@
 //!   section 4.1.3), about 50 µs, goes to writev() and to the userver itself.
 //! - **G**: Pariag, table 4.3: of 12,249 SPECweb99-like replies a second sendfile() takes 43.88 %,
 //!   write() with two setsockopt() 17.4 %; three quarters of that are the calls' own.
+//! - **H**: von Behren et al., *Capriccio: Scalable Threads for Internet Services* (SOSP 2003), table 1,
+//!   on two Xeons of 2.4 GHz: a thread begun 21.5 µs, a context switch 0.24 µs. What is left of a
+//!   request at the peak of Knot with Accept-1, 12,000 a second (Pariag, section 4.2.3), goes to Knot and
+//!   to Capriccio's calls.
 
 use serde::{Deserialize, Serialize};
 
@@ -101,6 +105,12 @@ pub struct Costs {
     pub serve_ns: u64,
     /// All of a request in TUX, without accepting and transmissions.
     pub tux_ns: u64,
+    /// What a request takes of Knot's application more than of the userver's.
+    pub knot_ns: u64,
+    /// One thread going on instead of another: the one put to sleep, the other woken.
+    pub switch_ns: u64,
+    /// A thread begun, and its end.
+    pub thread_ns: u64,
 }
 
 impl Costs {
@@ -137,6 +147,9 @@ impl Costs {
         close_ns: 0,
         serve_ns: 0,
         tux_ns: 0,
+        knot_ns: 0,
+        switch_ns: 0,
+        thread_ns: 0,
     };
 
     /// The papers' machine: see the source's head for where each number comes from.
@@ -183,6 +196,10 @@ impl Costs {
         file_ns: 10_000,
         // A: TUX, sockets and the rest of the kernel, without accept().
         tux_ns: 17_000,
+        // H.
+        knot_ns: 30_000,
+        switch_ns: 240,
+        thread_ns: 21_500,
     };
 
     /// A virtual processor of today, a Xeon of 2.1 GHz. The network's part agrees with packet rates
@@ -224,6 +241,9 @@ impl Costs {
         close_ns: 2500,
         serve_ns: 3000,
         tux_ns: 5000,
+        knot_ns: 0,
+        switch_ns: 1500,
+        thread_ns: 25_000,
     };
 
     pub(crate) fn frames(&self) -> Frames {

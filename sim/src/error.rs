@@ -11,7 +11,7 @@ pub enum SimError {
     #[error(transparent)]
     Mechanism(#[from] tidegate_policy::mechanism::NoMechanism),
     /// A server that is not modelled.
-    #[error("the simulator has no {}: give kind = \"userver\" or \"tux\", or run it live", kind.name())]
+    #[error("the simulator has no {}: leave the curve out, or run it live", kind.name())]
     Server {
         /// Which.
         kind: ServerKind,

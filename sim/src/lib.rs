@@ -9,7 +9,7 @@
 //! Time is integer ns. Chance comes from one seeded stream for each client, each direction of the
 //! network and the server's TCP, so a seed is a run, to the byte.
 //!
-//! What is left out: there is one processor; memory has no limits; SACK is agreed on and not used; a
+//! What is left out: the program runs on one processor; memory has no limits; SACK is agreed on and not used; a
 //! client's request is one segment; cookies are not hashed but remembered; clients cost nothing and
 //! do not browse; where clients have no ports given, these are never short.
 
@@ -50,7 +50,7 @@ pub use cpu::Napi;
 pub use engine::{LANES, Queue, Ticket};
 pub use error::SimError;
 pub use hook::Hook;
-pub use machine::{Attention, Machine, Program};
+pub use machine::{Attention, Machine, Program, Threading};
 pub use network::{Link, Way};
 pub use pace::Pace;
 pub use pages::Pages;

@@ -20,6 +20,9 @@ pub struct Machine {
     pub profile: Profile,
     /// What a scenario's userver is here.
     pub userver: Program,
+    /// What a scenario's Knot has.
+    #[serde(default)]
+    pub threading: Threading,
     /// Where Tidegate looks at SYNs when a scenario leaves it open.
     pub hook: Hook,
     /// Whether the driver, and a hook there, works on another processor than those that it has: on a
@@ -81,6 +84,22 @@ pub enum Program {
     /// TUX: no asking for events, and a work phase that goes on while there is work (Pariag,
     /// section 3.1.3).
     Tux,
+    /// Knot-C: a fixed pool of threads, each of which accepts and then finishes those whom it
+    /// accepted (Pariag, section 3.1.2).
+    KnotC,
+    /// Knot-A: an acceptor, and a thread for each connection (the same section).
+    KnotA,
+}
+
+/// Whose threads Knot has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Threading {
+    /// The kernel's, as `tidegate-servers` has them.
+    #[default]
+    Kernel,
+    /// Capriccio's, switched in user space, with one poll() for all (Pariag, section 3.1.2).
+    Capriccio,
 }
 
 impl Attention {
@@ -109,6 +128,7 @@ impl Machine {
         Self {
             profile: Profile::Linux24,
             userver: Program::PapersUserver,
+            threading: Threading::Capriccio,
             hook: Hook::Tcp,
             driver_elsewhere: false,
             cores: 1,
@@ -129,6 +149,7 @@ impl Machine {
         Self {
             profile: Profile::Linux6,
             userver: Program::Userver,
+            threading: Threading::Kernel,
             hook: Hook::Ip,
             driver_elsewhere: false,
             cores: 1,

@@ -69,6 +69,7 @@ pub(crate) fn setup(
         machine: *machine,
         kernel,
         program,
+        threads: server.threads,
         backlog: server.backlog,
         accept_limit: accept_limit(server.accept_limit),
         cost_ns: server.cost_us * machine.cost_us_ns,
@@ -128,6 +129,8 @@ fn last(crowd: &mut Crowd, load: setup::Load, phases: &Phases) {
 fn program(server: &Server, machine: &Machine) -> Result<Program, SimError> {
     match (server.kind, machine.userver, server.events.name()) {
         (ServerKind::Tux, ..) => Ok(Program::Tux),
+        (ServerKind::KnotC, ..) => Ok(Program::KnotC),
+        (ServerKind::KnotA, ..) => Ok(Program::KnotA),
         (ServerKind::Userver, Program::Userver, "select" | "poll") => Ok(Program::UserverScanning),
         (ServerKind::Userver, userver, _) => Ok(userver),
         (kind, ..) => Err(SimError::Server { kind }),

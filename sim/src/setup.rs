@@ -22,6 +22,9 @@ pub struct Setup {
     pub kernel: Kernel,
     /// What serves.
     pub program: Program,
+    /// Threads that hold connections, of a Knot: as many as Knot-C has, and at most as many as
+    /// Knot-A begins.
+    pub threads: u32,
     /// The listen queue that the application asked for.
     pub backlog: u32,
     /// How many connections it accepts in a row.
@@ -79,6 +82,7 @@ impl Setup {
             machine,
             kernel: Kernel::of(machine.profile),
             program: machine.userver,
+            threads: 1000,
             backlog: 128,
             accept_limit: AcceptLimit::INF,
             cost_ns: 0,

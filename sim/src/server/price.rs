@@ -5,17 +5,19 @@ use tidegate_client::Close;
 
 use super::Turn;
 use crate::flow::Flow;
+use crate::machine::Program;
 use crate::spent::Took;
 use crate::stack::Host;
 
 impl Host {
     pub(super) fn userver_takes(&self, flow: &Flow, turn: Turn) -> Took {
         let (costs, conn) = (&self.costs, &flow.conn);
+        let is_knot = matches!(self.app.program, Program::KnotC | Program::KnotA);
+        let knot_ns = if is_knot { costs.knot_ns } else { 0 };
+        let serve_ns = costs.serve_ns + knot_ns + self.app.cost_ns;
         let (socket_ns, application_ns) = match turn {
-            Turn::Read { writes: false } => (costs.read_ns, costs.serve_ns + self.app.cost_ns),
-            Turn::Read { writes: true } => {
-                (costs.read_ns + self.write_ns(flow, true), costs.serve_ns + self.app.cost_ns)
-            }
+            Turn::Read { writes: false } => (costs.read_ns, serve_ns),
+            Turn::Read { writes: true } => (costs.read_ns + self.write_ns(flow, true), serve_ns),
             Turn::Write => (self.write_ns(flow, false), 0),
             // A read that finds the end copies nothing.
             Turn::ClientClose if conn.fin_seen => (costs.read_ns * 3 / 2 + costs.close_ns, 0),

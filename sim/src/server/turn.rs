@@ -3,7 +3,7 @@
 
 use tidegate_client::Close;
 
-use super::{PATIENCE_NS, Step};
+use super::{Order, PATIENCE_NS, Step};
 use crate::flow::Flow;
 use crate::machine::Program;
 use crate::stack::{Host, State};
@@ -24,7 +24,9 @@ pub(super) enum Turn {
 }
 
 impl Host {
-    pub(super) fn begin_turn(&mut self, flow: &Flow, place: u32, now_ns: u64, wire: &mut Wire) {
+    pub(super) fn begin_turn(&mut self, flow: &mut Flow, place: u32, now_ns: u64, wire: &mut Wire) {
+        // Also where a thread only tries: what comes meanwhile is not told of twice.
+        flow.conn.is_ready = true;
         let conn = &flow.conn;
         let writes = self.app.program != Program::PapersUserver;
         let turn = if conn.was_reset || conn.is_overdue {
@@ -98,7 +100,10 @@ impl Host {
 
     fn let_go(&mut self, flow: &mut Flow, work: &mut Work<'_>) {
         self.app.held -= 1;
-        self.app.strategy.closed();
+        match &mut self.app.order {
+            Order::Phases(phases) => phases.closed(),
+            Order::Threads(threads) => threads.closed(flow.conn.thread),
+        }
         self.app.statistics.dead_connections += u64::from(flow.conn.served == 0);
         self.close(flow, work);
     }

@@ -72,6 +72,8 @@ pub(crate) struct Conn {
     /// The most data in a segment.
     pub(super) mss: u16,
     pub page: u16,
+    /// Whose it is, of a server's threads.
+    pub thread: u32,
     /// Whom our SYN/ACK names to hold TIME-WAIT, and who will.
     pub(super) named: Option<End>,
     pub(super) agreed: Option<End>,

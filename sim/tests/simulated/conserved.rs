@@ -8,8 +8,8 @@ use tidegate_policy::raw::{TG_KEY_CONNECTION, tg_rules, tg_shed_rules, tg_tw_rul
 use tidegate_scenarios::{Delay, Page};
 use tidegate_servers::AcceptLimit;
 use tidegate_sim::{
-    Crowd, Hook, Kernel, Link, Load, Machine, Napi, Pages, Profile, Program, Setup, Shed, Way,
-    World,
+    Crowd, Hook, Kernel, Link, Load, Machine, Napi, Pages, Profile, Program, Setup, Shed,
+    Threading, Way, World,
 };
 
 const MS_NS: u64 = 1_000_000;
@@ -43,7 +43,8 @@ fn machine() -> impl Strategy<Value = Machine> {
             2 => Machine { profile: Profile::Bsd, ..Machine::xeon() },
             _ => Machine { profile: Profile::Windows, ..Machine::xeon() },
         };
-        Machine { cores, driver_elsewhere, napi, ..machine }
+        let threading = if whose % 2 == 0 { Threading::Kernel } else { Threading::Capriccio };
+        Machine { cores, driver_elsewhere, napi, threading, ..machine }
     })
 }
 
@@ -114,6 +115,8 @@ fn setup() -> impl Strategy<Value = Setup> {
         Program::UserverScanning,
         Program::PapersUserver,
         Program::Tux,
+        Program::KnotC,
+        Program::KnotA,
     ]);
     let server = (1_u32..300, limit, 0_u64..200_000, page, program);
     (machine(), way(), crowd(), guard, kernel, server, any::<u64>()).prop_map(
@@ -127,6 +130,8 @@ fn setup() -> impl Strategy<Value = Setup> {
                 machine,
                 kernel: Kernel { syn_max, syncookies, abort_on_overflow },
                 program,
+                // So few that there is often none free.
+                threads: 1 + (seed >> 50) as u32 % 20,
                 backlog,
                 accept_limit: limit.parse::<AcceptLimit>().unwrap(),
                 cost_ns,

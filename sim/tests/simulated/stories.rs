@@ -220,3 +220,24 @@ fn accept_one_is_dear_for_select_and_cheap_for_tux() {
     let [one, inf] = ["1", "inf"].map(|limit| replies_per_s(Program::Tux, limit));
     assert!(one > 0.97 * inf, "{one} with Accept-1, {inf} with Accept-INF");
 }
+
+/// Pariag, sections 3.1.2 and 4.1.3: before a crowd Knot-C serves more than Knot-A; a higher
+/// accept-limit has it accept faster, and serve no more for it.
+#[test]
+fn knot_of_a_pool_serves_more_and_accepting_many_gains_nothing() {
+    let knot = |program, limit: &str| {
+        let mut world = setup(Machine::xeon(), None, 20_000.0);
+        world.program = program;
+        world.accept_limit = limit.parse().unwrap();
+        world.crowd.duration_ns = 4 * SECOND_NS;
+        of(world)
+    };
+    let [pool, acceptor] = [Program::KnotC, Program::KnotA].map(|program| knot(program, "1"));
+    let [served, fewer] = [&pool, &acceptor].map(|report| report.outcome.replies_per_s);
+    assert!(served > 1.1 * fewer, "{served} with a pool, {fewer} with an acceptor");
+    let many = knot(Program::KnotC, "100");
+    let [slowly, fast] = [&pool, &many].map(|report| report.application.accepted);
+    assert!(fast as f64 > 1.2 * slowly as f64, "{fast} with Accept-100, {slowly} with Accept-1");
+    let gained = many.outcome.replies_per_s / served;
+    assert!(gained < 1.02, "{gained} times as many replies");
+}
