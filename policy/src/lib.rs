@@ -28,16 +28,18 @@ use raw::{tg_ack, tg_bucket, tg_decision, tg_fin, tg_queues, tg_rules, tg_syn};
 
 impl raw::tg_tuple {
     /// A connection's addresses and ports as a packet from the client carries them.
+    #[inline]
     #[must_use]
     pub fn between(from: SocketAddr, to: SocketAddr) -> Self {
-        let words = |address: IpAddr| {
-            let mut octets = [0; 16];
-            match address {
-                IpAddr::V4(address) => octets[..4].copy_from_slice(&address.octets()),
-                IpAddr::V6(address) => octets = address.octets(),
+        let words = |address: IpAddr| match address {
+            IpAddr::V4(address) => [u32::from_ne_bytes(address.octets()), 0, 0, 0],
+            IpAddr::V6(address) => {
+                let octets = address.octets();
+                let word = |at: usize| {
+                    u32::from_ne_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]])
+                };
+                [word(0), word(4), word(8), word(12)]
             }
-            let word = |at: usize| [octets[at], octets[at + 1], octets[at + 2], octets[at + 3]];
-            [0, 4, 8, 12].map(|at| u32::from_ne_bytes(word(at)))
         };
         Self {
             saddr: words(from.ip()),
