@@ -10,8 +10,10 @@ use tidegate_servers::Statistics;
 use crate::error::LiveError;
 use crate::server::Running;
 
-/// So long a server may take to accept those who still waited when the crowd had gone.
+/// So long a server may accept nobody while some still wait, when the crowd has gone; with a long listen
+/// queue it accepts on, for so long at most.
 const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE_MOST: Duration = Duration::from_secs(30);
 
 /// What one of our servers and its kernel counted since both began, after the crowd had gone.
 #[derive(Clone, Copy, Debug)]
@@ -27,13 +29,18 @@ impl Accounts {
         namespace: &Namespace,
         server: &Running,
     ) -> Result<Option<Self>, LiveError> {
-        let deadline = Instant::now() + PATIENCE;
-        let mut earlier = None;
+        let begun = Instant::now();
+        let mut last_accepted = begun;
+        let mut earlier: Option<Statistics> = None;
         loop {
             let Some(counted) = server.statistics(earlier.as_ref())? else { return Ok(None) };
+            if earlier.is_some_and(|earlier| counted.accepted > earlier.accepted) {
+                last_accepted = Instant::now();
+            }
             let opened = Counters::of(namespace)?.get("TcpPassiveOpens")?.cast_unsigned();
             let accounts = Self { server: counted, opened };
-            if counted.accepted == opened || Instant::now() >= deadline {
+            let is_over = last_accepted.elapsed() >= PATIENCE || begun.elapsed() >= PATIENCE_MOST;
+            if counted.accepted == opened || is_over {
                 return Ok(Some(accounts));
             }
             earlier = Some(counted);

@@ -50,7 +50,7 @@ impl Host {
         let whole_ns = costs.tux_ns;
         let (socket_ns, application_ns) = match turn {
             Turn::Read { .. } => {
-                let more_ns = self.kilobytes_ns(flow, true);
+                let more_ns = self.file_ns(flow, true) + self.kilobytes_ns(flow, true);
                 (whole_ns / 2 + more_ns, whole_ns * 3 / 10 + self.app.cost_ns)
             }
             Turn::Write => (whole_ns / 10 + self.kilobytes_ns(flow, false), 0),
@@ -64,11 +64,14 @@ impl Host {
     /// What writing takes: of the reply to a request that is still to be read, or of the one under
     /// way.
     fn write_ns(&self, flow: &Flow, is_next: bool) -> u64 {
+        self.costs.write_ns + self.file_ns(flow, is_next) + self.kilobytes_ns(flow, is_next)
+    }
+
+    /// What a file adds where it begins.
+    fn file_ns(&self, flow: &Flow, is_next: bool) -> u64 {
         let (page, _) = self.to_write(flow, is_next);
-        let conn = &flow.conn;
-        let begins = is_next || conn.left == self.pages.length(page);
-        let file_ns = if begins && self.pages.is_file(page) { self.costs.file_ns } else { 0 };
-        self.costs.write_ns + file_ns + self.kilobytes_ns(flow, is_next)
+        let begins = is_next || flow.conn.left == self.pages.length(page);
+        if begins && self.pages.is_file(page) { self.costs.file_ns } else { 0 }
     }
 
     fn kilobytes_ns(&self, flow: &Flow, is_next: bool) -> u64 {
