@@ -19,7 +19,8 @@ fn run(cores: u32, per_s: f64) -> Report {
 /// three take them off the program's.
 #[test]
 fn processors_for_packets_leave_the_program_to_its_work() {
-    let (one, four) = (run(1, 60_000.0), run(4, 60_000.0));
+    // At three times the capacity one processor serves 11,000 or 21,000 in this half second, as chance has it.
+    let (one, four) = (run(1, 40_000.0), run(4, 40_000.0));
     let (alone, helped) = (one.outcome.replies_per_s, four.outcome.replies_per_s);
     assert!(helped > 1.5 * alone, "{alone} replies/s on one processor, {helped} on four");
     let whole_ns = |report: &Report| {
