@@ -65,7 +65,6 @@ impl Flows {
 
     /// The place of a new flow; `None` when there is no port for it. On a port whose last connection
     /// has left something, it takes that over: the server's end, and packets on the way.
-    #[inline]
     pub(crate) fn insert(&mut self, mut flow: Flow, now_ns: u64) -> Option<u32> {
         let Some(ports) = &mut self.ports else { return Some(self.place(flow)) };
         let (port, left) = ports.take(now_ns)?;
@@ -84,7 +83,6 @@ impl Flows {
         Some(place)
     }
 
-    #[inline]
     fn place(&mut self, flow: Flow) -> u32 {
         if let Some(place) = self.free.pop() {
             self.all[place as usize] = flow;

@@ -11,10 +11,11 @@ mod price;
 mod threads;
 mod turn;
 
-use tidegate_servers::{AcceptLimit, Statistics, Strategy};
+use tidegate_servers::{Statistics, Strategy};
 
 use crate::flow::{Flow, Flows};
 use crate::machine::{Program, Threading};
+use crate::setup::Setup;
 use crate::spent::Took;
 use crate::stack::{Host, State};
 use crate::wire::{Event, Wire, lane};
@@ -97,13 +98,10 @@ enum Step {
 }
 
 impl App {
-    pub(crate) fn new(
-        program: Program,
-        threads: u32,
-        threading: Threading,
-        accept_limit: AcceptLimit,
-        cost_ns: u64,
-    ) -> Self {
+    /// A setup's, before anybody comes.
+    pub(crate) fn of(setup: &Setup) -> Self {
+        let Setup { program, threads, accept_limit, cost_ns, .. } = *setup;
+        let threading = setup.machine.threading;
         let strategy = Strategy::new(accept_limit);
         let order = match program {
             Program::KnotC => Order::Threads(Threads::pool(strategy, threads, threading)),

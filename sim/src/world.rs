@@ -134,7 +134,7 @@ impl World {
     /// When the crowd's duration is 0.
     #[must_use]
     pub fn new(setup: Setup) -> Self {
-        let ends = Ends::of(&setup);
+        let (ends, app) = (Ends::of(&setup), App::of(&setup));
         let Setup { machine, kernel, way, crowd, seed, .. } = setup;
         let counted_ns = crowd.warm_up_ns..crowd.warm_up_ns + crowd.duration_ns;
         let guard = setup.guard.map(|(rules, hook)| Guard::new(rules, hook, &setup.limits, seed));
@@ -147,13 +147,7 @@ impl World {
             listener: Listener::new(setup.backlog.min(machine.profile.backlog_max())),
             cores: Cores::of(&machine),
             driver_elsewhere: machine.driver_elsewhere,
-            app: App::new(
-                setup.program,
-                setup.threads,
-                machine.threading,
-                setup.accept_limit,
-                setup.cost_ns,
-            ),
+            app,
             pacing: Pacing::of(machine.pace, seed),
             ending: crowd.person.close,
             time_wait: setup.time_wait,

@@ -55,8 +55,6 @@ pub(super) struct Threads {
     /// Capriccio's, which the next poll() will find able to go on, and how many it looks at.
     found: VecDeque<u32>,
     asleep: u32,
-    /// Knot-A's acceptor waits for a thread to end.
-    waits_for_place: bool,
     /// Connections closed of which the acceptor has not heard.
     left: u32,
     /// Since that was last asked for.
@@ -94,7 +92,6 @@ impl Threads {
             is_door_taken: false,
             found: VecDeque::new(),
             asleep: 0,
-            waits_for_place: false,
             left: 0,
             switches: 0,
             begun: 0,
@@ -161,10 +158,13 @@ impl Threads {
         }
     }
 
-    /// So many of those who sleep until somebody is there can go on.
-    fn hear_of_listener(&mut self, heard: u32) {
-        let heard = self.listening.len().min(heard as usize);
-        self.able.extend(self.listening.drain(..heard));
+    /// Of those who sleep until somebody is there, one for each who is can go on.
+    fn hear_of_listener(&mut self, listen: u32) {
+        let heard = self.listening.len().min(listen as usize);
+        for number in self.listening.drain(..heard) {
+            self.each[number as usize].stage = Stage::Heard;
+            self.able.push_back(number);
+        }
     }
 
     fn make_room(&mut self, now_ns: u64) {
@@ -198,48 +198,32 @@ impl Threads {
     fn goes_on(&mut self, number: u32, sight: &mut Sight<'_>) -> Option<Next> {
         loop {
             let stage = self.thread(number).stage;
-            match stage {
-                Stage::Door if self.has_acceptor => {
-                    if self.holding() >= self.most {
-                        self.waits_for_place = true;
-                        return None;
-                    }
-                    self.begin_accept_phase(number, sight);
-                }
-                Stage::Door if self.is_door_taken && !self.is_capriccio() => {
-                    self.at_door.push_back(number);
-                    return None;
-                }
-                Stage::Door => {
-                    self.is_door_taken = true;
-                    self.begin_accept_phase(number, sight);
-                }
-                Stage::Accept => {
-                    let has_room = !self.has_acceptor || self.holding() < self.most;
-                    let thread = self.thread(number);
-                    if has_room && thread.strategy.accept_now(thread.queues, sight.now_ns) > 0 {
-                        return Some(Next::accept(sight.listen));
-                    }
-                    if let Some(next) = self.end_accept_phase(number, sight) {
-                        return next;
-                    }
-                }
-                Stage::Listens => self.look_again(number, sight),
+            let next = match stage {
+                Stage::Door => self.comes_to_door(number, sight),
+                Stage::Accept => self.accepts(number, sight),
+                Stage::Heard => self.look_again(number, sight),
+                Stage::Work => self.works(number),
                 Stage::Woken => self.wake(number, sight),
-                Stage::Work => {
-                    let is_capriccio = self.is_capriccio();
-                    let thread = self.thread(number);
-                    if let Some(place) = thread.told.pop_front() {
-                        thread.tries = is_capriccio.then_some(place);
-                        return Some(Next::Turn(place));
-                    }
-                    if let Some(next) = self.runs_out_of_work(number) {
-                        return next;
-                    }
-                }
-                Stage::AsksListener | Stage::Asks | Stage::Sleeps | Stage::Ended => return None,
+                _ => return None,
+            };
+            if next.is_some() {
+                return next;
             }
         }
+    }
+
+    fn comes_to_door(&mut self, number: u32, sight: &mut Sight<'_>) -> Option<Next> {
+        if self.has_acceptor && self.holding() >= self.most {
+            self.thread(number).stage = Stage::WaitsForPlace;
+        } else if self.is_door_taken {
+            self.thread(number).stage = Stage::AtDoor;
+            self.at_door.push_back(number);
+        } else {
+            // Capriccio's threads all try.
+            self.is_door_taken = !self.has_acceptor && !self.is_capriccio();
+            self.begin_accept_phase(number, sight);
+        }
+        None
     }
 
     /// Threads that hold a connection, of Knot-A.
@@ -268,107 +252,103 @@ impl Threads {
     }
 
     /// Somebody is there to be accepted.
-    fn look_again(&mut self, number: u32, sight: &mut Sight<'_>) {
+    fn look_again(&mut self, number: u32, sight: &mut Sight<'_>) -> Option<Next> {
         if self.has_acceptor {
             self.begin_accept_phase(number, sight);
         } else {
             self.look(number, sight);
         }
+        None
     }
 
-    /// It accepts no more for now. `Some` with what it does instead, or `None` in it when it waits.
-    fn end_accept_phase(&mut self, number: u32, sight: &mut Sight<'_>) -> Option<Option<Next>> {
-        let is_capriccio = self.is_capriccio();
-        let has_acceptor = self.has_acceptor;
-        let is_anyone_held = has_acceptor && self.holding() > 0;
+    /// It accepts, or its accept phase is over.
+    fn accepts(&mut self, number: u32, sight: &mut Sight<'_>) -> Option<Next> {
+        let (is_capriccio, has_acceptor) = (self.is_capriccio(), self.has_acceptor);
+        let held = if has_acceptor { self.holding() } else { 0 };
+        let has_room = !has_acceptor || held < self.most;
         let thread = self.thread(number);
+        if has_room && thread.strategy.accept_now(thread.queues, sight.now_ns) > 0 {
+            return Some(Next::accept(sight.listen));
+        }
         if thread.accepted > 0 && has_acceptor {
             thread.stage = Stage::Door;
-            return None;
-        }
-        if thread.accepted > 0 {
+        } else if thread.accepted > 0 {
             thread.stage = Stage::Work;
             sight.statistics.work_phases += 1;
             self.leave_door();
-            return None;
-        }
-        if is_anyone_held && !thread.is_dry {
+        } else if held > 0 && !thread.is_dry {
             // It is saturated, and nobody has left.
-            thread.stage = Stage::Door;
-            self.waits_for_place = true;
-            return Some(None);
-        }
-        thread.strategy.idle();
-        if is_capriccio {
+            thread.stage = Stage::WaitsForPlace;
+        } else {
+            thread.strategy.idle();
+            if !is_capriccio {
+                thread.stage = Stage::AsksListener;
+                return Some(Next::Events { told: u64::from(sight.listen > 0), watched: 1 });
+            }
             thread.stage = Stage::Listens;
             self.listening.push_back(number);
-            return Some(None);
         }
-        thread.stage = Stage::AsksListener;
-        let told = u64::from(sight.listen > 0);
-        Some(Some(Next::Events { told, watched: 1 }))
+        None
     }
 
     fn leave_door(&mut self) {
         self.is_door_taken = false;
-        self.able.extend(self.at_door.pop_front());
+        if let Some(number) = self.at_door.pop_front() {
+            self.thread(number).stage = Stage::Door;
+            self.able.push_back(number);
+        }
     }
 
-    /// It has worked on all that it knew of. As [`Threads::end_accept_phase`].
-    fn runs_out_of_work(&mut self, number: u32) -> Option<Option<Next>> {
-        let is_capriccio = self.is_capriccio();
-        let has_acceptor = self.has_acceptor;
+    /// A connection has its turn, or it has worked on all that it knew of.
+    fn works(&mut self, number: u32) -> Option<Next> {
+        let (is_capriccio, has_acceptor) = (self.is_capriccio(), self.has_acceptor);
         let thread = self.thread(number);
-        if thread.is_free() {
-            if has_acceptor {
-                self.end(number);
-                return Some(None);
-            }
-            thread.stage = Stage::Door;
-            return None;
+        if let Some(place) = thread.told.pop_front() {
+            thread.tries = is_capriccio.then_some(place);
+            return Some(Next::Turn(place));
         }
-        if !is_capriccio {
+        if thread.is_free() && has_acceptor {
+            self.end(number);
+        } else if thread.is_free() {
+            thread.stage = Stage::Door;
+        } else if !is_capriccio {
             thread.stage = Stage::Asks;
             let told = thread.news.len() as u64;
-            return Some(Some(Next::Events { told, watched: u64::from(thread.holds) }));
-        }
-        if !thread.news.is_empty() {
-            std::mem::swap(&mut thread.told, &mut thread.news);
-            return None;
-        }
-        if thread.holds == 0 {
+            return Some(Next::Events { told, watched: u64::from(thread.holds) });
+        } else if !thread.news.is_empty() {
+            thread.hears();
+        } else if thread.holds == 0 {
             thread.told.extend(thread.later.pop_front());
             thread.holds = 1;
-            return None;
-        }
-        if let Some(place) = thread.tries.take() {
+        } else if let Some(place) = thread.tries.take() {
             // A call that would block, by which it learns that it has to wait.
-            return Some(Some(Next::Turn(place)));
+            return Some(Next::Turn(place));
+        } else {
+            thread.stage = Stage::Sleeps;
+            self.asleep += 1;
         }
-        thread.stage = Stage::Sleeps;
-        self.asleep += 1;
-        Some(None)
+        None
     }
 
     /// A thread of Knot-A has nothing more to do.
     fn end(&mut self, number: u32) {
         self.thread(number).stage = Stage::Ended;
         self.ended.push(number);
-        if std::mem::take(&mut self.waits_for_place) {
+        let acceptor = self.thread(ACCEPTOR);
+        if acceptor.stage == Stage::WaitsForPlace {
+            acceptor.stage = Stage::Door;
             self.able.push_back(ACCEPTOR);
         }
     }
 
-    fn wake(&mut self, number: u32, sight: &mut Sight<'_>) {
-        let is_capriccio = self.is_capriccio();
-        let thread = self.thread(number);
-        std::mem::swap(&mut thread.told, &mut thread.news);
-        thread.stage = Stage::Work;
-        if is_capriccio {
+    fn wake(&mut self, number: u32, sight: &mut Sight<'_>) -> Option<Next> {
+        let told = self.thread(number).hears();
+        if self.is_capriccio() {
             self.asleep -= 1;
         } else {
-            sight.statistics.fds_told += thread.told.len() as u64;
+            sight.statistics.fds_told += told;
         }
+        None
     }
 
     /// What was asked for is there: for the running thread, or for all.
@@ -396,11 +376,7 @@ impl Threads {
                 thread.stage = Stage::Sleeps;
                 self.running = None;
             }
-            _ => {
-                std::mem::swap(&mut thread.told, &mut thread.news);
-                thread.stage = Stage::Work;
-                sight.statistics.fds_told += thread.told.len() as u64;
-            }
+            _ => sight.statistics.fds_told += thread.hears(),
         }
     }
 

@@ -204,17 +204,21 @@ fn windows_own_rules_are_the_thesis_abort_rst_syn() {
     assert_eq!(own.replies, mechanism.replies);
 }
 
+/// One-packet requests at this rate before a server of the papers' machine with this accept-limit.
+fn accepting(program: Program, limit: &str, per_s: f64, duration_s: u64) -> Report {
+    let mut world = setup(Machine::xeon(), None, per_s);
+    world.program = program;
+    world.accept_limit = limit.parse().unwrap();
+    world.crowd.duration_ns = duration_s * SECOND_NS;
+    of(world)
+}
+
 /// Pariag, sections 4.2.1 and 4.2.2: accepting one at a time costs the select()-based userver much
 /// of its throughput under overload, and TUX nothing.
 #[test]
 fn accept_one_is_dear_for_select_and_cheap_for_tux() {
-    let replies_per_s = |program, limit: &str| {
-        let mut world = setup(Machine::xeon(), None, 27_000.0);
-        world.program = program;
-        world.accept_limit = limit.parse().unwrap();
-        world.crowd.duration_ns = 2 * SECOND_NS;
-        of(world).outcome.replies_per_s
-    };
+    let replies_per_s =
+        |program, limit| accepting(program, limit, 27_000.0, 2).outcome.replies_per_s;
     let [one, inf] = ["1", "inf"].map(|limit| replies_per_s(Program::PapersUserver, limit));
     assert!(one < 0.8 * inf, "{one} with Accept-1, {inf} with Accept-INF");
     let [one, inf] = ["1", "inf"].map(|limit| replies_per_s(Program::Tux, limit));
@@ -225,13 +229,7 @@ fn accept_one_is_dear_for_select_and_cheap_for_tux() {
 /// accept-limit has it accept faster, and serve no more for it.
 #[test]
 fn knot_of_a_pool_serves_more_and_accepting_many_gains_nothing() {
-    let knot = |program, limit: &str| {
-        let mut world = setup(Machine::xeon(), None, 20_000.0);
-        world.program = program;
-        world.accept_limit = limit.parse().unwrap();
-        world.crowd.duration_ns = 4 * SECOND_NS;
-        of(world)
-    };
+    let knot = |program, limit| accepting(program, limit, 20_000.0, 4);
     let [pool, acceptor] = [Program::KnotC, Program::KnotA].map(|program| knot(program, "1"));
     let [served, fewer] = [&pool, &acceptor].map(|report| report.outcome.replies_per_s);
     assert!(served > 1.1 * fewer, "{served} with a pool, {fewer} with an acceptor");

@@ -29,11 +29,17 @@ pub(super) struct Thread {
 pub(super) enum Stage {
     /// It wants to accept.
     Door,
+    /// It waits until the one that accepts is done.
+    AtDoor,
+    /// Knot-A's acceptor waits for a thread to end.
+    WaitsForPlace,
     Accept,
     /// It asks whether somebody is there.
     AsksListener,
     /// It sleeps until somebody is.
     Listens,
+    /// Somebody is.
+    Heard,
     Work,
     /// It asks which connections can go on.
     Asks,
@@ -66,6 +72,13 @@ impl Thread {
         thread.told.push_back(place);
         thread.holds = 1;
         thread
+    }
+
+    /// It goes on with those of which it did not know; says how many they are.
+    pub(super) fn hears(&mut self) -> u64 {
+        std::mem::swap(&mut self.told, &mut self.news);
+        self.stage = Stage::Work;
+        self.told.len() as u64
     }
 
     pub(super) fn is_free(&self) -> bool {
