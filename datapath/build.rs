@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const OBJECTS: [&str; 10] = [
+const OBJECTS: [&str; 11] = [
     "xdp",
+    "path",
     "tc",
     "netfilter",
     "iter",

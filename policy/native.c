@@ -181,10 +181,9 @@ __u32 tg_native_shed_block(const struct tg_shed_rules *rules, const struct tg_ke
 	return tg_shed_block_index(&work, rules);
 }
 
-int tg_native_shed_wants_random(const struct tg_shed_rules *rules,
-                                const struct tg_shed_state *state)
+int tg_native_shed_draws_lots(const struct tg_shed_rules *rules, const struct tg_shed_state *state)
 {
-	return tg_shed_wants_random(rules, state);
+	return tg_shed_policy_now(rules, state) == TG_RBD;
 }
 
 __u32 tg_native_syn_room(const struct tg_rules *rules, const struct tg_queues *queues, __u32 random)

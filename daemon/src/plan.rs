@@ -106,7 +106,8 @@ pub fn plan(
             "make it a [[listener]]",
         ));
     }
-    let mut plan = Plan::default();
+    let only_paths = guards.iter().all(|g| g.is_path);
+    let mut plan = Plan { only_paths, ..Default::default() };
     for interface in chosen {
         let concerns = |g: &Guarded| match g.is_path {
             true => may_forward(interface),
@@ -185,6 +186,9 @@ mod tests {
         let found = plan(&[path("203.0.113.5")], &[], &host(), &[]).unwrap();
         let hooks: Vec<_> = found.interfaces.iter().map(|(i, (_, h))| (*i, *h)).collect();
         assert_eq!(hooks, [(2, Hooks::DriverIfPossible), (3, Hooks::Ip)]);
+        assert!(found.only_paths);
+        let both = [path("203.0.113.5"), guarded(None, TG_HOOK_AUTO)];
+        assert!(!plan(&both, &[], &host(), &[]).unwrap().only_paths);
         let error = plan(&[path("192.0.2.1")], &[], &host(), &[]).unwrap_err();
         assert_eq!(
             error.to_string(),

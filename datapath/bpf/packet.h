@@ -93,9 +93,7 @@ TG_INLINE __u32 tg_parse_ipv4(void *data, void *data_end, struct tg_packet *p, _
 	total_bytes = bpf_ntohs(ip->tot_len);
 	if (header_bytes < sizeof(*ip) || total_bytes < header_bytes)
 		return 0;
-	p->tuple.saddr[0] = ip->saddr;
-	p->tuple.daddr[0] = ip->daddr;
-	p->tuple.is_ipv6 = 0;
+	p->tuple = (struct tg_tuple){.saddr = {ip->saddr}, .daddr = {ip->daddr}};
 	p->direct = header_bytes == sizeof(*ip);
 	p->ecn_capable = ip->tos & 3;
 	*l4_bytes = total_bytes - header_bytes;
@@ -172,7 +170,7 @@ TG_INLINE int tg_unicast(const struct tg_tuple *t)
 }
 
 /*
- * Returns 0 where the frame is no whole TCP segment that we understand.
+ * Returns 0 where the frame is no whole TCP segment that we understand; else all of *p is set.
  * frame_bytes is its length on the wire, of which data to data_end may be a part.
  */
 TG_INLINE int tg_parse(void *data, void *data_end, __u32 frame_bytes, struct tg_packet *p)

@@ -55,6 +55,11 @@ static __noinline int tg_is_preferred(const struct tg_packet *p, __u32 active, _
 	return bpf_map_lookup_elem(&preferred, &key) != NULL;
 }
 
+TG_INLINE __u32 tg_shed_prefers(const struct tg_packet *p, const struct tg_place *at)
+{
+	return at->guard->shed.has_preferred ? tg_is_preferred(p, at->active, at->index) : 0;
+}
+
 /* A SYN to be judged where its listener is asked for, and where. */
 struct tg_shed_call {
 	__u64 now_ns;
@@ -160,15 +165,10 @@ TG_INLINE void tg_shed_account(struct tg_packet *packet, const struct tg_guard *
 	tg_log_refusal(packet, index, &g->rules, d, now_ns);
 }
 
-/*
- * Judges, and returns what was decided; on a path it is accounted for, too. A function of its
- * own, global: the verifier walks it once, not once for every way that leads here, and its stack
- * is gone when the look-ups begin. packet and conf are never NULL; the verifier wants to hear it.
- * where is the guard's index, and above it whether the client is a preferred one: a function
- * takes five.
- */
-__noinline __u32 tg_shed(struct tg_packet *packet, struct tg_config *conf, __u32 where,
-                         __u64 now_ns, __u64 clock_offset_ns)
+/* Judges; on a path what was decided is accounted for, too. index is below TG_GUARDS. */
+TG_INLINE struct tg_decision tg_shed_here(struct tg_packet *packet, struct tg_config *conf,
+                                          __u32 index, __u32 is_preferred, __u64 now_ns,
+                                          __u64 clock_offset_ns)
 {
 	struct tg_shed_work work = {};
 	struct tg_shed_syn syn = {};
@@ -177,22 +177,19 @@ __noinline __u32 tg_shed(struct tg_packet *packet, struct tg_config *conf, __u32
 	struct tg_shed_state *state;
 	struct tg_decision d;
 	struct tg_guard *g;
-	__u32 index = where & 0xffff;
 
-	if (!packet || !conf || index >= TG_GUARDS)
-		return TG_PASS;
 	state = bpf_map_lookup_elem(&shed_state, &index);
 	monitor = bpf_map_lookup_elem(&shed_monitor, &index);
 	if (!state || !monitor)
-		return TG_PASS;
+		return tg_decide(TG_PASS, 0);
 	g = &conf->guards[index & (TG_GUARDS - 1)];
 	syn.now_ns = now_ns;
 	syn.clock_ns = now_ns + clock_offset_ns;
 	syn.isn = packet->seq;
-	if (tg_shed_wants_random(&g->shed, state))
-		syn.random = bpf_get_prandom_u32();
-	syn.preferred = where >> 16;
+	syn.preferred = is_preferred;
 	tg_shed_begin(&work, &g->shed, state, &conf->shed_key, &packet->tuple, &syn);
+	if (tg_shed_wants_random(&work))
+		syn.random = bpf_get_prandom_u32();
 	if (work.wants_block && g->shed.blocks) {
 		__u32 at = tg_shed_block_index(&work, &g->shed);
 
@@ -207,16 +204,31 @@ __noinline __u32 tg_shed(struct tg_packet *packet, struct tg_config *conf, __u32
 	}
 	if (g->is_path)
 		tg_shed_account(packet, g, index, index, d, now_ns);
-	return tg_shed_pack(d);
+	return d;
+}
+
+/*
+ * The same as a function of its own, global: the verifier walks it once, not once for every way
+ * that leads here, and its stack is gone when the look-ups begin. packet and conf are never NULL;
+ * the verifier wants to hear it. where is the guard's index, and above it whether the client is a
+ * preferred one: a function takes five.
+ */
+__noinline __u32 tg_shed(struct tg_packet *packet, struct tg_config *conf, __u32 where,
+                         __u64 now_ns, __u64 clock_offset_ns)
+{
+	__u32 index = where & 0xffff;
+
+	if (!packet || !conf || index >= TG_GUARDS)
+		return TG_PASS;
+	return tg_shed_pack(
+		tg_shed_here(packet, conf, index, where >> 16, now_ns, clock_offset_ns));
 }
 
 TG_INLINE __u32 tg_shed_decided(struct tg_packet *packet, const struct tg_place *at, __u64 now_ns)
 {
-	__u32 preferred = 0;
+	__u32 is_preferred = tg_shed_prefers(packet, at);
 
-	if (at->guard->shed.has_preferred)
-		preferred = tg_is_preferred(packet, at->active, at->index);
-	return tg_shed(packet, at->config, at->index | preferred << 16, now_ns,
+	return tg_shed(packet, at->config, at->index | is_preferred << 16, now_ns,
 	               at->control->clock_offset_ns);
 }
 

@@ -12,13 +12,11 @@
 #ifndef TG_SOCKET_H
 #define TG_SOCKET_H
 
+#include "kfuncs.h"
 #include "maps.h"
 #include "packet.h"
 
 #include <bpf/bpf_core_read.h>
-
-void *bpf_cast_to_kern_ctx(void *ctx) __ksym __weak;
-void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 
 /* A remembered answer is asked for again after this long. */
 #define TG_REMEMBER_NS 4000000ull

@@ -5,8 +5,8 @@
  */
 #include "vmlinux.h"
 
-#include "clock.h"
 #include "cookie_reply.h"
+#include "driver.h"
 #include "hollow_reply.h"
 #include "police_stage.h"
 #include "shed_stage.h"
@@ -20,18 +20,6 @@ TG_INLINE __u32 tg_xdp_mtu(struct xdp_md *ctx)
 	return xdp->rxq->dev->mtu;
 }
 
-/* Cuts the frame to the reply's length and writes it. */
-TG_INLINE int tg_xdp_answer(struct xdp_md *ctx, const struct tg_packet *p, const struct tg_reply *r)
-{
-	long now_bytes = (void *)(long)ctx->data_end - (void *)(long)ctx->data;
-
-	/* Else the compiler folds the sum below into one that the verifier forbids. */
-	barrier_var(now_bytes);
-	if (bpf_xdp_adjust_tail(ctx, (int)tg_reply_bytes(p, r) - now_bytes))
-		return 0;
-	return tg_write_reply((void *)(long)ctx->data, (void *)(long)ctx->data_end, p, r, 0);
-}
-
 __noinline int tg_xdp_options(struct xdp_md *ctx, __u32 offset, __u32 end,
                               struct tg_tcp_options *options)
 {
@@ -39,42 +27,6 @@ __noinline int tg_xdp_options(struct xdp_md *ctx, __u32 offset, __u32 end,
 		return 0;
 	tg_read_options((void *)(long)ctx->data, (void *)(long)ctx->data_end, offset, end, options);
 	return 1;
-}
-
-/*
- * tc is told whether a frame is for this host; here a bridge port or a
- * promiscuous interface shows what is for others, and where the host does not
- * forward, no look-up tells them apart.
- */
-TG_INLINE int tg_xdp_for_this_host(struct xdp_md *ctx)
-{
-	struct xdp_buff *xdp = bpf_cast_to_kern_ctx(ctx);
-	struct net_device *dev = xdp->rxq->dev;
-	/* At once, since every load by a pointer that the kernel cannot vouch for is watched. */
-	__u64 own = *(const __u64 *)dev->dev_addr_shadow;
-	const __u64 *to = (void *)(long)ctx->data;
-
-	/* Behind the six bytes that are compared follow two of the sender's. */
-	if ((void *)(to + 1) > (void *)(long)ctx->data_end)
-		return 0;
-	return !((*to ^ own) << 16);
-}
-
-/* Is this a SYN to be judged here? Then *at is where. */
-TG_INLINE int tg_xdp_syn(struct xdp_md *ctx, struct tg_packet *packet, struct tg_place *at)
-{
-	void *data = (void *)(long)ctx->data;
-	void *data_end = (void *)(long)ctx->data_end;
-
-	/* A SYN whose data lies in further buffers of the driver is left to the kernel. */
-	if (!tg_parse(data, data_end, data_end - data, packet) || !tg_is_syn(packet) ||
-	    !tg_unicast(&packet->tuple))
-		return 0;
-	if (!tg_find_guard(&packet->tuple, at))
-		return 0;
-	if (at->guard->hook != TG_HOOK_AUTO && at->guard->hook != TG_HOOK_DRIVER)
-		return 0;
-	return tg_xdp_for_this_host(ctx);
 }
 
 /*
@@ -116,7 +68,6 @@ TG_INLINE __u32 tg_xdp_shed(struct xdp_md *ctx, struct tg_packet *packet, const 
  * How the answer leaves; above that, what is known of where the SYN comes from; and above that,
  * the verdict where it is made already.
  */
-#define TG_XDP_TRANSMIT 1
 #define TG_XDP_SOURCE_SHIFT 1
 #define TG_XDP_SOURCE_MASK 3
 #define TG_XDP_VERDICT_SHIFT 3
@@ -133,9 +84,7 @@ TG_INLINE int tg_xdp_refuse(struct xdp_md *ctx, struct tg_syn_stage *s, __u32 ve
 		tg_reply_cookie(s, tg_xdp_mtu(ctx), &r);
 	else
 		tg_reply_hollow(s->packet, &s->at->config->shed_key, &r);
-	if (!tg_xdp_answer(ctx, s->packet, &r))
-		return XDP_DROP;
-	return how & TG_XDP_TRANSMIT ? XDP_TX : bpf_redirect(ctx->ingress_ifindex, 0);
+	return tg_driver_answer(ctx, s->packet, &r, how & TG_DRIVER_TRANSMIT);
 }
 
 /*
@@ -171,12 +120,12 @@ refuse:
 
 TG_INLINE int tg_xdp_run(struct xdp_md *ctx, __u32 how)
 {
-	struct tg_packet packet = {};
-	struct tg_place at = {};
+	struct tg_packet packet;
+	struct tg_place at;
 	__u32 source;
 	__u64 now_ns;
 
-	if (!tg_xdp_syn(ctx, &packet, &at))
+	if (!tg_driver_syn(ctx, &packet, &at))
 		return XDP_PASS;
 	now_ns = tg_now_ns(at.control);
 	source = tg_source_of(&packet, &at);
@@ -198,13 +147,9 @@ TG_INLINE int tg_xdp_run(struct xdp_md *ctx, __u32 how)
 SEC("xdp.frags")
 int tidegate_driver(struct xdp_md *ctx)
 {
-	return tg_xdp_run(ctx, TG_XDP_TRANSMIT);
+	return tg_xdp_run(ctx, TG_DRIVER_TRANSMIT);
 }
 
-/*
- * For veth: XDP_TX there needs an XDP program on the peer and otherwise stalls
- * silently; a redirect to the own interface is satisfied by GRO on the peer.
- */
 SEC("xdp.frags")
 int tidegate_driver_veth(struct xdp_md *ctx)
 {

@@ -29,6 +29,8 @@ pub enum Hooks {
 pub struct Plan {
     /// By interface index: its name, whether it is a veth, and its hooks.
     pub interfaces: BTreeMap<u32, (PlannedInterface, Hooks)>,
+    /// Every guard is a path: what stands at drivers asks for no socket.
+    pub only_paths: bool,
     /// netfilter's local-in, needed by guards at the TCP entry and by reserv.
     pub local_in: bool,
     /// The socket option by which applications say how their connections end.
@@ -56,8 +58,13 @@ fn driver_pin(index: u32) -> String {
     format!("driver-{index}")
 }
 
-pub(crate) fn driver_program(interface: &PlannedInterface) -> Program {
-    if interface.veth { Program::DriverVeth } else { Program::Driver }
+pub(crate) fn driver_program(interface: &PlannedInterface, only_paths: bool) -> Program {
+    match (only_paths, interface.veth) {
+        (false, false) => Program::Driver,
+        (false, true) => Program::DriverVeth,
+        (true, false) => Program::Path,
+        (true, true) => Program::PathVeth,
+    }
 }
 
 /// A link that the plan asks for: the name of its pin, its program and its place.
@@ -82,7 +89,8 @@ impl Plan {
             links.push((format!("ingress-{index}"), ip, Place::Ingress(*index), name.clone()));
             if *hooks != Hooks::Ip {
                 let place = Place::Driver(*index);
-                links.push((driver_pin(*index), driver_program(interface), place, name));
+                let program = driver_program(interface, self.only_paths);
+                links.push((driver_pin(*index), program, place, name));
             }
         }
         for (index, name) in &self.ends {
@@ -239,6 +247,7 @@ impl Guard {
     /// once.
     fn resolve(&mut self, plan: &Plan) -> Result<Plan> {
         let mut plan = plan.clone();
+        let only_paths = plan.only_paths;
         let standing = self.pins.link_names()?;
         for (index, (interface, hooks)) in &mut plan.interfaces {
             if *hooks != Hooks::DriverIfPossible {
@@ -246,7 +255,8 @@ impl Guard {
             }
             let name = driver_pin(*index);
             let stands = standing.contains(&name) && self.is_whole(&name);
-            *hooks = if stands || self.try_driver(*index, interface) {
+            let program = driver_program(interface, only_paths);
+            *hooks = if stands || self.try_driver(*index, program, &interface.name) {
                 Hooks::DriverAndIp
             } else {
                 Hooks::Ip
@@ -255,13 +265,13 @@ impl Guard {
         Ok(plan)
     }
 
-    fn try_driver(&mut self, index: u32, interface: &PlannedInterface) -> bool {
+    fn try_driver(&mut self, index: u32, program: Program, where_: &str) -> bool {
         if self.no_driver.contains(&index) {
             return false;
         }
-        let (name, program) = (driver_pin(index), driver_program(interface));
+        let name = driver_pin(index);
         let _ = self.pins.remove_link(&name);
-        let done = self.make(&name, program, Place::Driver(index), &interface.name).is_ok();
+        let done = self.make(&name, program, Place::Driver(index), where_).is_ok();
         if !done {
             self.no_driver.insert(index);
         }

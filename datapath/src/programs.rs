@@ -17,6 +17,7 @@ macro_rules! object {
 
 const TC: (&str, &[u8]) = object!("tc");
 const XDP: (&str, &[u8]) = object!("xdp");
+const PATH: (&str, &[u8]) = object!("path");
 const NETFILTER: (&str, &[u8]) = object!("netfilter");
 const ITER: (&str, &[u8]) = object!("iter");
 const CLOCK: (&str, &[u8]) = object!("clock");
@@ -44,7 +45,7 @@ impl Objects {
         match self {
             Objects::Readers => &[ITER],
             Objects::Agreement => &[AGREE],
-            Objects::Guard => &[TC, XDP, NETFILTER, ITER, CLOCK, SOCKOPT, TIME_WAIT, SOCKOPS],
+            Objects::Guard => &[TC, XDP, PATH, NETFILTER, ITER, CLOCK, SOCKOPT, TIME_WAIT, SOCKOPS],
             Objects::Agent => &[NOTICE],
         }
     }
@@ -57,6 +58,10 @@ pub(crate) enum Program {
     Driver,
     /// At a veth's.
     DriverVeth,
+    /// At a driver of a host that only forwards.
+    Path,
+    /// At a veth's of such a host.
+    PathVeth,
     /// The IP entry.
     Ip,
     /// The same behind a driver's.
@@ -80,6 +85,8 @@ impl Program {
         match self {
             Program::Driver => "tidegate_driver",
             Program::DriverVeth => "tidegate_driver_veth",
+            Program::Path => "tidegate_path",
+            Program::PathVeth => "tidegate_path_veth",
             Program::Ip => "tidegate_ip",
             Program::IpAfterDriver => "tidegate_ip_after_driver",
             Program::Tcp => "tidegate_tcp",
@@ -94,6 +101,7 @@ impl Program {
     fn object(self) -> (&'static str, &'static [u8]) {
         match self {
             Program::Driver | Program::DriverVeth => XDP,
+            Program::Path | Program::PathVeth => PATH,
             Program::Ip | Program::IpAfterDriver => TC,
             Program::Tcp => NETFILTER,
             Program::EndsIn | Program::EndsOut => TIME_WAIT,

@@ -262,7 +262,8 @@ impl Rehearsal {
     fn programs_at(&self, interface: &Interface) -> Result<Vec<Program>> {
         let links = self.pins.link_names()?;
         let stands = |hook: &str| links.contains(&format!("{hook}-{}", interface.index));
-        let driver = driver_program(&PlannedInterface::from(interface));
+        let only_paths = self.guards.iter().all(|(_, guarded)| guarded.is_path);
+        let driver = driver_program(&PlannedInterface::from(interface), only_paths);
         let ip = if stands("driver") { Program::IpAfterDriver } else { Program::Ip };
         let all = [("driver", driver), ("ends_in", Program::EndsIn), ("ingress", ip)];
         Ok(all.into_iter().filter(|(hook, _)| stands(hook)).map(|(_, program)| program).collect())
@@ -318,7 +319,7 @@ impl Rehearsal {
 
 fn entry_of(program: Program) -> Entry {
     match program {
-        Program::Driver | Program::DriverVeth => Entry::Driver,
+        Program::Driver | Program::DriverVeth | Program::Path | Program::PathVeth => Entry::Driver,
         _ => Entry::Ip,
     }
 }

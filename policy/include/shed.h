@@ -72,10 +72,10 @@ TG_INLINE __u32 tg_shed_policy_now(const struct tg_shed_rules *rules,
 	return state->fallback == TG_FALLBACK_STATELESS ? TG_SLPD : rules->policy;
 }
 
-TG_INLINE int tg_shed_wants_random(const struct tg_shed_rules *rules,
-                                   const struct tg_shed_state *state)
+/* Between the halves: whether the SYN's number is still to be drawn. */
+TG_INLINE int tg_shed_wants_random(const struct tg_shed_work *w)
 {
-	return tg_shed_policy_now(rules, state) == TG_RBD;
+	return w->policy == TG_RBD;
 }
 
 /*

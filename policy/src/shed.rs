@@ -185,7 +185,7 @@ pub fn block_of(rules: &tg_shed_rules, key: &tg_key, tuple: &tg_tuple) -> u32 {
 /// Whether every SYN is drawn for anew, so that chance decides.
 pub fn draws_lots(rules: &tg_shed_rules, state: &tg_shed_state) -> bool {
     // SAFETY: the function reads only through these valid references.
-    unsafe { tg_native_shed_wants_random(rules, state) != 0 }
+    unsafe { tg_native_shed_draws_lots(rules, state) != 0 }
 }
 
 /// The keyed hash itself (H1 or H2): what is asked of it, and 24 bits of the number that goes

@@ -319,6 +319,36 @@ fn on_a_router_before_a_stock_server_the_chosen_fail_whole() {
     }
 }
 
+/// A router's driver has a program that knows of paths alone; one that comes to guard a listener of
+/// its own gets the other, and goes back to it.
+#[test]
+fn a_router_guards_a_listener_from_one_configuration_to_the_next() {
+    if skip_without_root("shed, router and listener") {
+        return;
+    }
+    let chain = Chain::new("shed-both", 1);
+    chain.client_link().receive_offload().expect("ethtool sets GRO");
+    let _behind = Nginx::start(chain.server(), &["80 backlog=4000"]);
+    let _here = Nginx::start(chain.router(0), &["81 backlog=4000"]);
+    let beyond = SocketAddr::new(chain.server_address(), 80);
+    let own = SocketAddr::new(chain.router_address(), 81);
+    let all = "policy = \"rbd\", p = 1, refuse = \"rst\"";
+    let path = path(&chain, "driver", all);
+    let both = format!("{path}\n[[listener]]\nport = 81\nhook = \"driver\"\nshed = {{ {all} }}");
+    let mut guard = guard(chain.router(0), KEY_LINE, &path);
+    let fate = |to| fetch(chain.client(), to, Duration::from_secs(2)).answer;
+    assert_eq!((fate(beyond), fate(own)), (Answer::Refused, Answer::Status(200)));
+    for (sections, listener) in [(&both, Answer::Refused), (&path, Answer::Status(200))] {
+        let text = format!("shed_key = \"/run/shed.key\"\n{sections}");
+        chain.router(0).run(move || fs::write(CONFIGURATION, text).expect("a configuration"));
+        guard.reload();
+        // It announces each guard in a line of its own.
+        until("the configuration is in force", || fate(own) == listener);
+        assert_eq!(fate(beyond), Answer::Refused);
+    }
+    guard.stop();
+}
+
 /// Refused by cookie: the handshake stands for the client alone, and the kernel that gets its ACK,
 /// of this host or of the server behind the router, has nothing to go with it.
 #[test]

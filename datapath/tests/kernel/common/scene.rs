@@ -47,8 +47,13 @@ pub const DRIVER: Hook = Hook { program: "tidegate_driver", pass: 2, drop: 1, an
 pub const DRIVER_VETH: Hook = Hook { program: "tidegate_driver_veth", pass: 2, drop: 1, answer: 4 };
 pub const IP: Hook = Hook { program: "tidegate_ip", pass: u32::MAX, drop: 2, answer: 7 };
 pub const AFTER_DRIVER: Hook = Hook { program: "tidegate_ip_after_driver", ..IP };
+/// At a driver where every guard is a path.
+pub const PATH: Hook = Hook { program: "tidegate_path", ..DRIVER };
+pub const PATH_VETH: Hook = Hook { program: "tidegate_path_veth", ..DRIVER_VETH };
 /// Those that decide a guard whose home is `auto`.
 pub const HOOKS: [Hook; 3] = [DRIVER, DRIVER_VETH, IP];
+/// And a path.
+pub const PATH_HOOKS: [Hook; 5] = [DRIVER, DRIVER_VETH, PATH, PATH_VETH, IP];
 
 impl Hook {
     pub fn outcome(&self, returned: u32) -> Outcome {

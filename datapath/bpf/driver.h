@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What every program at a driver does: it finds the SYNs that concern it, and answers. */
+#ifndef TG_DRIVER_H
+#define TG_DRIVER_H
+
+#include "clock.h"
+#include "guard.h"
+#include "kfuncs.h"
+#include "reply.h"
+
+#include <bpf/bpf_core_read.h>
+
+/*
+ * tc is told whether a frame is for this host; here a bridge port or a
+ * promiscuous interface shows what is for others, and where the host does not
+ * forward, no look-up tells them apart.
+ */
+TG_INLINE int tg_driver_concerns(struct xdp_md *ctx)
+{
+	struct xdp_buff *xdp = bpf_cast_to_kern_ctx(ctx);
+	struct net_device *dev = xdp->rxq->dev;
+	/* At once, since every load by a pointer that the kernel cannot vouch for is watched. */
+	__u64 own = *(const __u64 *)((const char *)dev +
+	                             bpf_core_field_offset(struct net_device, dev_addr_shadow));
+	const __u64 *to = (void *)(long)ctx->data;
+
+	/* Behind the six bytes that are compared follow two of the sender's. */
+	if ((void *)(to + 1) > (void *)(long)ctx->data_end)
+		return 0;
+	return !((*to ^ own) << 16);
+}
+
+/* Is this a SYN to be judged here? Then *at is where. */
+TG_INLINE int tg_driver_syn(struct xdp_md *ctx, struct tg_packet *packet, struct tg_place *at)
+{
+	void *data = (void *)(long)ctx->data;
+	void *data_end = (void *)(long)ctx->data_end;
+
+	/* A SYN whose data lies in further buffers of the driver is left to the kernel. */
+	if (!tg_parse(data, data_end, data_end - data, packet) || !tg_is_syn(packet) ||
+	    !tg_unicast(&packet->tuple))
+		return 0;
+	if (!tg_find_guard(&packet->tuple, at))
+		return 0;
+	if (at->guard->hook != TG_HOOK_AUTO && at->guard->hook != TG_HOOK_DRIVER)
+		return 0;
+	return tg_driver_concerns(ctx);
+}
+
+/* Cuts the frame to the reply's length and writes it. */
+TG_INLINE int tg_driver_write(struct xdp_md *ctx, const struct tg_packet *p,
+                              const struct tg_reply *r)
+{
+	long now_bytes = (void *)(long)ctx->data_end - (void *)(long)ctx->data;
+
+	/* Else the compiler folds the sum below into one that the verifier forbids. */
+	barrier_var(now_bytes);
+	if (bpf_xdp_adjust_tail(ctx, (int)tg_reply_bytes(p, r) - now_bytes))
+		return 0;
+	return tg_write_reply((void *)(long)ctx->data, (void *)(long)ctx->data_end, p, r, 0);
+}
+
+/*
+ * How an answer leaves. On veth XDP_TX needs an XDP program on the peer and otherwise stalls
+ * silently; a redirect to the own interface is satisfied by GRO on the peer.
+ */
+#define TG_DRIVER_TRANSMIT 1
+
+TG_INLINE int tg_driver_answer(struct xdp_md *ctx, const struct tg_packet *p,
+                               const struct tg_reply *r, __u32 how)
+{
+	if (!tg_driver_write(ctx, p, r))
+		return XDP_DROP;
+	return how & TG_DRIVER_TRANSMIT ? XDP_TX : bpf_redirect(ctx->ingress_ifindex, 0);
+}
+
+#endif
