@@ -33,7 +33,9 @@ mod userver;
 mod work;
 mod worker;
 
-pub use accept::{AcceptLimit, Bounds, Phase, Queues, SATURATED_AFTER, STARVED_AFTER_NS, Strategy};
+pub use accept::{
+    AcceptLimit, Bounds, ENOUGH_OF_LONG, Phase, Queues, SATURATED_AFTER, STARVED_AFTER_NS, Strategy,
+};
 pub use error::ServerError;
 pub use server::{Observer, Server};
 pub use settings::{EventsKind, ServerKind, Settings};

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use proptest::strategy::Strategy as Generator;
 
 use super::{
-    AcceptLimit, Bounds, NonZeroU32, Phase, Queues, SATURATED_AFTER, STARVED_AFTER_NS, Strategy,
+    AcceptLimit, Bounds, ENOUGH_OF_LONG, NonZeroU32, Phase, Queues, SATURATED_AFTER,
+    STARVED_AFTER_NS, Strategy,
 };
 
 const UNKNOWN: Queues = Queues { listen: None, work: 10 };
@@ -222,6 +223,40 @@ fn dynamic_goes_on_with_as_many_as_saturated_it() {
     assert_eq!(accept_phase(&mut strategy, 100, 0), 100);
     assert!(strategy.is_saturated());
     assert_eq!(accept_phase(&mut strategy, 1000, 0), 150);
+}
+
+/// A work phase with so many events, of which some close.
+fn work_phase_of(strategy: &mut Strategy, items: u32, closed: u32) {
+    work_phase(strategy, closed, 0);
+    for _ in closed..items {
+        strategy.worked();
+    }
+}
+
+// "This would allow the server to maintain a roughly constant number of open connections." (6) It
+// need not be the same for all.
+#[test]
+fn dynamic_holds_fewer_of_those_that_stay_and_more_when_they_no_longer_do() {
+    let mut strategy = saturated();
+    let mut held = SATURATED_AFTER;
+    // One in eight closes: the first phase tells.
+    work_phase_of(&mut strategy, 384, 48);
+    assert_eq!(accept_phase(&mut strategy, 128, 0), 48);
+    for _ in 0..20 {
+        work_phase_of(&mut strategy, held, held / 8);
+        held -= held / 8;
+        held += accept_phase(&mut strategy, 128, 0);
+        assert!(held >= ENOUGH_OF_LONG);
+    }
+    assert_eq!(held, ENOUGH_OF_LONG, "each that closes is replaced now");
+    // One in two closes.
+    work_phase_of(&mut strategy, 2 * held, held);
+    held -= held;
+    for accepted in [128, 128, 128, 0] {
+        assert_eq!(accept_phase(&mut strategy, 128, 0), accepted);
+        held += accepted;
+    }
+    assert_eq!(held, SATURATED_AFTER);
 }
 
 #[test]
