@@ -46,15 +46,7 @@ struct Hook<'a> {
 }
 
 impl Hook<'_> {
-    fn gross_ns(&self, programs: &Programs, syn: &[u8], dropped: bool) -> f64 {
-        self.run_ns(programs, self.program, syn, dropped)
-    }
-
-    fn path_ns(&self, programs: &Programs, syn: &[u8], dropped: bool) -> f64 {
-        self.run_ns(programs, self.of_paths, syn, dropped)
-    }
-
-    fn run_ns(&self, programs: &Programs, name: &str, syn: &[u8], dropped: bool) -> f64 {
+    fn gross_ns(&self, programs: &Programs, name: &str, syn: &[u8], dropped: bool) -> f64 {
         let program = programs.program(name).expect("a program");
         let (ns, returned) = kernel::test_run(program, syn, REPEAT);
         assert_eq!(returned, if dropped { self.drop } else { self.pass }, "another verdict");
@@ -85,7 +77,9 @@ fn on_a_path(hook: &Hook<'_>, rows: &mut Vec<Row>) {
             let programs = kernel::shedder(rules(policy, dropped), path);
             kernel::set_clock(&programs, clock);
             let rounds = (0..ROUNDS)
-                .map(|_| hook.path_ns(&programs, &syn, dropped) - hook.nothing_ns(&syn))
+                .map(|_| {
+                    hook.gross_ns(&programs, hook.of_paths, &syn, dropped) - hook.nothing_ns(&syn)
+                })
                 .collect();
             let target_ns = target_ns.filter(|_| hook.program == "tidegate_driver");
             rows.push((format!("path, {name}, {what}, {}", hook.name), Rounds(rounds), target_ns));
@@ -103,6 +97,7 @@ fn controlled() -> tg_shed_rules {
 fn on_a_listener(hook: &Hook<'_>, rows: &mut Vec<Row>) {
     let syn = kernel::syn([0; 6], v4(ROOMY));
     let without = kernel::shedder(tg_shed_rules::default(), None);
+    let gross_ns = |programs: &Programs| hook.gross_ns(programs, hook.program, &syn, false);
     for (name, rules, target_ns) in [
         ("SLPD", rules(TG_SLPD, false), Some(40.0)),
         ("SBPD", rules(TG_SBPD, false), Some(70.0)),
@@ -110,15 +105,12 @@ fn on_a_listener(hook: &Hook<'_>, rows: &mut Vec<Row>) {
     ] {
         let with = kernel::shedder(rules, None);
         kernel::set_clock(&with, CALM);
-        let rounds = (0..ROUNDS)
-            .map(|_| hook.gross_ns(&with, &syn, false) - hook.gross_ns(&without, &syn, false))
-            .collect();
+        let rounds = (0..ROUNDS).map(|_| gross_ns(&with) - gross_ns(&without)).collect();
         let target_ns = target_ns.filter(|_| hook.program == "tidegate_driver");
         let name = format!("listener, {name} alone, let through, {}", hook.name);
         rows.push((name, Rounds(rounds), target_ns));
     }
-    let rounds =
-        (0..ROUNDS).map(|_| hook.gross_ns(&without, &syn, false) - hook.nothing_ns(&syn)).collect();
+    let rounds = (0..ROUNDS).map(|_| gross_ns(&without) - hook.nothing_ns(&syn)).collect();
     rows.push((format!("listener, no shedding, room, {}", hook.name), Rounds(rounds), None));
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use tidegate_datapath::configuration::Guarded;
+use tidegate_datapath::configuration::{self, Guarded};
 use tidegate_datapath::guard::{Hooks, Plan};
 use tidegate_datapath::interfaces::Interface;
 use tidegate_datapath::raw::*;
@@ -106,7 +106,7 @@ pub fn plan(
             "make it a [[listener]]",
         ));
     }
-    let only_paths = guards.iter().all(|g| g.is_path);
+    let only_paths = configuration::only_paths(guards);
     let mut plan = Plan { only_paths, ..Default::default() };
     for interface in chosen {
         let concerns = |g: &Guarded| match g.is_path {

@@ -4,7 +4,7 @@
 #define TG_HOLLOW_REPLY_H
 
 #include "../../policy/include/shed.h"
-#include "packet.h"
+#include "guard.h"
 #include "reply.h"
 
 /* As Linux announces at first. */
@@ -22,6 +22,16 @@ TG_INLINE void tg_reply_hollow(const struct tg_packet *packet, const struct tg_k
 	r->ack = packet->seq + 1;
 	r->flags = TG_TCP_SYN | TG_TCP_ACK;
 	r->window = TG_HOLLOW_WINDOW;
+}
+
+/* Each refusal that needs no more than the SYN: verdict is TG_RESET or TG_HOLLOW. */
+TG_INLINE void tg_reply_at_once(const struct tg_packet *packet, const struct tg_place *at,
+                                __u32 verdict, struct tg_reply *r)
+{
+	if (verdict == TG_RESET)
+		tg_reply_refuse(packet, &at->guard->rules, r);
+	else
+		tg_reply_hollow(packet, &at->config->shed_key, r);
 }
 
 #endif

@@ -19,10 +19,7 @@ static __noinline int tg_path_refuse(struct xdp_md *ctx, const struct tg_packet 
 {
 	struct tg_reply r = {};
 
-	if (verdict == TG_RESET)
-		tg_reply_refuse(packet, &at->guard->rules, &r);
-	else
-		tg_reply_hollow(packet, &at->config->shed_key, &r);
+	tg_reply_at_once(packet, at, verdict, &r);
 	return tg_driver_answer(ctx, packet, &r, how);
 }
 
@@ -45,8 +42,7 @@ TG_INLINE struct tg_decision tg_path_shed(struct tg_packet *packet, const struct
 	d = tg_shed_here(packet, at->config, at->index & (TG_GUARDS - 1),
 	                 tg_shed_prefers(packet, at), now_ns, at->control->clock_offset_ns);
 	if (at->guard->shed.is_auto)
-		tg_path_control(at, now_ns,
-		                d.verdict == TG_PASS ? TG_CONTROL_PASSED : TG_CONTROL_SHED);
+		tg_path_control(at, now_ns, tg_shed_outcome(d));
 	return d;
 }
 

@@ -116,6 +116,11 @@ enum tg_shed_control {
 	TG_CONTROL_PASSED,
 };
 
+TG_INLINE __u32 tg_shed_outcome(struct tg_decision d)
+{
+	return d.verdict == TG_PASS ? TG_CONTROL_PASSED : TG_CONTROL_SHED;
+}
+
 /* Global, for the verifier's sake and for its stack, as tg_shed is. */
 __noinline int tg_shed_control(struct tg_shed_call *call, __u32 what)
 {
@@ -264,7 +269,7 @@ TG_INLINE __u32 tg_shed_judge(struct tg_packet *packet, const struct tg_place *a
 		decided = tg_shed_decided(packet, at, call->now_ns);
 	d = tg_shed_unpack(decided);
 	if (call->is_auto)
-		tg_shed_control(call, d.verdict == TG_PASS ? TG_CONTROL_PASSED : TG_CONTROL_SHED);
+		tg_shed_control(call, tg_shed_outcome(d));
 	/* No map, no decision: the kernel's. */
 	if (decided && !at->guard->is_path)
 		tg_shed_account(packet, at->guard, at->index, call->slot, d, call->now_ns);

@@ -77,13 +77,11 @@ TG_INLINE int tg_tc_refuse(struct __sk_buff *ctx, struct tg_syn_stage *s, __u32 
 {
 	struct tg_reply r = {};
 
-	if (verdict == TG_RESET)
-		tg_reply_refuse(s->packet, &s->at->guard->rules, &r);
 	/* A cookie has its listener at hand, which the verifier cannot know. */
-	else if (verdict == TG_COOKIE && s->socket.tp)
+	if (verdict == TG_COOKIE && s->socket.tp)
 		tg_reply_cookie(s, tg_tc_mtu(ctx), &r);
 	else
-		tg_reply_hollow(s->packet, &s->at->config->shed_key, &r);
+		tg_reply_at_once(s->packet, s->at, verdict, &r);
 	return tg_tc_answer(ctx, s->packet, &r);
 }
 

@@ -96,6 +96,11 @@ pub fn covering(guards: &[(u32, Guarded)], to: SocketAddr) -> Option<&(u32, Guar
     own.or_else(|| on_port().find(|(_, g)| g.address.is_none()))
 }
 
+/// Whether these are a router's, which guards paths alone.
+pub fn only_paths<'a>(guards: impl IntoIterator<Item = &'a Guarded>) -> bool {
+    guards.into_iter().all(|guarded| guarded.is_path)
+}
+
 /// The guards of a configuration, by index.
 pub(crate) fn guards_of(config: &tg_config) -> Vec<(u32, Guarded)> {
     let mut found = Vec::new();

@@ -262,7 +262,7 @@ impl Rehearsal {
     fn programs_at(&self, interface: &Interface) -> Result<Vec<Program>> {
         let links = self.pins.link_names()?;
         let stands = |hook: &str| links.contains(&format!("{hook}-{}", interface.index));
-        let only_paths = self.guards.iter().all(|(_, guarded)| guarded.is_path);
+        let only_paths = configuration::only_paths(self.guards.iter().map(|(_, guarded)| guarded));
         let driver = driver_program(&PlannedInterface::from(interface), only_paths);
         let ip = if stands("driver") { Program::IpAfterDriver } else { Program::Ip };
         let all = [("driver", driver), ("ends_in", Program::EndsIn), ("ingress", ip)];

@@ -9,7 +9,7 @@
 //! describes and leaves to future work. What chapter 6 leaves open is settled here:
 //!
 //! - *Saturated* is a server that has not been idle since it accepted [`SATURATED_AFTER`]
-//!   connections. It is so no longer when it is idle.
+//!   connections, or [`ENOUGH_OF_LONG`]. It is so no longer when it is idle.
 //! - A listen queue that holds fewer than were closed leaves the rest owed: it holds 128, and a
 //!   work phase may close more.
 //! - Saturated, it accepts those who waited when the phase began, and leaves those who come meanwhile
@@ -21,7 +21,7 @@
 //!   so holds as few as keep it busy. A bound of 20 ms on work phases, which cut them off before,
 //!   had its connections grow from 500 to 2,300 within ten seconds (live, 7.2 requests each, at 1.2
 //!   times the capacity), and cost a fifth of the replies.
-//! - Where connections stay for many rounds, fewer do ([`ENOUGH_OF_LONG`]): those above that are not
+//! - Where connections stay for many rounds, [`ENOUGH_OF_LONG`] do: those above that are not
 //!   replaced when they close.
 //! - A connection is let in every [`STARVED_AFTER_NS`] even if none was closed: otherwise clients
 //!   that keep their connections busy would shut everyone else out.
