@@ -163,11 +163,14 @@ impl<'a> Work<'a> {
         self.tcp_takes(costs.look_up_ns);
     }
 
-    /// The segment has been answered, or dropped, where a hook looked at it. At the driver that is
-    /// one cost for all of it: the frame goes back as it came.
+    /// The segment has been answered, or dropped, where a hook looked at it: what goes back from the
+    /// entry of IP or before does not take IP's way out. At the driver that is one cost for all of it,
+    /// the frame goes back as it came.
     pub(crate) fn ends_at(&mut self, hook: Hook, costs: &Costs) {
-        if hook == Hook::Driver {
-            self.took = Took { guard_ns: costs.early_ns, ..Took::default() };
+        match hook {
+            Hook::Driver => self.took = Took { guard_ns: costs.early_ns, ..Took::default() },
+            Hook::Ip => self.took.ip_ns = 0,
+            Hook::Tcp => {}
         }
     }
 

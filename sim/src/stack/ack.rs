@@ -118,43 +118,69 @@ impl Host {
         if self.resets_hollow(flow, packet, work) {
             return;
         }
-        work.comes_to_tcp(&self.costs);
-        if packet.flags.has(Flags::RST) {
-            return;
-        }
         let conn = &flow.conn;
         let brings_cookie = conn.has_cookie && packet.ack == conn.isn.wrapping_add(1);
-        if !brings_cookie {
-            work.tcp_takes(self.costs.reset_ns);
-            return work.refuse(flow, packet);
+        if brings_cookie && !packet.flags.has(Flags::RST) {
+            return self.cookie_back(flow, packet, work);
         }
-        work.tcp_takes(self.costs.cookie_ns);
-        let is_ours = self.guard.as_ref().is_some_and(|guard| guard.rules.may_give_cookies());
-        let ack = tg_ack {
-            bare: u32::from(packet.is_bare()),
-            cookie: if is_ours { TG_ACK_COOKIE } else { TG_ACK_KERNEL_COOKIE },
-            silent: self.silences_ack(work.now_ns()),
-            ..tg_ack::default()
-        };
-        let decision = if self.guard.is_some() {
-            self.judge_ack(&ack)
+        work.comes_to_tcp(&self.costs);
+        if !packet.flags.has(Flags::RST) {
+            work.tcp_takes(self.costs.reset_ns);
+            work.refuse(flow, packet);
+        }
+    }
+
+    /// Where a cookie that comes back is looked at: the guard's own at the entry of IP, unless its
+    /// mechanisms are TCP's, as in Shukla's kernel; the kernel's by TCP.
+    fn looks_at_cookies(&self) -> Hook {
+        match &self.guard {
+            Some(guard) if guard.rules.may_give_cookies() && guard.hook != Hook::Tcp => Hook::Ip,
+            _ => Hook::Tcp,
+        }
+    }
+
+    fn cookie_back(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
+        let place = self.looks_at_cookies();
+        if place == Hook::Ip {
+            work.took.add(&place.way_to(&self.costs));
         } else {
-            // tcp_abort_on_overflow is not for cookies: a full queue drops their ACKs in silence.
-            let queues = self.listener.queues_at_ack(self.profile, &self.kernel);
-            decide_ack(&tg_rules::default(), &queues, &ack)
-        };
+            work.comes_to_tcp(&self.costs);
+            work.tcp_takes(self.costs.cookie_ns);
+        }
+        let decision = self.judge_cookie(packet, work.now_ns());
         if matches!(decision.reason, TG_COOKIE_VALID | TG_HANDSHAKE) {
+            if place == Hook::Ip {
+                work.took.add(&place.way_from(&self.costs));
+                work.tcp_takes(self.costs.cookie_ns);
+            }
             flow.conn.has_cookie = false;
             return self.make_child(flow, packet, work);
         }
         self.counted.listen_overflows += 1;
         if decision.verdict == TG_RESET {
             // Nothing is kept of a cookie: the segment after this one brings it again.
-            work.tcp_takes(self.costs.reset_ns);
+            work.tcp_takes(if place == Hook::Tcp { self.costs.reset_ns } else { 0 });
             work.refuse(flow, packet);
         } else {
             self.counted.listen_drops += 1;
         }
+        work.ends_at(place, &self.costs);
+    }
+
+    fn judge_cookie(&mut self, packet: &Packet, now_ns: u64) -> tg_decision {
+        let is_ours = self.guard.as_ref().is_some_and(|guard| guard.rules.may_give_cookies());
+        let ack = tg_ack {
+            bare: u32::from(packet.is_bare()),
+            cookie: if is_ours { TG_ACK_COOKIE } else { TG_ACK_KERNEL_COOKIE },
+            silent: self.silences_ack(now_ns),
+            ..tg_ack::default()
+        };
+        if self.guard.is_some() {
+            return self.judge_ack(&ack);
+        }
+        // tcp_abort_on_overflow is not for cookies: a full queue drops their ACKs in silence.
+        let queues = self.listener.queues_at_ack(self.profile, &self.kernel);
+        decide_ack(&tg_rules::default(), &queues, &ack)
     }
 
     /// The handshake is complete: the connection goes to the listen queue, and what the segment
