@@ -54,10 +54,12 @@ pub(crate) fn calibrate(arguments: &Arguments) -> Result<ExitCode, Failure> {
         bar.step(step, calibrate::STEPS, &name, Duration::ZERO);
     })?;
     bar.finish();
+    // Also where they contradict each other: the table shows by how much.
+    crate::say(&table(&calibration.fixed))?;
+    calibration.check()?;
     let unwritable = |source| Failure::Folder { path: arguments.out.clone(), source };
     let text = described(&calibration, &Host::here())?;
     fs::write(&arguments.out, text).map_err(unwritable)?;
-    crate::say(&table(&calibration.fixed))?;
     crate::say(&format!("The machine is {}", arguments.out.display()))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -126,11 +128,11 @@ fn described(calibration: &Calibration, host: &Host) -> Result<String, Failure> 
 /// What fixed what, for a person.
 fn table(fixed: &[Fixed]) -> String {
     let mut text = String::new();
-    for Fixed { costs, by, unit, measured, simulated, scale } in fixed {
+    for Fixed { costs, by, unit, measured, between: (least, most), simulated, scale } in fixed {
         let _ = writeln!(
             text,
-            "{costs}: {scale:.2} times today's, by {by}: measured {measured:.2}, \
-             simulated {simulated:.2} {unit}"
+            "{costs}: {scale:.2} times today's, by {by}: measured {measured:.2} ({least:.2} to \
+             {most:.2}), simulated {simulated:.2} {unit}"
         );
     }
     text

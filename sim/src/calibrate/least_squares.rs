@@ -46,7 +46,9 @@ pub(super) fn least_squares<E>(
         if largest(&here) < limits.small || astray == ASTRAY_MAX {
             break;
         }
-        let step = step(&slopes, &here, damping);
+        let step = bounded_step(&slopes, &here, damping, |unknown, by| {
+            at[unknown] * by.signum() >= limits.away
+        });
         let go = |(at, by): (&f64, &f64)| {
             (at + by.clamp(-STEP_MAX, STEP_MAX)).clamp(-limits.away, limits.away)
         };
@@ -90,8 +92,33 @@ fn measure_slopes<E>(
     Ok(found.into_iter().enumerate().map(slope).collect())
 }
 
+/// The damped step of those that can go where it leads: one that stands at its limit and is led
+/// further stays, and the others make up for it. Left in, it would lead them astray: they would
+/// count on what it cannot do.
+fn bounded_step(
+    slopes: &[Vec<f64>],
+    here: &[f64],
+    damping: f64,
+    is_at_its_end: impl Fn(usize, f64) -> bool,
+) -> Vec<f64> {
+    let mut free: Vec<usize> = (0..slopes.len()).collect();
+    loop {
+        let of_the_free: Vec<&[f64]> = free.iter().map(|at| slopes[*at].as_slice()).collect();
+        let found = step(&of_the_free, here, damping);
+        let led = free.iter().zip(&found);
+        let goes: Vec<usize> =
+            led.clone().filter(|(at, by)| !is_at_its_end(**at, **by)).map(|(at, _)| *at).collect();
+        if goes.len() == free.len() {
+            let mut whole = vec![0.0; slopes.len()];
+            led.for_each(|(at, by)| whole[*at] = *by);
+            return whole;
+        }
+        free = goes;
+    }
+}
+
 /// The damped step: (JᵀJ + damping) step = -Jᵀ residuals.
-fn step(slopes: &[Vec<f64>], here: &[f64], damping: f64) -> Vec<f64> {
+fn step(slopes: &[&[f64]], here: &[f64], damping: f64) -> Vec<f64> {
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let mut rows: Vec<Vec<f64>> = slopes
         .iter()
@@ -167,6 +194,14 @@ mod tests {
     fn an_unknown_without_effect_stays() {
         let at = found(3, |x| vec![x[0] + 2.0 * x[1] - 1.0, x[0] - x[1], 0.0]);
         assert_near(&at, &[1.0 / 3.0, 1.0 / 3.0, 0.0]);
+    }
+
+    /// The first can do no more than 4 of the 9 that are asked of it; the second, which does little
+    /// for that and is asked for something else, is not to count on the rest.
+    #[test]
+    fn what_one_at_its_limit_cannot_do_is_not_counted_on() {
+        let at = found(2, |x| vec![x[0] + 0.5 * x[1] - 9.0, x[1] - 0.5 * x[0]]);
+        assert_near(&at, &[4.0, (0.5 * 5.0 + 2.0) / 1.25]);
     }
 
     /// What cannot be reached is approached as far as the limit.

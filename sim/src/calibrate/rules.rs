@@ -16,30 +16,27 @@ pub(super) enum Number {
     Application,
     /// The middle of response times, in ms.
     Response,
-    /// Replies, in per cent of the capacity measured before: a machine that others share is as fast
-    /// for a while, not for long.
+    /// Replies, in per cent of the capacity.
     Replies,
-    /// Connections that the server accepts, in per cent of the capacity.
-    Accepts,
 }
 
 impl Number {
-    pub(super) fn of(self, point: &Point) -> f64 {
+    /// Of a point, and of what its server can do.
+    pub(super) fn of(self, point: &Point, capacity_per_s: f64) -> f64 {
         let part = |path: &str| point.measure(path).unwrap_or(f64::NAN);
         match self {
-            Self::Capacity => point.capacity_per_s,
+            Self::Capacity => capacity_per_s,
             Self::Busy => 100.0 * (1.0 - part("cpu.idle")),
             Self::Application => 100.0 * part("cpu_components.application"),
             Self::Response => part("response_ms.p50"),
-            Self::Replies => 100.0 * point.replies_per_s / point.capacity_per_s,
-            Self::Accepts => 100.0 * part("serving.accepts_per_s") / point.capacity_per_s,
+            Self::Replies => 100.0 * point.replies_per_s / capacity_per_s,
         }
     }
 
     pub(super) fn unit(self) -> &'static str {
         match self {
             Self::Capacity => "requests/s",
-            Self::Replies | Self::Accepts => "% of the capacity",
+            Self::Replies => "% of the capacity",
             Self::Busy | Self::Application => "%",
             Self::Response => "ms",
         }
@@ -58,12 +55,12 @@ pub(super) struct Rule {
 }
 
 /// All of them.
-pub(super) const RULES: [Rule; 13] = [
+pub(super) const RULES: [Rule; 11] = [
     Rule {
         costs: "1 µs of a scenario's cost",
         by: "capacity with 100 µs a request",
-        scenario: "calm",
-        curve: "dear",
+        scenario: "flood",
+        curve: "dropped by TCP",
         number: Number::Capacity,
         costs_of: |machine| vec![&mut machine.cost_us_ns],
     },
@@ -87,12 +84,14 @@ pub(super) const RULES: [Rule; 13] = [
             ]
         },
     },
+    // How it divides into being let in and the rest is not measured: where many are let in to wait,
+    // each takes memory that nobody had before, and costs half as much again as one that is served.
     Rule {
-        costs: "letting somebody in: SYN/ACK, handshake",
-        by: "connections accepted at four times the capacity, everybody let in to wait",
-        scenario: "waiting",
-        curve: "waiting",
-        number: Number::Accepts,
+        costs: "a connection: SYN/ACK, handshake, accept, close",
+        by: "capacity with one request a connection",
+        scenario: "calm",
+        curve: "bare",
+        number: Number::Capacity,
         costs_of: |machine| {
             let costs = &mut machine.costs;
             vec![
@@ -101,18 +100,6 @@ pub(super) const RULES: [Rule; 13] = [
                 &mut costs.child_ns,
                 &mut costs.overflow_ns,
                 &mut costs.reset_ns,
-            ]
-        },
-    },
-    Rule {
-        costs: "the rest of a connection: accept, close",
-        by: "capacity with one request a connection",
-        scenario: "calm",
-        curve: "bare",
-        number: Number::Capacity,
-        costs_of: |machine| {
-            let costs = &mut machine.costs;
-            vec![
                 &mut costs.accept_ns,
                 &mut costs.accept_none_ns,
                 &mut costs.close_ns,
@@ -192,13 +179,5 @@ pub(super) const RULES: [Rule; 13] = [
         curve: "refused at the driver",
         number: Number::Replies,
         costs_of: |machine| vec![&mut machine.costs.early_ns],
-    },
-    Rule {
-        costs: "a cookie",
-        by: "replies at three times the capacity, SYNs answered with cookies",
-        scenario: "cookies",
-        curve: "cookies",
-        number: Number::Replies,
-        costs_of: |machine| vec![&mut machine.costs.cookie_ns],
     },
 ];
