@@ -116,8 +116,7 @@ pub fn fit(
 }
 
 impl Calibration {
-    /// Whether costs explain what was measured: each number within a twentieth, or within what the
-    /// rounds differed by.
+    /// Whether costs explain what was measured, each number within a twentieth.
     ///
     /// # Errors
     /// [`SimError::Uncalibrated`] names the first that they do not.
@@ -136,14 +135,10 @@ impl Calibration {
 }
 
 impl Fixed {
-    /// What was measured as nothing has no cost that explains it better; and what was measured once so
-    /// and once so contradicts nothing in between.
+    /// What was measured as nothing has no cost that explains it better.
     fn contradicts(&self) -> bool {
         let is_at_its_end = self.scale.ln().abs() > LIMITS.away - 0.1;
-        let (least, most) = self.between;
-        let was_measured = (least..=most).contains(&self.simulated);
-        let is_off = (self.simulated / self.measured).ln().abs() > CONTRADICTS;
-        is_off && !was_measured && !is_at_its_end
+        !is_at_its_end && (self.simulated / self.measured).ln().abs() > CONTRADICTS
     }
 }
 
@@ -214,18 +209,15 @@ impl<'a> Reading<'a> {
 /// What was measured of a server's capacity, whichever scenario asked for it. One run of a closed loop can
 /// come out a tenth above the next.
 fn capacities(scenarios: &[Scenario], points: &[Point], of: &ServerUse) -> Vec<f64> {
-    let mut found: Vec<f64> = Vec::new();
+    let mut found = Vec::new();
     for scenario in scenarios {
-        let alike = |setting: &&Setting| setting.server_use() == *of;
-        let curves: Vec<&str> =
-            scenario.settings.iter().filter(alike).map(|setting| setting.curve.as_str()).collect();
+        // The curves of a run share the one that was measured before them: the first tells it.
+        let first = scenario.settings.iter().find(|setting| setting.server_use() == *of);
         let is_of_it = |point: &&Point| {
-            point.scenario == scenario.name && curves.contains(&point.curve.as_str())
+            point.scenario == scenario.name && first.is_some_and(|first| first.curve == point.curve)
         };
         found.extend(points.iter().filter(is_of_it).map(|point| point.capacity_per_s));
     }
-    // The curves of a run share the one that was measured before them.
-    found.dedup();
     found
 }
 

@@ -235,6 +235,12 @@ impl Host {
         self.wake(began_ns, wire);
     }
 
+    /// Refuses by a RST: TCP makes a packet of its own, a hook before it turns the frame round.
+    fn refuse_at(&self, hook: Hook, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
+        work.tcp_takes(if hook == Hook::Tcp { self.costs.reset_ns } else { 0 });
+        work.refuse(flow, packet);
+    }
+
     /// A timer of a connection has come.
     pub(crate) fn timer(&mut self, flow: &mut Flow, place: u32, now_ns: u64, wire: &mut Wire) {
         flow.conn.timer = None;

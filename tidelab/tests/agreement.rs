@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tidegate_lab::skip_without_root;
-use tidegate_report::{Point, Results, World};
+use tidegate_report::{Cell, Point, Results, World};
 
 const SCENARIO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agreement.toml");
 const FOLDER: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/agreement");
@@ -39,15 +39,18 @@ fn live_and_simulated_agree() {
     let both = ["--world", "both", "--machine", &machine, "--runs", RUNS];
     tidelab(&[&["run", SCENARIO, "--out", FOLDER], both.as_slice()].concat());
     let points = Results::read([Path::new(FOLDER).join("result.jsonl")]).unwrap().points;
-    let pairs = pairs(&points);
+    let (measured, disturbed): (Vec<Point>, Vec<Point>) =
+        points.into_iter().partition(is_undisturbed);
+    let pairs = pairs(&measured);
     println!("{}", Pair::HEAD);
     for pair in &pairs {
         println!("{}", pair.line());
     }
-    let measured: Vec<&Pair> = pairs.iter().filter(|pair| pair.live.runs > 0).collect();
-    assert!(measured.len() >= POINTS, "only {} points were measured undisturbed", measured.len());
-    let apart: Vec<String> =
-        measured.iter().filter(|pair| !pair.agree()).map(|pair| pair.line()).collect();
+    for point in disturbed {
+        println!("{:<22} {:>9}  disturbed", point.curve, point.offered_over_capacity);
+    }
+    assert!(pairs.len() >= POINTS, "only {} points were measured undisturbed", pairs.len());
+    let apart: Vec<String> = pairs.iter().filter(|pair| !pair.agree()).map(Pair::line).collect();
     assert!(apart.is_empty(), "{} points do not agree:\n{}", apart.len(), apart.join("\n"));
 }
 
@@ -60,109 +63,81 @@ fn tidelab(arguments: &[&str]) {
     assert!(output.status.success(), "tidelab {}: {said}", arguments.join(" "));
 }
 
-/// One operating point in both worlds.
-struct Pair {
-    curve: String,
-    offered: f64,
-    live: Mean,
-    sim: Mean,
+/// A measurement that something else took part in is none.
+fn is_undisturbed(point: &Point) -> bool {
+    point.world == World::Sim || point.warnings.is_empty()
 }
 
-/// What clients saw, in the mean of the runs.
-struct Mean {
-    runs: usize,
-    replies_per_s: f64,
-    response_ms: f64,
-    /// The share of attempts that ended in each kind of error.
-    errors: [f64; KINDS.len()],
+/// One operating point in both worlds, each in the mean of its runs.
+struct Pair<'a> {
+    live: Cell<'a>,
+    sim: Cell<'a>,
 }
 
-impl Mean {
-    fn of(runs: &[&Point]) -> Self {
-        let mean = |number: &dyn Fn(&Point) -> f64| {
-            runs.iter().map(|run| number(run)).sum::<f64>() / runs.len() as f64
-        };
-        let share = |run: &Point, kind: &str| {
-            let per_s = run.errors_per_s.get(kind).copied().unwrap_or(0.0);
-            per_s * run.duration_s / run.attempts as f64
-        };
-        Self {
-            runs: runs.len(),
-            replies_per_s: mean(&|run| run.replies_per_s),
-            response_ms: mean(&|run| run.response_ms.mean),
-            errors: KINDS.map(|kind| mean(&|run| share(run, kind))),
-        }
-    }
+fn pairs(points: &[Point]) -> Vec<Pair<'_>> {
+    let scenario = points.first().map_or("", |point| &point.scenario);
+    let cells = Cell::gather(scenario, points);
+    let of = |world| cells.iter().filter(move |cell| cell.world == world);
+    of(World::Live)
+        .filter_map(|live| {
+            let is_same = |sim: &&Cell<'_>| sim.curve == live.curve && sim.offered == live.offered;
+            let sim = of(World::Sim).find(is_same)?;
+            Some(Pair { live: live.clone(), sim: sim.clone() })
+        })
+        .collect()
 }
 
-fn pairs(points: &[Point]) -> Vec<Pair> {
-    let mut places: Vec<(&str, f64)> = Vec::new();
-    for point in points {
-        let place = (point.curve.as_str(), point.offered_over_capacity);
-        if !places.contains(&place) {
-            places.push(place);
-        }
-    }
-    let mean = |(curve, offered): (&str, f64), world| {
-        // A measurement that something else took part in is none.
-        let is_measured = |point: &Point| world == World::Sim || point.warnings.is_empty();
-        let is_of_it = |point: &&Point| {
-            let is_there = point.curve == curve && point.offered_over_capacity == offered;
-            point.world == world && is_there && is_measured(point)
-        };
-        Mean::of(&points.iter().filter(is_of_it).collect::<Vec<_>>())
-    };
-    let pair = |place: (&str, f64)| Pair {
-        curve: place.0.to_owned(),
-        offered: place.1,
-        live: mean(place, World::Live),
-        sim: mean(place, World::Sim),
-    };
-    places.into_iter().map(pair).collect()
+fn mean(cell: &Cell<'_>, measure: &str) -> f64 {
+    cell.estimate(measure).map_or(f64::NAN, |found| found.mean)
 }
 
-impl Pair {
+impl Pair<'_> {
     const HEAD: &'static str = "curve                 × capacity  runs   replies/s live  simulated   \
          response ms live  simulated   error kind furthest apart";
+
+    /// A number live and simulated.
+    fn both(&self, measure: &str) -> (f64, f64) {
+        (mean(&self.live, measure), mean(&self.sim, measure))
+    }
 
     fn agree(&self) -> bool {
         self.replies_agree() && self.responses_agree() && self.furthest_error().1.abs() <= ERRORS
     }
 
     fn replies_agree(&self) -> bool {
-        (self.sim.replies_per_s / self.live.replies_per_s - 1.0).abs() <= REPLIES
+        let (live_per_s, sim_per_s) = self.both("replies_per_s");
+        (sim_per_s / live_per_s - 1.0).abs() <= REPLIES
     }
 
     fn responses_agree(&self) -> bool {
-        let (live_ms, sim_ms) = (self.live.response_ms, self.sim.response_ms);
+        let (live_ms, sim_ms) = self.both("response_ms.mean");
         let apart_ms = (sim_ms - live_ms).abs();
         apart_ms <= RESPONSE_MS || apart_ms <= RESPONSE * live_ms
     }
 
     /// The kind of error that the worlds differ most in, and by which share of attempts.
     fn furthest_error(&self) -> (&'static str, f64) {
-        let shares = self.live.errors.iter().zip(self.sim.errors);
-        let each = KINDS.into_iter().zip(shares.map(|(live, sim)| sim - live));
-        each.max_by(|a, b| a.1.abs().total_cmp(&b.1.abs())).expect("there are kinds")
+        let share = |cell: &Cell<'_>, kind: &str| {
+            let found = cell.quotient(&format!("errors_per_s.{kind}"), "offered_per_s");
+            found.map_or(f64::NAN, |found| found.mean)
+        };
+        let apart = |kind| share(&self.sim, kind) - share(&self.live, kind);
+        let each = KINDS.map(|kind| (kind, apart(kind)));
+        each.into_iter().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs())).expect("there are kinds")
     }
 
     fn line(&self) -> String {
-        let Self { curve, offered, live, sim } = self;
         let (kind, apart) = self.furthest_error();
-        let verdict = match (live.runs, self.agree()) {
-            (0, _) => "  disturbed",
-            (_, true) => "",
-            (_, false) => "  APART",
-        };
+        let (live_per_s, sim_per_s) = self.both("replies_per_s");
+        let (live_ms, sim_ms) = self.both("response_ms.mean");
         format!(
-            "{curve:<22} {offered:>9} {:>5} {:>16.0} {:>10.0} {:>18.1} {:>10.1}   {kind} {:+.1} \
-             %{verdict}",
-            live.runs,
-            live.replies_per_s,
-            sim.replies_per_s,
-            live.response_ms,
-            sim.response_ms,
+            "{:<22} {:>9} {:>5} {live_per_s:>16.0} {sim_per_s:>10.0} {live_ms:>18.1} \
+             {sim_ms:>10.1}   {kind} {:+.1} %{}",
+            self.live.curve,
+            self.live.offered,
+            self.live.runs.len(),
             100.0 * apart,
+            if self.agree() { "" } else { "  APART" },
         )
     }
 }

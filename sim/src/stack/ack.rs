@@ -9,7 +9,7 @@ use tidegate_policy::raw::{
 };
 
 use super::syn::hollow_isn;
-use super::{Host, State, is_before};
+use super::{Guard, Host, State, is_before};
 use crate::flow::Flow;
 use crate::hook::Hook;
 use crate::network::Packet;
@@ -47,8 +47,7 @@ impl Host {
         if ack.acceptable == 0 {
             // tcp_check_req(): out of the window gets a challenge, a wrong number a RST.
             if !acks {
-                work.tcp_takes(self.costs.reset_ns);
-                work.refuse(flow, packet);
+                self.refuse_at(Hook::Tcp, flow, packet, work);
             }
         } else if decision.reason == TG_HANDSHAKE {
             self.leave_syn_queue(&flow.conn);
@@ -69,8 +68,7 @@ impl Host {
         work.tcp_takes(self.costs.overflow_ns);
         self.counted.listen_overflows += 1;
         if decision.verdict == TG_RESET {
-            work.tcp_takes(self.costs.reset_ns);
-            work.refuse(flow, packet);
+            self.refuse_at(Hook::Tcp, flow, packet, work);
             self.remove_request(flow, work);
         } else {
             self.counted.listen_drops += 1;
@@ -125,18 +123,22 @@ impl Host {
         }
         work.comes_to_tcp(&self.costs);
         if !packet.flags.has(Flags::RST) {
-            work.tcp_takes(self.costs.reset_ns);
-            work.refuse(flow, packet);
+            self.refuse_at(Hook::Tcp, flow, packet, work);
         }
     }
 
     /// Where a cookie that comes back is looked at: the guard's own at the entry of IP, unless its
     /// mechanisms are TCP's, as in Shukla's kernel; the kernel's by TCP.
     fn looks_at_cookies(&self) -> Hook {
-        match &self.guard {
-            Some(guard) if guard.rules.may_give_cookies() && guard.hook != Hook::Tcp => Hook::Ip,
+        match self.giver_of_cookies() {
+            Some(guard) if guard.hook != Hook::Tcp => Hook::Ip,
             _ => Hook::Tcp,
         }
+    }
+
+    /// The guard, where cookies are its own.
+    fn giver_of_cookies(&self) -> Option<&Guard> {
+        self.guard.as_ref().filter(|guard| guard.rules.may_give_cookies())
     }
 
     fn cookie_back(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
@@ -159,8 +161,7 @@ impl Host {
         self.counted.listen_overflows += 1;
         if decision.verdict == TG_RESET {
             // Nothing is kept of a cookie: the segment after this one brings it again.
-            work.tcp_takes(if place == Hook::Tcp { self.costs.reset_ns } else { 0 });
-            work.refuse(flow, packet);
+            self.refuse_at(place, flow, packet, work);
         } else {
             self.counted.listen_drops += 1;
         }
@@ -168,7 +169,7 @@ impl Host {
     }
 
     fn judge_cookie(&mut self, packet: &Packet, now_ns: u64) -> tg_decision {
-        let is_ours = self.guard.as_ref().is_some_and(|guard| guard.rules.may_give_cookies());
+        let is_ours = self.giver_of_cookies().is_some();
         let ack = tg_ack {
             bare: u32::from(packet.is_bare()),
             cookie: if is_ours { TG_ACK_COOKIE } else { TG_ACK_KERNEL_COOKIE },

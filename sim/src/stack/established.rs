@@ -6,6 +6,7 @@ use tidegate_client::{Flags, TIME_WAIT_NS};
 use super::conn::NEVER;
 use super::{Host, State, is_before};
 use crate::flow::Flow;
+use crate::hook::Hook;
 use crate::network::Packet;
 use crate::wire::Work;
 
@@ -61,8 +62,7 @@ impl Host {
         let data_end = packet.seq.wrapping_add(u32::from(packet.length));
         let has_new_data = is_before(conn.expected, data_end);
         if has_new_data && conn.state == State::Closing {
-            work.tcp_takes(self.costs.reset_ns);
-            work.refuse(flow, packet);
+            self.refuse_at(Hook::Tcp, flow, packet, work);
             return flow.conn.forget(work.wire);
         }
         let has_new_fin = has_fin && is_before(conn.expected, packet.end());

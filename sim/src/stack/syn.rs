@@ -206,10 +206,7 @@ impl Host {
         let by_tcp = hook == Hook::Tcp;
         match decision.verdict {
             TG_DROP => {}
-            TG_RESET => {
-                work.tcp_takes(if by_tcp { self.costs.reset_ns } else { 0 });
-                work.refuse(flow, packet);
-            }
+            TG_RESET => self.refuse_at(hook, flow, packet, work),
             TG_COOKIE => {
                 work.tcp_takes(if by_tcp { self.costs.cookie_ns } else { 0 });
                 work.took.guard_ns += if by_tcp { 0 } else { self.costs.hook_ns };
@@ -237,8 +234,7 @@ impl Host {
     ) {
         work.tcp_takes(self.costs.refuse_ns);
         if self.profile.refuses_syns() {
-            work.tcp_takes(self.costs.reset_ns);
-            work.refuse(flow, packet);
+            self.refuse_at(Hook::Tcp, flow, packet, work);
         }
         // Linux 2.4 counts no SYN that it drops.
         if self.profile == Profile::Linux6 {
