@@ -21,8 +21,7 @@
 //!   so holds as few as keep it busy. A bound of 20 ms on work phases, which cut them off before,
 //!   had its connections grow from 500 to 2,300 within ten seconds (live, 7.2 requests each, at 1.2
 //!   times the capacity), and cost a fifth of the replies.
-//! - Where connections stay for many rounds, [`ENOUGH_OF_LONG`] do: those above that are not
-//!   replaced when they close.
+//! - Where connections stay for many rounds, [`ENOUGH_OF_LONG`] do.
 //! - A connection is let in every [`STARVED_AFTER_NS`] even if none was closed: otherwise clients
 //!   that keep their connections busy would shut everyone else out.
 
@@ -33,12 +32,13 @@ use std::str::FromStr;
 use crate::error::ServerError;
 
 /// Connections accepted without an idle moment, from which on a server is taken to be saturated.
-/// So many stay open from then on. A connection with one request is inside for three rounds (it
-/// is accepted, replied to, and seen to end), so that a third of them is closed in a work phase:
-/// with three listen queues of 128 that is the whole queue. With fewer a part of it is left
-/// standing while others are dropped before it (simulated, one-packet workload: with 16 the userver
-/// serves 6 to 7 % less than with Accept-100, with 384 as much).
-pub const SATURATED_AFTER: u32 = 384;
+/// So many stay open from then on: those above that are not replaced when they close. A connection
+/// with one request is inside for three rounds (it is accepted, replied to, and seen to end), so that
+/// a third of them is closed in a work phase: 100, most of a listen queue of 128. With few a part of
+/// that is left standing while others are dropped before it (simulated, one-packet workload: with 16
+/// the userver serves 6 to 7 % less than with Accept-100), and with 384, which take the whole queue,
+/// packets cost more (live, at twice the capacity: 0.96 of Accept-100's replies).
+pub const SATURATED_AFTER: u32 = 300;
 /// So many connections that stay for many rounds keep a server as busy: few of them are closed in a
 /// work phase, and so few are to be let in. More cost memory that is touched in turns: live, with 7.2
 /// requests a connection and at 1.2 and 2 times the capacity, the userver with 384 served 0.94 of what
@@ -300,7 +300,7 @@ impl Strategy {
     /// A connection was closed.
     pub fn closed(&mut self) {
         self.closed = self.closed.saturating_add(1);
-        if !(self.is_saturated && self.are_long && self.held > ENOUGH_OF_LONG) {
+        if !(self.is_saturated && self.held > self.enough()) {
             self.owed = self.owed.saturating_add(1);
         }
         self.held = self.held.saturating_sub(1);

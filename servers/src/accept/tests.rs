@@ -240,8 +240,9 @@ fn dynamic_holds_fewer_of_those_that_stay_and_more_when_they_no_longer_do() {
     let mut strategy = saturated();
     let mut held = SATURATED_AFTER;
     // One in eight closes: the first phase tells.
-    work_phase_of(&mut strategy, 384, 48);
-    assert_eq!(accept_phase(&mut strategy, 128, 0), 48);
+    let closed = held / 8;
+    work_phase_of(&mut strategy, held, closed);
+    assert_eq!(accept_phase(&mut strategy, 128, 0), closed);
     for _ in 0..20 {
         work_phase_of(&mut strategy, held, held / 8);
         held -= held / 8;
@@ -252,9 +253,22 @@ fn dynamic_holds_fewer_of_those_that_stay_and_more_when_they_no_longer_do() {
     // One in two closes.
     work_phase_of(&mut strategy, 2 * held, held);
     held -= held;
-    for accepted in [128, 128, 128, 0] {
+    for accepted in [128, 128, SATURATED_AFTER - 256, 0] {
         assert_eq!(accept_phase(&mut strategy, 128, 0), accepted);
         held += accepted;
+    }
+    assert_eq!(held, SATURATED_AFTER);
+}
+
+/// It accepted all who waited until it was saturated: more than it then needs.
+#[test]
+fn dynamic_comes_down_to_as_many_as_saturate_it() {
+    let mut strategy = Strategy::new(AcceptLimit::Dynamic);
+    let mut held = accept_phase(&mut strategy, SATURATED_AFTER + 90, 0);
+    for _ in 0..4 {
+        work_phase_of(&mut strategy, held, held / 3);
+        held -= held / 3;
+        held += accept_phase(&mut strategy, 128, 0);
     }
     assert_eq!(held, SATURATED_AFTER);
 }
@@ -288,8 +302,8 @@ fn what_a_bound_cut_off_is_accepted_in_the_next_phase() {
     accept_phase(&mut strategy, SATURATED_AFTER, 0);
     work_phase(&mut strategy, 1500, 0);
     assert_eq!(accept_phase(&mut strategy, 2000, 0), 1000);
-    work_phase(&mut strategy, 1, 0);
-    assert_eq!(accept_phase(&mut strategy, 2000, 0), 501);
+    work_phase(&mut strategy, 0, 0);
+    assert_eq!(accept_phase(&mut strategy, 2000, 0), 500);
 }
 
 #[test]
