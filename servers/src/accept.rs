@@ -243,8 +243,9 @@ impl Strategy {
             self.are_long = self.closed.saturating_mul(LONG_BEYOND) < self.items;
         }
         self.closed = 0;
-        if self.is_saturated && !self.are_long {
-            self.owed = self.owed.max(SATURATED_AFTER.saturating_sub(self.held));
+        // More are enough where they were long and are so no longer.
+        if self.is_saturated {
+            self.owed = self.owed.max(self.enough().saturating_sub(self.held));
         }
     }
 
