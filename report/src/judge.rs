@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whether a paper's claim holds in the results.
 
-use tidegate_scenarios::{Claim, Form, Scenario, Take};
+use tidegate_scenarios::{Claim, Combination, Form, Scenario, Take};
 
 use crate::number::load;
 use crate::point::{Point, World};
@@ -71,30 +71,29 @@ pub fn judge_all<'a>(scenario: &'a Scenario, points: &[Point]) -> Vec<(&'a Claim
 /// by `over` and `than` are made point by point, at the same offered load to 1 %, before
 /// [`Claim::take`]; of several curves in `than` by the best at that load, and whichever lacks a load
 /// leaves the claim undecided; only [`Take::PeakAt`] with `than` divides the two peaks' places.
-/// `than_offered` divides what `take` made of one range by what it made of the other. A claim is
-/// undecided when any rate of its range is missing that the scenario asks for, or that another curve
-/// has.
+/// `than_offered` divides what `take` made of one range by what it made of the other. Where there are
+/// factors `take` makes one number of those of all combinations. A claim is undecided when any rate of
+/// its range is missing that the scenario asks for, or that another curve has, in any combination of
+/// the form that was run.
 #[must_use]
 pub fn judge(scenario: &Scenario, claim: &Claim, world: World, points: &[Point]) -> Judgement {
-    let cells: Vec<Cell> =
-        Cell::gather(&scenario.name, points).into_iter().filter(|c| c.world == world).collect();
-    let evidence = Evidence { claim, loads: expected(scenario, &cells), cells: &cells };
-    let (number, lacking) = evidence.number();
+    let cells = cells_of(scenario, world, points);
+    let (number, lacking) = Evidence::new(scenario, claim, &cells).number();
     let verdict = match (&claim.not_comparable, number) {
         (Some(_), _) => Verdict::NotComparable,
         (None, Some(number)) if lacking.is_empty() => {
-            let above = claim.at_least.is_none_or(|least| number >= least);
-            let below = claim.at_most.is_none_or(|most| number <= most);
-            if above && below { Verdict::Held } else { Verdict::NotHeld }
+            if claim.holds(number) {
+                Verdict::Held
+            } else {
+                Verdict::NotHeld
+            }
         }
         _ => Verdict::Undecided,
     };
-    let reasons: Vec<&str> = claim
-        .not_comparable
-        .as_deref()
-        .into_iter()
-        .chain(lacking.iter().map(String::as_str))
-        .collect();
+    let more = lacking.len().saturating_sub(REASONS);
+    let more = (more > 0).then(|| format!("and {more} more"));
+    let lacking = lacking.iter().take(REASONS).chain(&more).map(String::as_str);
+    let reasons: Vec<&str> = claim.not_comparable.as_deref().into_iter().chain(lacking).collect();
     Judgement {
         world,
         verdict,
@@ -104,6 +103,35 @@ pub fn judge(scenario: &Scenario, claim: &Claim, world: World, points: &[Point])
         paper: claim.paper,
         reason: reasons.join("; "),
     }
+}
+
+/// What a claim with `than` is judged on where there are factors: each combination that was run, with
+/// the quotient at each load that has one.
+pub(crate) fn quotients<'a>(
+    scenario: &'a Scenario,
+    claim: &Claim,
+    world: World,
+    points: &[Point],
+) -> Vec<(&'a Combination, Series)> {
+    let cells = cells_of(scenario, world, points);
+    let evidence = Evidence::new(scenario, claim, &cells);
+    let all = combinations_run(scenario, &cells).into_iter();
+    all.map(|at| (at, evidence.series_in(at, claim.offered, &mut Vec::new()))).collect()
+}
+
+fn cells_of<'a>(scenario: &Scenario, world: World, points: &'a [Point]) -> Vec<Cell<'a>> {
+    let all = Cell::gather(&scenario.name, points).into_iter();
+    all.filter(|cell| cell.world == world).collect()
+}
+
+/// Those of the form that was run.
+fn combinations_run<'a>(scenario: &'a Scenario, cells: &[Cell]) -> Vec<&'a Combination> {
+    let short = scenario.combinations.iter().filter(|one| one.is_of(Form::Short));
+    let short: Vec<&Combination> = short.collect();
+    let is_short = |cell: &Cell| {
+        scenario.base_curves().any(|of| short.iter().any(|at| at.curve(of) == cell.curve))
+    };
+    if cells.iter().all(is_short) { short } else { scenario.combinations.iter().collect() }
 }
 
 /// The loads that a whole run has: those of the form that was run, or those that any curve has
@@ -127,40 +155,103 @@ fn expected(scenario: &Scenario, cells: &[Cell]) -> Vec<f64> {
     loads
 }
 
+/// So many reasons why a claim is undecided are told.
+const REASONS: usize = 6;
+
 struct Evidence<'a> {
     claim: &'a Claim,
     loads: Vec<f64>,
+    combinations: Vec<&'a Combination>,
     cells: &'a [Cell<'a>],
 }
 
 /// A curve's numbers, each with its offered load.
-type Series = Vec<(f64, f64)>;
+pub(crate) type Series = Vec<(f64, f64)>;
 
 /// What a number is compared with at one offered load.
-struct Rival<'a> {
+struct Rival {
     load: f64,
-    curve: &'a str,
+    curve: String,
     number: f64,
     /// What the curve has of [`Claim::BEST`] there.
     merit: f64,
 }
 
-impl Evidence<'_> {
+impl<'a> Evidence<'a> {
+    fn new(scenario: &'a Scenario, claim: &'a Claim, cells: &'a [Cell<'a>]) -> Self {
+        let combinations = combinations_run(scenario, cells);
+        Self { claim, loads: expected(scenario, cells), combinations, cells }
+    }
+
     /// The claim's number, and what lacks for it to be decided.
     fn number(&self) -> (Option<f64>, Vec<String>) {
         let mut lacking = Vec::new();
-        let mut number = self.in_range(self.claim.offered, &mut lacking);
-        if let Some(range) = self.claim.than_offered {
-            let divisor = self.in_range(range, &mut lacking);
-            number = number.zip(divisor).and_then(|(number, divisor)| {
-                let what = || format!("{} in {}", self.claim.curve, between(range));
-                divided(number, divisor, what, &mut lacking)
-            });
-        }
+        let of = |at: &&Combination| self.number_in(at, &mut lacking);
+        let numbers: Vec<f64> = self.combinations.iter().filter_map(of).collect();
+        let number = match &numbers[..] {
+            [only] => Some(*only),
+            several => taken(self.claim.take, &several.iter().map(|n| (0.0, *n)).collect()),
+        };
+        lacking.dedup();
         (number, lacking)
     }
 
-    fn in_range(&self, range: (f64, f64), lacking: &mut Vec<String>) -> Option<f64> {
+    fn number_in(&self, at: &Combination, lacking: &mut Vec<String>) -> Option<f64> {
+        let number = self.taken_in(at, self.claim.offered, lacking);
+        let Some(range) = self.claim.than_offered else { return number };
+        let divisor = self.taken_in(at, range, lacking);
+        let what = || format!("{} in {}", at.curve(&self.claim.curve), between(range));
+        let (number, divisor) = number.zip(divisor)?;
+        divided(number, divisor, what, lacking)
+    }
+
+    fn taken_in(
+        &self,
+        at: &Combination,
+        range: (f64, f64),
+        lacking: &mut Vec<String>,
+    ) -> Option<f64> {
+        let claim = self.claim;
+        if claim.take != Take::PeakAt || claim.than.is_empty() {
+            return taken(claim.take, &self.series_in(at, range, lacking));
+        }
+        let (own, others): (Series, Series) = self
+            .pairs_in(at, range, lacking)
+            .into_iter()
+            .map(|(number, rival)| ((rival.load, number), (rival.load, rival.number)))
+            .unzip();
+        Some(taken(Take::PeakAt, &own)? / taken(Take::PeakAt, &others)?)
+    }
+
+    /// Numbers or quotients in a range of loads.
+    fn series_in(&self, at: &Combination, range: (f64, f64), lacking: &mut Vec<String>) -> Series {
+        if self.claim.than.is_empty() {
+            let loads = self.loads_in(range, lacking);
+            return self.series(&at.curve(&self.claim.curve), &loads, lacking);
+        }
+        let pairs = self.pairs_in(at, range, lacking).into_iter();
+        let quotients = pairs.filter_map(|(number, rival)| {
+            let what = || format!("{} at {}", rival.curve, multiple(rival.load));
+            Some((rival.load, divided(number, rival.number, what, lacking)?))
+        });
+        quotients.collect()
+    }
+
+    /// The curve's number at each load where there is one to divide it by.
+    fn pairs_in(
+        &self,
+        at: &Combination,
+        range: (f64, f64),
+        lacking: &mut Vec<String>,
+    ) -> Vec<(f64, Rival)> {
+        let loads = self.loads_in(range, lacking);
+        let own = self.series(&at.curve(&self.claim.curve), &loads, lacking);
+        let rivals = self.rivals(at, &loads, lacking).into_iter();
+        let number = |rival: &Rival| own.iter().find(|(load, _)| *load == rival.load);
+        rivals.filter_map(|rival| Some((number(&rival)?.1, rival))).collect()
+    }
+
+    fn loads_in(&self, range: (f64, f64), lacking: &mut Vec<String>) -> Vec<f64> {
         let inside = |load: &&f64| {
             let above = **load >= range.0 || same_load(**load, range.0);
             above && (**load <= range.1 || same_load(**load, range.1))
@@ -168,39 +259,21 @@ impl Evidence<'_> {
         let loads: Vec<f64> = self.loads.iter().filter(inside).copied().collect();
         if loads.is_empty() {
             lacking.push(format!("no rate was run in {}", between(range)));
-            return None;
         }
-        let own = self.series(&self.claim.curve, &loads, lacking);
-        if self.claim.than.is_empty() {
-            return taken(self.claim.take, &own);
-        }
-        let others = self.rivals(&loads, lacking);
-        let at = |load: f64| others.iter().find(|rival| rival.load == load);
-        let pairs = own.iter().filter_map(|(load, number)| Some((*load, *number, at(*load)?)));
-        if self.claim.take == Take::PeakAt {
-            let (own, other): (Series, Series) =
-                pairs.map(|(load, a, b)| ((load, a), (load, b.number))).unzip();
-            return Some(taken(Take::PeakAt, &own)? / taken(Take::PeakAt, &other)?);
-        }
-        let quotients: Series = pairs
-            .filter_map(|(load, number, rival)| {
-                let what = || format!("{} at {}", rival.curve, multiple(load));
-                Some((load, divided(number, rival.number, what, lacking)?))
-            })
-            .collect();
-        taken(self.claim.take, &quotients)
+        loads
     }
 
     /// What a claim's numbers are divided by, load by load: those of the other curve, or of several
     /// that one's which is best there.
-    fn rivals(&self, loads: &[f64], lacking: &mut Vec<String>) -> Vec<Rival<'_>> {
+    fn rivals(&self, at: &Combination, loads: &[f64], lacking: &mut Vec<String>) -> Vec<Rival> {
         let mut best: Vec<Rival> = Vec::new();
         for curve in &self.claim.than {
-            for (load, number) in self.series(curve, loads, lacking) {
-                let cell = self.cell(curve, load);
+            let curve = at.curve(curve);
+            for (load, number) in self.series(&curve, loads, lacking) {
+                let cell = self.cell(&curve, load);
                 let merit = cell.and_then(|cell| cell.estimate(Claim::BEST));
                 let merit = merit.map_or(f64::MIN, |estimate| estimate.mean);
-                let rival = Rival { load, curve, number, merit };
+                let rival = Rival { load, curve: curve.clone(), number, merit };
                 match best.iter_mut().find(|known| known.load == load) {
                     Some(known) if merit > known.merit => *known = rival,
                     Some(_) => {}
@@ -208,6 +281,7 @@ impl Evidence<'_> {
                 }
             }
         }
+        best.sort_by(|a, b| a.load.total_cmp(&b.load));
         best
     }
 

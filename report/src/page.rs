@@ -8,6 +8,7 @@ mod claims;
 mod conditions;
 mod cover;
 mod legend;
+mod map;
 mod panel;
 mod study;
 mod table;

@@ -6,7 +6,7 @@ use std::fmt;
 use tidegate_scenarios::{Claim, Scenario};
 
 use crate::claims::{bounds, found};
-use crate::judge::{Judgement, Verdict, judge_all};
+use crate::judge::{Judgement, Verdict, judge_all, quotients};
 use crate::number::{Unit, load};
 use crate::point::{Point, World};
 use crate::statistics::Cell;
@@ -29,15 +29,47 @@ impl fmt::Display for Summary<'_> {
         let cells = Cell::gather(&self.scenario.name, self.points);
         if cells.is_empty() {
             writeln!(f, "\n  no points yet")?;
-        } else {
+        } else if self.scenario.factors.is_empty() {
             table(f, &cells)?;
+        } else {
+            writeln!(f, "\n  {} points; all of them are in the report", cells.len())?;
         }
         let judged = judge_all(self.scenario, self.points);
         if !judged.is_empty() {
             writeln!(f)?;
         }
         let worlds = judged.iter().any(|(_, judgement)| judgement.world != judged[0].1.world);
-        judged.iter().try_for_each(|(claim, judgement)| line(f, claim, judgement, worlds))
+        judged.iter().try_for_each(|(claim, judgement)| {
+            line(f, claim, judgement, worlds)?;
+            self.beyond(f, claim, judgement)
+        })
+    }
+}
+
+impl Summary<'_> {
+    /// Where there are factors, and a claim does not hold: in which combinations, and with which
+    /// numbers there.
+    fn beyond(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        claim: &Claim,
+        judgement: &Judgement,
+    ) -> fmt::Result {
+        let is_shown = judgement.verdict == Verdict::NotHeld && !claim.than.is_empty();
+        if self.scenario.factors.is_empty() || !is_shown || claim.than_offered.is_some() {
+            return Ok(());
+        }
+        for (combination, series) in quotients(self.scenario, claim, judgement.world, self.points) {
+            let beyond = series.iter().filter(|(_, found)| !claim.holds(*found));
+            let beyond: Vec<String> = beyond
+                .map(|(at, found)| format!("{} at {}", Unit::Ratio.show(*found), load(*at)))
+                .collect();
+            if !beyond.is_empty() {
+                let name = one_line(&combination.levels.join(", "));
+                writeln!(f, "    {:<14}  {name}: {}", "", beyond.join(", "))?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -26,7 +26,8 @@ pub enum Take {
 /// `than` by that of another curve at the same load, both before it is taken; with `than_offered`
 /// what was taken is divided by what is taken in another range. With `peak-at`, `than` divides the
 /// places of the two peaks. Of several curves in `than` each load has the one that is
-/// [best](Claim::BEST) there.
+/// [best](Claim::BEST) there. Where a scenario has factors all of this is done in each combination of
+/// their levels, and [`Claim::take`] makes one number of what came of all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
@@ -69,9 +70,16 @@ impl Claim {
     /// claim itself measures there.
     pub const BEST: &str = "replies_per_s";
 
-    pub(crate) fn check(&self, curves: &[&str]) -> Result<(), String> {
+    /// Whether this number is within its bounds.
+    #[must_use]
+    pub fn holds(&self, number: f64) -> bool {
+        self.at_least.is_none_or(|least| number >= least)
+            && self.at_most.is_none_or(|most| number <= most)
+    }
+
+    pub(crate) fn check(&self, curves: &[String], has_factors: bool) -> Result<(), String> {
         for curve in std::iter::once(&self.curve).chain(&self.than) {
-            if !curves.contains(&curve.as_str()) {
+            if !curves.contains(curve) {
                 return Err(format!(
                     "a claim is about the curve \"{curve}\"; there are \"{}\"",
                     curves.join("\", \"")
@@ -86,6 +94,11 @@ impl Claim {
             && from > to
         {
             return Err(format!("the seconds [{from}, {to}] of a claim are none"));
+        }
+        if has_factors && self.take == Take::PeakAt {
+            return Err(
+                "peak-at is a place on one curve, and factors make several of it".to_owned()
+            );
         }
         if self.than.len() > 1 && self.take == Take::PeakAt {
             return Err("peak-at is a place of one curve: name one in than".to_owned());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A scenario: an experiment as one file.
 
+use std::iter::repeat_n;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use crate::claim::Claim;
 use crate::clients::{Arrivals, ClientKeys, Clients};
 use crate::curve::{CurveKeys, Setting};
 use crate::error::{Place, ScenarioError};
+use crate::factor::{Combination, FactorKeys, combinations};
 use crate::load::{Form, Load, LoadKeys};
 use crate::server::{Server, ServerKeys};
 use crate::view::{Bars, Panel, Table, default_panels};
@@ -27,8 +29,12 @@ pub struct Scenario {
     pub source: String,
     /// What it is about, in a few sentences.
     pub about: String,
-    /// Its curves, in the legend's order.
+    /// Its curves, in the legend's order; each once for every combination of levels.
     pub settings: Vec<Setting>,
+    /// What all of it is varied by, if anything.
+    pub factors: Vec<String>,
+    /// Every combination of their levels, at least one.
+    pub combinations: Vec<Combination>,
     /// Plots against offered load.
     pub panels: Vec<Panel>,
     /// Stacked bars.
@@ -46,6 +52,7 @@ pub struct Scenario {
     /// The text it was read from, so that results can carry it.
     pub text: String,
     load: LoadKeys,
+    curves: Vec<String>,
 }
 
 /// What lies between clients and server.
@@ -76,6 +83,8 @@ struct File {
     server: Option<Spanned<ServerKeys>>,
     clients: Option<Spanned<ClientKeys>>,
     load: Spanned<LoadKeys>,
+    #[serde(default)]
+    factor: Vec<Spanned<FactorKeys>>,
     curve: Vec<Spanned<CurveKeys>>,
     panel: Option<Vec<Panel>>,
     #[serde(default)]
@@ -136,11 +145,23 @@ impl Scenario {
             load(form).check().map_err(|what| at(Some(read.load.span().start), what))?;
         }
         let folder = Path::new(file).parent().unwrap_or(Path::new(""));
+        for factor in &read.factor {
+            factor.get_ref().check().map_err(|what| at(Some(factor.span().start), what))?;
+        }
+        let factors: Vec<&FactorKeys> = read.factor.iter().map(Spanned::get_ref).collect();
+        let combinations = combinations(&factors, &server, &clients);
+        let each =
+            combinations.iter().flat_map(|of| read.curve.iter().map(move |curve| (of, curve)));
         let mut settings: Vec<Setting> = Vec::new();
-        for curve in &read.curve {
+        let mut curves: Vec<String> = Vec::new();
+        for ((combination, server, clients), curve) in each {
             let wrong = |what: String| at(Some(curve.span().start), what);
-            let mut setting = curve.get_ref().resolve(&server, &clients).map_err(wrong)?;
+            let mut setting = curve.get_ref().resolve(server, clients).map_err(wrong)?;
             setting.clients = setting.clients.seen_from(folder);
+            if !curves.contains(&setting.curve) {
+                curves.push(setting.curve.clone());
+            }
+            setting.curve = combination.curve(&setting.curve);
             if read.network == Network::Direct && setting.sheds_on_router() {
                 let what = "shed is on a router, and there is none";
                 return Err(wrong(format!("{what}: write network = \"routed\" above")));
@@ -162,21 +183,21 @@ impl Scenario {
         if settings.is_empty() {
             return Err(at(None, "a scenario has at least one [[curve]]".to_owned()));
         }
-        let curves: Vec<&str> = settings.iter().map(|setting| setting.curve.as_str()).collect();
+        let named: Vec<&str> = settings.iter().map(|setting| setting.curve.as_str()).collect();
         if let Some(wanted) = &read.capacity_of
-            && !curves.contains(&wanted.get_ref().as_str())
+            && !named.contains(&wanted.get_ref().as_str())
         {
             return Err(at(
                 Some(wanted.span().start),
                 format!(
                     "capacity_of names the curve \"{}\"; there are \"{}\"",
                     wanted.get_ref(),
-                    curves.join("\", \"")
+                    named.join("\", \"")
                 ),
             ));
         }
         for claim in &read.claim {
-            let checked = claim.get_ref().check(&curves);
+            let checked = claim.get_ref().check(&curves, !factors.is_empty());
             checked.map_err(|what| at(Some(claim.span().start), what))?;
         }
         Ok(Self {
@@ -194,8 +215,26 @@ impl Scenario {
             capacity_of: read.capacity_of.map(Spanned::into_inner),
             text: text.to_owned(),
             load: read.load.into_inner(),
+            factors: factors.iter().map(|factor| factor.name.clone()).collect(),
+            combinations: combinations.into_iter().map(|(combination, ..)| combination).collect(),
             settings,
+            curves,
         })
+    }
+
+    /// Its curves as the file has them, which are those of every combination.
+    pub fn base_curves(&self) -> impl Iterator<Item = &str> {
+        self.curves.iter().map(String::as_str)
+    }
+
+    /// The same with the combinations of one form only, and their curves.
+    #[must_use]
+    pub fn in_form(mut self, form: Form) -> Self {
+        let of = |combination: &Combination| repeat_n(combination.is_of(form), self.curves.len());
+        let mut has = self.combinations.iter().flat_map(of);
+        self.settings.retain(|_| has.next() == Some(true));
+        self.combinations.retain(|combination| combination.is_of(form));
+        self
     }
 
     /// The curve whose server's capacity a curve's rates are multiples of: its own, or the one that
@@ -320,6 +359,55 @@ at_least = 1.1
         assert!(part("measure = \"seconds.replies\"").contains("belong together"));
         assert!(part(&format!("{claim}\nseconds = [1, 2]")).contains("belong together"));
         assert!(part("measure = \"seconds.replies\"\nseconds = [2, 1]").contains("[2, 1]"));
+    }
+
+    const FACTORS: &str = r#"[[factor]]
+name = "Server"
+levels = [{ name = "quick" }, { name = "slow", short = true, server = { cost_us = 500 } }]
+[[factor]]
+name = "Patience"
+levels = [{ name = "10 s" }, { name = "3 s", clients = { timeout_s = 3 } }]
+[[curve]]
+mechanism = "default""#;
+
+    #[test]
+    fn each_curve_has_each_combination_of_levels() {
+        let first = "[[curve]]\nmechanism = \"default\"";
+        let text = GOOD.replacen(first, FACTORS, 1);
+        let scenario = Scenario::parse("s", "s.toml", &text).unwrap();
+        let settings = scenario.settings.iter();
+        let found: Vec<_> =
+            settings.map(|s| (s.curve.as_str(), s.server.cost_us, s.clients.timeout_s)).collect();
+        let right = [
+            ("default, quick, 10 s", 0, 10.0),
+            ("impatient, quick, 10 s", 0, 1.0),
+            ("default, quick, 3 s", 0, 3.0),
+            ("impatient, quick, 3 s", 0, 1.0),
+            ("default, slow, 10 s", 500, 10.0),
+            ("impatient, slow, 10 s", 500, 1.0),
+            ("default, slow, 3 s", 500, 3.0),
+            ("impatient, slow, 3 s", 500, 1.0),
+        ];
+        assert_eq!(found, right);
+        assert_eq!(scenario.claims[0].curve, "impatient");
+        let short = scenario.in_form(Form::Short);
+        let settings = short.settings.iter().map(|setting| setting.curve.as_str());
+        assert_eq!(
+            settings.collect::<Vec<_>>(),
+            right[4..].iter().map(|r| r.0).collect::<Vec<_>>()
+        );
+        assert_eq!(short.combinations.len(), 2);
+    }
+
+    #[test]
+    fn a_factor_without_levels_is_refused() {
+        let with = |factor: &str| refused(|text| text.replacen("[[curve]]", factor, 1));
+        let none = with("[[factor]]\nname = \"Server\"\nlevels = []\n[[curve]]");
+        assert!(none.starts_with("s.toml:8: ") && none.contains("Server"), "{none}");
+        let level = "{ name = \"a\" }";
+        let factor = format!("[[factor]]\nname = \"S\"\nlevels = [{level}, {level}]\n[[curve]]");
+        let twice = with(&factor);
+        assert!(twice.starts_with("s.toml:8: ") && twice.contains("\"a\""), "{twice}");
     }
 
     #[test]

@@ -82,7 +82,7 @@ mod tests {
         const GROUND: Duration = Duration::from_secs(2);
         const CAPACITY: Duration = Duration::from_secs(8);
         for (name, _) in shelf() {
-            let scenario = named(&name).expect("a scenario");
+            let scenario = named(&name).expect("a scenario").in_form(Form::Short);
             let load = scenario.load(Form::Short);
             let point = |(setting, offered): (&Setting, f64)| {
                 load.phases(&setting.clients, offered).whole() + GROUND

@@ -2,7 +2,7 @@
 //! What everything costs the server's processor, in ns.
 //!
 //! # The papers' Xeon, 2.4 GHz, Linux 2.4.22
-//! One set for all figures. Each number comes from one of these:
+//! One set for all figures. Each number comes from one or more of these:
 //!
 //! - **A**: Shukla, table 4.4: TUX just below its peak spends 27 % in the driver, 3.5 % in IP, 3.8 %
 //!   in other protocol-independent code, 17 % in TCP, 8 % in sockets, 7 % in memory management, 19 %
@@ -28,7 +28,7 @@
 //!   tables' rates these take half of the processor with Accept-Inf, and 36 % with Accept-1. What is
 //!   written here is without them.
 //! - **F**: what is left of a request at the userver's peak of 19,000 to 20,000 a second (Shukla,
-//!   section 4.1.3), about 50 µs, goes to writev() and to the userver itself.
+//!   section 4.1.3) goes to writev() and to the userver itself.
 //! - **G**: Pariag, table 4.3: of 12,249 SPECweb99-like replies a second sendfile() takes 43.88 %,
 //!   write() with two setsockopt() 17.4 %; three quarters of that are the calls' own. Of sendfile()'s
 //!   27 µs a reply, 10 are its ten segments at A's prices and 3.6 a write()'s (F); the rest is 14 KB's.
@@ -36,6 +36,12 @@
 //!   on two Xeons of 2.4 GHz: a thread begun 21.5 µs, a context switch 0.24 µs. What is left of a
 //!   request at the peak of Knot with Accept-1, 12,000 a second (Pariag, section 4.2.3), goes to Knot and
 //!   to Capriccio's calls.
+//! - **I**: where two sources say two things, what comes nearest to all the peaks. Table 4.9 makes a
+//!   select() with 3.6 descriptors 18 µs, but then the userver would not serve 19,500 requests a second
+//!   with Accept-1, which calls it for each, nor 22,000 with Accept-10 (Pariag, section 4.2.1): 51 and 45
+//!   µs a request, so that a select() with the few descriptors that it is told of then is 6. TUX' 45 µs (A) are 40 with Accept-1 (25,001 a
+//!   second, section 4.2.2) and 49 with Accept-Inf. G's 950 ns a kilobyte are from a profile that shares
+//!   its interrupts out; 1150 are nearer to the five throughputs of tables 4.1 and 4.4.
 
 use serde::{Deserialize, Serialize};
 
@@ -108,6 +114,10 @@ pub struct Costs {
     pub tux_ns: u64,
     /// What a request takes of Knot's application more than of the userver's.
     pub knot_ns: u64,
+    /// What a request takes of nginx more than of the userver; where nobody has measured it curves of
+    /// nginx's are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nginx_ns: Option<u64>,
     /// One thread going on instead of another: the one put to sleep, the other woken.
     pub switch_ns: u64,
     /// A thread begun, and its end.
@@ -149,6 +159,7 @@ impl Costs {
         serve_ns: 0,
         tux_ns: 0,
         knot_ns: 0,
+        nginx_ns: None,
         switch_ns: 0,
         thread_ns: 0,
     };
@@ -181,24 +192,25 @@ impl Costs {
         segment_ns: 650,
         make_ns: 300,
         wake_ns: 2500,
-        // E.
-        events_ns: 12_500,
+        // E and I.
+        events_ns: 4500,
         event_ns: 1000,
         watched_ns: 300,
         accept_ns: 3450,
         accept_none_ns: 800,
         read_ns: 2800,
         close_ns: 3000,
-        // F.
+        // F and I.
         write_ns: 3600,
-        serve_ns: 6000,
-        // G.
-        kilobyte_ns: 950,
+        serve_ns: 4500,
+        // G and I.
+        kilobyte_ns: 1150,
         file_ns: 10_000,
-        // A: TUX, sockets and the rest of the kernel, without accept().
-        tux_ns: 17_000,
+        // A and I: TUX, sockets and the rest of the kernel, without accept().
+        tux_ns: 15_000,
         // H.
         knot_ns: 30_000,
+        nginx_ns: None,
         switch_ns: 240,
         thread_ns: 21_500,
     };
@@ -209,7 +221,8 @@ impl Costs {
     /// port 0.40 to 0.45 M; a virtual machine pays more for an interrupt than for either. The rest
     /// agrees with live runs of `shukla-4.7` and `today-overload` as a whole: their capacities of
     /// 20,100 to 21,600 and 6,750 requests a second, what they leave idle below it, and what refused
-    /// SYNs take above it. `tidelab calibrate` makes a machine of its own for a host.
+    /// SYNs take above it. nginx serves 0.68 of the userver's one-packet requests (an EPYC, 2026-11-25).
+    /// `tidelab calibrate` makes a machine of its own for a host.
     pub const TODAY: Self = Self {
         interrupt_ns: 2500,
         frame_ns: 120,
@@ -243,6 +256,7 @@ impl Costs {
         serve_ns: 3000,
         tux_ns: 5000,
         knot_ns: 0,
+        nginx_ns: Some(22_000),
         switch_ns: 1500,
         thread_ns: 25_000,
     };

@@ -42,6 +42,7 @@ mod sources;
 mod spent;
 mod spread;
 mod stack;
+mod ticks;
 mod wire;
 mod world;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From a scenario's words to a simulated world, as the live world takes them.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tidegate_client as client;
@@ -71,8 +72,8 @@ pub(crate) fn setup(
         program,
         threads: server.threads,
         backlog: server.backlog,
-        accept_limit: accept_limit(server.accept_limit),
-        cost_ns: server.cost_us * machine.cost_us_ns,
+        accept_limit: accept_limit(&server),
+        cost_ns: cost_ns(&server, machine),
         guard,
         limits: Vec::new(),
         shed,
@@ -133,6 +134,8 @@ fn program(server: &Server, machine: &Machine) -> Result<Program, SimError> {
         (ServerKind::KnotA, ..) => Ok(Program::KnotA),
         (ServerKind::Userver, Program::Userver, "select" | "poll") => Ok(Program::UserverScanning),
         (ServerKind::Userver, userver, _) => Ok(userver),
+        // One worker, which asks epoll and serves in the same turn.
+        (ServerKind::Nginx, ..) if machine.costs.nginx_ns.is_some() => Ok(Program::Userver),
         (kind, ..) => Err(SimError::Server { kind }),
     }
 }
@@ -160,13 +163,23 @@ fn crowd(setting: &Setting, pages: &Pages) -> Result<Crowd, SimError> {
     })
 }
 
-fn accept_limit(limit: AcceptLimit) -> tidegate_servers::AcceptLimit {
-    match limit {
-        AcceptLimit::Inf => tidegate_servers::AcceptLimit::INF,
-        AcceptLimit::Dynamic => tidegate_servers::AcceptLimit::Dynamic,
-        AcceptLimit::At(most) => std::num::NonZeroU32::new(most)
-            .map_or(tidegate_servers::AcceptLimit::INF, tidegate_servers::AcceptLimit::at_most),
+fn accept_limit(server: &Server) -> tidegate_servers::AcceptLimit {
+    use tidegate_servers::AcceptLimit as Limit;
+    match server.accept_limit {
+        // As nginx is without multi_accept.
+        _ if server.kind == ServerKind::Nginx && !server.multi_accept => {
+            Limit::at_most(NonZeroU32::MIN)
+        }
+        AcceptLimit::Inf => Limit::INF,
+        AcceptLimit::Dynamic => Limit::Dynamic,
+        AcceptLimit::At(most) => NonZeroU32::new(most).map_or(Limit::INF, Limit::at_most),
     }
+}
+
+/// What a request takes beside serving it as the userver does.
+fn cost_ns(server: &Server, machine: &Machine) -> u64 {
+    let nginx_ns = machine.costs.nginx_ns.filter(|_| server.kind == ServerKind::Nginx);
+    server.cost_us * machine.cost_us_ns + nginx_ns.unwrap_or(0)
 }
 
 fn arrivals(
@@ -193,4 +206,29 @@ fn arrivals(
 
 fn ns(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_scenarios::Form;
+
+    use super::*;
+
+    #[test]
+    fn nginx_is_a_userver_that_accepts_one_at_a_time_where_its_cost_is_known() {
+        let text = "title = \"t\"\nsource = \"s\"\n[load]\noffered = [1]\n[[curve]]\nname = \"one\"\n\
+             peer = \"kernel\"\nserver = { kind = \"nginx\" }\n[[curve]]\nname = \"all\"\n\
+             peer = \"kernel\"\nserver = { kind = \"nginx\", multi_accept = true }";
+        let scenario = Scenario::parse("t", "t.toml", text).unwrap();
+        let of = |place: usize, machine: &Machine| {
+            setup(&scenario, &scenario.settings[place], &scenario.load(Form::Full), machine)
+        };
+        let today = Machine::today();
+        let [one, all] = [0, 1].map(|place| of(place, &today).unwrap());
+        let limits = [&one, &all].map(|setup| setup.accept_limit.to_string());
+        assert_eq!(limits, ["1", "inf"]);
+        assert_eq!((one.program, Some(one.cost_ns)), (Program::Userver, today.costs.nginx_ns));
+        let unknown = of(0, &Machine::xeon()).unwrap_err().to_string();
+        assert!(unknown.contains("no nginx"), "{unknown}");
+    }
 }

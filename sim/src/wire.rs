@@ -13,6 +13,7 @@ use crate::hook::Hook;
 use crate::machine::Attention;
 use crate::network::{Direction, Packet, Way};
 use crate::spent::Took;
+use crate::ticks::Attentive;
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +49,7 @@ pub(crate) struct Wire {
     pub inward: Direction,
     pub outward: Direction,
     /// How clients are attended to.
-    pub clients: Attention,
+    pub clients: Attentive,
     /// As clients count them.
     pub segments: Segments,
     /// What hosts hold blocked.
@@ -61,7 +62,7 @@ impl Wire {
             queue: Queue::default(),
             inward: Direction::inward(way, Chance::of(seed, Entity::WayIn)),
             outward: Direction::outward(way, Chance::of(seed, Entity::WayOut)),
-            clients,
+            clients: Attentive::new(clients),
             segments: Segments::default(),
             ends,
         }

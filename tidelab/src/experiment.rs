@@ -154,6 +154,7 @@ fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
         tidegate_sim::Settings { machine: how.machine, threads: tidegate_sim::processors() };
     for scenario in scenarios {
         keeper.begin(scenario);
+        let scenario = &scenario.clone().in_form(form);
         for run in 0..how.runs {
             keeper.run = (how.runs > 1).then(|| format!("run {} of {}, ", run + 1, how.runs));
             let load = scenario.load(form).again(run);

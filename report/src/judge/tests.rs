@@ -244,3 +244,53 @@ fn the_best_of_several_curves_is_another_one_at_each_load() {
     assert_eq!(lacking.verdict, Verdict::Undecided);
     assert!(lacking.reason.contains("abort at 4×"), "{lacking:?}");
 }
+
+/// Two servers: before the quick one abort gives 110 and 150 where default gives 100, before the slow one
+/// 90 and 80.
+fn varied() -> (Scenario, Vec<Point>) {
+    let scenario = scenario(
+        "[[factor]]\nname = \"Server\"\nlevels = [{ name = \"quick\" }, { name = \"slow\", short = true }]
+[[claim]]\nsays = \"x\"\nsource = \"us\"\ncurve = \"abort\"\nthan = \"default\"\nmeasure = \"replies_per_s\"
+offered = [1, 4]\ntake = \"min\"\nat_least = 0.85",
+    );
+    let loads = [0.5, 1.0, 2.0, 4.0];
+    let curve = |name: &str, numbers: [f64; 4]| {
+        let points = loads.into_iter().zip(numbers);
+        let one = |(load, number)| Point { replies_per_s: number, ..point(name, load) };
+        points.map(one).collect::<Vec<_>>()
+    };
+    let points = [
+        curve("default, quick", [50.0, 100.0, 100.0, 100.0]),
+        curve("abort, quick", [50.0, 100.0, 110.0, 150.0]),
+        curve("default, slow", [50.0, 100.0, 100.0, 100.0]),
+        curve("abort, slow", [50.0, 100.0, 90.0, 80.0]),
+    ];
+    (scenario, points.concat())
+}
+
+#[test]
+fn of_all_combinations_one_number_is_taken() {
+    let (scenario, points) = varied();
+    let claim = &scenario.claims[0];
+    let judged = judge(&scenario, claim, World::Live, &points);
+    assert_eq!(judged.verdict, Verdict::NotHeld);
+    about(judged.number.unwrap(), 0.8);
+    let mean = Claim { take: Take::Mean, ..claim.clone() };
+    let each = quotients(&scenario, &mean, World::Live, &points);
+    let found: Vec<_> = each.iter().map(|(at, series)| (&at.levels[..], series.len())).collect();
+    assert_eq!(found, [(&["quick".to_owned()][..], 3), (&["slow".to_owned()][..], 3)]);
+    // The mean of 1.2 and 0.9.
+    about(judge(&scenario, &mean, World::Live, &points).number.unwrap(), 1.05);
+}
+
+#[test]
+fn a_combination_that_lacks_leaves_a_claim_undecided_but_not_in_short() {
+    let (scenario, mut points) = varied();
+    let judged = |points: &[Point]| judge(&scenario, &scenario.claims[0], World::Live, points);
+    points.retain(|point| !(point.curve == "abort, quick" && point.offered_over_capacity == 2.0));
+    let found = judged(&points);
+    assert_eq!(found.verdict, Verdict::Undecided);
+    assert_eq!(found.reason, "no point of abort, quick at 2× capacity");
+    points.retain(|point| point.curve.ends_with("slow"));
+    assert_eq!(judged(&points).verdict, Verdict::NotHeld);
+}

@@ -4,7 +4,7 @@
 use maud::{Markup, html};
 use tidegate_scenarios::{Claim, Scenario};
 
-use super::{Study, bars, claims, conditions, legend, panel, table};
+use super::{Study, bars, claims, conditions, legend, map, panel, table};
 use crate::judge::{Judgement, judge_all};
 use crate::point::{Point, World};
 use crate::statistics::{Cell, same_load};
@@ -107,17 +107,7 @@ pub(super) fn study(view: &View) -> Markup {
                 p.note { "There are no points of " code { (scenario.name) } " yet." }
             } @else {
                 (conditions::warnings(view))
-                (legend::legend(view))
-                div.plots {
-                    div.panels {
-                        @for (index, one) in scenario.panels.iter().enumerate() {
-                            (panel::panel(view, index, one))
-                        }
-                    }
-                    @for (index, one) in scenario.bars.iter().enumerate() {
-                        (bars::bars(view, index, one))
-                    }
-                }
+                @if scenario.factors.is_empty() { (figures(view)) } @else { (map::maps(view)) }
                 @for one in &scenario.tables { (table::table(view, one)) }
             }
             (claims::claims(view))
@@ -126,6 +116,23 @@ pub(super) fn study(view: &View) -> Markup {
             details {
                 summary { "The scenario, as a file" }
                 pre { code { (scenario.text) } }
+            }
+        }
+    }
+}
+
+/// All curves, with what they are called.
+fn figures(view: &View) -> Markup {
+    html! {
+        (legend::legend(view))
+        div.plots {
+            div.panels {
+                @for (index, one) in view.scenario.panels.iter().enumerate() {
+                    (panel::panel(view, index, one))
+                }
+            }
+            @for (index, one) in view.scenario.bars.iter().enumerate() {
+                (bars::bars(view, index, one))
             }
         }
     }
