@@ -175,8 +175,7 @@ impl World {
         }
         let is_finished = attempt.is_finished();
         let due_ns = attempt.next_timer_ns().filter(|_| !is_finished);
-        let clients = &mut self.wire.clients;
-        let due_ns = due_ns.map(|at_ns| clients.wakes_ns(at_ns));
+        let due_ns = due_ns.map(|at_ns| self.wire.clients.wakes_ns(at_ns));
         match (due_ns, flow.timer) {
             (Some(due_ns), Some((set_ns, _))) if set_ns <= due_ns => {}
             (_, timer) => {

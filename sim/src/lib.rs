@@ -42,7 +42,6 @@ mod sources;
 mod spent;
 mod spread;
 mod stack;
-mod ticks;
 mod wire;
 mod world;
 

@@ -102,6 +102,25 @@ pub enum Threading {
     Capriccio,
 }
 
+impl Attention {
+    /// When a packet that arrives then is seen.
+    #[inline]
+    pub(crate) fn sees_ns(self, at_ns: u64) -> u64 {
+        later(at_ns, self.poll_ns)
+    }
+
+    /// When a timer for that time is seen to be due.
+    #[inline]
+    pub(crate) fn wakes_ns(self, at_ns: u64) -> u64 {
+        later(at_ns, self.tick_ns)
+    }
+}
+
+#[inline]
+fn later(at_ns: u64, every_ns: u64) -> u64 {
+    if every_ns == 0 { at_ns } else { at_ns.next_multiple_of(every_ns) }
+}
+
 impl Machine {
     /// The papers': a Xeon of 2.4 GHz, Linux 2.4.22 with NAPI, Gigabit Ethernet (Shukla, 3.1.2).
     #[must_use]

@@ -13,7 +13,6 @@ use crate::hook::Hook;
 use crate::machine::Attention;
 use crate::network::{Direction, Packet, Way};
 use crate::spent::Took;
-use crate::ticks::Attentive;
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +48,7 @@ pub(crate) struct Wire {
     pub inward: Direction,
     pub outward: Direction,
     /// How clients are attended to.
-    pub clients: Attentive,
+    pub clients: Attention,
     /// As clients count them.
     pub segments: Segments,
     /// What hosts hold blocked.
@@ -62,7 +61,7 @@ impl Wire {
             queue: Queue::default(),
             inward: Direction::inward(way, Chance::of(seed, Entity::WayIn)),
             outward: Direction::outward(way, Chance::of(seed, Entity::WayOut)),
-            clients: Attentive::new(clients),
+            clients,
             segments: Segments::default(),
             ends,
         }
