@@ -105,18 +105,21 @@ pub fn judge(scenario: &Scenario, claim: &Claim, world: World, points: &[Point])
     }
 }
 
-/// What a claim with `than` is judged on where there are factors: each combination that was run, with
-/// the quotient at each load that has one.
+/// What a claim that divides one curve by others is judged on where there are factors: each combination
+/// that was run, with the quotient at each load that has one. Of any other claim nothing.
 pub(crate) fn quotients<'a>(
     scenario: &'a Scenario,
-    claim: &Claim,
+    claim: &'a Claim,
     world: World,
     points: &[Point],
 ) -> Vec<(&'a Combination, Series)> {
+    if claim.than.is_empty() || claim.than_offered.is_some() {
+        return Vec::new();
+    }
     let cells = cells_of(scenario, world, points);
     let evidence = Evidence::new(scenario, claim, &cells);
-    let all = combinations_run(scenario, &cells).into_iter();
-    all.map(|at| (at, evidence.series_in(at, claim.offered, &mut Vec::new()))).collect()
+    let series = |at| evidence.series_in(at, claim.offered, &mut Vec::new());
+    evidence.combinations.iter().map(|at| (*at, series(*at))).collect()
 }
 
 fn cells_of<'a>(scenario: &Scenario, world: World, points: &'a [Point]) -> Vec<Cell<'a>> {
@@ -158,11 +161,11 @@ fn expected(scenario: &Scenario, cells: &[Cell]) -> Vec<f64> {
 /// So many reasons why a claim is undecided are told.
 const REASONS: usize = 6;
 
-struct Evidence<'a> {
+struct Evidence<'a, 'c> {
     claim: &'a Claim,
     loads: Vec<f64>,
     combinations: Vec<&'a Combination>,
-    cells: &'a [Cell<'a>],
+    cells: &'c [Cell<'c>],
 }
 
 /// A curve's numbers, each with its offered load.
@@ -177,8 +180,8 @@ struct Rival {
     merit: f64,
 }
 
-impl<'a> Evidence<'a> {
-    fn new(scenario: &'a Scenario, claim: &'a Claim, cells: &'a [Cell<'a>]) -> Self {
+impl<'a, 'c> Evidence<'a, 'c> {
+    fn new(scenario: &'a Scenario, claim: &'a Claim, cells: &'c [Cell<'c>]) -> Self {
         let combinations = combinations_run(scenario, cells);
         Self { claim, loads: expected(scenario, cells), combinations, cells }
     }

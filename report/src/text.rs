@@ -55,8 +55,7 @@ impl Summary<'_> {
         claim: &Claim,
         judgement: &Judgement,
     ) -> fmt::Result {
-        let is_shown = judgement.verdict == Verdict::NotHeld && !claim.than.is_empty();
-        if self.scenario.factors.is_empty() || !is_shown || claim.than_offered.is_some() {
+        if self.scenario.factors.is_empty() || judgement.verdict != Verdict::NotHeld {
             return Ok(());
         }
         for (combination, series) in quotients(self.scenario, claim, judgement.world, self.points) {

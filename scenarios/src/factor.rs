@@ -9,7 +9,7 @@ use crate::server::{Server, ServerKeys};
 
 /// A level of each factor, under which every curve is run. A scenario without factors has one
 /// combination, of none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Combination {
     /// Names of the levels, in the order of the factors.
     pub levels: Vec<String>,

@@ -68,6 +68,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         if let Ok(seconds) = given.parse::<f64>() {
             scenario = lasting(&scenario, seconds)?;
         }
+        scenario = scenario.in_form(form);
         println!("{name}: {}", scenario.title);
         println!(
             "{:<28} {:>5} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>5}",

@@ -39,9 +39,10 @@
 //! - **I**: where two sources say two things, what comes nearest to all the peaks. Table 4.9 makes a
 //!   select() with 3.6 descriptors 18 µs, but then the userver would not serve 19,500 requests a second
 //!   with Accept-1, which calls it for each, nor 22,000 with Accept-10 (Pariag, section 4.2.1): 51 and 45
-//!   µs a request, so that a select() with the few descriptors that it is told of then is 6. TUX' 45 µs (A) are 40 with Accept-1 (25,001 a
-//!   second, section 4.2.2) and 49 with Accept-Inf. G's 950 ns a kilobyte are from a profile that shares
-//!   its interrupts out; 1150 are nearer to the five throughputs of tables 4.1 and 4.4.
+//!   µs a request, so that a select() with the few descriptors that it is told of then is 6. TUX' 45 µs
+//!   (A) are 40 with Accept-1 (25,001 a second, section 4.2.2) and 49 with Accept-Inf. G's 950 ns a
+//!   kilobyte are from a profile that shares its interrupts out; 1150 are nearer to the five throughputs
+//!   of tables 4.1 and 4.4.
 
 use serde::{Deserialize, Serialize};
 

@@ -165,14 +165,11 @@ fn crowd(setting: &Setting, pages: &Pages) -> Result<Crowd, SimError> {
 
 fn accept_limit(server: &Server) -> tidegate_servers::AcceptLimit {
     use tidegate_servers::AcceptLimit as Limit;
-    match server.accept_limit {
-        // As nginx is without multi_accept.
-        _ if server.kind == ServerKind::Nginx && !server.multi_accept => {
-            Limit::at_most(NonZeroU32::MIN)
-        }
-        AcceptLimit::Inf => Limit::INF,
-        AcceptLimit::Dynamic => Limit::Dynamic,
-        AcceptLimit::At(most) => NonZeroU32::new(most).map_or(Limit::INF, Limit::at_most),
+    match (server.kind, server.accept_limit) {
+        (ServerKind::Nginx, _) if !server.multi_accept => Limit::at_most(NonZeroU32::MIN),
+        (_, AcceptLimit::Inf) => Limit::INF,
+        (_, AcceptLimit::Dynamic) => Limit::Dynamic,
+        (_, AcceptLimit::At(most)) => NonZeroU32::new(most).map_or(Limit::INF, Limit::at_most),
     }
 }
 

@@ -47,8 +47,11 @@ fn live_and_simulated_agree() {
     std::fs::create_dir_all(FOLDER).unwrap();
     tidelab(&["calibrate", "--out", &machine, "--keep", &format!("{FOLDER}/calibration")]);
     let unsteady = unsteady();
-    let all = [(SCENARIO, "live", RUNS_LIVE), (&unsteady, "live", RUNS_UNSTEADY)];
-    for (scenario, world, runs) in all.into_iter().chain([(SCENARIO, "sim", RUNS_SIM)]) {
+    for (scenario, world, runs) in [
+        (SCENARIO, "live", RUNS_LIVE),
+        (&unsteady, "live", RUNS_UNSTEADY),
+        (SCENARIO, "sim", RUNS_SIM),
+    ] {
         let out = format!("{FOLDER}/{world}");
         let how = ["--world", world, "--machine", &machine, "--runs", runs];
         tidelab(&[&["run", scenario, "--out", &out], how.as_slice()].concat());

@@ -18,11 +18,9 @@ const SHADES_BEYOND: [f64; 3] = [0.02, 0.1, 0.3];
 
 /// Every map of a scenario.
 pub(super) fn maps(view: &View) -> Markup {
-    let has_one = |claim: &&Claim| !claim.than.is_empty() && claim.than_offered.is_none();
-    let claims: Vec<&Claim> = view.scenario.claims.iter().filter(has_one).collect();
     html! {
         div.maps {
-            @for claim in claims {
+            @for claim in &view.scenario.claims {
                 @for world in &view.worlds { (map(view, claim, *world)) }
             }
         }
