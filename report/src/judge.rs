@@ -127,34 +127,30 @@ fn cells_of<'a>(scenario: &Scenario, world: World, points: &'a [Point]) -> Vec<C
     all.filter(|cell| cell.world == world).collect()
 }
 
-/// Those of the form that was run.
-fn combinations_run<'a>(scenario: &'a Scenario, cells: &[Cell]) -> Vec<&'a Combination> {
-    let short = scenario.combinations.iter().filter(|one| one.is_of(Form::Short));
-    let short: Vec<&Combination> = short.collect();
-    let is_short = |cell: &Cell| {
-        scenario.base_curves().any(|of| short.iter().any(|at| at.curve(of) == cell.curve))
-    };
-    if cells.iter().all(is_short) { short } else { scenario.combinations.iter().collect() }
+/// The form that was run: the shorter one that has every curve of the scenario's that there is a point
+/// of, and every load, or neither.
+fn form_run(scenario: &Scenario, cells: &[Cell]) -> Option<Form> {
+    [Form::Short, Form::Full].into_iter().find(|form| {
+        let loads = scenario.load(*form).offered;
+        let has_load = |cell: &Cell| loads.iter().any(|load| same_load(*load, cell.offered));
+        let others: Vec<String> = scenario
+            .combinations
+            .iter()
+            .filter(|at| !at.is_of(*form))
+            .flat_map(|at| scenario.base_curves().map(|curve| at.curve(curve)))
+            .collect();
+        cells.iter().all(|cell| has_load(cell) && !others.iter().any(|curve| curve == cell.curve))
+    })
 }
 
-/// The loads that a whole run has: those of the form that was run, or those that any curve has
-/// when it was neither form.
-fn expected(scenario: &Scenario, cells: &[Cell]) -> Vec<f64> {
-    let mut seen: Vec<f64> = Vec::new();
+/// The loads that any curve has.
+fn seen(cells: &[Cell]) -> Vec<f64> {
+    let mut loads: Vec<f64> = Vec::new();
     for cell in cells {
-        if !seen.iter().any(|load| same_load(*load, cell.offered)) {
-            seen.push(cell.offered);
+        if !loads.iter().any(|load| same_load(*load, cell.offered)) {
+            loads.push(cell.offered);
         }
     }
-    let explains =
-        |form: &Vec<f64>| seen.iter().all(|load| form.iter().any(|asked| same_load(*asked, *load)));
-    let asked = [Form::Short, Form::Full]
-        .map(|form| scenario.load(form).offered)
-        .into_iter()
-        .filter(explains)
-        .min_by_key(Vec::len);
-    let mut loads = asked.unwrap_or(seen);
-    loads.sort_by(f64::total_cmp);
     loads
 }
 
@@ -163,6 +159,7 @@ const REASONS: usize = 6;
 
 struct Evidence<'a, 'c> {
     claim: &'a Claim,
+    /// Those that a whole run has: of the form that was run, or all that were seen where it was neither.
     loads: Vec<f64>,
     combinations: Vec<&'a Combination>,
     cells: &'c [Cell<'c>],
@@ -182,8 +179,12 @@ struct Rival {
 
 impl<'a, 'c> Evidence<'a, 'c> {
     fn new(scenario: &'a Scenario, claim: &'a Claim, cells: &'c [Cell<'c>]) -> Self {
-        let combinations = combinations_run(scenario, cells);
-        Self { claim, loads: expected(scenario, cells), combinations, cells }
+        let form = form_run(scenario, cells);
+        let combinations = scenario.combinations.iter();
+        let combinations = combinations.filter(|one| form.is_none_or(|form| one.is_of(form)));
+        let mut loads = form.map_or_else(|| seen(cells), |form| scenario.load(form).offered);
+        loads.sort_by(f64::total_cmp);
+        Self { claim, loads, combinations: combinations.collect(), cells }
     }
 
     /// The claim's number, and what lacks for it to be decided.

@@ -31,8 +31,8 @@ pub struct Study {
     pub points: Vec<Point>,
     /// The machine of the live points, or of the simulator.
     pub host: Option<Host>,
-    /// The command that repeats it.
-    pub command: Option<String>,
+    /// The commands that repeat it.
+    pub commands: Vec<String>,
     /// Curves that could not be run, each with its reason, in one sentence.
     pub left_out: Vec<String>,
 }

@@ -2,7 +2,8 @@
 //! `tidelab run` and `tidelab figure`: from a scenario to results and their page.
 
 use std::error::Error;
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use tidegate_scenarios::{Form, Scenario, shelf};
 use tidegate_sim::{Machine, Profile, SimError};
 
 use crate::failure::Failure;
-use crate::folder::{self, COLUMNS, HOST, LEFT_OUT, RESULTS, SCENARIOS};
+use crate::folder::{self, COLUMNS, COMMANDS, HOST, LEFT_OUT, RESULTS, SCENARIOS};
 use crate::progress::{self, Bar};
 use crate::report;
 
@@ -182,6 +183,13 @@ fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
     Ok(if keeper.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// The command that runs, as a shell takes it.
+fn typed() -> String {
+    let given = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let words: Vec<String> = std::iter::once("tidelab".to_owned()).chain(given).collect();
+    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default()
+}
+
 /// Keeps what a run finds.
 struct Keeper {
     bar: Bar,
@@ -221,12 +229,18 @@ impl Keeper {
     fn begin(&mut self, scenario: &Scenario) {
         self.scenario.clone_from(&scenario.name);
         self.left_out.clear();
+        let file = OpenOptions::new().create(true).append(true).open(self.note(COMMANDS));
+        // A folder that takes results but no notes is not worth an end; nor is it below.
+        let _ = file.and_then(|mut file| writeln!(file, "{}", typed()));
     }
 
-    /// The lines have been said; a folder that takes results but no notes is not worth an end.
+    fn note(&self, ending: &str) -> PathBuf {
+        self.folder.join(format!("{}.{ending}", self.scenario))
+    }
+
     fn end(&mut self) {
         self.complete &= self.left_out.is_empty();
-        let file = self.folder.join(format!("{}.{LEFT_OUT}", self.scenario));
+        let file = self.note(LEFT_OUT);
         let _ = if self.left_out.is_empty() {
             fs::remove_file(file)
         } else {

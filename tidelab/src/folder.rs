@@ -16,6 +16,8 @@ pub(crate) const RESULTS: &str = "result.jsonl";
 pub(crate) const COLUMNS: &str = "result.parquet";
 /// The machine that they are from.
 pub(crate) const HOST: &str = "host.json";
+/// How the files end that tell, for each scenario, by which commands it was run, a line each.
+pub(crate) const COMMANDS: &str = "commands.txt";
 /// How the files end that tell, for each scenario, what could not be run of it.
 pub(crate) const LEFT_OUT: &str = "left-out.txt";
 

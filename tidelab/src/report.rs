@@ -9,7 +9,7 @@ use tidegate_report::{Host, Point, Results, Study, page};
 use tidegate_scenarios::Scenario;
 
 use crate::failure::Failure;
-use crate::folder::{COLUMNS, HOST, LEFT_OUT, RESULTS, SCENARIOS};
+use crate::folder::{COLUMNS, COMMANDS, HOST, LEFT_OUT, RESULTS, SCENARIOS};
 
 /// Draw the results in folders as one page that needs nothing else.
 #[derive(clap::Args)]
@@ -49,10 +49,9 @@ pub(crate) fn draw(folders: &[PathBuf], out: &Path) -> Result<PathBuf, Failure> 
         let points: Vec<Point> =
             results.points.iter().filter(|point| point.scenario == name).cloned().collect();
         let host = folders.iter().find_map(|folder| host(folder));
-        let command =
-            tidegate_scenarios::named(name).ok().map(|_| format!("tidelab figure {name}"));
-        let left_out = left_out(folders, name);
-        studies.push(Study { scenario, points, host, command, left_out });
+        let commands = lines(folders, name, COMMANDS);
+        let left_out = lines(folders, name, LEFT_OUT);
+        studies.push(Study { scenario, points, host, commands, left_out });
     }
     let unwritable = |source| Failure::Folder { path: out.to_owned(), source };
     fs::write(out, page(&studies)).map_err(unwritable)?;
@@ -79,10 +78,13 @@ fn host(folder: &Path) -> Option<Host> {
     serde_json::from_slice(&fs::read(folder.join(HOST)).ok()?).ok()
 }
 
-/// What could not be run of a scenario, a line each.
-fn left_out(folders: &[PathBuf], name: &str) -> Vec<String> {
-    let texts = folders
-        .iter()
-        .filter_map(|folder| fs::read_to_string(folder.join(format!("{name}.{LEFT_OUT}"))).ok());
-    texts.flat_map(|text| text.lines().map(ToOwned::to_owned).collect::<Vec<_>>()).collect()
+/// What the folders note of a scenario in the files that end like this, each line once.
+fn lines(folders: &[PathBuf], name: &str, ending: &str) -> Vec<String> {
+    let files = folders.iter().map(|folder| folder.join(format!("{name}.{ending}")));
+    let mut lines: Vec<String> = Vec::new();
+    for text in files.filter_map(|file| fs::read_to_string(file).ok()) {
+        let new: Vec<&str> = text.lines().filter(|line| !lines.iter().any(|l| l == line)).collect();
+        lines.extend(new.into_iter().map(ToOwned::to_owned));
+    }
+    lines
 }

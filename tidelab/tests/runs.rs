@@ -56,6 +56,9 @@ fn every_point_is_run_as_often_as_was_asked_for_each_time_with_other_clients() {
         let seeds: BTreeSet<u64> = same.map(|point| point["seed"].as_u64().unwrap()).collect();
         assert_eq!(seeds, BTreeSet::from([1, 2, 3]), "{cell:?}");
     }
+    let page = fs::read_to_string(folder.join("it/report.html")).unwrap();
+    let command = "<code>tidelab run turns.toml --world sim --full --runs 3 --out it</code>";
+    assert!(page.contains(command), "who reads it can repeat it");
 }
 
 /// None is no number of runs, and that is said in one line.

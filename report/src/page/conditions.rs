@@ -61,9 +61,9 @@ pub(super) fn conditions(view: &View) -> Markup {
                     (entry("Kernel", slice::from_ref(&host.kernel)))
                     (entry("Processors", slice::from_ref(&host.processors)))
                 }
-                @if let Some(command) = &view.study.command {
+                @if !view.study.commands.is_empty() {
                     dt { "Repeat it" }
-                    dd { code { (command) } }
+                    dd { @for command in &view.study.commands { div { code { (command) } } } }
                 }
             }
         }

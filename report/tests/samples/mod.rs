@@ -48,7 +48,7 @@ pub fn study(scenario: Scenario, points: Vec<Point>, command: &str) -> Study {
         scenario,
         points,
         host: Some(host),
-        command: Some(command.to_owned()),
+        commands: vec![command.to_owned()],
         left_out: Vec::new(),
     }
 }
