@@ -123,7 +123,7 @@ __noinline int tg_watch_begin(struct tg_watch *w, struct tg_queues *queues)
 	if (!rules || !queues)
 		return 0;
 	w->phase = tg_overload_begin(o, queues, w->now_ns);
-	w->half_full = tg_overload_is_half_full(rules, queues);
+	w->half_full = tg_overload_is_half_full(rules, o, queues);
 	return 0;
 }
 

@@ -56,8 +56,9 @@ TG_INLINE void tg_judge_meet(const struct tg_rules *rules, const struct tg_queue
 		j->met.caller = tg_waiting_caller(cell, crowd->name, syn->now_ns);
 		j->met.times_told = tg_waiting_told(cell, j->met.caller);
 	}
-	j->is_silent = tg_syn_meet(crowd->overload, j->phase, &j->reason, j->met.caller,
-	                           tg_overload_is_half_full(rules, queues), syn->now_ns);
+	j->is_silent =
+		tg_syn_meet(crowd->overload, j->phase, &j->reason, j->met.caller,
+	                    tg_overload_is_half_full(rules, crowd->overload, queues), syn->now_ns);
 	j->met.has_room = tg_syn_has_room(j->reason);
 	j->met.is_half_open = syn->half_open;
 }

@@ -120,6 +120,8 @@ struct tg_overload {
 	__u64 silent;        /* of them, those dropped in silence */
 	__u32 queued;        /* in both queues when it began */
 	__u32 places;        /* of the listen queue, for a persistent overload */
+	__u32 half_open;     /* the fewest half-open connections in this window */
+	__u32 stuck;         /* in the one before: no ACK is on its way to these */
 	__u32 is_persistent;
 	__u32 ended; /* overloads that have ended */
 	/* How long the last of them were, in ms; 0: there was none. */

@@ -252,6 +252,8 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 		tg_overload_see_excess(rules, o, over_ns);
 	}
 	o->places = tg_overload_places(rules, o);
+	o->stuck = o->half_open;
+	o->half_open = ~0u;
 	o->seen = 0;
 	o->fresh = 0;
 	o->dropped = 0;
@@ -281,11 +283,12 @@ TG_INLINE void tg_overload_turn_window(const struct tg_rules *rules, struct tg_o
 }
 
 /* Then: tells the phase, and puts the short queue's limit in force where it is persistent. */
-TG_INLINE __u32 tg_overload_begin(const struct tg_overload *o, struct tg_queues *queues,
-                                  __u64 now_ns)
+TG_INLINE __u32 tg_overload_begin(struct tg_overload *o, struct tg_queues *queues, __u64 now_ns)
 {
 	__u32 phase = tg_overload_phase(o, now_ns);
 
+	if (queues->syn_len < o->half_open)
+		o->half_open = queues->syn_len;
 	queues->places = phase == TG_PERSISTENT ? o->places : 0;
 	return phase;
 }
@@ -311,16 +314,23 @@ TG_INLINE int tg_overload_has_ended(const struct tg_overload *o, __u64 now_ns)
 	       tg_rate_of(o->fresh, passed_ns) < o->drain_x256 / 2;
 }
 
-/* Half of the places that are in use, by the least of the limits. */
-TG_INLINE int tg_overload_is_half_full(const struct tg_rules *rules, const struct tg_queues *queues)
+/*
+ * Half of the places that are in use, by the least of the limits. Who is let in takes a place a
+ * round trip later, so those on their way count; not so the half-open connections that have stood
+ * for a window. Their ACKs found the queue full, and until the kernel sends the SYN/ACK again, a
+ * second later, they would keep it empty.
+ */
+TG_INLINE int tg_overload_is_half_full(const struct tg_rules *rules, const struct tg_overload *o,
+                                       const struct tg_queues *queues)
 {
 	__u64 places = tg_listen_places(queues);
+	__u64 coming = queues->syn_len > o->stuck ? queues->syn_len - o->stuck : 0;
 
 	if (rules->places && rules->places < places)
 		places = rules->places;
 	if (queues->places && queues->places < places)
 		places = queues->places;
-	return 2 * ((__u64)queues->listen_len + queues->syn_len) >= places;
+	return 2 * (queues->listen_len + coming) >= places;
 }
 
 /*
@@ -340,14 +350,24 @@ TG_INLINE __u32 tg_overload_turn(const struct tg_overload *o, __u32 phase, __u32
 }
 
 /*
- * Is one who finds no room to be told so? While the crowd is there, there is silence in a window
- * for as many SYNs as those who may wait send in it. Who has waited is told sooner than who comes:
- * who came last has most of its patience left. When the crowd has gone whoever waits is served.
+ * As many SYNs as those who may wait have sent since the window began: so many find silence,
+ * evenly. Had the first of a window what there is, those who wait would all come at the same parts
+ * of a second, a second apart, and the server would be idle between.
+ */
+TG_INLINE __u64 tg_overload_share(const struct tg_overload *o, __u64 now_ns)
+{
+	return o->may_wait * (1 + (tg_since(now_ns, o->window_ns) >> 20)) / (1000000000 >> 20);
+}
+
+/*
+ * Is one who finds no room to be told so? While the crowd is there, there is silence for as many
+ * SYNs as those who may wait send. Who has waited is told sooner than who comes: who came last has
+ * most of its patience left. When the crowd has gone whoever waits is served.
  */
 TG_INLINE int tg_overload_tells(const struct tg_overload *o, __u32 phase, __u32 caller,
                                 __u64 now_ns)
 {
-	__u64 share = o->may_wait * (TG_OVERLOAD_WINDOW_NS >> 20) / (1000000000 >> 20);
+	__u64 share = tg_overload_share(o, now_ns);
 
 	if (phase == TG_CALM || phase == TG_BURST)
 		return 0;

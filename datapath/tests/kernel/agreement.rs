@@ -128,6 +128,8 @@ fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
         places: near(rng, [16, 128]),
         hope_x16: u64::from(near(rng, [0, 1 << 14, 1 << 16])),
         small_x16: u64::from(near(rng, [0, 1 << 15, 1 << 16])),
+        half_open: if rng.bool() { u32::MAX } else { near(rng, [0, 64, 128]) },
+        stuck: near(rng, [0, 64, 128]),
         is_persistent: rng.u32(..2),
         ended: rng.u32(..),
         lasted_ms: [(); TG_OVERLOAD_KNOWN as usize].map(|()| near(rng, [0, 1000, 20_000])),

@@ -58,6 +58,8 @@ struct Story {
     refusals: tg_bucket,
     now_ns: u64,
     queue: u64,
+    /// Connections whose ACK was lost.
+    half_open: u32,
     /// Parts of a connection that the server has done.
     done_ms: u64,
     /// Parts of a client that have come.
@@ -76,6 +78,7 @@ impl Story {
             refusals: tg_bucket::default(),
             now_ns: 1000 * S,
             queue: 0,
+            half_open: 0,
             done_ms: 0,
             coming: 0,
             clients: Vec::new(),
@@ -87,6 +90,7 @@ impl Story {
         let queues = tg_queues {
             listen_len: self.queue as u32,
             listen_max: BACKLOG,
+            syn_len: self.half_open,
             syn_max: 4096,
             syncookies: 1,
             ..Default::default()
@@ -263,6 +267,36 @@ fn when_the_crowd_has_gone_those_who_wait_come_in() {
     story.runs(10_000, 0);
     assert_eq!(story.phase(), "calm");
     assert!(story.clients.is_empty());
+}
+
+/// An ACK that finds the queue full is dropped, and its request stands until the kernel asks again, a
+/// second later: it is on its way to nobody's place.
+#[test]
+fn requests_that_stand_keep_nobody_out_who_waits() {
+    let mut story = Story::new();
+    story.half_open = BACKLOG / 2;
+    story.runs(12_000, 3 * CAPACITY / 2);
+    assert_eq!(story.phase(), "persistent");
+    let after = story.runs(2000, 0);
+    assert!(after.served >= 2 * CAPACITY * 8 / 10, "{after:?}");
+}
+
+/// Those who wait come again a second later: had the first of each window what silence there is, they
+/// would all come at some parts of a second, and the server be idle in the others.
+#[test]
+fn silence_is_for_some_from_the_beginning_of_a_window_on() {
+    let mut story = Story::new();
+    for _ in 0..5 {
+        story.runs(1000, 30 * CAPACITY);
+        story.runs(5000, 0);
+    }
+    story.runs(1000, 30 * CAPACITY);
+    while story.now_ns - story.watch.overload().window_ns > 50 * MS {
+        story.runs(1, 0);
+    }
+    let seen = story.runs(50, 0);
+    let silent = seen.sent - seen.told - seen.served;
+    assert!(silent > 0 && seen.told > 0, "{seen:?}");
 }
 
 /// Chance has a server just below its capacity refuse some, and those come again: that must not be
