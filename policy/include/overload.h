@@ -28,9 +28,10 @@
  *
  *   s = 1 / 2 c - T
  *
- * which is the crossover of section 5.2. While it gains, and h is a third at least, as many may
- * wait as the gain is worth, of those whom the server takes in T, and all others are told. How many
- * wait is known by the SYNs that are dropped in silence, one a second each.
+ * which is the crossover of section 5.2; and where that is nothing, or less, it may gain within a
+ * part of T. While it gains, and h is a third at least, as many may wait as the gain is worth, of
+ * those whom the server takes in T, and all others are told. How many wait is known by the SYNs
+ * that are dropped in silence, one a second each.
  *
  * t is the second after which every system of today sends a SYN again: a shorter overload
  * meets nobody twice. Beyond it an overload persists when more wait than may; or, where
@@ -70,6 +71,10 @@
 #define TG_OVERLOAD_HOPE_X16 ((1u << 16) / 3)
 /* What it costs to drop a SYN, at the IP entry of a veth; to serve a client costs 1 / drain. */
 #define TG_OVERLOAD_SYN_NS 3000
+/* Of the clients' patience the whole, a half, a quarter and an eighth are looked at. */
+#define TG_OVERLOAD_PARTS 4
+/* A small overload's clients may cost an eighth of the processor's time, each a SYN a second. */
+#define TG_OVERLOAD_SMALL_MOST (1000000000 / 8 / TG_OVERLOAD_SYN_NS)
 /*
  * The short queue has at least so many places. With 16 a server of one thread at 1.1 times
  * its capacity is idle for 2 % of its time (M/M/1/K with K = 17), with 8 for 6 %.
@@ -139,47 +144,86 @@ TG_INLINE __u64 tg_overload_filled_ms(const struct tg_rules *rules, const struct
 	return lasted_ms + drain_x256 * (rules->patience_ms & 0xfffff) / excess_x256;
 }
 
-/*
- * Does it end in time, having lasted for so long? h, within the clients' patience; and by what is
- * known alone, before too many wait. Before the window is closed that asks for it, and apart from
- * that: together they need more stack than BPF has left.
- */
-TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload *o)
+/* Is it known to have lasted for longer than this? An eighth more is as long. */
+TG_INLINE __u64 tg_overload_is_longer(__u64 known_ms, __u64 lasted_ms)
 {
-	/* The first window of an overload is not over yet. */
-	__u64 lasted_ms = o->since_ns ? tg_since(o->excess_ns, o->since_ns) / 1000000 : 0;
-	__u64 until_ms = lasted_ms + rules->patience_ms;
-	__u64 filled_ms = tg_overload_filled_ms(rules, o, lasted_ms);
-	__u64 soon_x16 = ((__u64)rules->patience_ms << 16) / (until_ms + !until_ms);
+	return tg_less(lasted_ms, known_ms + (known_ms >> 3));
+}
+
+/* h: does it end within this time, having lasted for so long? Of 2^16. */
+TG_INLINE __u64 tg_overload_ends_within(const struct tg_overload *o, __u64 lasted_ms,
+                                        __u64 within_ms)
+{
+	__u64 until_ms = lasted_ms + within_ms;
+	__u64 soon_x16 = (within_ms << 16) / (until_ms + !until_ms);
+	__u64 longer = 1;
+
+	for (__u32 i = 0; i < TG_OVERLOAD_KNOWN; i++) {
+		__u64 is_longer = tg_overload_is_longer(o->lasted_ms[i], lasted_ms);
+
+		longer += is_longer;
+		soon_x16 += (is_longer & ~tg_less(until_ms, o->lasted_ms[i])) << 16;
+		/* One after the other: side by side they fill the stack. */
+		__asm__ volatile("" : "+r"(soon_x16), "+r"(longer));
+	}
+	return soon_x16 / longer;
+}
+
+/* The same of too many waiting, by what is known alone. */
+TG_INLINE __u64 tg_overload_ends_before(const struct tg_overload *o, __u64 lasted_ms,
+                                        __u64 filled_ms)
+{
 	__u64 small_x16 = 0, longer = 1;
 
 	for (__u32 i = 0; i < TG_OVERLOAD_KNOWN; i++) {
-		__u64 known_ms = o->lasted_ms[i];
-		/* An eighth more is as long. */
-		__u64 is_longer = tg_less(lasted_ms, known_ms + (known_ms >> 3));
+		__u64 is_longer = tg_overload_is_longer(o->lasted_ms[i], lasted_ms);
 
 		longer += is_longer;
-		soon_x16 += (is_longer & ~tg_less(until_ms, known_ms)) << 16;
-		small_x16 += (is_longer & ~tg_less(filled_ms, known_ms)) << 16;
-		/* One after the other: side by side they fill the stack. */
-		__asm__ volatile("" : "+r"(soon_x16), "+r"(small_x16), "+r"(longer));
+		small_x16 += (is_longer & ~tg_less(filled_ms, o->lasted_ms[i])) << 16;
+		__asm__ volatile("" : "+r"(small_x16), "+r"(longer));
 	}
-	o->hope_x16 = soon_x16 / longer;
-	o->small_x16 = small_x16 / longer;
+	return small_x16 / longer;
 }
 
-/* So many clients may wait: those whom the server takes in T, times 2 (h - 2 c T). */
-TG_INLINE __u64 tg_overload_may_wait(const struct tg_rules *rules, const struct tg_overload *o)
+/*
+ * So many clients may wait for this time, where h is the hope that it ends within it: those whom
+ * the server takes in it, times 2 (h - 2 c T).
+ */
+TG_INLINE __u64 tg_overload_worth(const struct tg_overload *o, __u64 within_ms, __u64 hope_x16)
 {
-	__u64 drain = o->drain_x256 >> 8, patience_ms = rules->patience_ms;
-	__u64 hope_x16 = o->hope_x16;
-	__u64 served = drain * patience_ms / 1000;
+	__u64 served = (o->drain_x256 >> 8) * within_ms / 1000;
 	/* 2 c T, where c is TG_OVERLOAD_SYN_NS of 10^9 / drain. */
 	__u64 cost_x16 = served * (2 * TG_OVERLOAD_SYN_NS << 10) / (1000000000 >> 6);
 
 	if (hope_x16 < TG_OVERLOAD_HOPE_X16 || hope_x16 <= cost_x16)
 		return 0;
 	return 2 * served * (hope_x16 - cost_x16) >> 16;
+}
+
+/*
+ * What hope there is for those who wait, within the clients' patience; and how many may. Where a
+ * server takes that many connections that a client's SYNs for T seconds cost it more than the
+ * client brings, it may still pay to wait for a part of T, if the overload is likely to end by
+ * then. Before the window is closed that asks for it, and apart from that: together they need more
+ * stack than BPF has left.
+ */
+TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload *o)
+{
+	/* The first window of an overload is not over yet. */
+	__u64 lasted_ms = o->since_ns ? tg_since(o->excess_ns, o->since_ns) / 1000000 : 0;
+
+	o->small_x16 =
+		tg_overload_ends_before(o, lasted_ms, tg_overload_filled_ms(rules, o, lasted_ms));
+	o->hope_x16 = tg_overload_ends_within(o, lasted_ms, rules->patience_ms);
+	o->worth = tg_overload_worth(o, rules->patience_ms, o->hope_x16);
+	for (__u32 part = 1; part < TG_OVERLOAD_PARTS; part++) {
+		__u64 within_ms = rules->patience_ms >> part;
+		__u64 hope_x16 = tg_overload_ends_within(o, lasted_ms, within_ms);
+		__u64 worth = tg_overload_worth(o, within_ms, hope_x16);
+
+		if (worth > o->worth)
+			o->worth = worth;
+	}
 }
 
 /*
@@ -190,7 +234,8 @@ TG_INLINE int tg_overload_is_small(const struct tg_rules *rules, const struct tg
 {
 	__u64 waiting = o->silent_x256 >> 8, drain = o->drain_x256 >> 8;
 
-	return o->small_x16 >= 1 << 15 && waiting <= drain * rules->patience_ms / 2000;
+	return o->small_x16 >= 1 << 15 && waiting <= drain * rules->patience_ms / 2000 &&
+	       waiting <= TG_OVERLOAD_SMALL_MOST;
 }
 
 /*
@@ -209,7 +254,7 @@ TG_INLINE void tg_overload_see_excess(const struct tg_rules *rules, struct tg_ov
 	o->excess_ns = over_ns;
 	if (o->fresh_x256 > o->peak_x256)
 		o->peak_x256 = o->fresh_x256;
-	o->may_wait = tg_overload_may_wait(rules, o);
+	o->may_wait = o->worth;
 	lasted_ns = tg_since(over_ns, o->since_ns);
 	if (lasted_ns < TG_OVERLOAD_BURST_NS)
 		return;

@@ -117,6 +117,7 @@ fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
         drain_x256: rate(rng),
         silent_x256: rate(rng),
         silent: u64::from(near(rng, [0, 26, 53])),
+        worth: u64::from(near(rng, [0, 100])),
         may_wait: u64::from(near(rng, [0, 100])),
         closing: u64::from(rng.u8(..16) == 0),
         seen,

@@ -348,6 +348,64 @@ fn the_hope_of_those_who_wait_shrinks_as_it_lasts() {
     assert_eq!((seen.gave_up, story.clients.len()), (0, 0), "{seen:?}");
 }
 
+/// A watch whose window is over, with one more SYN: an overload that has lasted for so long, before a
+/// server that takes so many a second, where overloads of the last so many seconds are known.
+fn watched(lasted_ms: u64, drain_per_s: u64, known_ms: &[u32], more: tg_overload) -> tg_overload {
+    let mut story = Story::new();
+    let mut lasted = [0; TG_OVERLOAD_KNOWN as usize];
+    lasted[..known_ms.len()].copy_from_slice(known_ms);
+    let now_ns = story.now_ns;
+    story.watch.overload = tg_overload {
+        window_ns: now_ns - u64::from(TG_OVERLOAD_WINDOW_NS),
+        since_ns: now_ns - lasted_ms * MS,
+        excess_ns: now_ns,
+        drain_x256: drain_per_s << 8,
+        lasted_ms: lasted,
+        ..more
+    };
+    story.comes();
+    *story.watch.overload()
+}
+
+/// The SYNs of ten seconds are dearer than a client where the server takes 20,000 a second, those of
+/// five are not: it may pay to wait for them, if the overload is likely to end by then.
+#[test]
+fn where_silence_is_dear_it_may_pay_for_a_part_of_their_patience() {
+    let worth = |lasted_ms, known_ms: &[u32]| {
+        watched(lasted_ms, 20_000, known_ms, tg_overload::default()).worth
+    };
+    // 200,000 (5 / (1 + 5) - 0.6); of 2.5 s it is 41,000.
+    let unknown = worth(1000, &[]);
+    assert!((46_000..47_500).contains(&unknown), "{unknown}");
+    // As likely as can be: 200,000 (1 - 0.6), nearly.
+    let bursts = worth(1000, &[2000; 8]);
+    assert!((74_000..80_000).contains(&bursts), "{bursts}");
+    assert_eq!(worth(10_000, &[]), 0, "one in three at best");
+    assert_eq!(worth(1000, &[60_000; 8]), 0, "it was never over so soon");
+}
+
+/// An eighth of the processor's time, at 3 us a SYN, is 41,666 of them a second.
+#[test]
+fn an_overload_is_small_no_more_where_those_who_wait_cost_an_eighth() {
+    let phase = |waiting: u64| {
+        let more = tg_overload {
+            fresh_x256: 30_000 << 8,
+            peak_x256: 30_000 << 8,
+            silent_x256: waiting << 8,
+            seen: 16_000,
+            fresh: 8000,
+            dropped: 10_000,
+            fresh_dropped: 5000,
+            entered: 6000,
+            silent: waiting * u64::from(TG_OVERLOAD_WINDOW_NS) / S,
+            ..Default::default()
+        };
+        let after = watched(4000, 21_000, &[10_000; 8], more);
+        crate::names::PHASES[after.phase(1000 * S) as usize]
+    };
+    assert_eq!((phase(35_000), phase(50_000)), ("burst", "persistent"));
+}
+
 /// "The value of t can be determined analytically [...] or empirically" (Shukla, thesis, 5.2): after
 /// overloads of 25 s nobody waits in the first ten seconds of the next, and many do in the last.
 #[test]
