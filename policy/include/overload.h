@@ -338,10 +338,18 @@ TG_INLINE __u32 tg_overload_begin(struct tg_overload *o, struct tg_queues *queue
 	return phase;
 }
 
-/* The ACK stage: is who finds no room left in silence? Before an overload persists. */
+/*
+ * The ACK stage: is who finds no room left in silence? For t, and when the crowd has gone.
+ * Meanwhile it is told, be those who only ask left in silence or not: it takes itself for
+ * connected, and sends again and again what it has to say, before nginx at its capacity 90,000
+ * segments a second.
+ */
 TG_INLINE int tg_overload_silences_ack(const struct tg_overload *o, __u64 now_ns)
 {
-	return tg_overload_phase(o, now_ns) != TG_PERSISTENT;
+	int is_long = o->since_ns && tg_since(now_ns, o->since_ns) >= TG_OVERLOAD_BURST_NS;
+	int is_now = tg_since(now_ns, o->excess_ns) < TG_OVERLOAD_HOLD_NS;
+
+	return !(is_long && is_now) && tg_overload_phase(o, now_ns) != TG_PERSISTENT;
 }
 
 /* Must it be known whether this client waits already? In calm, with room, nobody does. */

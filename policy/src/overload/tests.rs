@@ -350,7 +350,7 @@ fn the_hope_of_those_who_wait_shrinks_as_it_lasts() {
 
 /// A watch whose window is over, with one more SYN: an overload that has lasted for so long, before a
 /// server that takes so many a second, where overloads of the last so many seconds are known.
-fn watched(lasted_ms: u64, drain_per_s: u64, known_ms: &[u32], more: tg_overload) -> tg_overload {
+fn watched(lasted_ms: u64, drain_per_s: u64, known_ms: &[u32], more: tg_overload) -> Watch {
     let mut story = Story::new();
     let mut lasted = [0; TG_OVERLOAD_KNOWN as usize];
     lasted[..known_ms.len()].copy_from_slice(known_ms);
@@ -364,7 +364,7 @@ fn watched(lasted_ms: u64, drain_per_s: u64, known_ms: &[u32], more: tg_overload
         ..more
     };
     story.comes();
-    *story.watch.overload()
+    story.watch
 }
 
 /// The SYNs of ten seconds are dearer than a client where the server takes 20,000 a second, those of
@@ -372,7 +372,7 @@ fn watched(lasted_ms: u64, drain_per_s: u64, known_ms: &[u32], more: tg_overload
 #[test]
 fn where_silence_is_dear_it_may_pay_for_a_part_of_their_patience() {
     let worth = |lasted_ms, known_ms: &[u32]| {
-        watched(lasted_ms, 20_000, known_ms, tg_overload::default()).worth
+        watched(lasted_ms, 20_000, known_ms, tg_overload::default()).overload.worth
     };
     // 200,000 (5 / (1 + 5) - 0.6); of 2.5 s it is 41,000.
     let unknown = worth(1000, &[]);
@@ -384,26 +384,43 @@ fn where_silence_is_dear_it_may_pay_for_a_part_of_their_patience() {
     assert_eq!(worth(1000, &[60_000; 8]), 0, "it was never over so soon");
 }
 
+/// An overload that would be small, of 30,000 new clients a second where 21,000 are taken.
+fn small(lasted_ms: u64, waiting: u64) -> Watch {
+    let more = tg_overload {
+        fresh_x256: 30_000 << 8,
+        peak_x256: 30_000 << 8,
+        silent_x256: waiting << 8,
+        seen: 16_000,
+        fresh: 8000,
+        dropped: 10_000,
+        fresh_dropped: 5000,
+        entered: 6000,
+        silent: waiting * u64::from(TG_OVERLOAD_WINDOW_NS) / S,
+        ..Default::default()
+    };
+    watched(lasted_ms, 21_000, &[10_000; 8], more)
+}
+
+fn phase_of(watch: &Watch) -> &'static str {
+    crate::names::PHASES[watch.overload.phase(1000 * S) as usize]
+}
+
 /// An eighth of the processor's time, at 3 us a SYN, is 41,666 of them a second.
 #[test]
 fn an_overload_is_small_no_more_where_those_who_wait_cost_an_eighth() {
-    let phase = |waiting: u64| {
-        let more = tg_overload {
-            fresh_x256: 30_000 << 8,
-            peak_x256: 30_000 << 8,
-            silent_x256: waiting << 8,
-            seen: 16_000,
-            fresh: 8000,
-            dropped: 10_000,
-            fresh_dropped: 5000,
-            entered: 6000,
-            silent: waiting * u64::from(TG_OVERLOAD_WINDOW_NS) / S,
-            ..Default::default()
-        };
-        let after = watched(4000, 21_000, &[10_000; 8], more);
-        crate::names::PHASES[after.phase(1000 * S) as usize]
-    };
+    let phase = |waiting| phase_of(&small(4000, waiting));
     assert_eq!((phase(35_000), phase(50_000)), ("burst", "persistent"));
+}
+
+/// Who takes itself for connected sends again and again what it has to say: beyond a short burst that
+/// is dearer than a SYN a second.
+#[test]
+fn who_is_connected_and_finds_no_room_is_told_after_a_second() {
+    let (short, long) = (small(500, 10_000), small(4000, 10_000));
+    assert_eq!((phase_of(&short), phase_of(&long)), ("burst", "burst"));
+    assert!(short.silences_ack(1000 * S) && !long.silences_ack(1000 * S));
+    // When the crowd has gone there will be room soon.
+    assert!(long.silences_ack(1001 * S));
 }
 
 /// "The value of t can be determined analytically [...] or empirically" (Shukla, thesis, 5.2): after
