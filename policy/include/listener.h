@@ -108,8 +108,7 @@ struct tg_overload {
 	__u64 peak_x256;     /* the most of them in this overload */
 	__u64 drain_x256;    /* connections that the server takes, a second */
 	__u64 silent_x256;   /* SYNs dropped in silence, a second: as many clients wait */
-	__u64 hope_x16;      /* that it ends within the clients' patience, of 2^16 */
-	__u64 small_x16;     /* that it ends before too many wait, by what is known */
+	__u64 small_x16;     /* that it ends before too many wait, by what is known; of 2^16 */
 	__u64 worth;         /* clients for whom it would pay to wait, were there an overload */
 	__u64 may_wait;      /* clients that should, beyond a burst */
 	__u64 closing;       /* above 0: some processor closes the window */

@@ -81,10 +81,16 @@
  */
 #define TG_OVERLOAD_PLACES_LEAST 16
 
+/* More new clients come than the server takes, or did so a moment ago. */
+TG_INLINE int tg_overload_goes_on(const struct tg_overload *o, __u64 now_ns)
+{
+	return tg_since(now_ns, o->excess_ns) < TG_OVERLOAD_HOLD_NS;
+}
+
 /* An enum tg_phase. */
 TG_INLINE __u32 tg_overload_phase(const struct tg_overload *o, __u64 now_ns)
 {
-	if (o->is_persistent && tg_since(now_ns, o->excess_ns) < TG_OVERLOAD_HOLD_NS)
+	if (o->is_persistent && tg_overload_goes_on(o, now_ns))
 		return TG_PERSISTENT;
 	if (!o->dropped_ns || tg_since(now_ns, o->dropped_ns) >= TG_OVERLOAD_CALM_NS)
 		return TG_CALM;
@@ -144,45 +150,26 @@ TG_INLINE __u64 tg_overload_filled_ms(const struct tg_rules *rules, const struct
 	return lasted_ms + drain_x256 * (rules->patience_ms & 0xfffff) / excess_x256;
 }
 
-/* Is it known to have lasted for longer than this? An eighth more is as long. */
-TG_INLINE __u64 tg_overload_is_longer(__u64 known_ms, __u64 lasted_ms)
+/*
+ * Of the overloads that were longer than this one is now, the share that had ended by then, of
+ * 2^16. What is known without them counts as one more.
+ */
+TG_INLINE __u64 tg_overload_ended_by(const struct tg_overload *o, __u64 lasted_ms, __u64 until_ms,
+                                     __u64 without_x16)
 {
-	return tg_less(lasted_ms, known_ms + (known_ms >> 3));
-}
-
-/* h: does it end within this time, having lasted for so long? Of 2^16. */
-TG_INLINE __u64 tg_overload_ends_within(const struct tg_overload *o, __u64 lasted_ms,
-                                        __u64 within_ms)
-{
-	__u64 until_ms = lasted_ms + within_ms;
-	__u64 soon_x16 = (within_ms << 16) / (until_ms + !until_ms);
-	__u64 longer = 1;
+	__u64 ended_x16 = without_x16, longer = 1;
 
 	for (__u32 i = 0; i < TG_OVERLOAD_KNOWN; i++) {
-		__u64 is_longer = tg_overload_is_longer(o->lasted_ms[i], lasted_ms);
+		__u64 known_ms = o->lasted_ms[i];
+		/* An eighth more is as long. */
+		__u64 is_longer = tg_less(lasted_ms, known_ms + (known_ms >> 3));
 
 		longer += is_longer;
-		soon_x16 += (is_longer & ~tg_less(until_ms, o->lasted_ms[i])) << 16;
+		ended_x16 += (is_longer & ~tg_less(until_ms, known_ms)) << 16;
 		/* One after the other: side by side they fill the stack. */
-		__asm__ volatile("" : "+r"(soon_x16), "+r"(longer));
+		__asm__ volatile("" : "+r"(ended_x16), "+r"(longer));
 	}
-	return soon_x16 / longer;
-}
-
-/* The same of too many waiting, by what is known alone. */
-TG_INLINE __u64 tg_overload_ends_before(const struct tg_overload *o, __u64 lasted_ms,
-                                        __u64 filled_ms)
-{
-	__u64 small_x16 = 0, longer = 1;
-
-	for (__u32 i = 0; i < TG_OVERLOAD_KNOWN; i++) {
-		__u64 is_longer = tg_overload_is_longer(o->lasted_ms[i], lasted_ms);
-
-		longer += is_longer;
-		small_x16 += (is_longer & ~tg_less(filled_ms, o->lasted_ms[i])) << 16;
-		__asm__ volatile("" : "+r"(small_x16), "+r"(longer));
-	}
-	return small_x16 / longer;
+	return ended_x16 / longer;
 }
 
 /*
@@ -201,24 +188,25 @@ TG_INLINE __u64 tg_overload_worth(const struct tg_overload *o, __u64 within_ms, 
 }
 
 /*
- * What hope there is for those who wait, within the clients' patience; and how many may. Where a
- * server takes that many connections that a client's SYNs for T seconds cost it more than the
- * client brings, it may still pay to wait for a part of T, if the overload is likely to end by
- * then. Before the window is closed that asks for it, and apart from that: together they need more
- * stack than BPF has left.
+ * Is it likely to end before too many wait, by what is known alone; and if it should go on, how
+ * many may wait? Where a server takes that many connections that a client's SYNs for T seconds cost
+ * it more than the client brings, it may still pay to wait for a part of T, if the overload is
+ * likely to end by then. Before the window is closed that asks for it, and apart from that:
+ * together they need more stack than BPF has left.
  */
 TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload *o)
 {
 	/* The first window of an overload is not over yet. */
 	__u64 lasted_ms = o->since_ns ? tg_since(o->excess_ns, o->since_ns) / 1000000 : 0;
+	__u64 filled_ms = tg_overload_filled_ms(rules, o, lasted_ms);
 
-	o->small_x16 =
-		tg_overload_ends_before(o, lasted_ms, tg_overload_filled_ms(rules, o, lasted_ms));
-	o->hope_x16 = tg_overload_ends_within(o, lasted_ms, rules->patience_ms);
-	o->worth = tg_overload_worth(o, rules->patience_ms, o->hope_x16);
-	for (__u32 part = 1; part < TG_OVERLOAD_PARTS; part++) {
+	o->small_x16 = tg_overload_ended_by(o, lasted_ms, filled_ms, 0);
+	o->worth = 0;
+	for (__u32 part = 0; part < TG_OVERLOAD_PARTS; part++) {
 		__u64 within_ms = rules->patience_ms >> part;
-		__u64 hope_x16 = tg_overload_ends_within(o, lasted_ms, within_ms);
+		__u64 until_ms = lasted_ms + within_ms;
+		__u64 without_x16 = (within_ms << 16) / (until_ms + !until_ms);
+		__u64 hope_x16 = tg_overload_ended_by(o, lasted_ms, until_ms, without_x16);
 		__u64 worth = tg_overload_worth(o, within_ms, hope_x16);
 
 		if (worth > o->worth)
@@ -347,9 +335,8 @@ TG_INLINE __u32 tg_overload_begin(struct tg_overload *o, struct tg_queues *queue
 TG_INLINE int tg_overload_silences_ack(const struct tg_overload *o, __u64 now_ns)
 {
 	int is_long = o->since_ns && tg_since(now_ns, o->since_ns) >= TG_OVERLOAD_BURST_NS;
-	int is_now = tg_since(now_ns, o->excess_ns) < TG_OVERLOAD_HOLD_NS;
 
-	return !(is_long && is_now) && tg_overload_phase(o, now_ns) != TG_PERSISTENT;
+	return !tg_overload_goes_on(o, now_ns) || !(is_long || o->is_persistent);
 }
 
 /* Must it be known whether this client waits already? In calm, with room, nobody does. */

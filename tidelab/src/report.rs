@@ -83,8 +83,11 @@ fn lines(folders: &[PathBuf], name: &str, ending: &str) -> Vec<String> {
     let files = folders.iter().map(|folder| folder.join(format!("{name}.{ending}")));
     let mut lines: Vec<String> = Vec::new();
     for text in files.filter_map(|file| fs::read_to_string(file).ok()) {
-        let new: Vec<&str> = text.lines().filter(|line| !lines.iter().any(|l| l == line)).collect();
-        lines.extend(new.into_iter().map(ToOwned::to_owned));
+        for line in text.lines() {
+            if !lines.iter().any(|known| known == line) {
+                lines.push(line.to_owned());
+            }
+        }
     }
     lines
 }
