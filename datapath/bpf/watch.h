@@ -160,20 +160,23 @@ __noinline int tg_watch_meet(struct tg_watch *w)
 __noinline int tg_watch_tell(struct tg_packet *packet, struct tg_watch *w)
 {
 	struct tg_config *conf = w ? tg_watch_config(w) : NULL;
+	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
 	struct tg_manners_block *block;
 	__u32 index, number;
+	int ends_soon;
 	__u64 name;
 
-	if (!packet || !conf)
+	if (!packet || !conf || !o)
 		return 0;
+	ends_soon = tg_overload_ends_soon(o, w->phase, w->now_ns);
 	name = tg_manners_name(&conf->shed_key, &packet->tuple);
 	index = tg_manners_block_index(name);
 	block = bpf_map_lookup_elem(&manners, &index);
 	if (!block)
 		return 0;
 	number = tg_manners_cell(block, name, w->now_ns) & (TG_MANNERS_CELLS - 1);
-	w->answer =
-		tg_manners_answer(&block->cells[number], name, w->caller, w->times_told, w->now_ns);
+	w->answer = tg_manners_answer(&block->cells[number], name, w->caller, w->times_told,
+	                              ends_soon, w->now_ns);
 	return 0;
 }
 

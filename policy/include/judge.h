@@ -64,13 +64,14 @@ TG_INLINE void tg_judge_meet(const struct tg_rules *rules, const struct tg_queue
 }
 
 /* auto, to one who is to be told: an enum tg_answer. */
-TG_INLINE __u32 tg_judge_tell(const struct tg_syn *syn, const struct tg_crowd *crowd,
+TG_INLINE __u32 tg_judge_tell(const struct tg_syn *syn, const struct tg_crowd *crowd, __u32 phase,
                               const struct tg_overload_met *met)
 {
+	int ends_soon = tg_overload_ends_soon(crowd->overload, phase, syn->now_ns);
 	__u32 number = tg_manners_cell(crowd->manners, crowd->source, syn->now_ns);
 
 	return tg_manners_answer(&crowd->manners->cells[number], crowd->source, met->caller,
-	                         met->times_told, syn->now_ns);
+	                         met->times_told, ends_soon, syn->now_ns);
 }
 
 /* auto: the answer, and what is remembered. */
@@ -81,7 +82,7 @@ TG_INLINE void tg_judge_part(struct tg_syn *syn, const struct tg_crowd *crowd, s
 	if (j->is_silent)
 		syn->answer = TG_ANSWER_SILENCE;
 	else if (!j->met.has_room)
-		syn->answer = tg_judge_tell(syn, crowd, &j->met);
+		syn->answer = tg_judge_tell(syn, crowd, j->phase, &j->met);
 	j->met.is_told = syn->answer != TG_ANSWER_SILENCE;
 	tg_overload_end(crowd->overload, &j->met, cell, crowd->name, syn->now_ns);
 }

@@ -6,7 +6,7 @@
  *   - who sends its SYN again (Windows: every half second, as often as it would retransmit) is
  *     answered, with a SYN/ACK behind which there is nothing: connect() returns, and the RST to
  *     what the client says next is final, as one after the handshake always is (Shukla, thesis,
- *     4.1.2);
+ *     4.1.2); but with a RST all the same while it is likely to find room before it stops;
  *   - who sends it again all the same has silence;
  *   - an address whose programs connect again as soon as they are refused is told later: its SYNs
  *     are dropped, and told when they come again after a second.
@@ -52,7 +52,7 @@ struct tg_manners {
 	__u16 lately; /* clients to be told in that tick, who had not been here */
 	__u16 before; /* the same of the tick before a trial */
 	__u8 told;    /* connections that were told */
-	__u8 again;   /* times that one sent its SYN again all the same */
+	__u8 again;   /* of them, those that sent their SYN again all the same */
 	__u8 delay;   /* enum tg_manners_delay */
 	__u8 padding;
 };
@@ -143,25 +143,27 @@ TG_INLINE void tg_manners_turn(struct tg_manners *cell, __u16 tick)
 	cell->tick = tick;
 }
 
-/* By what its address has done: an enum tg_answer to one who is to be told. */
-TG_INLINE __u32 tg_manners_form(const struct tg_manners *cell, __u32 caller, __u32 times_told)
+/*
+ * By what its address has done: an enum tg_answer to one who is to be told. Where the overload ends
+ * soon a RST only makes those come in time who send their SYN again on it.
+ */
+TG_INLINE __u32 tg_manners_form(const struct tg_manners *cell, __u32 caller, __u32 times_told,
+                                int ends_soon)
 {
 	if (times_told >= TG_TOLD_MOST)
 		return TG_ANSWER_SILENCE;
 	if (caller == TG_CALLER_NEW && cell->delay != TG_DELAY_NONE)
 		return TG_ANSWER_SILENCE;
-	if (caller == TG_CALLER_TOLD || cell->again * TG_MANNERS_SHARE > cell->told)
+	if (!ends_soon && (caller == TG_CALLER_TOLD || cell->again * TG_MANNERS_SHARE > cell->told))
 		return TG_ANSWER_HOLLOW;
 	return TG_ANSWER_AS_RULED;
 }
 
-/* It was told. */
-TG_INLINE void tg_manners_count(struct tg_manners *cell, __u32 caller)
+/* It was told. A connection counts once, however often it comes again. */
+TG_INLINE void tg_manners_count(struct tg_manners *cell, __u32 caller, __u32 times_told)
 {
-	if (caller == TG_CALLER_TOLD)
-		cell->again++;
-	else
-		cell->told++;
+	cell->told += caller != TG_CALLER_TOLD;
+	cell->again += caller == TG_CALLER_TOLD && times_told == 1;
 	if (cell->told >= TG_MANNERS_KNOWN || cell->again >= TG_MANNERS_KNOWN) {
 		cell->told /= 2;
 		cell->again /= 2;
@@ -170,10 +172,10 @@ TG_INLINE void tg_manners_count(struct tg_manners *cell, __u32 caller)
 
 /*
  * One is to be told: an enum tg_answer, which is remembered. caller is an enum tg_caller, who was
- * told so many times before.
+ * told so many times before. ends_soon: the overload does.
  */
 TG_INLINE __u32 tg_manners_answer(struct tg_manners *cell, __u64 name, __u32 caller,
-                                  __u32 times_told, __u64 now_ns)
+                                  __u32 times_told, int ends_soon, __u64 now_ns)
 {
 	__u16 tick = tg_cell_tick(now_ns);
 	__u32 answer;
@@ -182,9 +184,9 @@ TG_INLINE __u32 tg_manners_answer(struct tg_manners *cell, __u64 name, __u32 cal
 	if (cell->tick != tick)
 		tg_manners_turn(cell, tick);
 	cell->lately += caller == TG_CALLER_NEW && cell->lately < 0xffff;
-	answer = tg_manners_form(cell, caller, times_told);
+	answer = tg_manners_form(cell, caller, times_told, ends_soon);
 	if (answer != TG_ANSWER_SILENCE)
-		tg_manners_count(cell, caller);
+		tg_manners_count(cell, caller, times_told);
 	return answer;
 }
 

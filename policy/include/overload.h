@@ -71,6 +71,8 @@
 #define TG_OVERLOAD_HOPE_X16 ((1u << 16) / 3)
 /* What it costs to drop a SYN, at the IP entry of a veth; to serve a client costs 1 / drain. */
 #define TG_OVERLOAD_SYN_NS 3000
+/* So long a system that sends its SYN again on a RST goes on with it: Windows does. */
+#define TG_OVERLOAD_AGAIN_MS 2000
 /* Of the clients' patience the whole, a half, a quarter and an eighth are looked at. */
 #define TG_OVERLOAD_PARTS 4
 /* A small overload's clients may cost an eighth of the processor's time, each a SYN a second. */
@@ -95,6 +97,15 @@ TG_INLINE __u32 tg_overload_phase(const struct tg_overload *o, __u64 now_ns)
 	if (!o->dropped_ns || tg_since(now_ns, o->dropped_ns) >= TG_OVERLOAD_CALM_NS)
 		return TG_CALM;
 	return o->is_persistent ? TG_RECOVERING : TG_BURST;
+}
+
+/* So few new clients in this part of a window that there is no crowd: half of what is taken. */
+TG_INLINE int tg_overload_is_quiet(const struct tg_overload *o, __u64 passed_ns)
+{
+	/* Nobody came since: amounts are of up to a second. */
+	if (passed_ns > TG_OVERLOAD_BURST_NS)
+		return 1;
+	return o->fresh * 512 < tg_rate_amount(o->drain_x256, passed_ns);
 }
 
 /*
@@ -172,6 +183,15 @@ TG_INLINE __u64 tg_overload_ended_by(const struct tg_overload *o, __u64 lasted_m
 	return ended_x16 / longer;
 }
 
+/* h, that it ends within so long, of 2^16. */
+TG_INLINE __u64 tg_overload_hope_of(const struct tg_overload *o, __u64 lasted_ms, __u64 within_ms)
+{
+	__u64 until_ms = lasted_ms + within_ms;
+
+	return tg_overload_ended_by(o, lasted_ms, until_ms,
+	                            (within_ms << 16) / (until_ms + !until_ms));
+}
+
 /*
  * So many clients may wait for this time, where h is the hope that it ends within it: those whom
  * the server takes in it, times 2 (h - 2 c T).
@@ -201,12 +221,11 @@ TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload
 	__u64 filled_ms = tg_overload_filled_ms(rules, o, lasted_ms);
 
 	o->small_x16 = tg_overload_ended_by(o, lasted_ms, filled_ms, 0);
+	o->ends_soon = tg_overload_hope_of(o, lasted_ms, TG_OVERLOAD_AGAIN_MS) >= 1 << 15;
 	o->worth = 0;
 	for (__u32 part = 0; part < TG_OVERLOAD_PARTS; part++) {
 		__u64 within_ms = rules->patience_ms >> part;
-		__u64 until_ms = lasted_ms + within_ms;
-		__u64 without_x16 = (within_ms << 16) / (until_ms + !until_ms);
-		__u64 hope_x16 = tg_overload_ended_by(o, lasted_ms, until_ms, without_x16);
+		__u64 hope_x16 = tg_overload_hope_of(o, lasted_ms, within_ms);
 		__u64 worth = tg_overload_worth(o, within_ms, hope_x16);
 
 		if (worth > o->worth)
@@ -235,7 +254,9 @@ TG_INLINE void tg_overload_see_excess(const struct tg_rules *rules, struct tg_ov
 {
 	__u64 lasted_ns;
 
-	if (o->fresh_x256 <= o->drain_x256 || o->fresh_dropped * TG_OVERLOAD_SHARE < o->fresh)
+	/* The mean still has those of the windows before. */
+	if (o->was_quiet || o->fresh_x256 <= o->drain_x256 ||
+	    o->fresh_dropped * TG_OVERLOAD_SHARE < o->fresh)
 		return;
 	if (!o->since_ns)
 		o->since_ns = o->window_ns ? o->window_ns : 1;
@@ -274,6 +295,9 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 	int is_overloaded = o->dropped && o->dropped * TG_OVERLOAD_SHARE >= o->seen;
 	__u32 phase = tg_overload_phase(o, o->window_ns);
 
+	o->was_quiet = tg_overload_is_quiet(o, passed_ns);
+	/* One after the other: side by side they fill the stack. */
+	__asm__ volatile("" : : : "memory");
 	if (o->since_ns && tg_since(o->window_ns, o->excess_ns) >= TG_OVERLOAD_CALM_NS)
 		tg_overload_learn(o);
 	/* Until nobody is left of those who wait, for whom it is no burst. */
@@ -326,6 +350,16 @@ TG_INLINE __u32 tg_overload_begin(struct tg_overload *o, struct tg_queues *queue
 	return phase;
 }
 
+/* New clients have stopped coming: seen before the window is over, or in the one before. */
+TG_INLINE int tg_overload_has_ended(const struct tg_overload *o, __u64 now_ns)
+{
+	__u64 passed_ns = tg_since(now_ns, o->window_ns);
+
+	if (passed_ns < TG_OVERLOAD_GLANCE_NS)
+		return o->was_quiet;
+	return tg_overload_is_quiet(o, passed_ns);
+}
+
 /*
  * The ACK stage: is who finds no room left in silence? For t, and when the crowd has gone.
  * Meanwhile it is told, be those who only ask left in silence or not: it takes itself for
@@ -336,22 +370,15 @@ TG_INLINE int tg_overload_silences_ack(const struct tg_overload *o, __u64 now_ns
 {
 	int is_long = o->since_ns && tg_since(now_ns, o->since_ns) >= TG_OVERLOAD_BURST_NS;
 
-	return !tg_overload_goes_on(o, now_ns) || !(is_long || o->is_persistent);
+	if (!tg_overload_goes_on(o, now_ns) || tg_overload_has_ended(o, now_ns))
+		return 1;
+	return !is_long && !o->is_persistent;
 }
 
 /* Must it be known whether this client waits already? In calm, with room, nobody does. */
 TG_INLINE int tg_overload_asks(__u32 phase, int has_room)
 {
 	return phase != TG_CALM || !has_room;
-}
-
-/* New clients have stopped coming: seen before the window is over. */
-TG_INLINE int tg_overload_has_ended(const struct tg_overload *o, __u64 now_ns)
-{
-	__u64 passed_ns = tg_since(now_ns, o->window_ns);
-
-	return passed_ns >= TG_OVERLOAD_GLANCE_NS &&
-	       tg_rate_of(o->fresh, passed_ns) < o->drain_x256 / 2;
 }
 
 /*
@@ -387,6 +414,15 @@ TG_INLINE __u32 tg_overload_turn(const struct tg_overload *o, __u32 phase, __u32
 	if (is_half_full || (phase == TG_PERSISTENT && !tg_overload_has_ended(o, now_ns)))
 		return TG_NEW_FIRST;
 	return reason;
+}
+
+/*
+ * Will there be room before a client that sends its SYN again on a RST has given up? Then a RST is
+ * no refusal to it, but silence that ends sooner.
+ */
+TG_INLINE int tg_overload_ends_soon(const struct tg_overload *o, __u32 phase, __u64 now_ns)
+{
+	return phase != TG_PERSISTENT || o->ends_soon || tg_overload_has_ended(o, now_ns);
 }
 
 /*

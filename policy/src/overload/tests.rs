@@ -510,6 +510,46 @@ fn where_syns_are_sent_again_is_known_by_the_address() {
     assert!((refused / 10..refused / 6).contains(&seen.told), "{seen:?}");
 }
 
+/// While an overload is likely to end within 2 s, who sends its SYN again on a RST has one: it comes
+/// in time.
+#[test]
+fn who_sends_again_has_a_reset_where_the_overload_ends_soon() {
+    let mut story = Story::new();
+    story.rules.patience_ms = 0;
+    story.when_told = Told::SendsAgain;
+    for burst in 0..5 {
+        let crowd = story.runs(2000, 2 * CAPACITY);
+        let after = story.runs(3000, 0);
+        // The first may last.
+        if burst > 0 {
+            assert_eq!(crowd.hollow + after.hollow, 0, "{crowd:?} {after:?}");
+            assert!(after.served > CAPACITY * 3 / 2, "{after:?}");
+        }
+    }
+}
+
+/// An ACK that finds no room is told while a crowd is there, beyond the first second; when it has
+/// gone, whoever is connected already will find room.
+#[test]
+fn an_ack_that_finds_no_room_has_silence_before_a_crowd_stays_and_when_it_has_gone() {
+    let mut story = Story::new();
+    for _ in 0..20 {
+        story.runs(50, 2 * CAPACITY);
+        assert!(story.watch.silences_ack(story.now_ns));
+    }
+    story.runs(200, 2 * CAPACITY);
+    for _ in 0..20 {
+        story.runs(50, 2 * CAPACITY);
+        assert!(!story.watch.silences_ack(story.now_ns));
+    }
+    // One window sees that it has gone.
+    story.runs(300, 0);
+    for _ in 0..100 {
+        story.runs(50, 0);
+        assert!(story.watch.silences_ack(story.now_ns));
+    }
+}
+
 /// Who stops at a RST never gets anything else.
 #[test]
 fn who_stops_at_a_reset_gets_one() {
