@@ -220,7 +220,8 @@ TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload
 	__u64 lasted_ms = o->since_ns ? tg_since(o->excess_ns, o->since_ns) / 1000000 : 0;
 	__u64 filled_ms = tg_overload_filled_ms(rules, o, lasted_ms);
 
-	o->small_x16 = tg_overload_ended_by(o, lasted_ms, filled_ms, 0);
+	/* When a small one begins is chance: the next may seem twice as long. */
+	o->small_x16 = tg_overload_ended_by(o, lasted_ms / 2, filled_ms, 0);
 	o->ends_soon = tg_overload_hope_of(o, lasted_ms, TG_OVERLOAD_AGAIN_MS) >= 1 << 15;
 	o->worth = 0;
 	for (__u32 part = 0; part < TG_OVERLOAD_PARTS; part++) {

@@ -24,7 +24,8 @@ pub struct Load {
     /// Requests offered, in multiples of the measured capacity, rising.
     pub offered: Vec<f64>,
     /// Load before attempts count, in s; by default as long as a client waits, since by then clients
-    /// give up as fast as they come, and 3 s where the server can serve all.
+    /// give up as fast as they come, and 3 s where the server can serve all. Of bursts it has at least
+    /// the first and its silence, unless it is 0.
     pub warm_up_s: Option<f64>,
     /// How long attempts are counted, in s; steps last as long as they say.
     pub duration_s: f64,
@@ -125,10 +126,14 @@ impl Load {
             _ => offered,
         };
         let usual_s = if first < CALM_BELOW { calm_s } else { patience_s };
+        let mut warm_up_s = self.warm_up_s.unwrap_or(usual_s);
         let duration_s = match &clients.arrivals {
-            // A mean rate is one of whole periods.
+            // A mean rate is one of whole periods, and nothing is as usual before the first is over.
             Arrivals::Bursts { burst_s, silence_s } => {
                 let period_s = burst_s + silence_s;
+                if warm_up_s > 0.0 {
+                    warm_up_s = warm_up_s.max(period_s);
+                }
                 (self.duration_s / period_s).ceil() * period_s
             }
             Arrivals::Steps(steps) => steps::last_s(steps),
@@ -137,7 +142,7 @@ impl Load {
         // The objects of a page come after the page.
         let patiences = if clients.browsing.is_some() { 2 } else { 1 };
         Phases {
-            warm_up: Duration::from_secs_f64(self.warm_up_s.unwrap_or(usual_s)),
+            warm_up: Duration::from_secs_f64(warm_up_s),
             duration: Duration::from_secs_f64(duration_s),
             cool_down: patiences * Duration::from_secs_f64(patience_s),
         }

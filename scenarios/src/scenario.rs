@@ -361,6 +361,17 @@ at_least = 1.1
         assert!(part("measure = \"seconds.replies\"\nseconds = [2, 1]").contains("[2, 1]"));
     }
 
+    #[test]
+    fn bursts_count_in_whole_periods_after_the_first() {
+        let load = |warm_up_s: &str| GOOD.replace("[load]", &format!("[load]{warm_up_s}"));
+        for (key, expected_s) in [("", 15), ("\nwarm_up_s = 40", 40), ("\nwarm_up_s = 0", 0)] {
+            let scenario = Scenario::parse("s", "s.toml", &load(key)).unwrap();
+            let clients = &scenario.settings[1].clients;
+            let phases = scenario.load(Form::Full).phases(clients, 1.0);
+            assert_eq!((phases.warm_up.as_secs(), phases.duration.as_secs() % 15), (expected_s, 0));
+        }
+    }
+
     const FACTORS: &str = r#"[[factor]]
 name = "Server"
 levels = [{ name = "quick" }, { name = "slow", short = true, server = { cost_us = 500 } }]

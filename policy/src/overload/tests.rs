@@ -466,6 +466,21 @@ fn of_a_small_overload_that_is_known_to_end_nobody_is_lost() {
     assert!(lost * 100 < served, "{served} served, {lost} lost");
 }
 
+/// Nor when it is longer than any before; but not where it is more than twice as long.
+#[test]
+fn of_a_small_overload_that_is_longer_than_those_before_nobody_is_lost() {
+    let mut story = Story::new();
+    for _ in 0..3 {
+        story.runs(15_000, CAPACITY * 17 / 16);
+        story.runs(10_000, 0);
+    }
+    let crowd = story.runs(25_000, CAPACITY * 17 / 16);
+    assert_eq!((crowd.told, crowd.hollow), (0, 0), "{crowd:?}");
+    story.runs(25_000, CAPACITY * 17 / 16);
+    let crowd = story.runs(10_000, CAPACITY * 17 / 16);
+    assert_eq!((crowd.gave_up, crowd.waited), (0, 0), "{crowd:?}");
+}
+
 /// Without patience everyone is told, as with `abort rst-syn`, once it is no burst.
 #[test]
 fn clients_without_patience_are_told_at_once() {
