@@ -62,6 +62,8 @@ struct Story {
     half_open: u32,
     /// Parts of a connection that the server has done.
     done_ms: u64,
+    /// So long it takes none, and as long twice as many; 0: all the same.
+    pause_ms: u64,
     /// Parts of a client that have come.
     coming: u64,
     clients: Vec<Client>,
@@ -80,6 +82,7 @@ impl Story {
             queue: 0,
             half_open: 0,
             done_ms: 0,
+            pause_ms: 0,
             coming: 0,
             clients: Vec::new(),
             seen: Seen::default(),
@@ -164,7 +167,10 @@ impl Story {
         let before = self.seen;
         for _ in 0..for_ms {
             self.now_ns += MS;
-            self.done_ms += CAPACITY;
+            self.done_ms += match (self.now_ns / MS).checked_div(self.pause_ms) {
+                Some(number) => number % 2 * 2 * CAPACITY,
+                None => CAPACITY,
+            };
             let takes = (self.done_ms / 1000).min(self.queue);
             self.done_ms = if self.queue > 0 { self.done_ms - takes * 1000 } else { 0 };
             self.queue -= takes;
@@ -314,6 +320,20 @@ fn what_is_left_of_a_crowd_does_not_persist() {
         assert!(part < 350 || served >= came, "after {} ms {served} of {came} served", part * 10);
     }
     assert_eq!((story.phase(), story.clients.len()), ("calm", 0));
+}
+
+/// A server may take none for half a second, and make up for it in the next.
+#[test]
+fn what_a_server_takes_is_its_mean() {
+    let mut story = Story::new();
+    story.pause_ms = 600;
+    story.rules.patience_ms = 60_000;
+    story.runs(10_000, CAPACITY * 3 / 2);
+    for _ in 0..100 {
+        let seen = story.runs(100, CAPACITY * 3 / 2);
+        let drain = story.watch.overload().drain_per_s();
+        assert!((700.0..1500.0).contains(&drain), "{drain}: {seen:?}");
+    }
 }
 
 /// The phases are told of new clients: those who come again do not make an overload last.
