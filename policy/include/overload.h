@@ -34,10 +34,10 @@
  * that are dropped in silence, one a second each.
  *
  * t is the second after which every system of today sends a SYN again: a shorter overload
- * meets nobody twice. Beyond it an overload persists when more wait than may; or, where
- * those who may are never reached, when it has outlived T. While it persists those who wait
- * are not served, but new clients, who have not waited: the same number, and at once.
- * docs/auto.md has what comes of it.
+ * meets nobody twice. It is over at once where the last overloads were longer than 2 s. Beyond it
+ * an overload persists when more wait than may; or, where those who may are never reached, when it
+ * has outlived T. While it persists those who wait are not served, but new clients, who have not
+ * waited: the same number, and at once. docs/auto.md has what comes of it.
  *
  * A listening socket is watched in windows. A window is closed by the SYN that finds it
  * old enough, so the phases go on while no daemon runs.
@@ -63,7 +63,8 @@
 #define TG_OVERLOAD_CALM_NS (3ull << 29)
 /* Time constant of the means: 537 ms. */
 #define TG_OVERLOAD_MEAN_NS (1ull << 29)
-/* The drain's: 2.1 s, for a server that takes many at a time (Knot) takes none for half a second. */
+/* The drain's: 2.1 s, for a server that takes many at a time (Knot) takes none for half a second.
+ */
 #define TG_OVERLOAD_DRAIN_NS (1ull << 31)
 /* t: 2^30 ns, 1.07 s. A window that is longer tells nothing of rates. */
 #define TG_OVERLOAD_BURST_NS (1ull << 30)
@@ -150,17 +151,21 @@ TG_INLINE __u32 tg_overload_places(const struct tg_rules *rules, const struct tg
 
 /*
  * When as many wait as are served in T, at this excess of new clients, from the overload's
- * beginning on; 0 where that is within T: then some give up in any case.
+ * beginning on; or, where that is sooner, 1 / c from now, by when the SYNs of those who wait have
+ * cost as much as they bring. 0 where it is within T: then some give up in any case.
  */
-TG_INLINE __u64 tg_overload_filled_ms(const struct tg_rules *rules, const struct tg_overload *o,
-                                      __u64 lasted_ms)
+TG_INLINE __u64 tg_overload_small_until_ms(const struct tg_rules *rules,
+                                           const struct tg_overload *o, __u64 lasted_ms)
 {
 	__u64 drain_x256 = o->drain_x256;
 	__u64 excess_x256 = o->peak_x256 - drain_x256;
+	__u64 filled_ms, paid_ms;
 
 	if (o->peak_x256 <= drain_x256 || excess_x256 >= drain_x256)
 		return 0;
-	return lasted_ms + drain_x256 * (rules->patience_ms & 0xfffff) / excess_x256;
+	filled_ms = drain_x256 * (rules->patience_ms & 0xfffff) / excess_x256;
+	paid_ms = 256 * (1000000000000ull / TG_OVERLOAD_SYN_NS) / (drain_x256 + !drain_x256);
+	return lasted_ms + (filled_ms < paid_ms ? filled_ms : paid_ms);
 }
 
 /*
@@ -220,10 +225,10 @@ TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload
 {
 	/* The first window of an overload is not over yet. */
 	__u64 lasted_ms = o->since_ns ? tg_since(o->excess_ns, o->since_ns) / 1000000 : 0;
-	__u64 filled_ms = tg_overload_filled_ms(rules, o, lasted_ms);
+	__u64 until_ms = tg_overload_small_until_ms(rules, o, lasted_ms);
 
 	/* When a small one begins is chance: the next may seem twice as long. */
-	o->small_x16 = tg_overload_ended_by(o, lasted_ms / 2, filled_ms, 0);
+	o->small_x16 = tg_overload_ended_by(o, lasted_ms / 2, until_ms, 0);
 	o->ends_soon = tg_overload_hope_of(o, lasted_ms, TG_OVERLOAD_AGAIN_MS) >= 1 << 15;
 	o->worth = 0;
 	for (__u32 part = 0; part < TG_OVERLOAD_PARTS; part++) {
@@ -267,8 +272,13 @@ TG_INLINE void tg_overload_see_excess(const struct tg_rules *rules, struct tg_ov
 	if (o->fresh_x256 > o->peak_x256)
 		o->peak_x256 = o->fresh_x256;
 	o->may_wait = o->worth;
+	/* One after the other: side by side they fill the stack. */
+	__asm__ volatile("" : : : "memory");
 	lasted_ns = tg_since(over_ns, o->since_ns);
-	if (lasted_ns < TG_OVERLOAD_BURST_NS)
+	/* The first window does not tell whether it is small. */
+	if (lasted_ns < 2 * TG_OVERLOAD_WINDOW_NS)
+		return;
+	if (o->ends_soon && lasted_ns < TG_OVERLOAD_BURST_NS)
 		return;
 	if (tg_overload_is_small(rules, o))
 		o->is_persistent = 0;

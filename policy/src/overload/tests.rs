@@ -322,6 +322,20 @@ fn what_is_left_of_a_crowd_does_not_persist() {
     assert_eq!((story.phase(), story.clients.len()), ("calm", 0));
 }
 
+/// Overloads of a socket that were all longer than 2 s: the next will not be over in a second.
+#[test]
+fn where_overloads_are_long_the_next_is_told_at_once() {
+    let mut story = Story::new();
+    let mut told_early = Vec::new();
+    for _ in 0..4 {
+        story.runs(500, 3 * CAPACITY);
+        told_early.push(story.runs(500, 3 * CAPACITY).told);
+        story.runs(40_000, 3 * CAPACITY);
+        story.runs(15_000, 0);
+    }
+    assert!(told_early[0] == 0 && told_early[3] > CAPACITY / 4, "{told_early:?}");
+}
+
 /// A server may take none for half a second, and make up for it in the next.
 #[test]
 fn what_a_server_takes_is_its_mean() {
