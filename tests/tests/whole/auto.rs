@@ -21,6 +21,9 @@ const BACKLOG: usize = 8;
 const PLACES: usize = BACKLOG + 1;
 /// A client that has heard nothing for this long hangs.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// An overload of which nothing else is known may end within the next 2 s until it has lasted for as
+/// long; and a window more. Until then who sends its SYN again is refused again.
+const LONG: Duration = Duration::from_millis(2500);
 /// A second of overload, and what windows of a quarter of a second add to it on a busy machine.
 const SOON: Duration = Duration::from_secs(4);
 
@@ -74,6 +77,17 @@ fn who_sends_its_syn_again_is_answered(stage: &Stage, to: SocketAddr) {
     assert_eq!((reset.flags & RST, reset.seq), (RST, answered.seq.wrapping_add(1)));
 }
 
+/// The crowd goes on, and is refused.
+fn goes_on(clients: &Namespace, to: SocketAddr) {
+    let begun = Instant::now();
+    while begun.elapsed() < LONG {
+        let mut client = Plain::connect(clients, 0, to, Duration::from_millis(20));
+        let answer = client.request(Duration::ZERO).answer;
+        assert!(matches!(answer, Answer::Refused | Answer::Silence), "{answer:?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 fn story(label: &str, address: &str, listen: &str) {
     let (stage, to) = (Stage::new(label), server(address));
     let nginx = Nginx::start(&stage.server, &[listen]);
@@ -89,6 +103,7 @@ fn story(label: &str, address: &str, listen: &str) {
     let (answer, left) = crowd(&stage.client, to);
     assert_eq!(answer, Answer::Refused);
     assert!(left.len() > 10, "only {} were left in silence first", left.len());
+    goes_on(&stage.client, to);
     who_sends_its_syn_again_is_answered(&stage, to);
     let known = overload(&guard, to);
     assert_eq!(known["phase"], "persistent", "{known:#}");
