@@ -111,6 +111,7 @@ struct tg_overload {
 	__u64 small_x16;     /* that it ends before too many wait, by what is known; of 2^16 */
 	__u64 worth;         /* clients for whom it would pay to wait, were there an overload */
 	__u64 may_wait;      /* clients that should, beyond a burst */
+	__u64 closing;       /* above 0: some processor closes the window */
 	__u64 seen;          /* SYNs of this window */
 	__u64 fresh;         /* of them, those of clients that were not waiting */
 	__u64 dropped;       /* of them, those that found no room */
@@ -124,9 +125,7 @@ struct tg_overload {
 	__u32 is_persistent;
 	__u32 was_quiet; /* hardly a new client came in the window before */
 	__u32 ends_soon; /* within 2 s, more likely than not */
-	__u32 closing;   /* above 0: some processor closes the window */
 	__u32 ended;     /* overloads that have ended */
-	__u32 padding;
 	/* How long the last of them were, in ms; 0: there was none. */
 	__u32 lasted_ms[TG_OVERLOAD_KNOWN];
 };

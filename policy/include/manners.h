@@ -160,10 +160,10 @@ TG_INLINE __u32 tg_manners_form(const struct tg_manners *cell, __u32 caller, __u
 }
 
 /* It was told. A connection counts once, however often it comes again. */
-TG_INLINE void tg_manners_count(struct tg_manners *cell, __u32 caller, __u32 times_told)
+TG_INLINE void tg_manners_count(struct tg_manners *cell, __u32 times_told)
 {
-	cell->told += caller != TG_CALLER_TOLD;
-	cell->again += caller == TG_CALLER_TOLD && times_told == 1;
+	cell->told += times_told == 0;
+	cell->again += times_told == 1;
 	if (cell->told >= TG_MANNERS_KNOWN || cell->again >= TG_MANNERS_KNOWN) {
 		cell->told /= 2;
 		cell->again /= 2;
@@ -186,7 +186,7 @@ TG_INLINE __u32 tg_manners_answer(struct tg_manners *cell, __u64 name, __u32 cal
 	cell->lately += caller == TG_CALLER_NEW && cell->lately < 0xffff;
 	answer = tg_manners_form(cell, caller, times_told, ends_soon);
 	if (answer != TG_ANSWER_SILENCE)
-		tg_manners_count(cell, caller, times_told);
+		tg_manners_count(cell, times_told);
 	return answer;
 }
 

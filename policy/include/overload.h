@@ -164,7 +164,7 @@ TG_INLINE __u64 tg_overload_small_until_ms(const struct tg_rules *rules,
 	if (o->peak_x256 <= drain_x256 || excess_x256 >= drain_x256)
 		return 0;
 	filled_ms = drain_x256 * (rules->patience_ms & 0xfffff) / excess_x256;
-	paid_ms = 256 * (1000000000000ull / TG_OVERLOAD_SYN_NS) / (drain_x256 + !drain_x256);
+	paid_ms = 256 * (1000000000000ull / TG_OVERLOAD_SYN_NS) / drain_x256;
 	return lasted_ms + (filled_ms < paid_ms ? filled_ms : paid_ms);
 }
 
@@ -272,8 +272,7 @@ TG_INLINE void tg_overload_see_excess(const struct tg_rules *rules, struct tg_ov
 	if (o->fresh_x256 > o->peak_x256)
 		o->peak_x256 = o->fresh_x256;
 	o->may_wait = o->worth;
-	/* One after the other: side by side they fill the stack. */
-	__asm__ volatile("" : : : "memory");
+	TG_IN_TURN();
 	lasted_ns = tg_since(over_ns, o->since_ns);
 	/* The first window does not tell whether it is small. */
 	if (lasted_ns < 2 * TG_OVERLOAD_WINDOW_NS)
@@ -309,8 +308,7 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 	__u32 phase = tg_overload_phase(o, o->window_ns);
 
 	o->was_quiet = tg_overload_is_quiet(o, passed_ns);
-	/* One after the other: side by side they fill the stack. */
-	__asm__ volatile("" : : : "memory");
+	TG_IN_TURN();
 	if (o->since_ns && tg_since(o->window_ns, o->excess_ns) >= TG_OVERLOAD_CALM_NS)
 		tg_overload_learn(o);
 	/* Until nobody is left of those who wait, for whom it is no burst. */

@@ -15,6 +15,12 @@
 #endif
 
 #define TG_INLINE static inline __attribute__((always_inline))
+
+/*
+ * One after the other: what stands before it is in memory before what comes next is begun. Side by
+ * side they would fill the stack, of which BPF has 512 bytes.
+ */
+#define TG_IN_TURN() __asm__ volatile("" : : : "memory")
 /* For what is rare and long: a stack frame of its own. */
 #define TG_APART static __attribute__((noinline, unused))
 

@@ -199,6 +199,14 @@ impl Story {
         }
     }
 
+    /// Crowds that come and go: so many, each with its silence behind it.
+    fn bursts(&mut self, number: u32, for_ms: u64, per_s: u64, silence_ms: u64) {
+        for _ in 0..number {
+            self.runs(for_ms, per_s);
+            self.runs(silence_ms, 0);
+        }
+    }
+
     /// The name of who came last.
     fn last_name(&self) -> u64 {
         self.seen.came.wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -292,10 +300,7 @@ fn requests_that_stand_keep_nobody_out_who_waits() {
 #[test]
 fn silence_is_for_some_from_the_beginning_of_a_window_on() {
     let mut story = Story::new();
-    for _ in 0..5 {
-        story.runs(1000, 30 * CAPACITY);
-        story.runs(5000, 0);
-    }
+    story.bursts(5, 1000, 30 * CAPACITY, 5000);
     story.runs(1000, 30 * CAPACITY);
     while story.now_ns - story.watch.overload().window_ns > 50 * MS {
         story.runs(1, 0);
@@ -464,10 +469,7 @@ fn who_waits_is_learnt_from_the_overloads_before() {
     let mut story = Story::new();
     let first = story.runs(25_000, 3 * CAPACITY);
     story.runs(10_000, 0);
-    for _ in 0..2 {
-        story.runs(25_000, 3 * CAPACITY);
-        story.runs(10_000, 0);
-    }
+    story.bursts(2, 25_000, 3 * CAPACITY, 10_000);
     story.runs(12_000, 3 * CAPACITY);
     assert_eq!(story.watch.overload().may_wait, 0);
     story.runs(13_000, 3 * CAPACITY);
@@ -488,10 +490,7 @@ fn who_waits_is_learnt_from_the_overloads_before() {
 #[test]
 fn of_a_small_overload_that_is_known_to_end_nobody_is_lost() {
     let mut story = Story::new();
-    for _ in 0..3 {
-        story.runs(20_000, CAPACITY * 9 / 8);
-        story.runs(10_000, 0);
-    }
+    story.bursts(3, 20_000, CAPACITY * 9 / 8, 10_000);
     let crowd = story.runs(20_000, CAPACITY * 9 / 8);
     let after = story.runs(10_000, 0);
     assert_eq!(story.phase(), "calm");
@@ -504,10 +503,7 @@ fn of_a_small_overload_that_is_known_to_end_nobody_is_lost() {
 #[test]
 fn of_a_small_overload_that_is_longer_than_those_before_nobody_is_lost() {
     let mut story = Story::new();
-    for _ in 0..3 {
-        story.runs(15_000, CAPACITY * 17 / 16);
-        story.runs(10_000, 0);
-    }
+    story.bursts(3, 15_000, CAPACITY * 17 / 16, 10_000);
     let crowd = story.runs(25_000, CAPACITY * 17 / 16);
     assert_eq!((crowd.told, crowd.hollow), (0, 0), "{crowd:?}");
     story.runs(25_000, CAPACITY * 17 / 16);
