@@ -5,6 +5,9 @@
 
 #include "types.h"
 
+/* SYNs that one poll of a driver hands up before TCP sees the first: NAPI's weight. */
+#define TG_POLL_BATCH 64
+
 /* How room for a SYN is judged. */
 enum tg_room_rule {
 	TG_ROOM_KERNEL,  /* the kernel's own queue drop rules */
@@ -111,6 +114,7 @@ struct tg_overload {
 	__u64 small_x16;     /* that it ends before too many wait, by what is known; of 2^16 */
 	__u64 worth;         /* clients for whom it would pay to wait, were there an overload */
 	__u64 may_wait;      /* clients that should, beyond a burst */
+	__u64 in_time;       /* clients that may wait in a burst, and when it is over */
 	__u64 closing;       /* above 0: some processor closes the window */
 	__u64 seen;          /* SYNs of this window */
 	__u64 fresh;         /* of them, those of clients that were not waiting */

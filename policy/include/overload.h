@@ -5,7 +5,8 @@
  * queue drops do last for t seconds, persistent overload is detected".)
  *
  *   calm        nobody has been dropped for a while
- *   burst       silence: who is dropped comes again, and finds room when it is over
+ *   burst       silence: who is dropped comes again, and finds room when it is over; for no more
+ *               than are served before they give up
  *   persistent  new clients first, a short queue for them, and silence for no more of the
  *               others than can hope to be served
  *   recovering  the crowd has gone: those who were left in silence come in, by half of the
@@ -78,6 +79,8 @@
 #define TG_OVERLOAD_AGAIN_MS 2000
 /* Of the clients' patience the whole, a half, a quarter and an eighth are looked at. */
 #define TG_OVERLOAD_PARTS 4
+/* So many may wait in the first overload, which shows how many the server takes. */
+#define TG_OVERLOAD_NO_BOUND 0xffffffffull
 /* A small overload's clients may cost an eighth of the processor's time, each a SYN a second. */
 #define TG_OVERLOAD_SMALL_MOST (1000000000 / 8 / TG_OVERLOAD_SYN_NS)
 /*
@@ -199,19 +202,49 @@ TG_INLINE __u64 tg_overload_hope_of(const struct tg_overload *o, __u64 lasted_ms
 	                            (within_ms << 16) / (until_ms + !until_ms));
 }
 
+/* Those whom the server takes in this time. */
+TG_INLINE __u64 tg_overload_served(const struct tg_overload *o, __u64 within_ms)
+{
+	return (o->drain_x256 >> 8) * within_ms / 1000;
+}
+
+/* 2 c T, of 2^16, where c is TG_OVERLOAD_SYN_NS of 10^9 / drain. */
+TG_INLINE __u64 tg_overload_cost_x16(__u64 served)
+{
+	return served * (2 * TG_OVERLOAD_SYN_NS << 10) / (1000000000 >> 6);
+}
+
 /*
  * So many clients may wait for this time, where h is the hope that it ends within it: those whom
  * the server takes in it, times 2 (h - 2 c T).
  */
 TG_INLINE __u64 tg_overload_worth(const struct tg_overload *o, __u64 within_ms, __u64 hope_x16)
 {
-	__u64 served = (o->drain_x256 >> 8) * within_ms / 1000;
-	/* 2 c T, where c is TG_OVERLOAD_SYN_NS of 10^9 / drain. */
-	__u64 cost_x16 = served * (2 * TG_OVERLOAD_SYN_NS << 10) / (1000000000 >> 6);
+	__u64 served = tg_overload_served(o, within_ms);
+	__u64 cost_x16 = tg_overload_cost_x16(served);
 
 	if (hope_x16 < TG_OVERLOAD_HOPE_X16 || hope_x16 <= cost_x16)
 		return 0;
 	return 2 * served * (hope_x16 - cost_x16) >> 16;
+}
+
+/*
+ * When it is over, or as long as it is a burst: so many of those who wait are served before they
+ * give up. Of those whom the server takes in T the SYNs take the share c T; or of those in a part
+ * of T, where that is more.
+ */
+TG_INLINE __u64 tg_overload_in_time(const struct tg_rules *rules, const struct tg_overload *o)
+{
+	__u64 most = 0;
+
+	for (__u32 part = 0; part < TG_OVERLOAD_PARTS; part++) {
+		__u64 served = tg_overload_served(o, rules->patience_ms >> part);
+		__u64 cost_x16 = tg_overload_cost_x16(served) / 2;
+		__u64 left = served * ((1 << 16) - cost_x16) >> 16;
+
+		most = tg_cell_better(most, left & -tg_less(cost_x16, 1 << 16));
+	}
+	return most;
 }
 
 /*
@@ -230,6 +263,7 @@ TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload
 	/* When a small one begins is chance: the next may seem twice as long. */
 	o->small_x16 = tg_overload_ended_by(o, lasted_ms / 2, until_ms, 0);
 	o->ends_soon = tg_overload_hope_of(o, lasted_ms, TG_OVERLOAD_AGAIN_MS) >= 1 << 15;
+	o->in_time = tg_overload_in_time(rules, o) | (tg_less(o->ended, 1) * TG_OVERLOAD_NO_BOUND);
 	o->worth = 0;
 	for (__u32 part = 0; part < TG_OVERLOAD_PARTS; part++) {
 		__u64 within_ms = rules->patience_ms >> part;
@@ -437,31 +471,31 @@ TG_INLINE int tg_overload_ends_soon(const struct tg_overload *o, __u32 phase, __
 }
 
 /*
- * As many SYNs as those who may wait have sent since the window began: so many find silence,
- * evenly. Had the first of a window what there is, those who wait would all come at the same parts
- * of a second, a second apart, and the server would be idle between.
+ * As many SYNs as these clients have sent since the window began, one a second each: so many find
+ * silence, evenly. Had the first of a window what there is, those who wait would all come at the
+ * same parts of a second, a second apart, and the server would be idle between.
  */
-TG_INLINE __u64 tg_overload_share(const struct tg_overload *o, __u64 now_ns)
+TG_INLINE __u64 tg_overload_share(const struct tg_overload *o, __u64 clients, __u64 now_ns)
 {
-	return o->may_wait * (1 + (tg_since(now_ns, o->window_ns) >> 20)) / (1000000000 >> 20);
+	return clients * (1 + (tg_since(now_ns, o->window_ns) >> 20)) / (1000000000 >> 20);
 }
 
 /*
- * Is one who finds no room to be told so? While the crowd is there, there is silence for as many
- * SYNs as those who may wait send. Who has waited is told sooner than who comes: who came last has
- * most of its patience left. When the crowd has gone whoever waits is served.
+ * Is one who finds no room to be told so? There is silence for as many SYNs as those who may wait
+ * send: in a burst, and when the crowd has gone, who is served in time; while it stays, who may
+ * hope for its end. Then who has waited is told sooner than who comes, which has most of its
+ * patience left, and who was told once is told again.
  */
 TG_INLINE int tg_overload_tells(const struct tg_overload *o, __u32 phase, __u32 caller,
                                 __u64 now_ns)
 {
-	__u64 share = tg_overload_share(o, now_ns);
+	__u64 share;
 
-	if (phase == TG_CALM || phase == TG_BURST)
-		return 0;
+	if (phase != TG_PERSISTENT || tg_overload_has_ended(o, now_ns))
+		return o->silent >= tg_overload_share(o, o->in_time, now_ns) + TG_POLL_BATCH;
 	if (caller == TG_CALLER_TOLD)
 		return 1;
-	if (phase == TG_RECOVERING || tg_overload_has_ended(o, now_ns))
-		return 0;
+	share = tg_overload_share(o, o->may_wait, now_ns);
 	return o->silent >= (caller == TG_CALLER_WAITS ? share : 2 * share);
 }
 

@@ -153,9 +153,6 @@ TG_INLINE __u32 tg_syn_meet(const struct tg_overload *o, __u32 phase, __u32 *rea
 	return !tg_syn_has_room(*reason) && !tg_overload_tells(o, phase, caller, now_ns);
 }
 
-/* SYNs that one poll of a driver hands up before TCP sees the first: NAPI's weight. */
-#define TG_POLL_BATCH 64
-
 /*
  * Could an ACK that is under way find the listen queue full? While this is
  * false for every listener, segments that carry no SYN need no look-up.

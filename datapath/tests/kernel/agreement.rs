@@ -119,6 +119,7 @@ fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
         silent: u64::from(near(rng, [0, 26, 53])),
         worth: u64::from(near(rng, [0, 100])),
         may_wait: u64::from(near(rng, [0, 100])),
+        in_time: u64::from(near(rng, [0, 100])),
         was_quiet: rng.u32(..2),
         ends_soon: rng.u32(..2),
         closing: u64::from(rng.u8(..16) == 0),
@@ -133,7 +134,7 @@ fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
         half_open: if rng.bool() { u32::MAX } else { near(rng, [0, 64, 128]) },
         stuck: near(rng, [0, 64, 128]),
         is_persistent: rng.u32(..2),
-        ended: rng.u32(..),
+        ended: one_of(rng, [0, 1, u32::MAX]),
         lasted_ms: [(); TG_OVERLOAD_KNOWN as usize].map(|()| near(rng, [0, 1000, 20_000])),
     }
 }

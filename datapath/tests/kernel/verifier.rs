@@ -31,7 +31,7 @@ const BOUNDS: [(&str, u32); 29] = [
     ("tidegate_connect6", 160),
     ("agree_source", 300),
     ("agree_syn_begin", 7_000),
-    ("agree_syn_room", 190_000),
+    ("agree_syn_room", 90_000),
     ("agree_syn_end", 11_500),
     ("agree_rest", 10_500),
     ("agree_shed", 34_000),
