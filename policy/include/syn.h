@@ -25,6 +25,15 @@ struct tg_syn {
 	__u16 source;        /* enum tg_source */
 };
 
+/*
+ * The SYN queue is full, and half of the listen queue is taken. Who has a cookie is in neither
+ * until its ACK is back: hundreds would be given one for every place that becomes free.
+ */
+TG_INLINE int tg_syn_is_rushed(const struct tg_queues *queues)
+{
+	return tg_syn_queue_full(queues) && 2 * (__u64)queues->listen_len >= queues->listen_max;
+}
+
 /* Room for a SYN: TG_ROOM, TG_KERNEL_COOKIE, or the reason why there is none. */
 TG_INLINE __u32 tg_syn_room(const struct tg_rules *rules, const struct tg_queues *queues,
                             __u32 random)
@@ -34,6 +43,8 @@ TG_INLINE __u32 tg_syn_room(const struct tg_rules *rules, const struct tg_queues
 
 	/* no-syn-drop never leaves a SYN to the kernel's cookies: theirs lose options. */
 	if (reason == TG_KERNEL_COOKIE && rules->syn == TG_SYN_COOKIE)
+		return TG_SYNQ_FULL;
+	if (reason == TG_KERNEL_COOKIE && rules->is_auto && tg_syn_is_rushed(queues))
 		return TG_SYNQ_FULL;
 	if (reason == TG_ROOM && tg_room_is_short(rules, queues))
 		return TG_WAIT_LIMIT;

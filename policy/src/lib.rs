@@ -180,6 +180,18 @@ mod tests {
         assert_eq!(syn(&watch, &three_quarters), (TG_PASS, TG_ROOM));
     }
 
+    /// Who has a cookie is in no queue until its ACK is back.
+    #[test]
+    fn auto_leaves_syns_to_the_kernels_cookies_while_half_of_the_listen_queue_is_free() {
+        let auto = tg_rules { refusal_cost_ns: 0, ..mechanism::parse("auto").unwrap() };
+        assert_eq!(syn(&auto, &queues(63, 129)), (TG_PASS, TG_KERNEL_COOKIE));
+        assert_eq!(syn(&auto, &queues(64, 129)), (TG_RESET, TG_SYNQ_FULL));
+        assert_eq!(syn(&tg_rules::default(), &queues(64, 129)), (TG_PASS, TG_KERNEL_COOKIE));
+        // With cookies for everyone the SYN queue is empty, and a full one the exception.
+        let always = tg_queues { syncookies: 2, ..queues(64, 0) };
+        assert_eq!(syn(&auto, &always), (TG_PASS, TG_KERNEL_COOKIE));
+    }
+
     #[test]
     fn each_refusal_is_its_own_verdict() {
         let full = queues(129, 0);
