@@ -5,8 +5,8 @@
  * queue drops do last for t seconds, persistent overload is detected".)
  *
  *   calm        nobody has been dropped for a while
- *   burst       silence: who is dropped comes again, and finds room when it is over; for no more
- *               than are served before they give up
+ *   burst       silence, for no more than are served before they give up: who is dropped comes
+ *               again, and finds room when it is over
  *   persistent  new clients first, a short queue for them, and silence for no more of the
  *               others than can hope to be served
  *   recovering  the crowd has gone: those who were left in silence come in, by half of the

@@ -26,12 +26,16 @@ struct tg_syn {
 };
 
 /*
- * The SYN queue is full, and half of the listen queue is taken. Who has a cookie is in neither
- * until its ACK is back: hundreds would be given one for every place that becomes free.
+ * May a SYN be left to the kernel's cookies? Never with no-syn-drop: theirs lose options. Nor with
+ * auto while the SYN queue is full and half of the listen queue is taken: who has a cookie is in
+ * neither until its ACK is back, so hundreds would be given one for every place that becomes free.
  */
-TG_INLINE int tg_syn_is_rushed(const struct tg_queues *queues)
+TG_INLINE int tg_syn_may_have_cookie(const struct tg_rules *rules, const struct tg_queues *queues)
 {
-	return tg_syn_queue_full(queues) && 2 * (__u64)queues->listen_len >= queues->listen_max;
+	if (rules->syn == TG_SYN_COOKIE)
+		return 0;
+	return !rules->is_auto || !tg_syn_queue_full(queues) ||
+	       2 * (__u64)queues->listen_len < queues->listen_max;
 }
 
 /* Room for a SYN: TG_ROOM, TG_KERNEL_COOKIE, or the reason why there is none. */
@@ -41,10 +45,7 @@ TG_INLINE __u32 tg_syn_room(const struct tg_rules *rules, const struct tg_queues
 	__u32 reason = rules->room == TG_ROOM_RESERVE ? tg_room_reserve(rules, queues, random)
 	                                              : tg_room_kernel(queues);
 
-	/* no-syn-drop never leaves a SYN to the kernel's cookies: theirs lose options. */
-	if (reason == TG_KERNEL_COOKIE && rules->syn == TG_SYN_COOKIE)
-		return TG_SYNQ_FULL;
-	if (reason == TG_KERNEL_COOKIE && rules->is_auto && tg_syn_is_rushed(queues))
+	if (reason == TG_KERNEL_COOKIE && !tg_syn_may_have_cookie(rules, queues))
 		return TG_SYNQ_FULL;
 	if (reason == TG_ROOM && tg_room_is_short(rules, queues))
 		return TG_WAIT_LIMIT;
