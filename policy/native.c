@@ -92,6 +92,11 @@ __u64 tg_native_manners_name(const struct tg_key *key, const struct tg_tuple *tu
 	return tg_manners_name(key, tuple);
 }
 
+__u32 tg_native_system_sends_again(__u32 hops, __u32 tcp_header_bytes)
+{
+	return tg_system_sends_again(hops, tcp_header_bytes);
+}
+
 __u32 tg_native_overload_phase(const struct tg_overload *overload, __u64 now_ns)
 {
 	return tg_overload_phase(overload, now_ns);

@@ -43,7 +43,7 @@ struct tg_packet {
 	__u8 flags;
 	__u8 direct;      /* the TCP header follows the fixed IP header at once */
 	__u8 ecn_capable; /* the IP header carries an ECN codepoint */
-	__u8 padding;
+	__u8 hops;        /* that it has left: IPv4's time to live */
 };
 
 struct tg_vlan {
@@ -96,6 +96,7 @@ TG_INLINE __u32 tg_parse_ipv4(void *data, void *data_end, struct tg_packet *p, _
 	p->tuple = (struct tg_tuple){.saddr = {ip->saddr}, .daddr = {ip->daddr}};
 	p->direct = header_bytes == sizeof(*ip);
 	p->ecn_capable = ip->tos & 3;
+	p->hops = ip->ttl;
 	*l4_bytes = total_bytes - header_bytes;
 	return p->l3_offset + header_bytes;
 }
@@ -112,6 +113,7 @@ TG_INLINE __u32 tg_parse_ipv6(void *data, void *data_end, struct tg_packet *p, _
 	__builtin_memcpy(p->tuple.daddr, &ip->daddr, 16);
 	p->tuple.is_ipv6 = 1;
 	p->ecn_capable = (ip->flow_lbl[0] >> 4) & 3;
+	p->hops = ip->hop_limit;
 	left = bpf_ntohs(ip->payload_len);
 	next = ip->nexthdr;
 	p->direct = next == TG_IPPROTO_TCP;
@@ -178,7 +180,6 @@ TG_INLINE int tg_parse(void *data, void *data_end, __u32 frame_bytes, struct tg_
 	__u32 l4_bytes = 0;
 	struct tcphdr *tcp;
 
-	p->padding = 0;
 	switch (tg_parse_l2(data, data_end, &p->l3_offset)) {
 	case TG_ETH_P_IP: p->l4_offset = tg_parse_ipv4(data, data_end, p, &l4_bytes); break;
 	case TG_ETH_P_IPV6: p->l4_offset = tg_parse_ipv6(data, data_end, p, &l4_bytes); break;

@@ -16,7 +16,6 @@
 struct tg_case {
 	struct tg_rules rules;
 	struct tg_queues queues;
-	__u32 fin_said; /* by the application */
 	struct tg_syn syn;
 	struct tg_bucket refusals;
 	struct tg_ack ack;
@@ -33,8 +32,8 @@ struct tg_case {
 	__u64 source_name;
 	__u32 cookie; /* offered to tg_cookie_open */
 	struct tg_fin fin;
+	__u32 fin_said;   /* by the application */
 	__u32 is_limited; /* something holds for the client's network */
-	__u32 padding;
 	struct tg_limit limit;
 	__u64 full_ns; /* of its bucket */
 };
@@ -60,7 +59,6 @@ struct tg_answers {
 	struct tg_queues queues; /* as auto leaves them */
 	struct tg_judging judging;
 	__u32 answer;
-	__u32 padding;
 	struct tg_overload overload;
 	struct tg_waiting_block block;
 	struct tg_manners_block manners;

@@ -9,6 +9,7 @@ struct tg_accepts_case {
 	struct tg_accepts accepts;
 	struct tg_queues queues;
 	__u32 reason;
+	__u32 padding;
 	__u64 now_ns;
 };
 

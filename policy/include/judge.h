@@ -38,7 +38,7 @@ struct tg_judging {
 	__u32 is_watched;
 	__u32 is_asked; /* who it is matters */
 	__u32 cell;     /* then: which of its block's */
-	__u32 is_silent;
+	__u32 telling;  /* where there is no room: enum tg_telling */
 	struct tg_overload_met met;
 };
 
@@ -56,22 +56,30 @@ TG_INLINE void tg_judge_meet(const struct tg_rules *rules, const struct tg_queue
 		j->met.caller = tg_waiting_caller(cell, crowd->name, syn->now_ns);
 		j->met.times_told = tg_waiting_told(cell, j->met.caller);
 	}
-	j->is_silent =
-		tg_syn_meet(crowd->overload, j->phase, &j->reason, j->met.caller,
-	                    tg_overload_is_half_full(rules, crowd->overload, queues), syn->now_ns);
+	j->telling = tg_syn_meet(crowd->overload, j->phase, &j->reason, j->met.caller,
+	                         tg_overload_is_half_full(rules, crowd->overload, queues),
+	                         syn->sends_again, syn->random, syn->now_ns);
 	j->met.has_room = tg_syn_has_room(j->reason);
+	j->met.has_cookie = j->reason == TG_KERNEL_COOKIE;
 	j->met.is_half_open = syn->half_open;
 }
 
 /* auto, to one who is to be told: an enum tg_answer. */
-TG_INLINE __u32 tg_judge_tell(const struct tg_syn *syn, const struct tg_crowd *crowd, __u32 phase,
-                              const struct tg_overload_met *met)
+TG_INLINE __u32 tg_judge_tell(const struct tg_syn *syn, const struct tg_crowd *crowd,
+                              struct tg_judging *j)
 {
-	int ends_soon = tg_overload_ends_soon(crowd->overload, phase, syn->now_ns);
 	__u32 number = tg_manners_cell(crowd->manners, crowd->source, syn->now_ns);
+	struct tg_told told = {
+		.caller = j->met.caller,
+		.times_told = j->met.times_told,
+		.sends_again = syn->sends_again,
+		.comes_soon = j->telling == TG_TELLS_SOON,
+		.is_kept = tg_overload_keeps_told(crowd->overload),
+	};
 
-	return tg_manners_answer(&crowd->manners->cells[number], crowd->source, met->caller,
-	                         met->times_told, ends_soon, syn->now_ns);
+	tg_manners_answer(&crowd->manners->cells[number], crowd->source, &told, syn->now_ns);
+	j->met.is_gone = told.is_gone;
+	return told.answer;
 }
 
 /* auto: the answer, and what is remembered. */
@@ -79,10 +87,9 @@ TG_INLINE void tg_judge_part(struct tg_syn *syn, const struct tg_crowd *crowd, s
 {
 	struct tg_waiting *cell = j->is_asked ? &crowd->block->cells[j->cell] : (void *)0;
 
-	if (j->is_silent)
-		syn->answer = TG_ANSWER_SILENCE;
-	else if (!j->met.has_room)
-		syn->answer = tg_judge_tell(syn, crowd, j->phase, &j->met);
+	if (!j->met.has_room)
+		syn->answer =
+			j->telling == TG_SILENT ? TG_ANSWER_SILENCE : tg_judge_tell(syn, crowd, j);
 	j->met.is_told = syn->answer != TG_ANSWER_SILENCE;
 	tg_overload_end(crowd->overload, &j->met, cell, crowd->name, syn->now_ns);
 }

@@ -95,6 +95,7 @@ struct tg_queues {
 	__u32 syncookies; /* net.ipv4.tcp_syncookies: 0, 1 or 2 */
 	__u32 claimed;    /* SYNs let through that TCP has not seen yet */
 	__u32 places;     /* auto: of the listen queue those in use now; 0: all */
+	__u32 no_cookies; /* auto: those of a kernel whose SYN queue is full are no room */
 };
 
 /* A socket knows how long so many of its last overloads were: see overload.h. */
@@ -107,6 +108,7 @@ struct tg_overload {
 	                 */
 	__u64 excess_ns;     /* when the last such window ended */
 	__u64 dropped_ns;    /* when the last window with drops ended */
+	__u64 half_full_ns;  /* when a SYN last found half of the places in use taken */
 	__u64 fresh_x256;    /* new clients, a second */
 	__u64 peak_x256;     /* the most of them in this overload */
 	__u64 drain_x256;    /* connections that the server takes, a second */
@@ -122,6 +124,7 @@ struct tg_overload {
 	__u64 fresh_dropped; /* those that are both */
 	__u64 entered;       /* of them, those that found room */
 	__u64 silent;        /* of them, those dropped in silence */
+	__u64 cookies;       /* of them, those that the kernel's SYN cookies are for */
 	__u32 queued;        /* in both queues when it began */
 	__u32 places;        /* of the listen queue, for a persistent overload */
 	__u32 half_open;     /* the fewest half-open connections in this window */

@@ -6,7 +6,8 @@
  *   - who sends its SYN again (Windows: every half second, as often as it would retransmit) is
  *     answered, with a SYN/ACK behind which there is nothing: connect() returns, and the RST to
  *     what the client says next is final, as one after the handshake always is (Shukla, thesis,
- *     4.1.2); but with a RST all the same while it is likely to find room before it stops;
+ *     4.1.2); but with a RST where it is to come again soon. It is known by its SYN (system.h),
+ * until its address has shown something else;
  *   - who sends it again all the same has silence;
  *   - an address whose programs connect again as soon as they are refused is told later: its SYNs
  *     are dropped, and told when they come again after a second.
@@ -143,51 +144,73 @@ TG_INLINE void tg_manners_turn(struct tg_manners *cell, __u16 tick)
 	cell->tick = tick;
 }
 
-/*
- * By what its address has done: an enum tg_answer to one who is to be told. Where the overload ends
- * soon a RST only makes those come in time who send their SYN again on it.
- */
-TG_INLINE __u32 tg_manners_form(const struct tg_manners *cell, __u32 caller, __u32 times_told,
-                                int ends_soon)
+/* One who is to be told. */
+struct tg_told {
+	__u32 caller;      /* enum tg_caller */
+	__u32 times_told;  /* before */
+	__u32 sends_again; /* by its SYN: see system.h */
+	__u32 comes_soon;  /* and it is to do so */
+	__u32 is_kept;     /* there is room to remember it in any case: see overload.h */
+	__u32 answer;      /* to it: enum tg_answer */
+	__u32 is_gone;     /* and it is not expected again: it is not remembered */
+};
+
+/* By what its address has done, and by its SYN: an enum tg_answer. */
+TG_INLINE __u32 tg_manners_form(const struct tg_manners *cell, const struct tg_told *told)
 {
-	if (times_told >= TG_TOLD_MOST)
+	if (told->times_told >= TG_TOLD_MOST)
 		return TG_ANSWER_SILENCE;
-	if (caller == TG_CALLER_NEW && cell->delay != TG_DELAY_NONE)
+	if (told->caller == TG_CALLER_NEW && cell->delay != TG_DELAY_NONE)
 		return TG_ANSWER_SILENCE;
-	if (!ends_soon && (caller == TG_CALLER_TOLD || cell->again * TG_MANNERS_SHARE > cell->told))
+	if (told->comes_soon)
+		return TG_ANSWER_AS_RULED;
+	if (told->caller == TG_CALLER_TOLD ||
+	    (cell->again + told->sends_again) * TG_MANNERS_SHARE > cell->told)
 		return TG_ANSWER_HOLLOW;
 	return TG_ANSWER_AS_RULED;
 }
 
-/* It was told. A connection counts once, however often it comes again. */
-TG_INLINE void tg_manners_count(struct tg_manners *cell, __u32 times_told)
+/*
+ * Whether it comes again is seen, where there is room to remember it. Else who was answered is not
+ * expected, nor who looks like one that stops at a RST, if nobody at its address did anything else.
+ */
+TG_INLINE int tg_manners_is_gone(const struct tg_manners *cell, const struct tg_told *told)
 {
-	cell->told += times_told == 0;
-	cell->again += times_told == 1;
+	if (told->is_kept || told->answer == TG_ANSWER_SILENCE)
+		return 0;
+	if (told->answer == TG_ANSWER_HOLLOW)
+		return 1;
+	return told->caller == TG_CALLER_NEW && !told->sends_again && !cell->again;
+}
+
+/* It was told. A connection counts once, however often it comes again; and where that would be
+ * seen. */
+TG_INLINE void tg_manners_count(struct tg_manners *cell, const struct tg_told *told)
+{
+	if (told->answer == TG_ANSWER_AS_RULED && told->is_gone)
+		return;
+	cell->told += told->times_told == 0;
+	cell->again += told->times_told == 1;
 	if (cell->told >= TG_MANNERS_KNOWN || cell->again >= TG_MANNERS_KNOWN) {
 		cell->told /= 2;
 		cell->again /= 2;
 	}
 }
 
-/*
- * One is to be told: an enum tg_answer, which is remembered. caller is an enum tg_caller, who was
- * told so many times before. ends_soon: the overload does.
- */
-TG_INLINE __u32 tg_manners_answer(struct tg_manners *cell, __u64 name, __u32 caller,
-                                  __u32 times_told, int ends_soon, __u64 now_ns)
+/* The answer to it, which is remembered of its address. */
+TG_INLINE void tg_manners_answer(struct tg_manners *cell, __u64 address, struct tg_told *told,
+                                 __u64 now_ns)
 {
 	__u16 tick = tg_cell_tick(now_ns);
-	__u32 answer;
 
-	tg_manners_take(cell, name, tick);
+	tg_manners_take(cell, address, tick);
 	if (cell->tick != tick)
 		tg_manners_turn(cell, tick);
-	cell->lately += caller == TG_CALLER_NEW && cell->lately < 0xffff;
-	answer = tg_manners_form(cell, caller, times_told, ends_soon);
-	if (answer != TG_ANSWER_SILENCE)
-		tg_manners_count(cell, times_told);
-	return answer;
+	cell->lately += told->caller == TG_CALLER_NEW && cell->lately < 0xffff;
+	told->answer = tg_manners_form(cell, told);
+	told->is_gone = tg_manners_is_gone(cell, told);
+	if (told->answer != TG_ANSWER_SILENCE)
+		tg_manners_count(cell, told);
 }
 
 #endif

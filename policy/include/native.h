@@ -13,6 +13,7 @@
 #include "held.h"
 #include "notice.h"
 #include "share.h"
+#include "system.h"
 #include "time_wait.h"
 
 void tg_native_agree(const struct tg_case *c, struct tg_answers *a);
@@ -40,6 +41,7 @@ void tg_native_agree_share(const struct tg_share_case *c, struct tg_share_answer
 __u64 tg_native_waiting_name(const struct tg_key *key, const struct tg_tuple *tuple, __u32 isn);
 __u64 tg_native_manners_name(const struct tg_key *key, const struct tg_tuple *tuple);
 /* An enum tg_phase. */
+__u32 tg_native_system_sends_again(__u32 hops, __u32 tcp_header_bytes);
 __u32 tg_native_overload_phase(const struct tg_overload *overload, __u64 now_ns);
 int tg_native_overload_silences_ack(const struct tg_overload *overload, __u64 now_ns);
 struct tg_decision tg_native_ack(const struct tg_rules *rules, const struct tg_queues *queues,

@@ -83,6 +83,9 @@
 #define TG_OVERLOAD_NO_BOUND 0xffffffffull
 /* A small overload's clients may cost an eighth of the processor's time, each a SYN a second. */
 #define TG_OVERLOAD_SMALL_MOST (1000000000 / 8 / TG_OVERLOAD_SYN_NS)
+/* New clients a second of whom all are remembered who are told: for 3 s, in a fifth of the table.
+ */
+#define TG_OVERLOAD_TOLD_KEPT (TG_WAITING_BLOCKS * TG_WAITING_CELLS / 16)
 /*
  * The short queue has at least so many places. With 16 a server of one thread at 1.1 times
  * its capacity is idle for 2 % of its time (M/M/1/K with K = 17), with 8 for 6 %.
@@ -230,8 +233,8 @@ TG_INLINE __u64 tg_overload_worth(const struct tg_overload *o, __u64 within_ms, 
 
 /*
  * When it is over, or as long as it is a burst: so many of those who wait are served before they
- * give up. Of those whom the server takes in T the SYNs take the share c T; or of those in a part
- * of T, where that is more.
+ * give up. Each sends a SYN a second until then, for half of T in the mean: of those whom the
+ * server takes in T these take the share c T / 2; or of those in a part of T, where that is more.
  */
 TG_INLINE __u64 tg_overload_in_time(const struct tg_rules *rules, const struct tg_overload *o)
 {
@@ -239,7 +242,7 @@ TG_INLINE __u64 tg_overload_in_time(const struct tg_rules *rules, const struct t
 
 	for (__u32 part = 0; part < TG_OVERLOAD_PARTS; part++) {
 		__u64 served = tg_overload_served(o, rules->patience_ms >> part);
-		__u64 cost_x16 = tg_overload_cost_x16(served) / 2;
+		__u64 cost_x16 = tg_overload_cost_x16(served) / 4;
 		__u64 left = served * ((1 << 16) - cost_x16) >> 16;
 
 		most = tg_cell_better(most, left & -tg_less(cost_x16, 1 << 16));
@@ -276,14 +279,16 @@ TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload
 }
 
 /*
- * Is it one of those that end before as many wait as are served in half of T? Then nobody has to
- * give up: who waits and who comes are served alike, and all of those who wait when it ends.
+ * Is it one of those that end before as many wait as are served in T, and do no more than three
+ * quarters of these wait yet? Then hardly anybody has to give up: who waits and who comes are
+ * served alike, and all of those who wait when it ends. (At a half Knot was idle when it had ended:
+ * those who were left had waited for long already.)
  */
 TG_INLINE int tg_overload_is_small(const struct tg_rules *rules, const struct tg_overload *o)
 {
 	__u64 waiting = o->silent_x256 >> 8, drain = o->drain_x256 >> 8;
 
-	return o->small_x16 >= 1 << 15 && waiting <= drain * rules->patience_ms / 2000 &&
+	return o->small_x16 >= 1 << 15 && waiting <= drain * rules->patience_ms * 3 / 4000 &&
 	       waiting <= TG_OVERLOAD_SMALL_MOST;
 }
 
@@ -362,6 +367,7 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 	o->fresh_dropped = 0;
 	o->entered = 0;
 	o->silent = 0;
+	o->cookies = 0;
 	o->window_ns = now_ns;
 }
 
@@ -384,14 +390,52 @@ TG_INLINE void tg_overload_turn_window(const struct tg_rules *rules, struct tg_o
 	o->closing = 0;
 }
 
-/* Then: tells the phase, and puts the short queue's limit in force where it is persistent. */
+/*
+ * As many SYNs as these clients have sent since the window began, one a second each: so many find
+ * silence, evenly. Had the first of a window what there is, those who wait would all come at the
+ * same parts of a second, a second apart, and the server would be idle between.
+ */
+TG_INLINE __u64 tg_overload_share(const struct tg_overload *o, __u64 clients, __u64 now_ns)
+{
+	return clients * (1 + (tg_since(now_ns, o->window_ns) >> 20)) / (1000000000 >> 20);
+}
+
+/*
+ * Are the kernel's SYN cookies, which it gives while its SYN queue is full, no room? Who has one is
+ * in no queue until its ACK is back, so that hundreds would be given one for each place that
+ * becomes free. So there are none while half of the listen queue is taken; nor, for a while after
+ * half of it was, or of the short one, more than twice what the server takes, once that is known.
+ * Where the ACKs never come, in a flood of forged SYNs, the queue is empty, and every SYN has the
+ * kernel's cookie.
+ */
+TG_INLINE int tg_overload_bars_cookies(struct tg_overload *o, const struct tg_queues *queues,
+                                       __u64 now_ns)
+{
+	__u64 most = tg_overload_share(o, 2 * (o->drain_x256 >> 8), now_ns);
+	__u64 twice = 2 * (__u64)queues->listen_len;
+
+	if (twice >= queues->listen_max || (queues->places && twice >= queues->places))
+		o->half_full_ns = now_ns;
+	if (twice >= queues->listen_max)
+		return 1;
+	return o->ended && tg_since(now_ns, o->half_full_ns) < TG_OVERLOAD_HOLD_NS &&
+	       o->cookies >= most + TG_OVERLOAD_PLACES_LEAST;
+}
+
+/*
+ * Then: tells the phase, and puts the short queue's limit in force, where more come than the server
+ * takes and that is known. A server that accepts as many as there are, and serves them afterwards,
+ * would else accept a second's crowd and do nothing else.
+ */
 TG_INLINE __u32 tg_overload_begin(struct tg_overload *o, struct tg_queues *queues, __u64 now_ns)
 {
 	__u32 phase = tg_overload_phase(o, now_ns);
+	int is_known = o->ended || phase == TG_PERSISTENT;
 
 	if (queues->syn_len < o->half_open)
 		o->half_open = queues->syn_len;
-	queues->places = phase == TG_PERSISTENT ? o->places : 0;
+	queues->places = is_known && tg_overload_goes_on(o, now_ns) ? o->places : 0;
+	queues->no_cookies = tg_overload_bars_cookies(o, queues, now_ns);
 	return phase;
 }
 
@@ -461,49 +505,66 @@ TG_INLINE __u32 tg_overload_turn(const struct tg_overload *o, __u32 phase, __u32
 	return reason;
 }
 
+/* Whether one who finds no room is told so. */
+enum tg_telling {
+	TG_SILENT,
+	TG_TELLS_SOON, /* to come again soon, by a RST: it sends its SYN again on one */
+	TG_TELLS,      /* not to come again */
+};
+
 /*
- * Will there be room before a client that sends its SYN again on a RST has given up? Then a RST is
- * no refusal to it, but silence that ends sooner.
+ * Is there room to remember who is told and not expected again? Not in a flood of new clients, by
+ * the mean, or by this quarter of a second where that has not risen yet: they would fill the table,
+ * and who waits would be taken for new.
  */
-TG_INLINE int tg_overload_ends_soon(const struct tg_overload *o, __u32 phase, __u64 now_ns)
+TG_INLINE int tg_overload_keeps_told(const struct tg_overload *o)
 {
-	return phase != TG_PERSISTENT || o->ends_soon || tg_overload_has_ended(o, now_ns);
+	return o->fresh_x256 >> 8 < TG_OVERLOAD_TOLD_KEPT && o->fresh < TG_OVERLOAD_TOLD_KEPT / 4;
 }
 
 /*
- * As many SYNs as these clients have sent since the window began, one a second each: so many find
- * silence, evenly. Had the first of a window what there is, those who wait would all come at the
- * same parts of a second, a second apart, and the server would be idle between.
+ * What is left of a crowd that has gone: who sends its SYN again on a RST, as it has shown or as it
+ * looks, has one, or silence, as it falls. Windows comes again after 1, 3 and 7 s, and the server
+ * would be idle between; on a RST it comes after half a second, but five times in all.
  */
-TG_INLINE __u64 tg_overload_share(const struct tg_overload *o, __u64 clients, __u64 now_ns)
+TG_INLINE __u32 tg_overload_hastens(const struct tg_overload *o, __u32 caller, __u32 sends_again,
+                                    __u32 random, __u64 now_ns)
 {
-	return clients * (1 + (tg_since(now_ns, o->window_ns) >> 20)) / (1000000000 >> 20);
+	int does = caller == TG_CALLER_TOLD || (caller == TG_CALLER_WAITS && sends_again);
+
+	return does && random & 1 && tg_overload_has_ended(o, now_ns) ? TG_TELLS_SOON : TG_SILENT;
 }
 
 /*
- * Is one who finds no room to be told so? There is silence for as many SYNs as those who may wait
- * send: in a burst, and when the crowd has gone, who is served in time; while it stays, who may
- * hope for its end. Then who has waited is told sooner than who comes, which has most of its
- * patience left, and who was told once is told again.
+ * Is one who finds no room to be told so, an enum tg_telling? There is silence for as many SYNs as
+ * those who may wait send: in a burst, and when the crowd has gone, who is served in time; while it
+ * stays, who may hope for its end. Then who has waited is told sooner than who comes, which has
+ * most of its patience left, and who was told once is told again.
  */
-TG_INLINE int tg_overload_tells(const struct tg_overload *o, __u32 phase, __u32 caller,
-                                __u64 now_ns)
+TG_INLINE __u32 tg_overload_tells(const struct tg_overload *o, __u32 phase, __u32 caller,
+                                  __u32 sends_again, __u32 random, __u64 now_ns)
 {
 	__u64 share;
 
-	if (phase != TG_PERSISTENT || tg_overload_has_ended(o, now_ns))
-		return o->silent >= tg_overload_share(o, o->in_time, now_ns) + TG_POLL_BATCH;
+	if (phase != TG_PERSISTENT || tg_overload_has_ended(o, now_ns)) {
+		share = tg_overload_share(o, o->in_time, now_ns) + TG_POLL_BATCH;
+		if (o->silent >= share)
+			return TG_TELLS;
+		return tg_overload_hastens(o, caller, sends_again, random, now_ns);
+	}
 	if (caller == TG_CALLER_TOLD)
-		return 1;
+		return TG_TELLS;
 	share = tg_overload_share(o, o->may_wait, now_ns);
-	return o->silent >= (caller == TG_CALLER_WAITS ? share : 2 * share);
+	return o->silent >= (caller == TG_CALLER_WAITS ? share : 2 * share) ? TG_TELLS : TG_SILENT;
 }
 
 /* What became of the SYN. */
 struct tg_overload_met {
 	__u32 has_room;
 	__u32 is_half_open; /* its request stands: it found no room, and has lost none */
+	__u32 has_cookie;   /* the kernel's is its room */
 	__u32 is_told;      /* where there was none */
+	__u32 is_gone;      /* it is not expected again */
 	__u32 caller;       /* enum tg_caller */
 	__u32 times_told;   /* before */
 };
@@ -528,9 +589,10 @@ TG_INLINE void tg_overload_end(struct tg_overload *o, const struct tg_overload_m
 	o->fresh_dropped += is_lost && met->caller == TG_CALLER_NEW;
 	o->entered += !!met->has_room;
 	o->silent += is_lost && !met->is_told;
+	o->cookies += met->has_cookie;
 	if (!cell)
 		return;
-	if (is_lost)
+	if (is_lost && !met->is_gone)
 		tg_waiting_keep(cell, name, tg_overload_times_told(met), now_ns);
 	else if (met->caller != TG_CALLER_NEW)
 		cell->tag = 0;

@@ -19,23 +19,20 @@
 struct tg_syn {
 	__u64 now_ns;
 	__u32 random;        /* uniform over 32 bits */
-	__u32 half_open;     /* a request of this client stands already */
-	__u32 cookie_usable; /* this SYN's options fit a cookie, and this hook can answer */
+	__u16 half_open;     /* a request of this client stands already */
+	__u16 cookie_usable; /* this SYN's options fit a cookie, and this hook can answer */
 	__u16 answer;        /* auto: enum tg_answer, to who finds no room */
 	__u16 source;        /* enum tg_source */
+	__u32 sends_again;   /* on a RST, by what it looks like: see system.h */
 };
 
 /*
- * May a SYN be left to the kernel's cookies? Never with no-syn-drop: theirs lose options. Nor with
- * auto while the SYN queue is full and half of the listen queue is taken: who has a cookie is in
- * neither until its ACK is back, so hundreds would be given one for every place that becomes free.
+ * May a SYN be left to the kernel's cookies? Never with no-syn-drop: theirs lose options. auto
+ * leaves them to a kernel that answers every SYN so.
  */
 TG_INLINE int tg_syn_may_have_cookie(const struct tg_rules *rules, const struct tg_queues *queues)
 {
-	if (rules->syn == TG_SYN_COOKIE)
-		return 0;
-	return !rules->is_auto || !tg_syn_queue_full(queues) ||
-	       2 * (__u64)queues->listen_len < queues->listen_max;
+	return rules->syn != TG_SYN_COOKIE && !(queues->no_cookies && tg_syn_queue_full(queues));
 }
 
 /* Room for a SYN: TG_ROOM, TG_KERNEL_COOKIE, or the reason why there is none. */
@@ -154,15 +151,17 @@ TG_INLINE struct tg_decision tg_syn_decide(const struct tg_rules *rules, __u32 r
 }
 
 /*
- * auto, once it is known what room there is: whose turn it is, which may change the reason.
- * Returns whether silence is the answer.
+ * auto, once it is known what room there is: whose turn it is, which may change the reason, and
+ * whether who finds none is told: an enum tg_telling.
  */
 TG_INLINE __u32 tg_syn_meet(const struct tg_overload *o, __u32 phase, __u32 *reason, __u32 caller,
-                            int is_half_full, __u64 now_ns)
+                            int is_half_full, __u32 sends_again, __u32 random, __u64 now_ns)
 {
 	if (tg_syn_has_room(*reason))
 		*reason = tg_overload_turn(o, phase, *reason, caller, is_half_full, now_ns);
-	return !tg_syn_has_room(*reason) && !tg_overload_tells(o, phase, caller, now_ns);
+	if (tg_syn_has_room(*reason))
+		return TG_SILENT;
+	return tg_overload_tells(o, phase, caller, sends_again, random, now_ns);
 }
 
 /*

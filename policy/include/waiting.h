@@ -12,8 +12,8 @@
 #include "cell.h"
 #include "cookie.h"
 
-/* 2 MB, for all listeners together. */
-#define TG_WAITING_BLOCKS (1u << 15)
+/* 4 MB, for all listeners together. */
+#define TG_WAITING_BLOCKS (1u << 16)
 #define TG_WAITING_CELLS 8
 /* Who has not come for this long has given up: Linux sends a SYN for the last time after 67 s. */
 #define TG_WAITING_TICKS 63
@@ -51,29 +51,23 @@ TG_INLINE __u32 tg_waiting_block_index(__u64 name)
 	return (__u32)name & (TG_WAITING_BLOCKS - 1);
 }
 
-/*
- * How long ago, such that those who wait and those who were told expire alike. Who was told begins
- * a tick older: it is forgotten before who waits, of whom more is lost.
- */
 TG_INLINE __u32 tg_waiting_age(const struct tg_waiting *cell, __u16 tick)
 {
-	__u32 age = (__u16)(tick - cell->since_tick);
-	/* Whether it was, such that no compiler makes a branch of it: see tg_less(). */
-	__u32 told = (cell->times_told + 0xffffu) >> 16;
-
-	return (age + told) * (1 + told * (TG_WAITING_TICKS / TG_TOLD_TICKS - 1));
+	return (__u16)(tick - cell->since_tick);
 }
 
-_Static_assert((0xffff + 1) * (TG_WAITING_TICKS / TG_TOLD_TICKS) < 1u << TG_CELL_AGE_BITS,
-               "an age fits into a cell's rank");
+_Static_assert(0xffff < 1u << TG_CELL_AGE_BITS, "an age fits into a cell's rank");
 
 /* An enum tg_caller. */
 TG_INLINE __u32 tg_waiting_caller(const struct tg_waiting *cell, __u64 name, __u64 now_ns)
 {
-	if (cell->tag != tg_cell_tag(name) ||
-	    tg_waiting_age(cell, tg_cell_tick(now_ns)) > TG_WAITING_TICKS)
+	__u32 age = tg_waiting_age(cell, tg_cell_tick(now_ns));
+
+	if (cell->tag != tg_cell_tag(name))
 		return TG_CALLER_NEW;
-	return cell->times_told ? TG_CALLER_TOLD : TG_CALLER_WAITS;
+	if (cell->times_told)
+		return age <= TG_TOLD_TICKS ? TG_CALLER_TOLD : TG_CALLER_NEW;
+	return age <= TG_WAITING_TICKS ? TG_CALLER_WAITS : TG_CALLER_NEW;
 }
 
 /* How often it was told, who that is said to be of whom the cell is. */

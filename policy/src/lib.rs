@@ -13,6 +13,7 @@ pub mod police;
 pub mod share;
 pub mod shed;
 pub mod size;
+pub mod system;
 pub mod time_wait;
 
 /// The headers' own types and functions, as bindgen reads them.
@@ -178,18 +179,6 @@ mod tests {
         assert_eq!(syn(&watch, &three_quarters), (TG_PASS, TG_SYNQ_3_4_FULL));
         three_quarters.syn_len = 96;
         assert_eq!(syn(&watch, &three_quarters), (TG_PASS, TG_ROOM));
-    }
-
-    /// Who has a cookie is in no queue until its ACK is back.
-    #[test]
-    fn auto_leaves_syns_to_the_kernels_cookies_while_half_of_the_listen_queue_is_free() {
-        let auto = tg_rules { refusal_cost_ns: 0, ..mechanism::parse("auto").unwrap() };
-        assert_eq!(syn(&auto, &queues(63, 129)), (TG_PASS, TG_KERNEL_COOKIE));
-        assert_eq!(syn(&auto, &queues(64, 129)), (TG_RESET, TG_SYNQ_FULL));
-        assert_eq!(syn(&tg_rules::default(), &queues(64, 129)), (TG_PASS, TG_KERNEL_COOKIE));
-        // With cookies for everyone the SYN queue is empty, and a full one the exception.
-        let always = tg_queues { syncookies: 2, ..queues(64, 0) };
-        assert_eq!(syn(&auto, &always), (TG_PASS, TG_KERNEL_COOKIE));
     }
 
     #[test]

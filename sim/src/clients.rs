@@ -54,6 +54,7 @@ impl World {
         let requests = draw_requests(self.crowd.requests, &mut chance);
         let counts = self.tally.counts(now_ns);
         let first = number as u32;
+        let kind = self.people.draw();
         let flow = Flow {
             attempt: None,
             conn: Conn::default(),
@@ -66,7 +67,8 @@ impl World {
             pair: first,
             network: self.sources.draw(),
             packets: 0,
-            kind: self.people.draw(),
+            kind,
+            hops: self.people.get(kind).os.ttl,
             syns: 0,
             ended: false,
             counts,

@@ -32,6 +32,8 @@ pub(crate) struct Flow {
     pub packets: u16,
     /// Which of the people it is.
     pub kind: u8,
+    /// Which it leaves to its packets: the server is one network away.
+    pub hops: u8,
     /// SYNs sent so far.
     pub syns: u8,
     /// The attempt has come to its end; only its connection has not.

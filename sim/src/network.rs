@@ -138,6 +138,14 @@ impl Packet {
         78 + clocks + others + names + u64::from(self.length)
     }
 
+    /// Its TCP header, in bytes: 20 and its options, padded to whole words. TW-Negotiate is not
+    /// counted.
+    pub(crate) fn tcp_header_bytes(&self) -> u32 {
+        let each = [(HAS_MSS, 4), (HAS_SHIFT, 3), (HAS_SACK, 2), (HAS_CLOCKS, 10)];
+        let options: u32 = each.iter().filter(|(bit, _)| self.has(*bit)).map(|(_, n)| n).sum();
+        20 + options.next_multiple_of(4)
+    }
+
     /// The segment again, with this data.
     pub(crate) fn segment<'a>(&self, payload: &'a [u8]) -> Segment<'a> {
         Segment {
@@ -335,6 +343,7 @@ mod tests {
         let packet = Packet::of(3, &segment);
         assert_eq!((packet.flow, packet.segment(b"")), (3, segment));
         assert_eq!(packet.end(), 0);
+        assert_eq!(packet.tcp_header_bytes(), 40);
         let bare = Segment { flags: Flags::RST, payload: b"abc", ..Segment::default() };
         assert_eq!(Packet::of(0, &bare).segment(b"abc"), bare);
     }

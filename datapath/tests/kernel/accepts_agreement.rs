@@ -53,6 +53,7 @@ fn case(rng: &mut Rng) -> tg_accepts_case {
         },
         queues: tg_queues { listen_len: length(rng), listen_max, ..Default::default() },
         reason: rng.u32(TG_ROOM..=TG_NEW_FIRST),
+        padding: 0,
         now_ns: NOW_NS,
     }
 }

@@ -92,6 +92,7 @@ fn queues(rng: &mut Rng) -> tg_queues {
         syncookies: variant(rng, 2),
         claimed: if rng.bool() { 0 } else { word(rng, 1) },
         places: if rng.bool() { 0 } else { near(rng, [listen_max / 2, listen_max]) },
+        no_cookies: rng.u32(..2),
     }
 }
 
@@ -112,11 +113,13 @@ fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
         since_ns: if rng.u8(..4) == 0 { 0 } else { ago(rng, [0, window, 4_000_000_000, u32::MAX]) },
         excess_ns: ago(rng, [0, window, 2 * window, 6 * window]),
         dropped_ns: ago(rng, [0, window, 2 * window, 6 * window]),
+        half_full_ns: ago(rng, [0, window, 2 * window, 6 * window]),
         fresh_x256: rate(rng),
         peak_x256: rate(rng),
         drain_x256: rate(rng),
         silent_x256: rate(rng),
         silent: u64::from(near(rng, [0, 26, 53])),
+        cookies: u64::from(near(rng, [0, 16, 1000])),
         worth: u64::from(near(rng, [0, 100])),
         may_wait: u64::from(near(rng, [0, 100])),
         in_time: u64::from(near(rng, [0, 100])),
@@ -270,10 +273,11 @@ fn case(rng: &mut Rng) -> tg_case {
         syn: tg_syn {
             now_ns,
             random: if rng.bool() { rng.u32(..) } else { word(rng, rules.early_probability_x256) },
-            half_open: u32::from(rng.u8(..8) == 0),
-            cookie_usable: u32::from(rng.u8(..4) != 0),
+            half_open: u16::from(rng.u8(..8) == 0),
+            cookie_usable: u16::from(rng.u8(..4) != 0),
             answer: 0,
             source: if rng.u8(..8) == 0 { TG_SOURCE_BEYOND as u16 } else { 0 },
+            sends_again: rng.u32(..2),
         },
         is_limited: u32::from(rng.u8(..4) == 0),
         limit,

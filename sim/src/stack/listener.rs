@@ -44,6 +44,7 @@ impl Listener {
             // One processor hands TCP one SYN after the other.
             claimed: 0,
             places: 0,
+            no_cookies: 0,
         }
     }
 

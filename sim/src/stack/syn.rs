@@ -6,6 +6,7 @@ use tidegate_policy::raw::{
     TG_ROOM, TG_SOURCE_ANY, tg_auto_queue, tg_decision, tg_rules, tg_syn,
 };
 use tidegate_policy::syn_room;
+use tidegate_policy::system::sends_again;
 use tidegate_policy::time_wait::End;
 
 use super::time_wait::Keeps;
@@ -193,9 +194,10 @@ impl Host {
         let syn = tg_syn {
             now_ns: work.now_ns(),
             random: (self.chance.draw() >> 32) as u32,
-            half_open: u32::from(flow.conn.state == State::HalfOpen),
+            half_open: u16::from(flow.conn.state == State::HalfOpen),
             cookie_usable: 1,
             source: source as u16,
+            sends_again: u32::from(sends_again(flow.hops, packet.tcp_header_bytes())),
             ..tg_syn::default()
         };
         let decision =
