@@ -6,8 +6,8 @@
  *   - who sends its SYN again (Windows: every half second, as often as it would retransmit) is
  *     answered, with a SYN/ACK behind which there is nothing: connect() returns, and the RST to
  *     what the client says next is final, as one after the handshake always is (Shukla, thesis,
- *     4.1.2); but with a RST where it is to come again soon. It is known by its SYN (system.h),
- * until its address has shown something else;
+ *     4.1.2); but with a RST where it is to come again soon;
+ *   - which of the two it is shows in its SYN (system.h), until its address has shown it;
  *   - who sends it again all the same has silence;
  *   - an address whose programs connect again as soon as they are refused is told later: its SYNs
  *     are dropped, and told when they come again after a second.
@@ -183,8 +183,7 @@ TG_INLINE int tg_manners_is_gone(const struct tg_manners *cell, const struct tg_
 	return told->caller == TG_CALLER_NEW && !told->sends_again && !cell->again;
 }
 
-/* It was told. A connection counts once, however often it comes again; and where that would be
- * seen. */
+/* It was told. A connection counts once, however often it comes again; if that would be seen. */
 TG_INLINE void tg_manners_count(struct tg_manners *cell, const struct tg_told *told)
 {
 	if (told->answer == TG_ANSWER_AS_RULED && told->is_gone)

@@ -83,8 +83,7 @@
 #define TG_OVERLOAD_NO_BOUND 0xffffffffull
 /* A small overload's clients may cost an eighth of the processor's time, each a SYN a second. */
 #define TG_OVERLOAD_SMALL_MOST (1000000000 / 8 / TG_OVERLOAD_SYN_NS)
-/* New clients a second of whom all are remembered who are told: for 3 s, in a fifth of the table.
- */
+/* As many new clients a second are remembered when they are told: for 3 s, a fifth of the table. */
 #define TG_OVERLOAD_TOLD_KEPT (TG_WAITING_BLOCKS * TG_WAITING_CELLS / 16)
 /*
  * The short queue has at least so many places. With 16 a server of one thread at 1.1 times
