@@ -17,17 +17,17 @@
 /* A SYN to be watched, and what is found out of it on the way. */
 struct tg_watch {
 	__u64 now_ns;
-	__u64 name;          /* of the connection, where asked */
-	__u32 active;        /* of the configuration */
-	__u32 index;         /* of the guard */
-	__u32 slot;          /* of the socket */
-	__u32 phase;         /* enum tg_phase */
-	__u32 asked;         /* who this is matters */
-	__u32 cell;          /* then: which of its block's */
-	__u32 reason;        /* enum tg_reason */
-	__u32 half_open;     /* its request stands already */
-	__u32 half_full;     /* half of the queue is taken */
-	struct tg_told told; /* where asked */
+	__u64 name;              /* of the connection, where asked */
+	__u32 active;            /* of the configuration */
+	__u32 index;             /* of the guard */
+	__u32 slot;              /* of the socket */
+	__u32 phase;             /* enum tg_phase */
+	__u32 asked;             /* who this is matters */
+	__u32 cell;              /* then: which of its block's */
+	__u32 reason;            /* enum tg_reason */
+	__u32 half_open;         /* its request stands already */
+	__u32 half_full;         /* half of the queue is taken */
+	struct tg_client client; /* where asked */
 };
 
 /* The one at hand: a processor judges one SYN at a time, and the stack has no room for it. */
@@ -139,9 +139,9 @@ __noinline int tg_watch_find(struct tg_packet *packet, struct tg_watch *w)
 	if (!block)
 		return 0;
 	w->cell = tg_waiting_cell(block, w->name, w->now_ns);
-	w->told.caller = tg_waiting_caller(tg_watch_cell(w, block), w->name, w->now_ns);
-	w->told.times_told = tg_waiting_told(tg_watch_cell(w, block), w->told.caller);
-	w->told.sends_again = tg_system_sends_again(packet->hops, packet->tcp_header_bytes);
+	w->client.caller = tg_waiting_caller(tg_watch_cell(w, block), w->name, w->now_ns);
+	w->client.times_told = tg_waiting_told(tg_watch_cell(w, block), w->client.caller);
+	w->client.sends_again = tg_system_sends_again(packet->hops, packet->tcp_header_bytes);
 	w->asked = 1;
 	return 0;
 }
@@ -150,15 +150,11 @@ __noinline int tg_watch_find(struct tg_packet *packet, struct tg_watch *w)
 __noinline int tg_watch_meet(struct tg_watch *w)
 {
 	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
-	__u32 telling;
+	/* By lot is only what becomes of those who were asked for. */
+	__u32 random = w && w->asked ? bpf_get_prandom_u32() : 0;
 
-	if (!o)
-		return 0;
-	telling = tg_syn_meet(o, w->phase, &w->reason, w->told.caller, w->half_full,
-	                      w->told.sends_again, bpf_get_prandom_u32(), w->now_ns);
-	if (telling == TG_SILENT && !tg_syn_has_room(w->reason))
-		w->told.answer = TG_ANSWER_SILENCE;
-	w->told.comes_soon = telling == TG_TELLS_SOON;
+	if (o)
+		tg_syn_meet(o, w->phase, &w->reason, &w->client, w->half_full, random, w->now_ns);
 	return 0;
 }
 
@@ -179,8 +175,8 @@ __noinline int tg_watch_tell(struct tg_packet *packet, struct tg_watch *w)
 	if (!block)
 		return 0;
 	number = tg_manners_cell(block, name, w->now_ns) & (TG_MANNERS_CELLS - 1);
-	w->told.is_kept = tg_overload_keeps_told(o);
-	tg_manners_answer(&block->cells[number], name, &w->told, w->now_ns);
+	w->client.is_kept = tg_overload_keeps_told(o);
+	tg_manners_answer(&block->cells[number], name, &w->client, w->now_ns);
 	return 0;
 }
 
@@ -197,11 +193,8 @@ __noinline int tg_watch_part(struct tg_watch *w)
 	met.has_room = tg_syn_has_room(w->reason);
 	met.has_cookie = w->reason == TG_KERNEL_COOKIE;
 	met.is_half_open = w->half_open;
-	met.is_told = w->told.answer != TG_ANSWER_SILENCE;
-	met.is_gone = w->told.is_gone;
-	met.caller = w->told.caller;
-	met.times_told = w->told.times_told;
-	tg_overload_end(o, &met, block ? tg_watch_cell(w, block) : NULL, w->name, w->now_ns);
+	tg_overload_end(o, &met, &w->client, block ? tg_watch_cell(w, block) : NULL, w->name,
+	                w->now_ns);
 	return 0;
 }
 

@@ -38,7 +38,7 @@ struct tg_judging {
 	__u32 is_watched;
 	__u32 is_asked; /* who it is matters */
 	__u32 cell;     /* then: which of its block's */
-	__u32 telling;  /* where there is no room: enum tg_telling */
+	struct tg_client client;
 	struct tg_overload_met met;
 };
 
@@ -53,33 +53,26 @@ TG_INLINE void tg_judge_meet(const struct tg_rules *rules, const struct tg_queue
 		j->is_asked = 1;
 		j->cell = tg_waiting_cell(crowd->block, crowd->name, syn->now_ns);
 		cell = &crowd->block->cells[j->cell];
-		j->met.caller = tg_waiting_caller(cell, crowd->name, syn->now_ns);
-		j->met.times_told = tg_waiting_told(cell, j->met.caller);
+		j->client.caller = tg_waiting_caller(cell, crowd->name, syn->now_ns);
+		j->client.times_told = tg_waiting_told(cell, j->client.caller);
+		j->client.sends_again = syn->sends_again;
 	}
-	j->telling = tg_syn_meet(crowd->overload, j->phase, &j->reason, j->met.caller,
-	                         tg_overload_is_half_full(rules, crowd->overload, queues),
-	                         syn->sends_again, syn->random, syn->now_ns);
+	tg_syn_meet(crowd->overload, j->phase, &j->reason, &j->client,
+	            tg_overload_is_half_full(rules, crowd->overload, queues), syn->random,
+	            syn->now_ns);
 	j->met.has_room = tg_syn_has_room(j->reason);
 	j->met.has_cookie = j->reason == TG_KERNEL_COOKIE;
 	j->met.is_half_open = syn->half_open;
 }
 
-/* auto, to one who is to be told: an enum tg_answer. */
-TG_INLINE __u32 tg_judge_tell(const struct tg_syn *syn, const struct tg_crowd *crowd,
-                              struct tg_judging *j)
+/* auto, to one who is to be told: in which form? */
+TG_INLINE void tg_judge_tell(const struct tg_syn *syn, const struct tg_crowd *crowd,
+                             struct tg_client *client)
 {
 	__u32 number = tg_manners_cell(crowd->manners, crowd->source, syn->now_ns);
-	struct tg_told told = {
-		.caller = j->met.caller,
-		.times_told = j->met.times_told,
-		.sends_again = syn->sends_again,
-		.comes_soon = j->telling == TG_TELLS_SOON,
-		.is_kept = tg_overload_keeps_told(crowd->overload),
-	};
 
-	tg_manners_answer(&crowd->manners->cells[number], crowd->source, &told, syn->now_ns);
-	j->met.is_gone = told.is_gone;
-	return told.answer;
+	client->is_kept = tg_overload_keeps_told(crowd->overload);
+	tg_manners_answer(&crowd->manners->cells[number], crowd->source, client, syn->now_ns);
 }
 
 /* auto: the answer, and what is remembered. */
@@ -87,11 +80,10 @@ TG_INLINE void tg_judge_part(struct tg_syn *syn, const struct tg_crowd *crowd, s
 {
 	struct tg_waiting *cell = j->is_asked ? &crowd->block->cells[j->cell] : (void *)0;
 
-	if (!j->met.has_room)
-		syn->answer =
-			j->telling == TG_SILENT ? TG_ANSWER_SILENCE : tg_judge_tell(syn, crowd, j);
-	j->met.is_told = syn->answer != TG_ANSWER_SILENCE;
-	tg_overload_end(crowd->overload, &j->met, cell, crowd->name, syn->now_ns);
+	if (!j->met.has_room && j->client.answer != TG_ANSWER_SILENCE)
+		tg_judge_tell(syn, crowd, &j->client);
+	syn->answer = j->client.answer;
+	tg_overload_end(crowd->overload, &j->met, &j->client, cell, crowd->name, syn->now_ns);
 }
 
 /* First: is it watched, and what is the overload in? *j is all zero; *queues is as auto sees them.

@@ -67,8 +67,7 @@ struct tg_rules {
 	__u32 is_auto;
 	/* auto: how long clients wait before they give up, milliseconds: see overload.h. */
 	__u32 patience_ms;
-	/* auto: who is let in during persistent overload waits this long for accept(),
-	 * microseconds. */
+	/* auto: who is let in during an overload waits this long for accept(), microseconds. */
 	__u32 wait_us;
 	/* Of the listen queue those for new SYNs; the rest is for requests under way. 0: all. */
 	__u32 places;
@@ -95,7 +94,7 @@ struct tg_queues {
 	__u32 syncookies; /* net.ipv4.tcp_syncookies: 0, 1 or 2 */
 	__u32 claimed;    /* SYNs let through that TCP has not seen yet */
 	__u32 places;     /* auto: of the listen queue those in use now; 0: all */
-	__u32 no_cookies; /* auto: those of a kernel whose SYN queue is full are no room */
+	__u32 no_cookies; /* auto: the kernel's are no room */
 };
 
 /* A socket knows how long so many of its last overloads were: see overload.h. */
@@ -126,7 +125,7 @@ struct tg_overload {
 	__u64 silent;        /* of them, those dropped in silence */
 	__u64 cookies;       /* of them, those that the kernel's SYN cookies are for */
 	__u32 queued;        /* in both queues when it began */
-	__u32 places;        /* of the listen queue, for a persistent overload */
+	__u32 places;        /* of the listen queue, for an overload whose server is known */
 	__u32 half_open;     /* the fewest half-open connections in this window */
 	__u32 stuck;         /* in the one before: no ACK is on its way to these */
 	__u32 is_persistent;

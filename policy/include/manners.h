@@ -63,13 +63,6 @@ struct tg_manners_block {
 	struct tg_manners cells[TG_MANNERS_CELLS];
 };
 
-/* What is said to one who finds no room. */
-enum tg_answer {
-	TG_ANSWER_AS_RULED, /* by the rules of its listener */
-	TG_ANSWER_SILENCE,
-	TG_ANSWER_HOLLOW, /* where the rules have a RST: a SYN/ACK, and the RST afterwards */
-};
-
 /* An address's name here: an IPv4 address, or the first half of an IPv6 address. */
 TG_INLINE __u64 tg_manners_name(const struct tg_key *key, const struct tg_tuple *tuple)
 {
@@ -144,28 +137,17 @@ TG_INLINE void tg_manners_turn(struct tg_manners *cell, __u16 tick)
 	cell->tick = tick;
 }
 
-/* One who is to be told. */
-struct tg_told {
-	__u32 caller;      /* enum tg_caller */
-	__u32 times_told;  /* before */
-	__u32 sends_again; /* by its SYN: see system.h */
-	__u32 comes_soon;  /* and it is to do so */
-	__u32 is_kept;     /* there is room to remember it in any case: see overload.h */
-	__u32 answer;      /* to it: enum tg_answer */
-	__u32 is_gone;     /* and it is not expected again: it is not remembered */
-};
-
 /* By what its address has done, and by its SYN: an enum tg_answer. */
-TG_INLINE __u32 tg_manners_form(const struct tg_manners *cell, const struct tg_told *told)
+TG_INLINE __u32 tg_manners_form(const struct tg_manners *cell, const struct tg_client *client)
 {
-	if (told->times_told >= TG_TOLD_MOST)
+	if (client->times_told >= TG_TOLD_MOST)
 		return TG_ANSWER_SILENCE;
-	if (told->caller == TG_CALLER_NEW && cell->delay != TG_DELAY_NONE)
+	if (client->caller == TG_CALLER_NEW && cell->delay != TG_DELAY_NONE)
 		return TG_ANSWER_SILENCE;
-	if (told->comes_soon)
+	if (client->comes_soon)
 		return TG_ANSWER_AS_RULED;
-	if (told->caller == TG_CALLER_TOLD ||
-	    (cell->again + told->sends_again) * TG_MANNERS_SHARE > cell->told)
+	if (client->caller == TG_CALLER_TOLD ||
+	    (cell->again + client->sends_again) * TG_MANNERS_SHARE > cell->told)
 		return TG_ANSWER_HOLLOW;
 	return TG_ANSWER_AS_RULED;
 }
@@ -174,22 +156,22 @@ TG_INLINE __u32 tg_manners_form(const struct tg_manners *cell, const struct tg_t
  * Whether it comes again is seen, where there is room to remember it. Else who was answered is not
  * expected, nor who looks like one that stops at a RST, if nobody at its address did anything else.
  */
-TG_INLINE int tg_manners_is_gone(const struct tg_manners *cell, const struct tg_told *told)
+TG_INLINE int tg_manners_is_gone(const struct tg_manners *cell, const struct tg_client *client)
 {
-	if (told->is_kept || told->answer == TG_ANSWER_SILENCE)
+	if (client->is_kept || client->answer == TG_ANSWER_SILENCE)
 		return 0;
-	if (told->answer == TG_ANSWER_HOLLOW)
+	if (client->answer == TG_ANSWER_HOLLOW)
 		return 1;
-	return told->caller == TG_CALLER_NEW && !told->sends_again && !cell->again;
+	return client->caller == TG_CALLER_NEW && !client->sends_again && !cell->again;
 }
 
 /* It was told. A connection counts once, however often it comes again; if that would be seen. */
-TG_INLINE void tg_manners_count(struct tg_manners *cell, const struct tg_told *told)
+TG_INLINE void tg_manners_count(struct tg_manners *cell, const struct tg_client *client)
 {
-	if (told->answer == TG_ANSWER_AS_RULED && told->is_gone)
+	if (client->answer == TG_ANSWER_AS_RULED && client->is_gone)
 		return;
-	cell->told += told->times_told == 0;
-	cell->again += told->times_told == 1;
+	cell->told += client->times_told == 0;
+	cell->again += client->times_told == 1;
 	if (cell->told >= TG_MANNERS_KNOWN || cell->again >= TG_MANNERS_KNOWN) {
 		cell->told /= 2;
 		cell->again /= 2;
@@ -197,7 +179,7 @@ TG_INLINE void tg_manners_count(struct tg_manners *cell, const struct tg_told *t
 }
 
 /* The answer to it, which is remembered of its address. */
-TG_INLINE void tg_manners_answer(struct tg_manners *cell, __u64 address, struct tg_told *told,
+TG_INLINE void tg_manners_answer(struct tg_manners *cell, __u64 address, struct tg_client *client,
                                  __u64 now_ns)
 {
 	__u16 tick = tg_cell_tick(now_ns);
@@ -205,11 +187,11 @@ TG_INLINE void tg_manners_answer(struct tg_manners *cell, __u64 address, struct 
 	tg_manners_take(cell, address, tick);
 	if (cell->tick != tick)
 		tg_manners_turn(cell, tick);
-	cell->lately += told->caller == TG_CALLER_NEW && cell->lately < 0xffff;
-	told->answer = tg_manners_form(cell, told);
-	told->is_gone = tg_manners_is_gone(cell, told);
-	if (told->answer != TG_ANSWER_SILENCE)
-		tg_manners_count(cell, told);
+	cell->lately += client->caller == TG_CALLER_NEW && cell->lately < 0xffff;
+	client->answer = tg_manners_form(cell, client);
+	client->is_gone = tg_manners_is_gone(cell, client);
+	if (client->answer != TG_ANSWER_SILENCE)
+		tg_manners_count(cell, client);
 }
 
 #endif

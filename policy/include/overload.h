@@ -7,8 +7,8 @@
  *   calm        nobody has been dropped for a while
  *   burst       silence, for no more than are served before they give up: who is dropped comes
  *               again, and finds room when it is over
- *   persistent  new clients first, a short queue for them, and silence for no more of the
- *               others than can hope to be served
+ *   persistent  new clients first, and silence for no more of the others than can hope to be
+ *               served
  *   recovering  the crowd has gone: those who were left in silence come in, by half of the
  *               queue
  *
@@ -38,7 +38,8 @@
  * meets nobody twice. It is over at once where the last overloads were longer than 2 s. Beyond it
  * an overload persists when more wait than may; or, where those who may are never reached, when it
  * has outlived T. While it persists those who wait are not served, but new clients, who have not
- * waited: the same number, and at once. docs/auto.md has what comes of it.
+ * waited: the same number, and at once. The queue is short while it goes on, once it is known what
+ * the server takes. docs/auto.md has what comes of it.
  *
  * A listening socket is watched in windows. A window is closed by the SYN that finds it
  * old enough, so the phases go on while no daemon runs.
@@ -399,26 +400,35 @@ TG_INLINE __u64 tg_overload_share(const struct tg_overload *o, __u64 clients, __
 	return clients * (1 + (tg_since(now_ns, o->window_ns) >> 20)) / (1000000000 >> 20);
 }
 
+/* So much of the listen queue is taken, or of the short one. */
+TG_INLINE int tg_overload_fills_half(const struct tg_queues *queues)
+{
+	__u64 twice = 2 * (__u64)queues->listen_len;
+
+	return twice >= queues->listen_max || (queues->places && twice >= queues->places);
+}
+
 /*
  * Are the kernel's SYN cookies, which it gives while its SYN queue is full, no room? Who has one is
  * in no queue until its ACK is back, so that hundreds would be given one for each place that
  * becomes free. So there are none while half of the listen queue is taken; nor, for a while after
  * half of it was, or of the short one, more than twice what the server takes, once that is known.
  * Where the ACKs never come, in a flood of forged SYNs, the queue is empty, and every SYN has the
- * kernel's cookie.
+ * kernel's cookie. A kernel that answers every SYN so is left to itself: its SYN queue is empty.
  */
-TG_INLINE int tg_overload_bars_cookies(struct tg_overload *o, const struct tg_queues *queues,
+TG_INLINE int tg_overload_bars_cookies(const struct tg_overload *o, const struct tg_queues *queues,
                                        __u64 now_ns)
 {
-	__u64 most = tg_overload_share(o, 2 * (o->drain_x256 >> 8), now_ns);
-	__u64 twice = 2 * (__u64)queues->listen_len;
+	__u64 most;
 
-	if (twice >= queues->listen_max || (queues->places && twice >= queues->places))
-		o->half_full_ns = now_ns;
-	if (twice >= queues->listen_max)
+	if (!tg_syn_queue_full(queues))
+		return 0;
+	if (2 * (__u64)queues->listen_len >= queues->listen_max)
 		return 1;
-	return o->ended && tg_since(now_ns, o->half_full_ns) < TG_OVERLOAD_HOLD_NS &&
-	       o->cookies >= most + TG_OVERLOAD_PLACES_LEAST;
+	if (!o->ended || tg_since(now_ns, o->half_full_ns) >= TG_OVERLOAD_HOLD_NS)
+		return 0;
+	most = tg_overload_share(o, 2 * (o->drain_x256 >> 8), now_ns);
+	return o->cookies >= most + TG_OVERLOAD_PLACES_LEAST;
 }
 
 /*
@@ -434,6 +444,8 @@ TG_INLINE __u32 tg_overload_begin(struct tg_overload *o, struct tg_queues *queue
 	if (queues->syn_len < o->half_open)
 		o->half_open = queues->syn_len;
 	queues->places = is_known && tg_overload_goes_on(o, now_ns) ? o->places : 0;
+	if (tg_overload_fills_half(queues))
+		o->half_full_ns = now_ns;
 	queues->no_cookies = tg_overload_bars_cookies(o, queues, now_ns);
 	return phase;
 }
@@ -526,10 +538,11 @@ TG_INLINE int tg_overload_keeps_told(const struct tg_overload *o)
  * looks, has one, or silence, as it falls. Windows comes again after 1, 3 and 7 s, and the server
  * would be idle between; on a RST it comes after half a second, but five times in all.
  */
-TG_INLINE __u32 tg_overload_hastens(const struct tg_overload *o, __u32 caller, __u32 sends_again,
+TG_INLINE __u32 tg_overload_hastens(const struct tg_overload *o, const struct tg_client *client,
                                     __u32 random, __u64 now_ns)
 {
-	int does = caller == TG_CALLER_TOLD || (caller == TG_CALLER_WAITS && sends_again);
+	int does = client->caller == TG_CALLER_TOLD ||
+	           (client->caller == TG_CALLER_WAITS && client->sends_again);
 
 	return does && random & 1 && tg_overload_has_ended(o, now_ns) ? TG_TELLS_SOON : TG_SILENT;
 }
@@ -540,8 +553,8 @@ TG_INLINE __u32 tg_overload_hastens(const struct tg_overload *o, __u32 caller, _
  * stays, who may hope for its end. Then who has waited is told sooner than who comes, which has
  * most of its patience left, and who was told once is told again.
  */
-TG_INLINE __u32 tg_overload_tells(const struct tg_overload *o, __u32 phase, __u32 caller,
-                                  __u32 sends_again, __u32 random, __u64 now_ns)
+TG_INLINE __u32 tg_overload_tells(const struct tg_overload *o, __u32 phase,
+                                  const struct tg_client *client, __u32 random, __u64 now_ns)
 {
 	__u64 share;
 
@@ -549,12 +562,14 @@ TG_INLINE __u32 tg_overload_tells(const struct tg_overload *o, __u32 phase, __u3
 		share = tg_overload_share(o, o->in_time, now_ns) + TG_POLL_BATCH;
 		if (o->silent >= share)
 			return TG_TELLS;
-		return tg_overload_hastens(o, caller, sends_again, random, now_ns);
+		return tg_overload_hastens(o, client, random, now_ns);
 	}
-	if (caller == TG_CALLER_TOLD)
+	if (client->caller == TG_CALLER_TOLD)
 		return TG_TELLS;
 	share = tg_overload_share(o, o->may_wait, now_ns);
-	return o->silent >= (caller == TG_CALLER_WAITS ? share : 2 * share) ? TG_TELLS : TG_SILENT;
+	if (client->caller != TG_CALLER_WAITS)
+		share *= 2;
+	return o->silent >= share ? TG_TELLS : TG_SILENT;
 }
 
 /* What became of the SYN. */
@@ -562,38 +577,35 @@ struct tg_overload_met {
 	__u32 has_room;
 	__u32 is_half_open; /* its request stands: it found no room, and has lost none */
 	__u32 has_cookie;   /* the kernel's is its room */
-	__u32 is_told;      /* where there was none */
-	__u32 is_gone;      /* it is not expected again */
-	__u32 caller;       /* enum tg_caller */
-	__u32 times_told;   /* before */
 };
 
 /* How often it was told, with this time. */
-TG_INLINE __u32 tg_overload_times_told(const struct tg_overload_met *met)
+TG_INLINE __u32 tg_overload_times_told(const struct tg_client *client)
 {
-	if (met->is_told)
-		return met->times_told + 1;
-	return met->times_told < TG_TOLD_MOST ? 0 : met->times_told;
+	if (client->answer != TG_ANSWER_SILENCE)
+		return client->times_told + 1;
+	return client->times_told < TG_TOLD_MOST ? 0 : client->times_told;
 }
 
 /* After it was judged. cell is NULL where nobody asked who it is. */
 TG_INLINE void tg_overload_end(struct tg_overload *o, const struct tg_overload_met *met,
-                               struct tg_waiting *cell, __u64 name, __u64 now_ns)
+                               const struct tg_client *client, struct tg_waiting *cell, __u64 name,
+                               __u64 now_ns)
 {
 	int is_lost = !met->has_room && !met->is_half_open;
 
 	o->seen++;
-	o->fresh += met->caller == TG_CALLER_NEW && !met->is_half_open;
+	o->fresh += client->caller == TG_CALLER_NEW && !met->is_half_open;
 	o->dropped += is_lost;
-	o->fresh_dropped += is_lost && met->caller == TG_CALLER_NEW;
+	o->fresh_dropped += is_lost && client->caller == TG_CALLER_NEW;
 	o->entered += !!met->has_room;
-	o->silent += is_lost && !met->is_told;
+	o->silent += is_lost && client->answer == TG_ANSWER_SILENCE;
 	o->cookies += met->has_cookie;
 	if (!cell)
 		return;
-	if (is_lost && !met->is_gone)
-		tg_waiting_keep(cell, name, tg_overload_times_told(met), now_ns);
-	else if (met->caller != TG_CALLER_NEW)
+	if (is_lost && !client->is_gone)
+		tg_waiting_keep(cell, name, tg_overload_times_told(client), now_ns);
+	else if (client->caller != TG_CALLER_NEW)
 		cell->tag = 0;
 }
 

@@ -26,13 +26,10 @@ struct tg_syn {
 	__u32 sends_again;   /* on a RST, by what it looks like: see system.h */
 };
 
-/*
- * May a SYN be left to the kernel's cookies? Never with no-syn-drop: theirs lose options. auto
- * leaves them to a kernel that answers every SYN so.
- */
+/* May a SYN be left to the kernel's cookies? Never with no-syn-drop: theirs lose options. */
 TG_INLINE int tg_syn_may_have_cookie(const struct tg_rules *rules, const struct tg_queues *queues)
 {
-	return rules->syn != TG_SYN_COOKIE && !(queues->no_cookies && tg_syn_queue_full(queues));
+	return rules->syn != TG_SYN_COOKIE && !queues->no_cookies;
 }
 
 /* Room for a SYN: TG_ROOM, TG_KERNEL_COOKIE, or the reason why there is none. */
@@ -152,16 +149,21 @@ TG_INLINE struct tg_decision tg_syn_decide(const struct tg_rules *rules, __u32 r
 
 /*
  * auto, once it is known what room there is: whose turn it is, which may change the reason, and
- * whether who finds none is told: an enum tg_telling.
+ * whether who finds none is left in silence, or is to come again soon.
  */
-TG_INLINE __u32 tg_syn_meet(const struct tg_overload *o, __u32 phase, __u32 *reason, __u32 caller,
-                            int is_half_full, __u32 sends_again, __u32 random, __u64 now_ns)
+TG_INLINE void tg_syn_meet(const struct tg_overload *o, __u32 phase, __u32 *reason,
+                           struct tg_client *client, int is_half_full, __u32 random, __u64 now_ns)
 {
+	__u32 telling;
+
 	if (tg_syn_has_room(*reason))
-		*reason = tg_overload_turn(o, phase, *reason, caller, is_half_full, now_ns);
+		*reason = tg_overload_turn(o, phase, *reason, client->caller, is_half_full, now_ns);
 	if (tg_syn_has_room(*reason))
-		return TG_SILENT;
-	return tg_overload_tells(o, phase, caller, sends_again, random, now_ns);
+		return;
+	telling = tg_overload_tells(o, phase, client, random, now_ns);
+	client->comes_soon = telling == TG_TELLS_SOON;
+	if (telling == TG_SILENT)
+		client->answer = TG_ANSWER_SILENCE;
 }
 
 /*

@@ -10,6 +10,7 @@
 #define TG_WAITING_H
 
 #include "cell.h"
+#include "client.h"
 #include "cookie.h"
 
 /* 4 MB, for all listeners together. */
@@ -26,13 +27,6 @@ struct tg_waiting {
 	__u32 tag; /* of the name; 0: nobody */
 	__u16 since_tick;
 	__u16 times_told; /* 0: it was left in silence */
-};
-
-/* Whom a SYN is from. */
-enum tg_caller {
-	TG_CALLER_NEW,
-	TG_CALLER_WAITS, /* it was dropped in silence */
-	TG_CALLER_TOLD,  /* it was refused */
 };
 
 /* A cache line. */

@@ -181,6 +181,16 @@ mod tests {
         assert_eq!(syn(&watch, &three_quarters), (TG_PASS, TG_ROOM));
     }
 
+    /// auto says when: see overload.h.
+    #[test]
+    fn auto_leaves_syns_to_the_kernels_cookies_unless_they_are_no_room() {
+        let auto = tg_rules { refusal_cost_ns: 0, ..mechanism::parse("auto").unwrap() };
+        assert_eq!(syn(&auto, &queues(63, 129)), (TG_PASS, TG_KERNEL_COOKIE));
+        let barred = tg_queues { no_cookies: 1, ..queues(64, 129) };
+        assert_eq!(syn(&auto, &barred), (TG_RESET, TG_SYNQ_FULL));
+        assert_eq!(syn(&tg_rules::default(), &queues(64, 129)), (TG_PASS, TG_KERNEL_COOKIE));
+    }
+
     #[test]
     fn each_refusal_is_its_own_verdict() {
         let full = queues(129, 0);

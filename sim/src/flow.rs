@@ -32,7 +32,7 @@ pub(crate) struct Flow {
     pub packets: u16,
     /// Which of the people it is.
     pub kind: u8,
-    /// Which it leaves to its packets: the server is one network away.
+    /// Those that its packets have left at the server, which is one network away.
     pub hops: u8,
     /// SYNs sent so far.
     pub syns: u8,

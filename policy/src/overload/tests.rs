@@ -72,6 +72,17 @@ struct Story {
     seen: Seen,
 }
 
+fn queues(listen_len: u32, syn_len: u32) -> tg_queues {
+    tg_queues {
+        listen_len,
+        listen_max: BACKLOG,
+        syn_len,
+        syn_max: 4096,
+        syncookies: 1,
+        ..Default::default()
+    }
+}
+
 impl Story {
     fn new() -> Self {
         Self {
@@ -106,32 +117,16 @@ impl Story {
         watch.decide_syn(rules, queues, &syn, refusals, names)
     }
 
-    /// What a client that nobody has seen before meets, of the queues as they are given.
-    fn meets(&mut self, listen_len: u32, syn_len: u32) -> (u32, u32) {
-        let (listen_max, syn_max, syncookies) = (BACKLOG, 4096, 1);
-        let queues = tg_queues {
-            listen_len,
-            listen_max,
-            syn_len,
-            syn_max,
-            syncookies,
-            ..Default::default()
-        };
+    /// What a client that nobody has seen before meets, of queues as they are given.
+    fn meets(&mut self, queues: &tg_queues) -> (u32, u32) {
         self.seen.came += 1;
         let client = self.client();
-        let decision = self.decides(&client, &queues);
+        let decision = self.decides(&client, queues);
         (decision.verdict, decision.reason)
     }
 
     fn asks(&mut self, client: Client) {
-        let queues = tg_queues {
-            listen_len: self.queue as u32,
-            listen_max: BACKLOG,
-            syn_len: self.half_open,
-            syn_max: 4096,
-            syncookies: 1,
-            ..Default::default()
-        };
+        let queues = queues(self.queue as u32, self.half_open);
         let decision = self.decides(&client, &queues);
         self.seen.sent += 1;
         match decision.verdict {
@@ -391,8 +386,11 @@ fn in_a_flood_who_is_told_is_not_remembered() {
 #[test]
 fn the_kernels_cookies_are_room_while_half_of_the_listen_queue_is_free() {
     let mut story = Story::new();
-    assert_eq!(story.meets(63, 129), (TG_PASS, TG_KERNEL_COOKIE));
-    assert_eq!(story.meets(64, 129), (TG_DROP, TG_SYNQ_FULL));
+    assert_eq!(story.meets(&queues(63, 129)), (TG_PASS, TG_KERNEL_COOKIE));
+    assert_eq!(story.meets(&queues(64, 129)), (TG_DROP, TG_SYNQ_FULL));
+    // With cookies for everyone the SYN queue is empty, and a full one the exception.
+    let always = tg_queues { syncookies: 2, ..queues(64, 0) };
+    assert_eq!(story.meets(&always), (TG_PASS, TG_KERNEL_COOKIE));
 }
 
 /// 30,000 SYNs a second for a second, while the SYN queue is full, and the listen queue now and then,
@@ -402,7 +400,7 @@ fn cookies_of(story: &mut Story, is_full: fn(u64) -> bool) -> u32 {
     for ask in 0..30_000 {
         story.now_ns += MS / 30;
         let listen_len = if is_full(ask) { BACKLOG + 1 } else { 0 };
-        cookies += u32::from(story.meets(listen_len, 129).1 == TG_KERNEL_COOKIE);
+        cookies += u32::from(story.meets(&queues(listen_len, 129)).1 == TG_KERNEL_COOKIE);
     }
     cookies
 }
@@ -713,8 +711,7 @@ fn who_only_looks_like_it_is_known_by_the_address() {
         story.now_ns += MS;
         story.seen.came += 1;
         let client = Client { address: 7 << 32, ..story.client() };
-        let queues = tg_queues { listen_len: 129, listen_max: BACKLOG, ..Default::default() };
-        match story.decides(&client, &queues).verdict {
+        match story.decides(&client, &queues(129, 0)).verdict {
             TG_HOLLOW => hollow += 1,
             TG_RESET => told += 1,
             other => assert_eq!(other, TG_DROP),

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* auto: the client that a SYN is from, and what it is told. */
+#ifndef TG_CLIENT_H
+#define TG_CLIENT_H
+
+#include "types.h"
+
+/* Whom a SYN is from. */
+enum tg_caller {
+	TG_CALLER_NEW,
+	TG_CALLER_WAITS, /* it was dropped in silence */
+	TG_CALLER_TOLD,  /* it was refused */
+};
+
+/* What is said to one who finds no room. */
+enum tg_answer {
+	TG_ANSWER_AS_RULED, /* by the rules of its listener */
+	TG_ANSWER_SILENCE,
+	TG_ANSWER_HOLLOW, /* where the rules have a RST: a SYN/ACK, and the RST afterwards */
+};
+
+/* All zero: one who was not asked for. */
+struct tg_client {
+	__u32 caller;      /* enum tg_caller */
+	__u32 times_told;  /* before */
+	__u32 sends_again; /* on a RST, by what its SYN looks like: see system.h */
+	__u32 comes_soon;  /* it is told to: by a RST, on which it sends its SYN again */
+	__u32 is_kept;     /* there is room to remember it in any case: see overload.h */
+	__u32 answer;      /* to it, where it finds no room: enum tg_answer */
+	__u32 is_gone;     /* it is not expected again: it is not remembered */
+};
+
+#endif
