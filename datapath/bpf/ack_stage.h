@@ -81,16 +81,16 @@ TG_INLINE struct tg_decision tg_ack_judge(const struct tg_ack_stage *s, struct t
 {
 	const struct tg_rules *rules = &s->at.guard->rules;
 	__u32 slot = tg_slot_of(listener, s->at.index);
+	struct tg_overload *o = rules->is_auto ? tg_overload_of(slot) : NULL;
 	struct tg_decision decision;
 	struct tg_queues queues;
 
 	tg_read_queues(listener, &queues);
-	if (rules->is_auto) {
-		struct tg_overload *o = tg_overload_of(slot);
-
-		ack->silent = o && tg_overload_silences_ack(o, s->now_ns);
-	}
+	if (o)
+		ack->silent = tg_overload_silences_ack(o, s->now_ns);
 	decision = tg_ack_decide(rules, &queues, ack);
+	if (o)
+		tg_overload_meet_ack(o, decision);
 	tg_count(slot, decision);
 	tg_accepts_admit(slot, decision.reason);
 	tg_log_refusal(s->packet, s->at.index, rules, decision, s->now_ns);

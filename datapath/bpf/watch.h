@@ -87,7 +87,10 @@ TG_INLINE struct tg_rules *tg_watch_rules(const struct tg_watch *w)
 	return conf ? &conf->guards[w->index & (TG_GUARDS - 1)].rules : NULL;
 }
 
-/* First, where the window is over: is there hope for those who wait? Returns whether it is. */
+/*
+ * First, where the window is over: what it shows of the pace, and is there hope for those who wait?
+ * Returns whether it is.
+ */
 __noinline int tg_watch_hope(struct tg_watch *w)
 {
 	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
@@ -98,6 +101,7 @@ __noinline int tg_watch_hope(struct tg_watch *w)
 	rules = tg_watch_rules(w);
 	if (!rules)
 		return 0;
+	tg_pace_see(o);
 	tg_overload_hope(rules, o);
 	return 1;
 }
@@ -121,8 +125,14 @@ __noinline int tg_watch_begin(struct tg_watch *w, struct tg_queues *queues)
 
 	if (!rules || !queues)
 		return 0;
+	/*
+	 * The clock of ticks stands still for 4 ms: who is let in, and who is left in silence,
+	 * would be those at a tick's beginning, and come again together.
+	 */
+	if (tg_overload_phase(o, w->now_ns) != TG_CALM)
+		w->now_ns = bpf_ktime_get_ns();
 	w->phase = tg_overload_begin(o, queues, w->now_ns);
-	w->half_full = tg_overload_is_half_full(rules, o, queues);
+	w->half_full = tg_overload_is_half_full(rules, o, queues, w->now_ns);
 	return 0;
 }
 

@@ -24,6 +24,7 @@ TG_INLINE __u32 tg_judge_begin(const struct tg_rules *rules, struct tg_queues *q
                                const struct tg_syn *syn, const struct tg_crowd *crowd)
 {
 	if (tg_overload_due(crowd->overload, syn->now_ns)) {
+		tg_pace_see(crowd->overload);
 		tg_overload_hope(rules, crowd->overload);
 		tg_overload_turn_window(rules, crowd->overload,
 		                        queues->listen_len + queues->syn_len, syn->now_ns);
@@ -58,8 +59,8 @@ TG_INLINE void tg_judge_meet(const struct tg_rules *rules, const struct tg_queue
 		j->client.sends_again = syn->sends_again;
 	}
 	tg_syn_meet(crowd->overload, j->phase, &j->reason, &j->client,
-	            tg_overload_is_half_full(rules, crowd->overload, queues), syn->random,
-	            syn->now_ns);
+	            tg_overload_is_half_full(rules, crowd->overload, queues, syn->now_ns),
+	            syn->random, syn->now_ns);
 	j->met.has_room = tg_syn_has_room(j->reason);
 	j->met.has_cookie = j->reason == TG_KERNEL_COOKIE;
 	j->met.is_half_open = syn->half_open;

@@ -85,6 +85,13 @@ struct tg_rules {
 	__u32 share_ipv6_bits;
 };
 
+/* auto: for whom there is no room, whatever the queues say: see overload.h. */
+enum tg_shut {
+	TG_OPEN,
+	TG_SHUT_TO_COOKIES, /* who would have one of the kernel's */
+	TG_SHUT,            /* anybody */
+};
+
 /* The queues of one listening socket at this moment, and the host's rules for them. */
 struct tg_queues {
 	__u32 listen_len; /* connections waiting for accept() */
@@ -94,7 +101,7 @@ struct tg_queues {
 	__u32 syncookies; /* net.ipv4.tcp_syncookies: 0, 1 or 2 */
 	__u32 claimed;    /* SYNs let through that TCP has not seen yet */
 	__u32 places;     /* auto: of the listen queue those in use now; 0: all */
-	__u32 no_cookies; /* auto: the kernel's are no room */
+	__u32 shut;       /* auto: enum tg_shut */
 };
 
 /* A socket knows how long so many of its last overloads were: see overload.h. */
@@ -121,16 +128,23 @@ struct tg_overload {
 	__u64 fresh;         /* of them, those of clients that were not waiting */
 	__u64 dropped;       /* of them, those that found no room */
 	__u64 fresh_dropped; /* those that are both */
-	__u64 entered;       /* of them, those that found room */
+	__u64 entered;       /* of them, those that found room, and not none when their ACK came */
 	__u64 silent;        /* of them, those dropped in silence */
 	__u64 cookies;       /* of them, those that the kernel's SYN cookies are for */
+	__u64 apart_ns;      /* between two that the server takes */
+	__u64 step_ns;       /* between two that are let in, now */
+	__u64 next_ns;       /* when the next is to be let in */
+	__u64 half_open_sum; /* half-open connections, summed over the SYNs of this window */
+	__u64 waiting_sum;   /* those that wait for accept(), summed likewise */
+	__u64 on_their_way;  /* their mean, in the window before */
 	__u32 queued;        /* in both queues when it began */
 	__u32 places;        /* of the listen queue, for an overload whose server is known */
 	__u32 half_open;     /* the fewest half-open connections in this window */
 	__u32 stuck;         /* in the one before: no ACK is on its way to these */
 	__u32 is_persistent;
-	__u32 was_quiet; /* hardly a new client came in the window before */
-	__u32 ends_soon; /* within 2 s, more likely than not */
+	__u16 was_quiet; /* hardly a new client came in the window before */
+	__u16 ends_soon; /* within 2 s, more likely than not */
+	__u32 is_sated;  /* clients are away, and the server had one to take nearly all the time */
 	__u32 ended;     /* overloads that have ended */
 	/* How long the last of them were, in ms; 0: there was none. */
 	__u32 lasted_ms[TG_OVERLOAD_KNOWN];

@@ -48,8 +48,10 @@
 #define TG_OVERLOAD_H
 
 #include "listener.h"
+#include "pace.h"
 #include "rate.h"
 #include "room.h"
+#include "verdict.h"
 #include "waiting.h"
 
 /* 2^28 ns, 268 ms. */
@@ -335,6 +337,14 @@ TG_INLINE void tg_overload_learn(struct tg_overload *o)
 	o->peak_x256 = 0;
 }
 
+/* May the server take less than was thought? Not for being let have no more, by pace or in turn. */
+TG_INLINE int tg_overload_may_fall(const struct tg_overload *o, __u32 phase)
+{
+	if (tg_pace_is_far(o) && (o->ended || phase == TG_PERSISTENT))
+		return o->is_sated;
+	return phase != TG_PERSISTENT;
+}
+
 /* One window is over. */
 TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overload *o, __u32 queued,
                                  __u64 now_ns)
@@ -353,7 +363,8 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 	/* Until nobody is left of those who wait, for whom it is no burst. */
 	if (phase == TG_CALM)
 		o->is_persistent = 0;
-	tg_overload_see_rates(o, queued, is_overloaded && phase != TG_PERSISTENT, passed_ns);
+	tg_overload_see_rates(o, queued, is_overloaded && tg_overload_may_fall(o, phase),
+	                      passed_ns);
 	if (is_overloaded) {
 		o->dropped_ns = over_ns;
 		tg_overload_see_excess(rules, o, over_ns);
@@ -366,6 +377,8 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 	o->dropped = 0;
 	o->fresh_dropped = 0;
 	o->entered = 0;
+	o->half_open_sum = 0;
+	o->waiting_sum = 0;
 	o->silent = 0;
 	o->cookies = 0;
 	o->window_ns = now_ns;
@@ -408,6 +421,12 @@ TG_INLINE int tg_overload_fills_half(const struct tg_queues *queues)
 	return twice >= queues->listen_max || (queues->places && twice >= queues->places);
 }
 
+/* Do ACKs come? A flood of forged SYNs brings none. */
+TG_INLINE int tg_overload_was_half_full(const struct tg_overload *o, __u64 now_ns)
+{
+	return tg_since(now_ns, o->half_full_ns) < TG_OVERLOAD_HOLD_NS;
+}
+
 /*
  * Are the kernel's SYN cookies, which it gives while its SYN queue is full, no room? Who has one is
  * in no queue until its ACK is back, so that hundreds would be given one for each place that
@@ -425,16 +444,32 @@ TG_INLINE int tg_overload_bars_cookies(const struct tg_overload *o, const struct
 		return 0;
 	if (2 * (__u64)queues->listen_len >= queues->listen_max)
 		return 1;
-	if (!o->ended || tg_since(now_ns, o->half_full_ns) >= TG_OVERLOAD_HOLD_NS)
+	if (!o->ended || !tg_overload_was_half_full(o, now_ns))
 		return 0;
 	most = tg_overload_share(o, 2 * (o->drain_x256 >> 8), now_ns);
 	return o->cookies >= most + TG_OVERLOAD_PLACES_LEAST;
 }
 
+/* Were more let in than the server takes, of those whose ACKs come? */
+TG_INLINE int tg_overload_is_ahead(const struct tg_overload *o, __u64 now_ns)
+{
+	return tg_overload_was_half_full(o, now_ns) && tg_pace_is_ahead(o, now_ns);
+}
+
+/* For whom there is no room, whatever the queues say: an enum tg_shut. */
+TG_INLINE __u32 tg_overload_shuts(const struct tg_overload *o, const struct tg_queues *queues,
+                                  __u64 now_ns)
+{
+	if (queues->places && tg_pace_is_far(o))
+		return tg_overload_is_ahead(o, now_ns) ? TG_SHUT : TG_OPEN;
+	return tg_overload_bars_cookies(o, queues, now_ns) ? TG_SHUT_TO_COOKIES : TG_OPEN;
+}
+
 /*
  * Then: tells the phase, and puts the short queue's limit in force, where more come than the server
- * takes and that is known. A server that accepts as many as there are, and serves them afterwards,
- * would else accept a second's crowd and do nothing else.
+ * takes and that is known; or the pace, where clients are away, while ACKs come that half fill it.
+ * A server that accepts as many as there are, and serves them afterwards, would else accept a
+ * second's crowd and do nothing else.
  */
 TG_INLINE __u32 tg_overload_begin(struct tg_overload *o, struct tg_queues *queues, __u64 now_ns)
 {
@@ -443,10 +478,14 @@ TG_INLINE __u32 tg_overload_begin(struct tg_overload *o, struct tg_queues *queue
 
 	if (queues->syn_len < o->half_open)
 		o->half_open = queues->syn_len;
+	tg_pace_begin(o, queues);
+	TG_IN_TURN();
 	queues->places = is_known && tg_overload_goes_on(o, now_ns) ? o->places : 0;
 	if (tg_overload_fills_half(queues))
 		o->half_full_ns = now_ns;
-	queues->no_cookies = tg_overload_bars_cookies(o, queues, now_ns);
+	queues->shut = tg_overload_shuts(o, queues, now_ns);
+	if (tg_pace_is_far(o))
+		queues->places = 0;
 	return phase;
 }
 
@@ -475,6 +514,19 @@ TG_INLINE int tg_overload_silences_ack(const struct tg_overload *o, __u64 now_ns
 	return !is_long && !o->is_persistent;
 }
 
+/*
+ * After an ACK was judged: who is told that there is no room was not taken by the server. (Who is
+ * not told comes again, and may be.) Behind a bare ACK may come its data, which is told, too.
+ */
+TG_INLINE void tg_overload_meet_ack(struct tg_overload *o, struct tg_decision decision)
+{
+	if (decision.verdict != TG_RESET || decision.reason != TG_OVERFLOW_SYNACK_ACK)
+		return;
+	o->entered -= !!o->entered;
+	o->dropped++;
+	o->fresh_dropped++;
+}
+
 /* Must it be known whether this client waits already? In calm, with room, nobody does. */
 TG_INLINE int tg_overload_asks(__u32 phase, int has_room)
 {
@@ -482,13 +534,14 @@ TG_INLINE int tg_overload_asks(__u32 phase, int has_room)
 }
 
 /*
- * Half of the places that are in use, by the least of the limits. Who is let in takes a place a
+ * Half of the places that are in use, by the least of the limits; or, where clients are away, as
+ * many are on their way as the server takes. Who is let in takes a place a
  * round trip later, so those on their way count; not so the half-open connections that have stood
  * for a window. Their ACKs found the queue full, and until the kernel sends the SYN/ACK again, a
  * second later, they would keep it empty.
  */
 TG_INLINE int tg_overload_is_half_full(const struct tg_rules *rules, const struct tg_overload *o,
-                                       const struct tg_queues *queues)
+                                       const struct tg_queues *queues, __u64 now_ns)
 {
 	__u64 places = tg_listen_places(queues);
 	__u64 coming = queues->syn_len > o->stuck ? queues->syn_len - o->stuck : 0;
@@ -497,6 +550,9 @@ TG_INLINE int tg_overload_is_half_full(const struct tg_rules *rules, const struc
 		places = rules->places;
 	if (queues->places && queues->places < places)
 		places = queues->places;
+	/* Those who are away are not kept out by others on their way, but by the pace. */
+	if (tg_pace_is_far(o) && !tg_overload_is_ahead(o, now_ns))
+		coming = 0;
 	return 2 * (queues->listen_len + coming) >= places;
 }
 
@@ -599,6 +655,8 @@ TG_INLINE void tg_overload_end(struct tg_overload *o, const struct tg_overload_m
 	o->dropped += is_lost;
 	o->fresh_dropped += is_lost && client->caller == TG_CALLER_NEW;
 	o->entered += !!met->has_room;
+	if (met->has_room)
+		tg_pace_let_in(o, now_ns);
 	o->silent += is_lost && client->answer == TG_ANSWER_SILENCE;
 	o->cookies += met->has_cookie;
 	if (!cell)

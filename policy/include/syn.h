@@ -29,7 +29,7 @@ struct tg_syn {
 /* May a SYN be left to the kernel's cookies? Never with no-syn-drop: theirs lose options. */
 TG_INLINE int tg_syn_may_have_cookie(const struct tg_rules *rules, const struct tg_queues *queues)
 {
-	return rules->syn != TG_SYN_COOKIE && !queues->no_cookies;
+	return rules->syn != TG_SYN_COOKIE && queues->shut != TG_SHUT_TO_COOKIES;
 }
 
 /* Room for a SYN: TG_ROOM, TG_KERNEL_COOKIE, or the reason why there is none. */
@@ -42,6 +42,8 @@ TG_INLINE __u32 tg_syn_room(const struct tg_rules *rules, const struct tg_queues
 	if (reason == TG_KERNEL_COOKIE && !tg_syn_may_have_cookie(rules, queues))
 		return TG_SYNQ_FULL;
 	if (reason == TG_ROOM && tg_room_is_short(rules, queues))
+		return TG_WAIT_LIMIT;
+	if ((reason == TG_ROOM || reason == TG_KERNEL_COOKIE) && queues->shut == TG_SHUT)
 		return TG_WAIT_LIMIT;
 	return reason;
 }

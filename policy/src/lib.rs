@@ -186,8 +186,11 @@ mod tests {
     fn auto_leaves_syns_to_the_kernels_cookies_unless_they_are_no_room() {
         let auto = tg_rules { refusal_cost_ns: 0, ..mechanism::parse("auto").unwrap() };
         assert_eq!(syn(&auto, &queues(63, 129)), (TG_PASS, TG_KERNEL_COOKIE));
-        let barred = tg_queues { no_cookies: 1, ..queues(64, 129) };
+        let barred = tg_queues { shut: TG_SHUT_TO_COOKIES, ..queues(64, 129) };
         assert_eq!(syn(&auto, &barred), (TG_RESET, TG_SYNQ_FULL));
+        let shut = |syn_len| tg_queues { shut: TG_SHUT, ..queues(63, syn_len) };
+        assert_eq!(syn(&auto, &shut(129)), (TG_RESET, TG_WAIT_LIMIT));
+        assert_eq!(syn(&auto, &shut(0)), (TG_RESET, TG_WAIT_LIMIT));
         assert_eq!(syn(&tg_rules::default(), &queues(64, 129)), (TG_PASS, TG_KERNEL_COOKIE));
     }
 

@@ -105,6 +105,12 @@ impl Watch {
         &self.overload
     }
 
+    /// After an ACK was judged.
+    pub fn meet_ack(&mut self, decision: tg_decision) {
+        // SAFETY: the function reads and writes only through this valid reference.
+        unsafe { raw::tg_native_overload_meet_ack(&mut self.overload, decision) }
+    }
+
     /// Whether an ACK that finds no room is left in silence.
     pub fn silences_ack(&self, now_ns: u64) -> bool {
         // SAFETY: the function reads only through this valid reference.

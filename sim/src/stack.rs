@@ -16,15 +16,15 @@ pub(crate) use listener::Listener;
 pub use profile::{Kernel, Profile};
 
 use tidegate_client::Close;
-use tidegate_policy::decide_syn;
 use tidegate_policy::overload::{Names, Watch};
 use tidegate_policy::police::{Limited, Police};
 use tidegate_policy::raw::{
-    TG_COOKIE, TG_SOURCE_ANY, tg_accepts, tg_bucket, tg_counters, tg_decision, tg_key, tg_queues,
-    tg_rules, tg_syn, tg_tuple, tg_tw_rules,
+    TG_COOKIE, TG_SOURCE_ANY, tg_accepts, tg_ack, tg_bucket, tg_counters, tg_decision, tg_key,
+    tg_queues, tg_rules, tg_syn, tg_tuple, tg_tw_rules,
 };
 use tidegate_policy::share::Shares;
 use tidegate_policy::time_wait::End;
+use tidegate_policy::{decide_ack, decide_syn};
 
 use crate::chance::{Chance, Entity};
 use crate::cores::Cores;
@@ -111,6 +111,15 @@ impl Guard {
             }
             None => decide_syn(rules, queues, syn, refusals),
         }
+    }
+
+    /// The decision at the ACK stage.
+    fn decide_ack(&mut self, queues: &tg_queues, ack: &tg_ack) -> tg_decision {
+        let decision = decide_ack(&self.rules, queues, ack);
+        if let Some(watch) = &mut self.watch {
+            watch.meet_ack(decision);
+        }
+        decision
     }
 
     /// Whether an ACK that finds no room is left in silence.

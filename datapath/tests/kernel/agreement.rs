@@ -92,7 +92,7 @@ fn queues(rng: &mut Rng) -> tg_queues {
         syncookies: variant(rng, 2),
         claimed: if rng.bool() { 0 } else { word(rng, 1) },
         places: if rng.bool() { 0 } else { near(rng, [listen_max / 2, listen_max]) },
-        no_cookies: rng.u32(..2),
+        shut: rng.u32(..3),
     }
 }
 
@@ -123,8 +123,15 @@ fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
         worth: u64::from(near(rng, [0, 100])),
         may_wait: u64::from(near(rng, [0, 100])),
         in_time: u64::from(near(rng, [0, 100])),
-        was_quiet: rng.u32(..2),
-        ends_soon: rng.u32(..2),
+        apart_ns: u64::from(near(rng, [0, 1_000_000])),
+        step_ns: u64::from(near(rng, [0, 1_000_000])),
+        next_ns: now_ns.wrapping_add(u64::from(near(rng, [0, 16_000_000]))),
+        half_open_sum: u64::from(near(rng, [0, (seen as u32).saturating_mul(16)])),
+        on_their_way: u64::from(near(rng, [0, 16, 128])),
+        was_quiet: rng.u16(..2),
+        ends_soon: rng.u16(..2),
+        is_sated: rng.u32(..2),
+        waiting_sum: u64::from(near(rng, [0, seen as u32])),
         closing: u64::from(rng.u8(..16) == 0),
         seen,
         fresh: u64::from(near(rng, [0, 1, 1000])),

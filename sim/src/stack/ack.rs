@@ -84,8 +84,8 @@ impl Host {
     /// The guard's rules, or the kernel's own.
     fn judge_ack(&mut self, ack: &tg_ack) -> tg_decision {
         let queues = self.listener.queues_at_ack(self.profile, &self.kernel);
-        if let Some(guard) = &self.guard {
-            let decision = decide_ack(&guard.rules, &queues, ack);
+        if let Some(guard) = &mut self.guard {
+            let decision = guard.decide_ack(&queues, ack);
             self.counted.judge(decision);
             return decision;
         }

@@ -43,8 +43,7 @@ impl Listener {
             syncookies: kernel.syncookies,
             // One processor hands TCP one SYN after the other.
             claimed: 0,
-            places: 0,
-            no_cookies: 0,
+            ..tg_queues::default()
         }
     }
 
