@@ -14,7 +14,7 @@ struct {
 } accepts SEC(".maps");
 
 /*
- * After a SYN was judged. In calm it costs a look-up; the clock that is coarse enough for all else
+ * After a SYN was judged. In calm it costs a look-up; the clock that is coarse enough for calm
  * stands still for milliseconds, in which an application takes a whole queue. Global, as tg_shed
  * is.
  */

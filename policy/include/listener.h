@@ -144,7 +144,7 @@ struct tg_overload {
 	__u32 is_persistent;
 	__u16 was_quiet; /* hardly a new client came in the window before */
 	__u16 ends_soon; /* within 2 s, more likely than not */
-	__u32 is_sated;  /* clients are away, and the server had one to take nearly all the time */
+	__u32 is_sated;  /* clients are away, and the short queue was at its limit, in the mean */
 	__u32 ended;     /* overloads that have ended */
 	/* How long the last of them were, in ms; 0: there was none. */
 	__u32 lasted_ms[TG_OVERLOAD_KNOWN];

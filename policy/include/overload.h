@@ -534,11 +534,11 @@ TG_INLINE int tg_overload_asks(__u32 phase, int has_room)
 }
 
 /*
- * Half of the places that are in use, by the least of the limits; or, where clients are away, as
- * many are on their way as the server takes. Who is let in takes a place a
- * round trip later, so those on their way count; not so the half-open connections that have stood
- * for a window. Their ACKs found the queue full, and until the kernel sends the SYN/ACK again, a
- * second later, they would keep it empty.
+ * Half of the places that are in use, by the least of the limits. Who is let in takes a place a
+ * round trip later, so those on their way count; not so where clients are away, and no more were
+ * let in than the server takes; nor the half-open connections that have stood for a window. Their
+ * ACKs found the queue full, and until the kernel sends the SYN/ACK again, a second later, they
+ * would keep it empty.
  */
 TG_INLINE int tg_overload_is_half_full(const struct tg_rules *rules, const struct tg_overload *o,
                                        const struct tg_queues *queues, __u64 now_ns)
@@ -550,7 +550,6 @@ TG_INLINE int tg_overload_is_half_full(const struct tg_rules *rules, const struc
 		places = rules->places;
 	if (queues->places && queues->places < places)
 		places = queues->places;
-	/* Those who are away are not kept out by others on their way, but by the pace. */
 	if (tg_pace_is_far(o) && !tg_overload_is_ahead(o, now_ns))
 		coming = 0;
 	return 2 * (queues->listen_len + coming) >= places;
