@@ -74,6 +74,7 @@ struct ShortKeys {
     warm_up_s: Option<f64>,
 }
 
+/// Of the short form, where it does not say; a shorter full one is its own.
 const SHORT_DURATION_S: f64 = 5.0;
 /// Below so many times capacity no one waits long enough to be waited for.
 const CALM_BELOW: f64 = 0.9;
@@ -101,7 +102,7 @@ impl LoadKeys {
         let short = self.short.clone().unwrap_or_default();
         Load {
             offered: short.offered.unwrap_or(full.offered),
-            duration_s: short.duration_s.unwrap_or(SHORT_DURATION_S),
+            duration_s: short.duration_s.unwrap_or(SHORT_DURATION_S.min(full.duration_s)),
             warm_up_s: short.warm_up_s.or(full.warm_up_s),
             ..full
         }

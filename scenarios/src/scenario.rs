@@ -307,6 +307,15 @@ at_least = 1.1
     }
 
     #[test]
+    fn the_short_form_is_never_longer_than_the_full_one() {
+        let lasts_s = |full: &str| {
+            let text = GOOD.replace("short = { duration_s = 3 }", full);
+            Scenario::parse("s", "s.toml", &text).unwrap().load(Form::Short).duration_s
+        };
+        assert_eq!([lasts_s(""), lasts_s("duration_s = 2")], [5.0, 2.0]);
+    }
+
+    #[test]
     fn rst_fin_is_part_of_what_is_done() {
         let text =
             GOOD.replace("mechanism = \"default\"", "mechanism = \"default\"\nfin = \"rst-fin\"");

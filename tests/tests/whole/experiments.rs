@@ -204,25 +204,30 @@ fn an_interrupted_run_leaves_nothing_behind() {
         return;
     }
     let text = SCENARIO.replace("peer = \"kernel\"", "mechanism = \"abort\"");
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {
-        let before = programs();
-        let (folder, file) = folder_with("small.toml", &text);
-        let out = folder.path().join("out");
+    let (folder, file) = folder_with("small.toml", &text);
+    let before = programs();
+    let signals = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL];
+    // Side by side: what they measure matters to nobody.
+    let runs = signals.map(|signal| {
         let mut command = tidelab();
-        command.arg("run").arg(&file).arg("--out").arg(&out);
+        command.arg("run").arg(&file).arg("--out").arg(folder.path().join(signal.as_str()));
         command.stdout(Stdio::null()).stderr(Stdio::null());
         // SAFETY: between fork and exec only sigaction(2) is called, which is async-signal-safe.
         unsafe { command.pre_exec(as_in_the_foreground) };
-        let mut run = command.spawn().expect("tidelab");
-        let children = wait_for_children(&run);
+        (signal, command.spawn().expect("tidelab"))
+    });
+    let mut children = Vec::new();
+    for (signal, mut run) in runs {
+        children.push((signal, wait_for_children(&run)));
         kill(Pid::from_raw(run.id().cast_signed()), signal).expect("a running tidelab");
         let status = run.wait().expect("an ended run");
         assert!(!status.success(), "{signal}");
-        let deadline = Instant::now() + Duration::from_secs(10);
-        let gone = |pid: &i32| !Path::new(&format!("/proc/{pid}")).exists();
-        while !(children.iter().all(gone) && programs().is_subset(&before)) {
-            assert!(Instant::now() < deadline, "{signal} leaves {children:?} or programs");
-            sleep(Duration::from_millis(50));
-        }
+    }
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let is_gone = |pid: &i32| !Path::new(&format!("/proc/{pid}")).exists();
+    let are_gone = |(_, pids): &(Signal, Vec<i32>)| pids.iter().all(is_gone);
+    while !(children.iter().all(are_gone) && programs().is_subset(&before)) {
+        assert!(Instant::now() < deadline, "{children:?} or programs are left");
+        sleep(Duration::from_millis(50));
     }
 }

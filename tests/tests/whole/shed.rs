@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tidegate_lab::{Counters, Namespace};
@@ -117,59 +117,67 @@ fn assert_share(count: usize, of: usize) {
     assert!((count as f64 - expected).abs() < spread, "{count} of {of}, {expected} expected");
 }
 
+/// At each hook; side by side, for what they do is to wait.
+fn at_both_hooks(story: fn(&str)) {
+    thread::scope(|scope| {
+        for hook in ["ip", "driver"] {
+            scope.spawn(move || story(hook));
+        }
+    });
+}
+
+fn the_chosen_fail_on_a_server(hook: &str) {
+    let stage = Stage::new("shed-server");
+    if hook == "driver" {
+        stage.receive_offload();
+    }
+    for (server, client) in [(SERVER_V4, CLIENT_V4), (SERVER_V6, CLIENT_V6)] {
+        let to = SocketAddr::new(server.parse().expect("an address"), 80);
+        let beside = SocketAddr::new(to.ip(), 81);
+        let _listeners = [to, beside].map(|at| Stalled::new(&stage.server, at, 4000));
+        let guard = guard(
+            &stage.server,
+            KEY_LINE,
+            &format!("[[listener]]\nport = 80\nhook = \"{hook}\"\nshed = {{ p = {P} }}"),
+        );
+        let from: IpAddr = client.parse().expect("an address");
+        let before = retransmitted_syns(&stage.client);
+        let (mut attempts, turn) = crowd(&stage.client, &[from], to);
+        // Linux sends its SYN again after 1, 2, 3, 4 and 5 s.
+        sleep(Duration::from_millis(5500));
+        let fates = Fates::of(&mut attempts);
+        fates.assert_chosen(&fates.silent, to, TG_KEY_CONNECTION, turn);
+        assert_share(fates.silent.len(), CONNECTIONS);
+
+        // Each of their SYNs was dropped here, and nobody else's.
+        let mut counted = (0, 0);
+        until("every SYN is counted", || {
+            let again = retransmitted_syns(&stage.client) - before;
+            let status = guard.status();
+            let counts = guard_of(&status, 80, None);
+            counted = (packets_with(counts, "drop"), packets(counts, "Room", "pass"));
+            counted == (fates.silent.len() as u64 + again, fates.connected.len() as u64)
+        });
+        assert!(counted.0 >= 5 * fates.silent.len() as u64, "{counted:?}");
+        let status = guard.status();
+        let shed = &guard_of(&status, 80, None)["shed"];
+        assert_eq!((&shed["policy"], &shed["p"]), (&"slpd".into(), &P.into()), "{status:#}");
+        assert_eq!(shed["fallback"], "none");
+
+        // The port beside it is not guarded, and nobody's SYN is lost there.
+        let before = retransmitted_syns(&stage.client);
+        drop(attempts);
+        let (mut attempts, _) = crowd(&stage.client, &[from], beside);
+        until("everyone is connected", || Fates::of(&mut attempts).connected.len() == CONNECTIONS);
+        assert_eq!(retransmitted_syns(&stage.client), before, "each at the first SYN");
+        guard.stop();
+    }
+}
+
 #[test]
 fn on_a_server_the_chosen_fail_whole_and_all_others_at_once_succeed() {
-    if skip_without_root("shed, server") {
-        return;
-    }
-    for hook in ["ip", "driver"] {
-        let stage = Stage::new("shed-server");
-        if hook == "driver" {
-            stage.receive_offload();
-        }
-        for (server, client) in [(SERVER_V4, CLIENT_V4), (SERVER_V6, CLIENT_V6)] {
-            let to = SocketAddr::new(server.parse().expect("an address"), 80);
-            let beside = SocketAddr::new(to.ip(), 81);
-            let _listeners = [to, beside].map(|at| Stalled::new(&stage.server, at, 4000));
-            let guard = guard(
-                &stage.server,
-                KEY_LINE,
-                &format!("[[listener]]\nport = 80\nhook = \"{hook}\"\nshed = {{ p = {P} }}"),
-            );
-            let from: IpAddr = client.parse().expect("an address");
-            let before = retransmitted_syns(&stage.client);
-            let (mut attempts, turn) = crowd(&stage.client, &[from], to);
-            // Linux sends its SYN again after 1, 2, 3, 4 and 5 s.
-            sleep(Duration::from_millis(5500));
-            let fates = Fates::of(&mut attempts);
-            fates.assert_chosen(&fates.silent, to, TG_KEY_CONNECTION, turn);
-            assert_share(fates.silent.len(), CONNECTIONS);
-
-            // Each of their SYNs was dropped here, and nobody else's.
-            let mut counted = (0, 0);
-            until("every SYN is counted", || {
-                let again = retransmitted_syns(&stage.client) - before;
-                let status = guard.status();
-                let counts = guard_of(&status, 80, None);
-                counted = (packets_with(counts, "drop"), packets(counts, "Room", "pass"));
-                counted == (fates.silent.len() as u64 + again, fates.connected.len() as u64)
-            });
-            assert!(counted.0 >= 5 * fates.silent.len() as u64, "{counted:?}");
-            let status = guard.status();
-            let shed = &guard_of(&status, 80, None)["shed"];
-            assert_eq!((&shed["policy"], &shed["p"]), (&"slpd".into(), &P.into()), "{status:#}");
-            assert_eq!(shed["fallback"], "none");
-
-            // The port beside it is not guarded, and nobody's SYN is lost there.
-            let before = retransmitted_syns(&stage.client);
-            drop(attempts);
-            let (mut attempts, _) = crowd(&stage.client, &[from], beside);
-            until("everyone is connected", || {
-                Fates::of(&mut attempts).connected.len() == CONNECTIONS
-            });
-            assert_eq!(retransmitted_syns(&stage.client), before, "each at the first SYN");
-            guard.stop();
-        }
+    if !skip_without_root("shed, server") {
+        at_both_hooks(the_chosen_fail_on_a_server);
     }
 }
 
@@ -269,14 +277,8 @@ fn path(chain: &Chain, hook: &str, shed: &str) -> String {
     )
 }
 
-#[test]
-fn on_a_router_before_a_stock_server_the_chosen_fail_whole() {
-    if skip_without_root("shed, router") {
-        return;
-    }
-    for (hook, refuse) in
-        [("ip", "silence"), ("ip", "rst"), ("driver", "silence"), ("driver", "rst")]
-    {
+fn the_chosen_fail_before_a_router(hook: &str) {
+    for refuse in ["silence", "rst"] {
         let chain = Chain::new("shed-router", 1);
         if hook == "driver" {
             chain.client_link().receive_offload().expect("ethtool sets GRO");
@@ -316,6 +318,13 @@ fn on_a_router_before_a_stock_server_the_chosen_fail_whole() {
             assert_eq!(retransmitted_syns(chain.client()), before, "each at the first SYN");
         }
         guard.stop();
+    }
+}
+
+#[test]
+fn on_a_router_before_a_stock_server_the_chosen_fail_whole() {
+    if !skip_without_root("shed, router") {
+        at_both_hooks(the_chosen_fail_before_a_router);
     }
 }
 
