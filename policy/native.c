@@ -102,9 +102,10 @@ __u32 tg_native_overload_phase(const struct tg_overload *overload, __u64 now_ns)
 	return tg_overload_phase(overload, now_ns);
 }
 
-void tg_native_overload_meet_ack(struct tg_overload *overload, struct tg_decision decision)
+void tg_native_overload_meet_ack(struct tg_overload *overload, struct tg_decision decision,
+                                 __u32 seq, __u64 now_ns)
 {
-	tg_overload_meet_ack(overload, decision);
+	tg_overload_meet_ack(overload, decision, seq, now_ns);
 }
 
 int tg_native_overload_silences_ack(const struct tg_overload *overload, __u64 now_ns)

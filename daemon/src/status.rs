@@ -201,6 +201,8 @@ pub struct OverloadStatus {
     pub may_wait: u64,
     /// The places of the listen queue in use while it persists.
     pub places: u32,
+    /// Between a SYN/ACK and its ACK, in the mean of the last few that were seen in trouble, in ms.
+    pub round_trip_ms: f64,
 }
 
 pub(crate) fn overload_status(overload: &tg_overload) -> OverloadStatus {
@@ -214,7 +216,8 @@ pub(crate) fn overload_status(overload: &tg_overload) -> OverloadStatus {
         drain_per_s: overload.drain_per_s().round(),
         waiting,
         may_wait,
-        places: overload.places,
+        places: overload.few_places,
+        round_trip_ms: overload.round_trip_ns as f64 / 1e6,
     }
 }
 
@@ -417,7 +420,7 @@ pub fn run(json: bool) -> Result<()> {
 }
 
 pub(crate) fn overload_line(overload: &OverloadStatus) -> String {
-    let OverloadStatus { phase, new_per_s, drain_per_s, waiting, may_wait, places } = overload;
+    let OverloadStatus { phase, new_per_s, drain_per_s, waiting, may_wait, places, .. } = overload;
     let rates = format!("{new_per_s}/s new, {drain_per_s}/s drained");
     match *phase {
         "calm" => phase.to_string(),

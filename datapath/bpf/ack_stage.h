@@ -75,6 +75,15 @@ TG_INLINE void tg_read_request(struct tcp_request_sock *req, struct tcp_sock *li
 		req->req.req.num_timeout < listener->inet_conn.icsk_accept_queue.rskq_defer_accept;
 }
 
+/* The clock of ticks is too coarse for a round trip. */
+TG_INLINE void tg_ack_meet(struct tg_overload *o, struct tg_decision decision,
+                           const struct tg_ack_stage *s)
+{
+	__u64 now_ns = tg_pace_tells(o, s->packet->seq) ? bpf_ktime_get_ns() : s->now_ns;
+
+	tg_overload_meet_ack(o, decision, s->packet->seq, now_ns);
+}
+
 /* Decides for a segment to this listening socket, and counts it with the socket. */
 TG_INLINE struct tg_decision tg_ack_judge(const struct tg_ack_stage *s, struct tcp_sock *listener,
                                           struct tg_ack *ack)
@@ -90,7 +99,7 @@ TG_INLINE struct tg_decision tg_ack_judge(const struct tg_ack_stage *s, struct t
 		ack->silent = tg_overload_silences_ack(o, s->now_ns);
 	decision = tg_ack_decide(rules, &queues, ack);
 	if (o)
-		tg_overload_meet_ack(o, decision);
+		tg_ack_meet(o, decision, s);
 	tg_count(slot, decision);
 	tg_accepts_admit(slot, decision.reason);
 	tg_log_refusal(s->packet, s->at.index, rules, decision, s->now_ns);

@@ -97,7 +97,7 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 	tg_read_queues(s->socket.tp, &s->queues);
 	s->queues.claimed = claimed;
 	if (tg_syn_is_watched(rules, &s->syn))
-		s->watch = tg_watch_of(s->at, s->socket.slot, s->syn.now_ns);
+		s->watch = tg_watch_of(s->at, s->socket.slot, s->packet->seq, s->syn.now_ns);
 	if (s->watch) {
 		if (tg_watch_hope(s->watch))
 			tg_watch_turn_window(s->watch, s->queues.listen_len + s->queues.syn_len);

@@ -27,6 +27,7 @@ struct tg_watch {
 	__u32 reason;            /* enum tg_reason */
 	__u32 half_open;         /* its request stands already */
 	__u32 half_full;         /* half of the queue is taken */
+	__u32 isn;               /* of the connection */
 	struct tg_client client; /* where asked */
 };
 
@@ -38,7 +39,8 @@ struct {
 	__type(value, struct tg_watch);
 } watch_at_hand SEC(".maps");
 
-TG_INLINE struct tg_watch *tg_watch_of(const struct tg_place *at, __u32 slot, __u64 now_ns)
+TG_INLINE struct tg_watch *tg_watch_of(const struct tg_place *at, __u32 slot, __u32 isn,
+                                       __u64 now_ns)
 {
 	__u32 zero = 0;
 	struct tg_watch *w = bpf_map_lookup_elem(&watch_at_hand, &zero);
@@ -50,6 +52,7 @@ TG_INLINE struct tg_watch *tg_watch_of(const struct tg_place *at, __u32 slot, __
 	w->active = at->active;
 	w->index = at->index;
 	w->slot = slot;
+	w->isn = isn;
 	return w;
 }
 
@@ -203,6 +206,7 @@ __noinline int tg_watch_part(struct tg_watch *w)
 	met.has_room = tg_syn_has_room(w->reason);
 	met.has_cookie = w->reason == TG_KERNEL_COOKIE;
 	met.is_half_open = w->half_open;
+	met.isn = w->isn;
 	tg_overload_end(o, &met, &w->client, block ? tg_watch_cell(w, block) : NULL, w->name,
 	                w->now_ns);
 	return 0;

@@ -58,7 +58,7 @@ struct tg_answers {
 	struct tg_auto_queue view;
 	struct tg_queues queues; /* as auto leaves them */
 	struct tg_judging judging;
-	__u32 answer;
+	__u64 answer; /* enum tg_answer */
 	struct tg_overload overload;
 	struct tg_waiting_block block;
 	struct tg_manners_block manners;
@@ -83,6 +83,7 @@ TG_INLINE struct tg_crowd tg_agree_crowd(const struct tg_case *c, struct tg_answ
 		.manners = &a->manners,
 		.name = c->name,
 		.source = c->source_name,
+		.isn = c->client_isn,
 	};
 
 	return crowd;
@@ -131,7 +132,7 @@ TG_INLINE void tg_agree_rest(const struct tg_case *c, struct tg_answers *a)
 {
 	struct tg_syn syn = c->syn;
 
-	syn.answer = a->answer;
+	syn.answer = (__u16)a->answer;
 	syn.source = a->source;
 	a->name = tg_waiting_name(&c->keys.current, &c->tuple, c->client_isn);
 	a->source_name = tg_manners_name(&c->keys.current, &c->tuple);

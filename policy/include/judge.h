@@ -17,6 +17,7 @@ struct tg_crowd {
 	struct tg_manners_block *manners; /* and where its address would be */
 	__u64 name;
 	__u64 source;
+	__u64 isn; /* its initial sequence number */
 };
 
 /* auto, before room is looked for: an enum tg_phase. */
@@ -64,6 +65,7 @@ TG_INLINE void tg_judge_meet(const struct tg_rules *rules, const struct tg_queue
 	j->met.has_room = tg_syn_has_room(j->reason);
 	j->met.has_cookie = j->reason == TG_KERNEL_COOKIE;
 	j->met.is_half_open = syn->half_open;
+	j->met.isn = (__u32)crowd->isn;
 }
 
 /* auto, to one who is to be told: in which form? */

@@ -108,6 +108,13 @@ struct tg_queues {
 #define TG_OVERLOAD_KNOWN 8
 
 /* What the SYNs of one listening socket have met: see overload.h. All zero: none has come. */
+/* What the pace brought the server, by the mean of its queue. */
+enum tg_supply {
+	TG_FITS,
+	TG_SATED,   /* the short queue was at its limit */
+	TG_STARVED, /* hardly anybody was in it */
+};
+
 struct tg_overload {
 	__u64 window_ns; /* when the window at hand began */
 	__u64 since_ns; /* when more new clients began to come than the server takes; 0: they do not
@@ -134,17 +141,20 @@ struct tg_overload {
 	__u64 apart_ns;      /* between two that the server takes */
 	__u64 step_ns;       /* between two that are let in, now */
 	__u64 next_ns;       /* when the next is to be let in */
-	__u64 half_open_sum; /* half-open connections, summed over the SYNs of this window */
-	__u64 waiting_sum;   /* those that wait for accept(), summed likewise */
-	__u64 on_their_way;  /* their mean, in the window before */
+	__u64 waiting_sum;   /* those that wait for accept(), summed over the SYNs of this window */
+	__u64 probed_ns;     /* when the client was let in whose ACK is waited for */
+	__u64 round_trip_ns; /* the mean of the last that were seen */
+	__u32 probe_isn;     /* its initial sequence number; 0: none is waited for */
+	__u32 on_their_way;  /* let in, and not in the listen queue yet, at what the server takes */
 	__u32 queued;        /* in both queues when it began */
 	__u32 places;        /* of the listen queue, for an overload whose server is known */
+	__u32 few_places;    /* as many as it takes while this crowd is there */
 	__u32 half_open;     /* the fewest half-open connections in this window */
 	__u32 stuck;         /* in the one before: no ACK is on its way to these */
-	__u32 is_persistent;
+	__u16 is_persistent;
 	__u16 was_quiet; /* hardly a new client came in the window before */
 	__u16 ends_soon; /* within 2 s, more likely than not */
-	__u32 is_sated;  /* clients are away, and the short queue was at its limit, in the mean */
+	__u16 supply;    /* enum tg_supply: where clients are away, of the window before */
 	__u32 ended;     /* overloads that have ended */
 	/* How long the last of them were, in ms; 0: there was none. */
 	__u32 lasted_ms[TG_OVERLOAD_KNOWN];

@@ -44,7 +44,8 @@ __u64 tg_native_manners_name(const struct tg_key *key, const struct tg_tuple *tu
 __u32 tg_native_system_sends_again(__u32 hops, __u32 tcp_header_bytes);
 __u32 tg_native_overload_phase(const struct tg_overload *overload, __u64 now_ns);
 int tg_native_overload_silences_ack(const struct tg_overload *overload, __u64 now_ns);
-void tg_native_overload_meet_ack(struct tg_overload *overload, struct tg_decision decision);
+void tg_native_overload_meet_ack(struct tg_overload *overload, struct tg_decision decision,
+                                 __u32 seq, __u64 now_ns);
 struct tg_decision tg_native_ack(const struct tg_rules *rules, const struct tg_queues *queues,
                                  const struct tg_ack *ack);
 struct tg_decision tg_native_fin(__u32 rule, const struct tg_fin *fin);

@@ -70,6 +70,8 @@
 /* The drain's: 2.1 s, for a server that takes many at a time (Knot) takes none for half a second.
  */
 #define TG_OVERLOAD_DRAIN_NS (1ull << 31)
+/* By this part it rises in a window in which the server was short of clients. */
+#define TG_OVERLOAD_STARVED_RISE 16
 /* t: 2^30 ns, 1.07 s. A window that is longer tells nothing of rates. */
 #define TG_OVERLOAD_BURST_NS (1ull << 30)
 /* So much of a window tells whether new clients still come: 34 ms. */
@@ -93,6 +95,8 @@
  * its capacity is idle for 2 % of its time (M/M/1/K with K = 17), with 8 for 6 %.
  */
 #define TG_OVERLOAD_PLACES_LEAST 16
+/* And so many where far more come: with 8 at twice its capacity it is idle for 0.1 %. */
+#define TG_OVERLOAD_PLACES_FEWEST 8
 
 /* More new clients come than the server takes, or did so a moment ago. */
 TG_INLINE int tg_overload_goes_on(const struct tg_overload *o, __u64 now_ns)
@@ -147,6 +151,17 @@ TG_INLINE void tg_overload_see_rates(struct tg_overload *o, __u32 queued, int ma
 			tg_rate_toward(o->drain_x256, drain, passed_ns, TG_OVERLOAD_DRAIN_NS);
 }
 
+/*
+ * The server was short of clients, while some were kept out: it takes more than was thought, though
+ * no more than come. (Knot takes many at a time, and for a while hardly any; when it is quick again
+ * the pace would tell by its sixteenth only.)
+ */
+TG_INLINE void tg_overload_see_starved(struct tg_overload *o)
+{
+	if (o->supply == TG_STARVED && o->drain_x256 < o->fresh_x256 + o->silent_x256)
+		o->drain_x256 += o->drain_x256 / TG_OVERLOAD_STARVED_RISE;
+}
+
 /* The places of the short queue: what the server takes in the time that a client may wait. */
 TG_INLINE __u32 tg_overload_places(const struct tg_rules *rules, const struct tg_overload *o)
 {
@@ -155,6 +170,24 @@ TG_INLINE __u32 tg_overload_places(const struct tg_rules *rules, const struct tg
 	__u64 places = tg_rate_amount(o->drain_x256, wait_ns) / 256;
 
 	return places > TG_OVERLOAD_PLACES_LEAST ? (__u32)places : TG_OVERLOAD_PLACES_LEAST;
+}
+
+/*
+ * And those that are enough while a crowd is there: the more come, the sooner a place that becomes
+ * free is taken again. From half as many again as the server takes fewer, by the excess; a quarter
+ * of them at three times. But as many as are let in within a round trip.
+ */
+TG_INLINE __u32 tg_overload_few_places(const struct tg_overload *o)
+{
+	__u64 excess_x256 = o->fresh_x256 > o->drain_x256 ? o->fresh_x256 - o->drain_x256 : 0;
+	__u32 least = o->on_their_way > TG_OVERLOAD_PLACES_FEWEST ? o->on_their_way
+	                                                          : TG_OVERLOAD_PLACES_FEWEST;
+	__u64 places;
+
+	if (2 * excess_x256 <= o->drain_x256)
+		return o->places;
+	places = o->places * o->drain_x256 / (2 * excess_x256);
+	return places > least ? (__u32)places : least;
 }
 
 /*
@@ -341,7 +374,7 @@ TG_INLINE void tg_overload_learn(struct tg_overload *o)
 TG_INLINE int tg_overload_may_fall(const struct tg_overload *o, __u32 phase)
 {
 	if (tg_pace_is_far(o) && (o->ended || phase == TG_PERSISTENT))
-		return o->is_sated;
+		return o->supply == TG_SATED;
 	return phase != TG_PERSISTENT;
 }
 
@@ -366,10 +399,12 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 	tg_overload_see_rates(o, queued, is_overloaded && tg_overload_may_fall(o, phase),
 	                      passed_ns);
 	if (is_overloaded) {
+		tg_overload_see_starved(o);
 		o->dropped_ns = over_ns;
 		tg_overload_see_excess(rules, o, over_ns);
 	}
 	o->places = tg_overload_places(rules, o);
+	o->few_places = tg_overload_few_places(o);
 	o->stuck = o->half_open;
 	o->half_open = ~0u;
 	o->seen = 0;
@@ -377,7 +412,6 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 	o->dropped = 0;
 	o->fresh_dropped = 0;
 	o->entered = 0;
-	o->half_open_sum = 0;
 	o->waiting_sum = 0;
 	o->silent = 0;
 	o->cookies = 0;
@@ -465,6 +499,26 @@ TG_INLINE __u32 tg_overload_shuts(const struct tg_overload *o, const struct tg_q
 	return tg_overload_bars_cookies(o, queues, now_ns) ? TG_SHUT_TO_COOKIES : TG_OPEN;
 }
 
+/* New clients have stopped coming: seen before the window is over, or in the one before. */
+TG_INLINE int tg_overload_has_ended(const struct tg_overload *o, __u64 now_ns)
+{
+	__u64 passed_ns = tg_since(now_ns, o->window_ns);
+
+	if (passed_ns < TG_OVERLOAD_GLANCE_NS)
+		return o->was_quiet;
+	return tg_overload_is_quiet(o, passed_ns);
+}
+
+/* The short queue's limit, where one is in force; a crowd that stays keeps fewer places taken. */
+TG_INLINE __u32 tg_overload_limit(const struct tg_overload *o, __u32 phase, __u64 now_ns)
+{
+	if (!tg_overload_goes_on(o, now_ns) || (!o->ended && phase != TG_PERSISTENT))
+		return 0;
+	if (phase != TG_PERSISTENT || tg_overload_has_ended(o, now_ns) || tg_pace_is_far(o))
+		return o->places;
+	return o->few_places;
+}
+
 /*
  * Then: tells the phase, and puts the short queue's limit in force, where more come than the server
  * takes and that is known; or the pace, where clients are away, while ACKs come that half fill it.
@@ -474,29 +528,18 @@ TG_INLINE __u32 tg_overload_shuts(const struct tg_overload *o, const struct tg_q
 TG_INLINE __u32 tg_overload_begin(struct tg_overload *o, struct tg_queues *queues, __u64 now_ns)
 {
 	__u32 phase = tg_overload_phase(o, now_ns);
-	int is_known = o->ended || phase == TG_PERSISTENT;
 
 	if (queues->syn_len < o->half_open)
 		o->half_open = queues->syn_len;
 	tg_pace_begin(o, queues);
 	TG_IN_TURN();
-	queues->places = is_known && tg_overload_goes_on(o, now_ns) ? o->places : 0;
+	queues->places = tg_overload_limit(o, phase, now_ns);
 	if (tg_overload_fills_half(queues))
 		o->half_full_ns = now_ns;
 	queues->shut = tg_overload_shuts(o, queues, now_ns);
 	if (tg_pace_is_far(o))
 		queues->places = 0;
 	return phase;
-}
-
-/* New clients have stopped coming: seen before the window is over, or in the one before. */
-TG_INLINE int tg_overload_has_ended(const struct tg_overload *o, __u64 now_ns)
-{
-	__u64 passed_ns = tg_since(now_ns, o->window_ns);
-
-	if (passed_ns < TG_OVERLOAD_GLANCE_NS)
-		return o->was_quiet;
-	return tg_overload_is_quiet(o, passed_ns);
 }
 
 /*
@@ -518,8 +561,11 @@ TG_INLINE int tg_overload_silences_ack(const struct tg_overload *o, __u64 now_ns
  * After an ACK was judged: who is told that there is no room was not taken by the server. (Who is
  * not told comes again, and may be.) Behind a bare ACK may come its data, which is told, too.
  */
-TG_INLINE void tg_overload_meet_ack(struct tg_overload *o, struct tg_decision decision)
+TG_INLINE void tg_overload_meet_ack(struct tg_overload *o, struct tg_decision decision, __u32 seq,
+                                    __u64 now_ns)
 {
+	if (tg_pace_tells(o, seq))
+		tg_pace_see_round_trip(o, now_ns);
 	if (decision.verdict != TG_RESET || decision.reason != TG_OVERFLOW_SYNACK_ACK)
 		return;
 	o->entered -= !!o->entered;
@@ -632,6 +678,7 @@ struct tg_overload_met {
 	__u32 has_room;
 	__u32 is_half_open; /* its request stands: it found no room, and has lost none */
 	__u32 has_cookie;   /* the kernel's is its room */
+	__u32 isn;          /* its initial sequence number */
 };
 
 /* How often it was told, with this time. */
@@ -655,7 +702,7 @@ TG_INLINE void tg_overload_end(struct tg_overload *o, const struct tg_overload_m
 	o->fresh_dropped += is_lost && client->caller == TG_CALLER_NEW;
 	o->entered += !!met->has_room;
 	if (met->has_room)
-		tg_pace_let_in(o, now_ns);
+		tg_pace_let_in(o, met->isn, now_ns);
 	o->silent += is_lost && client->answer == TG_ANSWER_SILENCE;
 	o->cookies += met->has_cookie;
 	if (!cell)

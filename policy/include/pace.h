@@ -14,24 +14,69 @@
 #define TG_PACE_H
 
 #include "listener.h"
+#include "rate.h"
 
 /* So much may be let in at once as the server takes in 2.1 ms. */
 #define TG_PACE_AT_ONCE_NS (1ull << 21)
 
-/* On their way are more than the short queue has places: what it tells is of a while ago. */
+/* An ACK that has not come after so long is waited for no more: 537 ms. */
+#define TG_PACE_PROBE_NS (1ull << 29)
+
+/* A server is short of clients where the mean of its queue is below this part of its places. */
+#define TG_PACE_STARVED 8
+
+/* On their way are more than half of the short queue: what it tells is of a while ago. */
 TG_INLINE int tg_pace_is_far(const struct tg_overload *o)
 {
-	return o->on_their_way > o->places;
+	return 2 * o->on_their_way > o->places;
 }
 
 /*
- * Before a window is closed: how many were on their way, had the server enough of them, and what
- * does it take?
+ * A client is let in: unless another's is waited for, its ACK will tell how far away clients are.
+ * (By the number of half-open connections it cannot be told: those whose ACK found the listen queue
+ * full are among them.)
+ */
+TG_INLINE void tg_pace_probe(struct tg_overload *o, __u32 isn, __u64 now_ns)
+{
+	if (o->probe_isn && tg_since(now_ns, o->probed_ns) < TG_PACE_PROBE_NS)
+		return;
+	o->probe_isn = isn;
+	o->probed_ns = now_ns;
+}
+
+/* Does this segment, the client's first after its SYN, tell? */
+TG_INLINE int tg_pace_tells(const struct tg_overload *o, __u32 seq)
+{
+	return o->probe_isn && seq == o->probe_isn + 1;
+}
+
+/* The round trip is the mean of the last few. */
+TG_INLINE void tg_pace_see_round_trip(struct tg_overload *o, __u64 now_ns)
+{
+	o->round_trip_ns = (3 * o->round_trip_ns + tg_since(now_ns, o->probed_ns)) / 4;
+	o->probe_isn = 0;
+}
+
+/* An enum tg_supply. */
+TG_INLINE __u16 tg_pace_supply(const struct tg_overload *o)
+{
+	__u64 places = o->seen * o->places;
+
+	if (!tg_pace_is_far(o))
+		return TG_FITS;
+	if (o->waiting_sum >= places)
+		return TG_SATED;
+	return o->waiting_sum < places / TG_PACE_STARVED ? TG_STARVED : TG_FITS;
+}
+
+/*
+ * Before a window is closed: how many are on their way while the server has enough to do, had it
+ * enough of them, and what does it take?
  */
 TG_INLINE void tg_pace_see(struct tg_overload *o)
 {
-	o->on_their_way = o->seen ? o->half_open_sum / o->seen : 0;
-	o->is_sated = tg_pace_is_far(o) && o->waiting_sum >= o->seen * o->places;
+	o->on_their_way = (__u32)(tg_rate_amount(o->drain_x256, o->round_trip_ns) / 256);
+	o->supply = tg_pace_supply(o);
 	o->apart_ns = o->drain_x256 ? 256000000000ull / o->drain_x256 : 0;
 }
 
@@ -46,7 +91,6 @@ TG_INLINE __u64 tg_pace_step_ns(const struct tg_overload *o, __u32 listen_len)
 /* Before a SYN is judged. */
 TG_INLINE void tg_pace_begin(struct tg_overload *o, const struct tg_queues *queues)
 {
-	o->half_open_sum += queues->syn_len;
 	o->waiting_sum += queues->listen_len;
 	o->step_ns = tg_pace_step_ns(o, queues->listen_len);
 }
@@ -58,8 +102,9 @@ TG_INLINE int tg_pace_is_ahead(const struct tg_overload *o, __u64 now_ns)
 }
 
 /* Somebody is let in. Those for whom no pace was kept do not count against others. */
-TG_INLINE void tg_pace_let_in(struct tg_overload *o, __u64 now_ns)
+TG_INLINE void tg_pace_let_in(struct tg_overload *o, __u32 isn, __u64 now_ns)
 {
+	tg_pace_probe(o, isn, now_ns);
 	if (o->next_ns < now_ns)
 		o->next_ns = now_ns;
 	if (!tg_pace_is_ahead(o, now_ns))

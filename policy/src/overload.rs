@@ -37,6 +37,8 @@ pub struct Names {
     pub connection: u64,
     /// The client's address, among those whose manners are known.
     pub address: u64,
+    /// The initial sequence number, by which the handshake's last segment is known.
+    pub isn: u32,
 }
 
 impl Names {
@@ -47,6 +49,7 @@ impl Names {
             Self {
                 connection: raw::tg_native_waiting_name(key, tuple, isn),
                 address: raw::tg_native_manners_name(key, tuple),
+                isn,
             }
         }
     }
@@ -94,6 +97,7 @@ impl Watch {
             manners: &mut self.manners[names.manners_block() as usize],
             name: names.connection,
             source: names.address,
+            isn: names.isn.into(),
         };
         // SAFETY: the function reads and writes only through these valid references, those in
         // `crowd` among them.
@@ -105,10 +109,10 @@ impl Watch {
         &self.overload
     }
 
-    /// After an ACK was judged.
-    pub fn meet_ack(&mut self, decision: tg_decision) {
+    /// After an ACK was judged, with this sequence number.
+    pub fn meet_ack(&mut self, decision: tg_decision, seq: u32, now_ns: u64) {
         // SAFETY: the function reads and writes only through this valid reference.
-        unsafe { raw::tg_native_overload_meet_ack(&mut self.overload, decision) }
+        unsafe { raw::tg_native_overload_meet_ack(&mut self.overload, decision, seq, now_ns) }
     }
 
     /// Whether an ACK that finds no room is left in silence.

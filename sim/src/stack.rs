@@ -114,10 +114,16 @@ impl Guard {
     }
 
     /// The decision at the ACK stage.
-    fn decide_ack(&mut self, queues: &tg_queues, ack: &tg_ack) -> tg_decision {
+    fn decide_ack(
+        &mut self,
+        queues: &tg_queues,
+        ack: &tg_ack,
+        seq: u32,
+        now_ns: u64,
+    ) -> tg_decision {
         let decision = decide_ack(&self.rules, queues, ack);
         if let Some(watch) = &mut self.watch {
-            watch.meet_ack(decision);
+            watch.meet_ack(decision, seq, now_ns);
         }
         decision
     }

@@ -126,11 +126,13 @@ fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
         apart_ns: u64::from(near(rng, [0, 1_000_000])),
         step_ns: u64::from(near(rng, [0, 1_000_000])),
         next_ns: now_ns.wrapping_add(u64::from(near(rng, [0, 16_000_000]))),
-        half_open_sum: u64::from(near(rng, [0, (seen as u32).saturating_mul(16)])),
-        on_their_way: u64::from(near(rng, [0, 16, 128])),
+        probed_ns: ago(rng, [0, window, 2 * window, 6 * window]),
+        round_trip_ns: u64::from(near(rng, [0, 5_000_000, 100_000_000])),
+        probe_isn: near(rng, [0, 1]),
+        on_their_way: near(rng, [0, 16, 128]),
         was_quiet: rng.u16(..2),
         ends_soon: rng.u16(..2),
-        is_sated: rng.u32(..2),
+        supply: rng.u16(..3),
         waiting_sum: u64::from(near(rng, [0, seen as u32])),
         closing: u64::from(rng.u8(..16) == 0),
         seen,
@@ -140,10 +142,11 @@ fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
         entered: u64::from(near(rng, [0, 1000])),
         queued: near(rng, [0, 128]),
         places: near(rng, [16, 128]),
+        few_places: near(rng, [8, 128]),
         small_x16: u64::from(near(rng, [0, 1 << 15, 1 << 16])),
         half_open: if rng.bool() { u32::MAX } else { near(rng, [0, 64, 128]) },
         stuck: near(rng, [0, 64, 128]),
-        is_persistent: rng.u32(..2),
+        is_persistent: rng.u16(..2),
         ended: one_of(rng, [0, 1, u32::MAX]),
         lasted_ms: [(); TG_OVERLOAD_KNOWN as usize].map(|()| near(rng, [0, 1000, 20_000])),
     }
@@ -353,8 +356,8 @@ impl Coverage {
         self.cookies_refused += u64::from(answers.opened_ok == 0);
         self.stale += u64::from(answers.stale != 0);
         self.overflow_possible += u64::from(answers.overflow_possible != 0);
-        self.silent += u64::from(answers.answer == TG_ANSWER_SILENCE);
-        self.hollow += u64::from(answers.answer == TG_ANSWER_HOLLOW);
+        self.silent += u64::from(answers.answer == TG_ANSWER_SILENCE.into());
+        self.hollow += u64::from(answers.answer == TG_ANSWER_HOLLOW.into());
         self.delayed += answers.manners.cells.iter().map(|cell| u64::from(cell.delay)).sum::<u64>();
         self.persistent += u64::from(answers.queues.places != 0);
         self.kept_waiting += answers.overload.silent;

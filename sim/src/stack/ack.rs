@@ -43,7 +43,7 @@ impl Host {
             cookie: TG_ACK_NO_COOKIE,
             silent: self.silences_ack(work.now_ns()),
         };
-        let decision = self.judge_ack(&ack);
+        let decision = self.judge_ack(&ack, packet.seq, work.now_ns());
         if ack.acceptable == 0 {
             // tcp_check_req(): out of the window gets a challenge, a wrong number a RST.
             if !acks {
@@ -82,10 +82,10 @@ impl Host {
     }
 
     /// The guard's rules, or the kernel's own.
-    fn judge_ack(&mut self, ack: &tg_ack) -> tg_decision {
+    fn judge_ack(&mut self, ack: &tg_ack, seq: u32, now_ns: u64) -> tg_decision {
         let queues = self.listener.queues_at_ack(self.profile, &self.kernel);
         if let Some(guard) = &mut self.guard {
-            let decision = guard.decide_ack(&queues, ack);
+            let decision = guard.decide_ack(&queues, ack, seq, now_ns);
             self.counted.judge(decision);
             return decision;
         }
@@ -103,7 +103,8 @@ impl Host {
             return false;
         }
         work.took.add(&Hook::Ip.way_to(&self.costs));
-        let decision = self.judge_ack(&tg_ack { cookie: TG_ACK_HOLLOW, ..tg_ack::default() });
+        let ack = tg_ack { cookie: TG_ACK_HOLLOW, ..tg_ack::default() };
+        let decision = self.judge_ack(&ack, packet.seq, work.now_ns());
         if decision.verdict == TG_RESET {
             work.refuse(flow, packet);
         }
@@ -177,7 +178,7 @@ impl Host {
             ..tg_ack::default()
         };
         if self.guard.is_some() {
-            return self.judge_ack(&ack);
+            return self.judge_ack(&ack, packet.seq, now_ns);
         }
         // tcp_abort_on_overflow is not for cookies: a full queue drops their ACKs in silence.
         let queues = self.listener.queues_at_ack(self.profile, &self.kernel);

@@ -80,6 +80,27 @@ fn who_sends_its_syn_again_is_answered(stage: &Stage, to: SocketAddr, looks_like
     assert_eq!((reset.flags & RST, reset.seq), (RST, answered.seq.wrapping_add(1)));
 }
 
+/// A client whose ACK takes a tenth of a second is known to be that far away, by a quarter.
+fn comes_from_afar(stage: &Stage, guard: &Guard, to: SocketAddr) {
+    let round_trip_ms =
+        || overload(guard, to)["round_trip_ms"].as_f64().expect("a number of milliseconds");
+    let before_ms = round_trip_ms();
+    assert!(before_ms < 10.0, "all others are next door: {before_ms} ms");
+    let mut ports = 40_100..;
+    until("it is known", || {
+        let end = RawEnd::of(stage, to.is_ipv6(), to.port(), ports.next().expect("a port"));
+        let send = |flags, seq, ack| {
+            end.wire.send(&Segment::new(end.peer, end.own, flags, seq, ack));
+        };
+        send(SYN, 1000, 0);
+        let answered = end.next("an answer");
+        thread::sleep(Duration::from_millis(100));
+        send(ACK, 1001, answered.seq.wrapping_add(1));
+        send(RST | ACK, 1001, answered.seq.wrapping_add(1));
+        (20.0..60.0).contains(&round_trip_ms())
+    });
+}
+
 /// The crowd goes on, and is refused.
 fn goes_on(clients: &Namespace, to: SocketAddr) {
     let begun = Instant::now();
@@ -130,6 +151,7 @@ fn story(label: &str, address: &str, listen: &str) {
     until("a client is served", || {
         fetch(&stage.client, to, PATIENCE).answer == Answer::Status(200)
     });
+    comes_from_afar(&stage, &guard, to);
     thread::sleep(Duration::from_secs(2));
     assert_eq!(fetch(&stage.client, to, SOON).answer, Answer::Status(200));
     assert_eq!(phase(&guard, to), "calm");
