@@ -95,8 +95,11 @@
  * its capacity is idle for 2 % of its time (M/M/1/K with K = 17), with 8 for 6 %.
  */
 #define TG_OVERLOAD_PLACES_LEAST 16
-/* And so many where far more come: with 8 at twice its capacity it is idle for 0.1 %. */
-#define TG_OVERLOAD_PLACES_FEWEST 8
+/*
+ * And so many where far more come. With 8 it is busy, too (M/M/1/K at twice its capacity is idle
+ * for 0.1 %), but takes them in smaller batches than packets are cheap in.
+ */
+#define TG_OVERLOAD_PLACES_FEWEST 12
 
 /* More new clients come than the server takes, or did so a moment ago. */
 TG_INLINE int tg_overload_goes_on(const struct tg_overload *o, __u64 now_ns)
