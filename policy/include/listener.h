@@ -107,7 +107,6 @@ struct tg_queues {
 /* A socket knows how long so many of its last overloads were: see overload.h. */
 #define TG_OVERLOAD_KNOWN 8
 
-/* What the SYNs of one listening socket have met: see overload.h. All zero: none has come. */
 /* What the pace brought the server, by the mean of its queue. */
 enum tg_supply {
 	TG_FITS,
@@ -115,6 +114,7 @@ enum tg_supply {
 	TG_STARVED, /* hardly anybody was in it */
 };
 
+/* What the SYNs of one listening socket have met: see overload.h. All zero: none has come. */
 struct tg_overload {
 	__u64 window_ns; /* when the window at hand began */
 	__u64 since_ns; /* when more new clients began to come than the server takes; 0: they do not

@@ -70,7 +70,7 @@
 /* The drain's: 2.1 s, for a server that takes many at a time (Knot) takes none for half a second.
  */
 #define TG_OVERLOAD_DRAIN_NS (1ull << 31)
-/* By this part it rises in a window in which the server was short of clients. */
+/* By this part the drain rises in a window in which the server was short of clients. */
 #define TG_OVERLOAD_STARVED_RISE 16
 /* t: 2^30 ns, 1.07 s. A window that is longer tells nothing of rates. */
 #define TG_OVERLOAD_BURST_NS (1ull << 30)

@@ -142,7 +142,7 @@ fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
         entered: u64::from(near(rng, [0, 1000])),
         queued: near(rng, [0, 128]),
         places: near(rng, [16, 128]),
-        few_places: near(rng, [8, 128]),
+        few_places: near(rng, [TG_OVERLOAD_PLACES_FEWEST, 128]),
         small_x16: u64::from(near(rng, [0, 1 << 15, 1 << 16])),
         half_open: if rng.bool() { u32::MAX } else { near(rng, [0, 64, 128]) },
         stuck: near(rng, [0, 64, 128]),
