@@ -108,6 +108,11 @@ void tg_native_overload_meet_ack(struct tg_overload *overload, struct tg_decisio
 	tg_overload_meet_ack(overload, decision, seq, now_ns);
 }
 
+int tg_native_overload_draws_lots(const struct tg_overload *overload, __u64 now_ns)
+{
+	return tg_overload_draws_lots(overload, now_ns);
+}
+
 int tg_native_overload_silences_ack(const struct tg_overload *overload, __u64 now_ns)
 {
 	return tg_overload_silences_ack(overload, now_ns);

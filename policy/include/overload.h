@@ -637,6 +637,12 @@ TG_INLINE int tg_overload_keeps_told(const struct tg_overload *o)
 	return o->fresh_x256 >> 8 < TG_OVERLOAD_TOLD_KEPT && o->fresh < TG_OVERLOAD_TOLD_KEPT / 4;
 }
 
+/* Does chance decide who is told? What is left of a crowd that has gone draws lots. */
+TG_INLINE int tg_overload_draws_lots(const struct tg_overload *o, __u64 now_ns)
+{
+	return tg_overload_has_ended(o, now_ns);
+}
+
 /*
  * What is left of a crowd that has gone: who sends its SYN again on a RST, as it has shown or as it
  * looks, has one, or silence, as it falls. Windows comes again after 1, 3 and 7 s, and the server
@@ -648,7 +654,7 @@ TG_INLINE __u32 tg_overload_hastens(const struct tg_overload *o, const struct tg
 	int does = client->caller == TG_CALLER_TOLD ||
 	           (client->caller == TG_CALLER_WAITS && client->sends_again);
 
-	return does && random & 1 && tg_overload_has_ended(o, now_ns) ? TG_TELLS_SOON : TG_SILENT;
+	return does && random & 1 && tg_overload_draws_lots(o, now_ns) ? TG_TELLS_SOON : TG_SILENT;
 }
 
 /*

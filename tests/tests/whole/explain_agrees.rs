@@ -18,6 +18,7 @@ use tidegate_datapath::programs::Programs;
 use tidegate_datapath::rehearsal::{Found, Rehearsal, Syn};
 use tidegate_lab::{Namespace, allowed_cpus, pin_thread};
 use tidegate_policy::names::{REASONS, VERDICTS};
+use tidegate_policy::raw::tg_decision;
 use tidegate_tests::wire::{RST, SYN, Segment, Wire, usual_options};
 use tidegate_tests::{
     CLIENT_V4, CLIENT_V6, Guard, Plain, SERVER_V4, SERVER_V6, Stage, Stalled, fill, run_to_end,
@@ -219,26 +220,23 @@ impl Guarded {
         guarded
     }
 
-    /// The program says, of a SYN that nobody has sent.
-    fn foretold(&mut self, wire: &Wire, syn: &Segment) -> String {
+    /// The program says, of a SYN that nobody has sent, and whether it draws a lot for what it says.
+    fn foretold(&mut self, wire: &Wire, syn: &Segment) -> (String, bool) {
         let question = Syn { from: syn.from, to: syn.to, isn: syn.seq };
         let frame = wire.frame(syn);
         match self.rehearsal.ask(&question, &self.interface, &frame).expect("an answer") {
-            Found::Judged { decision, .. } => name(decision.reason, decision.verdict),
-            other => format!("{other:?}"),
+            Found::Judged { slot, decision, .. } => {
+                let said = name(decision.reason, decision.verdict);
+                (said, self.draws_lots(syn.to.port(), slot, decision))
+            }
+            other => (format!("{other:?}"), false),
         }
     }
 
-    /// Whether a lot may tell these apart: when a crowd has gone `auto` tells who has been told before
-    /// that there is no room, or does not, as it falls. Why there is none is no matter of chance.
-    fn may_be_by_lot(&self, port: u16, foretold: &str, happened: &str) -> bool {
-        let mut guards = self.rehearsal.guards().iter().map(|(_, guarded)| guarded);
-        let is_auto = guards.any(|guarded| guarded.port == port && guarded.rules.is_auto != 0);
-        let reason = |said: &str| said.rsplit_once(' ').map(|(reason, _)| reason.to_owned());
-        let is_refused =
-            |said: &str| ["drop", "reset", "hollow"].iter().any(|end| said.ends_with(end));
-        let are_refused = is_refused(foretold) && is_refused(happened);
-        is_auto && are_refused && reason(foretold) == reason(happened)
+    fn draws_lots(&self, port: u16, slot: u32, decision: tg_decision) -> bool {
+        let mut guards = self.rehearsal.guards().iter();
+        let (index, guarded) = guards.find(|(_, guarded)| guarded.port == port).expect("a guard");
+        self.rehearsal.draws_lots(*index, guarded, slot, decision).expect("the guard's maps")
     }
 
     /// By reason and verdict, what was counted of this port.
@@ -291,6 +289,10 @@ impl Guarded {
     }
 }
 
+fn reason(name: &str) -> Option<&str> {
+    name.rsplit_once(' ').map(|(reason, _)| reason)
+}
+
 fn name(reason: u32, verdict: u32) -> String {
     format!("{} {}", REASONS[reason as usize], VERDICTS[verdict as usize])
 }
@@ -334,7 +336,7 @@ fn play(mut crowd: Crowd) {
         crowd.flip(which);
         let syn = crowd.syn(which);
         let then = tick();
-        let foretold = guarded.foretold(&crowd.wire, &syn);
+        let (foretold, by_lot) = guarded.foretold(&crowd.wire, &syn);
         let happened = guarded.happens(&crowd.wire, &syn, &marker);
         if happened.ends_with("pass") {
             crowd.take_back(which, &syn);
@@ -345,9 +347,10 @@ fn play(mut crowd: Crowd) {
         } else {
             let rules = LISTENERS[crowd.listeners[which].kind];
             let case = format!("{} > {} by {rules}", syn.from, syn.to);
-            let by_lot = guarded.may_be_by_lot(syn.to.port(), &foretold, &happened);
+            // How one is told is drawn, not whether there is room for it, or why there is none.
+            let is_drawn = by_lot && reason(&foretold) == reason(&happened);
             assert!(
-                by_lot || tick() != then,
+                is_drawn || tick() != then,
                 "{case}: foretold {foretold}, and {happened} happened"
             );
             excused += 1;
