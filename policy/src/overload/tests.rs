@@ -111,11 +111,24 @@ impl Story {
     }
 
     fn decides(&mut self, client: &Client, queues: &tg_queues) -> tg_decision {
+        // By lot: as good as any other word of the hash.
+        let lot = (client.name >> 40) as u32 ^ (self.now_ns / (S / 2)) as u32;
+        self.decides_by(lot, client, queues)
+    }
+
+    /// What this client would meet by that lot, as if it had not asked.
+    fn would_decide_by(&mut self, lot: u32, client: &Client, queues: &tg_queues) -> tg_decision {
+        let (watch, refusals) = (self.watch.clone(), self.refusals);
+        let decision = self.decides_by(lot, client, queues);
+        (self.watch, self.refusals) = (watch, refusals);
+        decision
+    }
+
+    fn decides_by(&mut self, lot: u32, client: &Client, queues: &tg_queues) -> tg_decision {
         let sends_again = client.when_told == Told::SendsAgain && self.looks_like_it;
         let syn = tg_syn {
             now_ns: self.now_ns,
-            // By lot: as good as any other word of the hash.
-            random: (client.name >> 40) as u32 ^ (self.now_ns / (S / 2)) as u32,
+            random: lot,
             sends_again: sends_again.into(),
             ..Default::default()
         };
@@ -905,6 +918,26 @@ fn who_stops_at_a_reset_gets_one() {
         let (_, seen) = told_at_once(Told::Stops, false, addresses, 2 * CAPACITY);
         assert_eq!((seen.hollow, seen.gave_up, seen.waited), (0, 0, 0), "{seen:?}");
     }
+}
+
+/// So that `tidegate explain` can say it: the same SYN meets the same, whatever the lot, but for those
+/// whose SYN comes again when their crowd has gone.
+#[test]
+fn the_lot_decides_only_where_it_is_said_to() {
+    let mut story = Story { when_told: Told::SendsAgain, looks_like_it: true, ..Story::new() };
+    let (mut drawn, mut differ, mut certain) = (0, 0, 0);
+    for tenth in 0..80 {
+        story.runs(100, if tenth < 50 { 3 * CAPACITY } else { 0 });
+        let full = queues(BACKLOG + 1, 0);
+        let client = story.clients.first().copied().unwrap_or_else(|| story.client());
+        let says_so = story.watch.overload().draws_lots(story.now_ns);
+        let fares: Vec<_> = (0..2).map(|lot| story.would_decide_by(lot, &client, &full)).collect();
+        drawn += u32::from(says_so);
+        differ += u32::from(fares[0] != fares[1]);
+        certain += u32::from(fares[0] != fares[1] && !says_so);
+    }
+    assert_eq!(certain, 0, "of {differ} that the lot decided");
+    assert!(drawn > 20 && differ > 5, "{drawn} said, {differ} so");
 }
 
 /// "silence for sources that abuse refusals": the same SYN, told eight times, is told no more.

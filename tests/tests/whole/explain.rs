@@ -2,11 +2,12 @@
 //! `tidegate explain` tells an operator what would become of a SYN, in words and as JSON, and
 //! nothing is counted by asking. Whatever is wrong with a question is answered in one line.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tidegate_lab::Namespace;
 use tidegate_tests::wire::{ACK, SYN, Segment, Wire, usual_options};
 use tidegate_tests::{
@@ -33,7 +34,7 @@ fn told(stage: &Stage, to: &str) -> String {
     asked(&stage.server, &["--from", CLIENT, "--to", to])
 }
 
-fn json(stage: &Stage, arguments: &[&str]) -> Value {
+fn answer(stage: &Stage, arguments: &[&str]) -> Value {
     let arguments: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
     serde_json::from_str(&asked(&stage.server, &arguments)).expect("JSON")
 }
@@ -116,7 +117,7 @@ fn what_the_answer_hangs_on_is_told_with_it() {
         &["  phase     calm\n", ", at the driver\n", "auto goes by"],
     );
 
-    let drawn = json(&stage, &["--from", CLIENT, "--to", "10.77.0.1:81"]);
+    let drawn = answer(&stage, &["--from", CLIENT, "--to", "10.77.0.1:81"]);
     let shares = drawn["shares"].as_array().expect("shares");
     assert_eq!(shares.len(), 2, "{drawn:#}");
     for share in shares {
@@ -130,13 +131,13 @@ fn what_the_answer_hangs_on_is_told_with_it() {
     );
 
     // Every connection is drawn for by its number, so another one fares otherwise.
-    let by_number = json(&stage, &["--from", CLIENT, "--to", "10.77.0.1:83"]);
+    let by_number = answer(&stage, &["--from", CLIENT, "--to", "10.77.0.1:83"]);
     let shares = by_number["shares"].as_array().expect("shares");
     let shed = shares.iter().find(|s| s["reason"] == "ShedNew").expect("some are shed");
     assert_eq!(shed["verdict"], "reset");
     assert!((shed["share"].as_f64().expect("a number") - 0.25).abs() < 0.07, "{by_number:#}");
 
-    let all = json(&stage, &["--from", CLIENT, "--to", "10.77.0.1:84"]);
+    let all = answer(&stage, &["--from", CLIENT, "--to", "10.77.0.1:84"]);
     assert_eq!(
         (all["verdict"].as_str(), all["reason"].as_str()),
         (Some("drop"), Some("ShedStateless"))
@@ -181,7 +182,7 @@ fn a_path_and_a_pair_that_is_held_are_explained() {
             "(ShedStateless)",
         ],
     );
-    let rarely = json(&stage, &["--from", CLIENT, "--to", "198.51.100.7:444"]);
+    let rarely = answer(&stage, &["--from", CLIENT, "--to", "198.51.100.7:444"]);
     assert_eq!(rarely["shares"][0]["reason"], "Forwarded", "{rarely:#}");
     guard.stop();
 }
@@ -224,7 +225,7 @@ fn the_syns_of_a_capture_are_explained_each() {
     let bytes = capture(&frames);
     stage.server.run(move || fs::write("/run/syns.pcap", bytes).expect("a capture"));
 
-    let explained = json(&stage, &["--pcap", "/run/syns.pcap"]);
+    let explained = answer(&stage, &["--pcap", "/run/syns.pcap"]);
     let met: Vec<(u64, &str, &str)> = explained
         .as_array()
         .expect("one for each")
@@ -249,6 +250,43 @@ fn the_syns_of_a_capture_are_explained_each() {
 }
 
 /// A question that is refused with one line of these parts.
+/// A SYN that Windows might send, here once and left in silence, would be hastened by a RST, or not,
+/// once the crowd has gone: nobody has come for a second.
+#[test]
+fn what_is_left_of_a_crowd_is_told_by_lot() {
+    if skip_without_root("what_is_left_of_a_crowd_is_told_by_lot") {
+        return;
+    }
+    let stage = Stage::new("explain-lot");
+    let wire = Wire::of(&stage);
+    let _full = Stalled::new(&stage.server, server(80), 0);
+    let _waiting = fill(&stage.client, server(80), 1);
+    let guard = Guard::on_port(&stage.server, 80, "auto", "ip");
+
+    let from: SocketAddr = CLIENT.parse().expect("an address");
+    let syn = Segment { hops: 128, ..Segment::new(from, server(80), SYN, 7001, 0) };
+    let bytes = capture(&[wire.frame(&syn)]);
+    stage.server.run(move || fs::write("/run/syn.pcap", bytes).expect("a capture"));
+    let explained = || answer(&stage, &["--pcap", "/run/syn.pcap"])[0].clone();
+    let new = explained();
+    assert_eq!((&new["verdict"], &new["shares"][0]["share"]), (&json!("drop"), &json!(1.0)));
+
+    wire.send(&syn);
+    waits::settled("it was left in silence", || Counted::of(&stage.server).all() == 1);
+    std::thread::sleep(Duration::from_millis(1_100));
+    let left = explained();
+    let shares = left["shares"].as_array().expect("shares");
+    let verdicts: BTreeSet<_> = shares.iter().filter_map(|s| s["verdict"].as_str()).collect();
+    assert_eq!(verdicts, BTreeSet::from(["drop", "reset"]), "{left:#}");
+    for share in shares {
+        assert_eq!(share["reason"], "ListenQFullAtSyn", "{left:#}");
+        // Five standard deviations of a thousand draws.
+        let of_all = share["share"].as_f64().expect("a number");
+        assert!((of_all - 0.5).abs() < 0.08, "{left:#}");
+    }
+    guard.stop();
+}
+
 fn refused(stage: &Stage, arguments: &[&str], expected: &str) {
     let arguments: Vec<&str> = ["explain"].into_iter().chain(arguments.iter().copied()).collect();
     let output = run_to_end(&stage.server, &arguments);
