@@ -51,11 +51,13 @@ demo: build
 # they share, and build it anew. The whole stories run one after the other: each brings its own hosts
 # and load.
 TEST_ALL := $(CARGO) test --workspace --locked
+# Most of these wait, and for each other's sake they share nothing.
+TEST_THREADS := $(shell n=$$(nproc); echo $$(( n > 4 ? n : 4 )))
 TEST_WHOLE := $(TEST_ALL) --test whole
 
 test: setup-test
 	$(CARGO) build --workspace --locked --all-targets
-	$(TEST_ALL)
+	$(TEST_ALL) -- --test-threads=$(TEST_THREADS)
 	$(TEST_WHOLE) -- --test-threads=1
 
 test-long: test

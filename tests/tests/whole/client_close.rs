@@ -202,7 +202,7 @@ fn it_is_no_requirement_of_establishment() {
 fn story_of(kind: &str) {
     let scenario = format!(
         "title = \"CLIENT_CLOSE at {kind}\"\nsource = \"a test\"\n[server]\nkind = \"{kind}\"\n\
-         [clients]\nrequests = 2\ntimeout_s = 2\n[load]\noffered = [0.02]\nduration_s = 2\n\
+         [clients]\nrequests = 2\ntimeout_s = 1\n[load]\noffered = [0.02]\nduration_s = 1\nwarm_up_s = 0.5\n\
          [[curve]]\nname = \"said\"\npeer = \"kernel\"\nclients = {{ close = \"client-close\" }}\n\
          [[curve]]\nname = \"not said\"\npeer = \"kernel\"\nclients = {{ close = \"server\" }}\n"
     );

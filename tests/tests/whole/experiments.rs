@@ -30,6 +30,7 @@ timeout_s = 1.5
 [load]
 offered = [0.25, 3]
 duration_s = 2
+warm_up_s = 0.5
 [[curve]]
 peer = "kernel"
 [[curve]]

@@ -86,13 +86,19 @@ fn fair_share(seen: &[Seen]) -> f64 {
     max_min(&sent, seen.iter().map(|seen| f64::from(seen.connected)).sum())
 }
 
+fn at_large(label: &str) -> Stage {
+    let stage = Stage::new(label);
+    more_addresses(&stage, CLIENTS as u8);
+    stage
+}
+
 /// A server that takes so many a second, and closes them; it listens on, before its guard.
 fn serve(
     stage: &Stage,
-    to: SocketAddr,
     configuration: &str,
     (warm_up, measured): (Duration, Duration),
 ) -> (Vec<Seen>, Guard, Stalled) {
+    let to = SocketAddr::new(SERVER_V4.parse().expect("an address"), 80);
     let listener = Stalled::new(&stage.server, to, BACKLOG);
     let text = format!("[[listener]]\nport = 80\nmechanism = \"abort rst-syn\"\n{configuration}\n");
     stage.server.run(move || fs::write("/run/tidegate.toml", text).expect("a configuration"));
@@ -119,19 +125,19 @@ fn one_network_at_fifty_times_the_rate_gets_no_more_than_its_share() {
     if skip_without_root("one_network_at_fifty_times_the_rate_gets_no_more_than_its_share") {
         return;
     }
-    let stage = Stage::new("fairness");
-    more_addresses(&stage, CLIENTS as u8);
-    let to = SocketAddr::new(SERVER_V4.parse().expect("an address"), 80);
-
-    let (unfair, guard, listener) = serve(&stage, to, "", (Duration::ZERO, SHOWN));
-    drop(listener);
-    guard.stop();
+    // While the others find the limit.
+    let (fair, unfair) = thread::scope(|scope| {
+        let unfair =
+            scope.spawn(|| serve(&at_large("fairness-without"), "", (Duration::ZERO, SHOWN)).0);
+        let stage = at_large("fairness");
+        let fair = serve(&stage, "fair_share = { ipv4_bits = 32 }", (WARM_UP, MEASURED));
+        ((stage, fair), unfair.join().expect("what is seen"))
+    });
     let (large, _) = unfair.split_last().expect("clients");
     let most = f64::from(large.connected);
     assert!(most > 1.5 * fair_share(&unfair), "without shares it has most: {unfair:?}");
 
-    let (fair, guard, _listener) =
-        serve(&stage, to, "fair_share = { ipv4_bits = 32 }", (WARM_UP, MEASURED));
+    let (_stage, (fair, guard, _listener)) = fair;
     let (share, (large, others)) = (fair_share(&fair), fair.split_last().expect("clients"));
     println!("without shares {unfair:?}\nwith shares of {share:.0} {fair:?}");
     // Five hundredths, and three times what chance makes of a count.

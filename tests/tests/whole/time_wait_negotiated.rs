@@ -2,7 +2,7 @@
 //! TW-Negotiate (Faber, Touch and Yue, 1999, section 3), with the kernel's own sockets at both
 //! ends, which close in every order.
 
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use tidegate_lab::{Counters, Namespace};
@@ -209,24 +209,28 @@ fn an_option_stripped_on_the_way_leaves_no_pair_unguarded() {
     if skip_without_root("an_option_stripped_on_the_way_leaves_no_pair_unguarded") {
         return;
     }
-    for holder in ["client", "server"] {
-        for (hook, flags) in
-            [("prerouting", "syn"), ("output", "(syn | ack)"), ("prerouting", "ack")]
-        {
-            let (stage, guards) = negotiating(
-                "tw-strip",
-                &format!("time_wait = \"{holder}\""),
-                &format!("negotiate = \"{holder}\""),
-            );
-            strip(&stage.server, hook, flags);
-            visits(&stage, 100, any(9));
-            sleep(Duration::from_millis(600));
-            let (there, here) = waiting(&stage);
-            assert!(there + here >= 100, "{holder}, {flags} at {hook}: {there} and {here} wait");
-            let agreed = count(&time_wait(&stage.server), "agreed_there");
-            assert_eq!(agreed, 0, "the server knows of no agreement that the client holds");
-            guards.into_iter().for_each(Guard::stop);
+    thread::scope(|scope| {
+        for holder in ["client", "server"] {
+            scope.spawn(move || no_pair_is_unguarded(holder));
         }
+    });
+}
+
+fn no_pair_is_unguarded(holder: &str) {
+    for (hook, flags) in [("prerouting", "syn"), ("output", "(syn | ack)"), ("prerouting", "ack")] {
+        let (stage, guards) = negotiating(
+            &format!("tw-strip-{holder}"),
+            &format!("time_wait = \"{holder}\""),
+            &format!("negotiate = \"{holder}\""),
+        );
+        strip(&stage.server, hook, flags);
+        visits(&stage, 100, any(9));
+        sleep(Duration::from_millis(600));
+        let (there, here) = waiting(&stage);
+        assert!(there + here >= 100, "{holder}, {flags} at {hook}: {there} and {here} wait");
+        let agreed = count(&time_wait(&stage.server), "agreed_there");
+        assert_eq!(agreed, 0, "the server knows of no agreement that the client holds");
+        guards.into_iter().for_each(Guard::stop);
     }
 }
 
