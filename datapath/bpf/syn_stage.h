@@ -99,7 +99,7 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 	if (tg_syn_is_watched(rules, &s->syn))
 		s->watch = tg_watch_of(s->at, s->socket.slot, s->packet->seq, s->syn.now_ns);
 	if (s->watch) {
-		if (tg_watch_hope(s->watch))
+		if (tg_watch_see_window(s->watch))
 			tg_watch_turn_window(s->watch, s->queues.listen_len + s->queues.syn_len);
 		tg_watch_begin(s->watch, &s->queues);
 	}

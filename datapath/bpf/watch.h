@@ -90,11 +90,8 @@ TG_INLINE struct tg_rules *tg_watch_rules(const struct tg_watch *w)
 	return conf ? &conf->guards[w->index & (TG_GUARDS - 1)].rules : NULL;
 }
 
-/*
- * First, where the window is over: what it shows of the pace, and is there hope for those who wait?
- * Returns whether it is.
- */
-__noinline int tg_watch_hope(struct tg_watch *w)
+/* First, where the window is over: what does it show? Returns whether it is. */
+__noinline int tg_watch_see_window(struct tg_watch *w)
 {
 	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
 	struct tg_rules *rules;
@@ -104,8 +101,7 @@ __noinline int tg_watch_hope(struct tg_watch *w)
 	rules = tg_watch_rules(w);
 	if (!rules)
 		return 0;
-	tg_pace_see(o);
-	tg_overload_hope(rules, o);
+	tg_overload_see_window(rules, o);
 	return 1;
 }
 

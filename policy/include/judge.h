@@ -25,8 +25,7 @@ TG_INLINE __u32 tg_judge_begin(const struct tg_rules *rules, struct tg_queues *q
                                const struct tg_syn *syn, const struct tg_crowd *crowd)
 {
 	if (tg_overload_due(crowd->overload, syn->now_ns)) {
-		tg_pace_see(crowd->overload);
-		tg_overload_hope(rules, crowd->overload);
+		tg_overload_see_window(rules, crowd->overload);
 		tg_overload_turn_window(rules, crowd->overload,
 		                        queues->listen_len + queues->syn_len, syn->now_ns);
 	}

@@ -316,6 +316,14 @@ TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload
 	}
 }
 
+/* Where a window is over, first: what it shows of the pace, and is there hope for those who wait?
+ */
+TG_INLINE void tg_overload_see_window(const struct tg_rules *rules, struct tg_overload *o)
+{
+	tg_pace_see(o);
+	tg_overload_hope(rules, o);
+}
+
 /*
  * Is it one of those that end before as many wait as are served in T, and do no more than three
  * quarters of these wait yet? Then hardly anybody has to give up: who waits and who comes are
