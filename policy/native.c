@@ -108,6 +108,15 @@ void tg_native_overload_meet_ack(struct tg_overload *overload, struct tg_decisio
 	tg_overload_meet_ack(overload, decision, seq, now_ns);
 }
 
+__u32 tg_native_overload_places(const struct tg_overload *overload, __u64 now_ns)
+{
+	struct tg_overload copy = *overload;
+	struct tg_queues queues = {};
+
+	tg_overload_begin(&copy, &queues, now_ns);
+	return queues.places;
+}
+
 int tg_native_overload_draws_lots(const struct tg_overload *overload, __u64 now_ns)
 {
 	return tg_overload_draws_lots(overload, now_ns);

@@ -199,14 +199,16 @@ pub struct OverloadStatus {
     pub waiting: u64,
     #[allow(missing_docs)]
     pub may_wait: u64,
-    /// The places of the listen queue in use while it persists.
-    pub places: u32,
+    /// The places of the listen queue that are in use, where that is not all of them: where more come than
+    /// the server takes, from next door.
+    pub places: Option<u32>,
     /// Between a SYN/ACK and its ACK, in the mean of the last few that were seen in trouble, in ms.
     pub round_trip_ms: f64,
 }
 
 pub(crate) fn overload_status(overload: &tg_overload) -> OverloadStatus {
-    let phase = overload.phase(clock::monotonic_ns());
+    let now_ns = clock::monotonic_ns();
+    let phase = overload.phase(now_ns);
     // An overload that is over has left the numbers of its time.
     let (waiting, may_wait) =
         if phase == TG_CALM { (0, 0) } else { (overload.waiting(), overload.may_wait) };
@@ -216,7 +218,7 @@ pub(crate) fn overload_status(overload: &tg_overload) -> OverloadStatus {
         drain_per_s: overload.drain_per_s().round(),
         waiting,
         may_wait,
-        places: overload.few_places,
+        places: overload.places(now_ns),
         round_trip_ms: overload.round_trip_ns as f64 / 1e6,
     }
 }
@@ -421,15 +423,19 @@ pub fn run(json: bool) -> Result<()> {
 
 pub(crate) fn overload_line(overload: &OverloadStatus) -> String {
     let OverloadStatus { phase, new_per_s, drain_per_s, waiting, may_wait, places, .. } = overload;
-    let rates = format!("{new_per_s}/s new, {drain_per_s}/s drained");
-    match *phase {
-        "calm" => phase.to_string(),
-        "burst" => format!("{phase}: {rates}; {waiting} left to come again"),
-        "persistent" => format!(
-            "{phase}: {rates}; {waiting} left to come again, of {may_wait} at most; {places} places"
-        ),
-        _ => format!("{phase}: {rates}; {waiting} left to come again, of {may_wait} at most"),
+    if *phase == "calm" {
+        return phase.to_string();
     }
+    let mut line = format!(
+        "{phase}: {new_per_s}/s new, {drain_per_s}/s drained; {waiting} left to come again"
+    );
+    if *phase != "burst" {
+        let _ = write!(line, ", of {may_wait} at most");
+    }
+    if let Some(places) = places {
+        let _ = write!(line, "; {places} places");
+    }
+    line
 }
 
 fn shed_lines(shed: &ShedStatus) -> String {

@@ -14,6 +14,13 @@ impl tg_overload {
         unsafe { raw::tg_native_overload_phase(self, now_ns) }
     }
 
+    /// The short queue's limit that is in force; `None` where the queue's own is, or the pace, since
+    /// clients are away.
+    pub fn places(&self, now_ns: u64) -> Option<u32> {
+        // SAFETY: the function reads only through this valid reference.
+        Some(unsafe { raw::tg_native_overload_places(self, now_ns) }).filter(|places| *places > 0)
+    }
+
     /// Whether chance decides who of those that find no room is told so, so that one SYN fares now so,
     /// now so.
     pub fn draws_lots(&self, now_ns: u64) -> bool {

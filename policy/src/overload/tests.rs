@@ -341,7 +341,7 @@ fn who_is_let_in_while_it_persists_waits_for_a_short_queue() {
         let mut story = Story::new();
         story.rules.wait_us = wait_us;
         story.runs(40_000, come_per_s);
-        let places = story.watch.overload().few_places;
+        let places = story.watch.overload().places(story.now_ns).expect("a short queue");
         assert!(story.queue <= places.into(), "{} of {places}", story.queue);
         places
     };
@@ -388,6 +388,7 @@ fn when_the_crowd_has_gone_those_who_wait_come_in() {
     assert!(after.served >= 2 * CAPACITY * 8 / 10, "{after:?}");
     story.runs(10_000, 0);
     assert_eq!(story.phase(), "calm");
+    assert_eq!(story.watch.overload().places(story.now_ns), None, "all of the queue");
     assert!(story.clients.is_empty());
 }
 
