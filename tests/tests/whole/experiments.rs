@@ -158,7 +158,7 @@ fn a_mistake_in_a_scenario_is_one_line_with_its_place() {
         ("cost_us = 2000", "kind = \"iis\"", "small.toml:4", "nginx"),
         ("os = \"linux\"", "os = \"plan9\"", "", "windows-2000"),
         ("\"abort rst-syn\"\n[[curve]]", "\"abort rst-sin\"\n[[curve]]", "", "rst-syn"),
-        ("peer = \"kernel\"", "", "small.toml:12", "mechanism"),
+        ("peer = \"kernel\"", "", "small.toml:13", "mechanism"),
     ] {
         if place.is_empty() && skip_without_root("a_mistake_that_only_a_run_can_find") {
             continue;
