@@ -51,9 +51,9 @@ demo: build
 # they share, and build it anew. The whole stories run one after the other: each brings its own hosts
 # and load.
 TEST_ALL := $(CARGO) test --workspace --locked
-# Most of these wait, and for each other's sake they share nothing.
-TEST_THREADS := $(shell n=$$(nproc); echo $$(( n > 4 ? n : 4 )))
 TEST_WHOLE := $(TEST_ALL) --test whole
+# All others share nothing, and wait more than they work: four at a time, on fewer processors, too.
+TEST_THREADS := $(shell n=$$(nproc); echo $$(( n > 4 ? n : 4 )))
 
 test: setup-test
 	$(CARGO) build --workspace --locked --all-targets

@@ -316,8 +316,7 @@ TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload
 	}
 }
 
-/* Where a window is over, first: what it shows of the pace, and is there hope for those who wait?
- */
+/* A window is over: what it shows of the pace, and is there hope for those who wait? */
 TG_INLINE void tg_overload_see_window(const struct tg_rules *rules, struct tg_overload *o)
 {
 	tg_pace_see(o);

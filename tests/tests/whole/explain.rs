@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
+use std::thread::sleep;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -17,6 +18,7 @@ use tidegate_tests::{
 
 const CLIENT: &str = "10.77.0.2:40000";
 const BACKLOG: i32 = 8;
+const CAPTURE: &str = "/run/syns.pcap";
 
 fn server(port: u16) -> SocketAddr {
     SocketAddr::new(SERVER_V4.parse().expect("an address"), port)
@@ -48,6 +50,12 @@ fn tells(text: &str, parts: &[&str]) {
     for part in parts {
         assert!(text.contains(part), "{part:?} should be told in:\n{text}");
     }
+}
+
+/// Within five standard deviations of a thousand draws.
+fn is_half(share: &Value) {
+    let of_all = share["share"].as_f64().expect("a number");
+    assert!((of_all - 0.5).abs() < 0.08, "{share:#}");
 }
 
 #[test]
@@ -120,11 +128,7 @@ fn what_the_answer_hangs_on_is_told_with_it() {
     let drawn = answer(&stage, &["--from", CLIENT, "--to", "10.77.0.1:81"]);
     let shares = drawn["shares"].as_array().expect("shares");
     assert_eq!(shares.len(), 2, "{drawn:#}");
-    for share in shares {
-        // Five standard deviations of a thousand draws.
-        let of_all = share["share"].as_f64().expect("a number");
-        assert!((of_all - 0.5).abs() < 0.08, "{drawn:#}");
-    }
+    shares.iter().for_each(is_half);
     tells(
         &told(&stage, "10.77.0.1:82"),
         &["at tcp\n", "(Room)", "judged at the TCP entry, behind"],
@@ -201,6 +205,12 @@ fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
+/// The server has seen these.
+fn keep(stage: &Stage, frames: &[Vec<u8>]) {
+    let bytes = capture(frames);
+    stage.server.run(move || fs::write(CAPTURE, bytes).expect("a capture"));
+}
+
 #[test]
 fn the_syns_of_a_capture_are_explained_each() {
     if skip_without_root("the_syns_of_a_capture_are_explained_each") {
@@ -222,10 +232,9 @@ fn the_syns_of_a_capture_are_explained_each() {
     let usual =
         Segment { options: usual_options(1), ..Segment::new(from, server(80), SYN, 7001, 0) };
     let frames = [wire.frame(&usual), segment(ACK, 7001), wire.frame(&signed), segment(SYN, 7003)];
-    let bytes = capture(&frames);
-    stage.server.run(move || fs::write("/run/syns.pcap", bytes).expect("a capture"));
+    keep(&stage, &frames);
 
-    let explained = answer(&stage, &["--pcap", "/run/syns.pcap"]);
+    let explained = answer(&stage, &["--pcap", CAPTURE]);
     let met: Vec<(u64, &str, &str)> = explained
         .as_array()
         .expect("one for each")
@@ -243,13 +252,12 @@ fn the_syns_of_a_capture_are_explained_each() {
             (7003, "cookie", "ListenQFullAtSyn"),
         ]
     );
-    let text = asked(&stage.server, &["--pcap", "/run/syns.pcap", "--interface", "srv0"]);
+    let text = asked(&stage.server, &["--pcap", CAPTURE, "--interface", "srv0"]);
     assert_eq!(text.matches("SYN 10.77.0.2:40000 > 10.77.0.1:80").count(), 3, "{text}");
     assert_eq!(Counted::of(&stage.server).all(), 0, "asking is no SYN");
     guard.stop();
 }
 
-/// A question that is refused with one line of these parts.
 /// A SYN that Windows might send, here once and left in silence, would be hastened by a RST, or not,
 /// once the crowd has gone: nobody has come for a second.
 #[test]
@@ -265,28 +273,26 @@ fn what_is_left_of_a_crowd_is_told_by_lot() {
 
     let from: SocketAddr = CLIENT.parse().expect("an address");
     let syn = Segment { hops: 128, ..Segment::new(from, server(80), SYN, 7001, 0) };
-    let bytes = capture(&[wire.frame(&syn)]);
-    stage.server.run(move || fs::write("/run/syn.pcap", bytes).expect("a capture"));
-    let explained = || answer(&stage, &["--pcap", "/run/syn.pcap"])[0].clone();
+    keep(&stage, &[wire.frame(&syn)]);
+    let explained = || answer(&stage, &["--pcap", CAPTURE])[0].clone();
     let new = explained();
     assert_eq!((&new["verdict"], &new["shares"][0]["share"]), (&json!("drop"), &json!(1.0)));
 
     wire.send(&syn);
     waits::settled("it was left in silence", || Counted::of(&stage.server).all() == 1);
-    std::thread::sleep(Duration::from_millis(1_100));
+    sleep(Duration::from_millis(1_100));
     let left = explained();
     let shares = left["shares"].as_array().expect("shares");
     let verdicts: BTreeSet<_> = shares.iter().filter_map(|s| s["verdict"].as_str()).collect();
     assert_eq!(verdicts, BTreeSet::from(["drop", "reset"]), "{left:#}");
     for share in shares {
         assert_eq!(share["reason"], "ListenQFullAtSyn", "{left:#}");
-        // Five standard deviations of a thousand draws.
-        let of_all = share["share"].as_f64().expect("a number");
-        assert!((of_all - 0.5).abs() < 0.08, "{left:#}");
+        is_half(share);
     }
     guard.stop();
 }
 
+/// A question that is refused with one line of these parts.
 fn refused(stage: &Stage, arguments: &[&str], expected: &str) {
     let arguments: Vec<&str> = ["explain"].into_iter().chain(arguments.iter().copied()).collect();
     let output = run_to_end(&stage.server, &arguments);

@@ -86,7 +86,8 @@ fn fair_share(seen: &[Seen]) -> f64 {
     max_min(&sent, seen.iter().map(|seen| f64::from(seen.connected)).sum())
 }
 
-fn at_large(label: &str) -> Stage {
+/// With an address for each of the clients.
+fn stage_of_networks(label: &str) -> Stage {
     let stage = Stage::new(label);
     more_addresses(&stage, CLIENTS as u8);
     stage
@@ -125,19 +126,23 @@ fn one_network_at_fifty_times_the_rate_gets_no_more_than_its_share() {
     if skip_without_root("one_network_at_fifty_times_the_rate_gets_no_more_than_its_share") {
         return;
     }
-    // While the others find the limit.
-    let (fair, unfair) = thread::scope(|scope| {
-        let unfair =
-            scope.spawn(|| serve(&at_large("fairness-without"), "", (Duration::ZERO, SHOWN)).0);
-        let stage = at_large("fairness");
+    let without = stage_of_networks("fairness-without");
+    let stage = stage_of_networks("fairness");
+    let ((fair, guard, _listener), unfair) = thread::scope(|scope| {
+        // While the limit is looked for.
+        let unfair = scope.spawn(|| {
+            let (unfair, guard, listener) = serve(&without, "", (Duration::ZERO, SHOWN));
+            drop(listener);
+            guard.stop();
+            unfair
+        });
         let fair = serve(&stage, "fair_share = { ipv4_bits = 32 }", (WARM_UP, MEASURED));
-        ((stage, fair), unfair.join().expect("what is seen"))
+        (fair, unfair.join().expect("what is seen"))
     });
     let (large, _) = unfair.split_last().expect("clients");
     let most = f64::from(large.connected);
     assert!(most > 1.5 * fair_share(&unfair), "without shares it has most: {unfair:?}");
 
-    let (_stage, (fair, guard, _listener)) = fair;
     let (share, (large, others)) = (fair_share(&fair), fair.split_last().expect("clients"));
     println!("without shares {unfair:?}\nwith shares of {share:.0} {fair:?}");
     // Five hundredths, and three times what chance makes of a count.
