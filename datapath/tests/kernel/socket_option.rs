@@ -90,8 +90,8 @@ impl Standing {
     }
 }
 
-fn listener() -> TcpListener {
-    Server::bound(at(V4, ROOMY), 128, true).listener
+fn server() -> Server {
+    Server::bound(at(V4, ROOMY), 128, true)
 }
 
 const ENDS: Option<(&str, &str)> = Some(("FinEnds", "reset"));
@@ -100,9 +100,9 @@ const ENDS: Option<(&str, &str)> = Some(("FinEnds", "reset"));
 fn an_option_that_nobody_answers_is_unknown() {
     in_a_namespace("an_option_that_nobody_answers_is_unknown", |_| {
         // Other namespaces may have a guard at this moment; this one has none.
-        let listener = listener();
-        assert_eq!(errno(say(&listener, RST_FIN)), libc::ENOPROTOOPT);
-        assert_eq!(errno(told(&listener)), libc::ENOPROTOOPT);
+        let Server { listener, .. } = &server();
+        assert_eq!(errno(say(listener, RST_FIN)), libc::ENOPROTOOPT);
+        assert_eq!(errno(told(listener)), libc::ENOPROTOOPT);
     });
 }
 
@@ -110,17 +110,17 @@ fn an_option_that_nobody_answers_is_unknown() {
 fn what_was_said_is_told() {
     in_a_namespace("what_was_said_is_told", |_| {
         let _standing = Standing::new(TG_HALF_CLOSE);
-        let listener = listener();
-        assert_eq!(told(&listener).unwrap(), TG_AS_CONFIGURED);
+        let Server { listener, .. } = &server();
+        assert_eq!(told(listener).unwrap(), TG_AS_CONFIGURED);
         for value in [RST_FIN, STRICT, HALF_CLOSE, TG_AS_CONFIGURED] {
-            say(&listener, value).unwrap();
-            assert_eq!(told(&listener).unwrap(), value);
+            say(listener, value).unwrap();
+            assert_eq!(told(listener).unwrap(), value);
         }
         for value in [-2, STRICT + 1, i32::MIN, i32::MAX] {
-            assert_eq!(errno(say(&listener, value)), libc::EINVAL, "{value}");
+            assert_eq!(errno(say(listener, value)), libc::EINVAL, "{value}");
         }
-        assert_eq!(errno(say_in(&listener, RST_FIN, 2)), libc::EINVAL);
-        assert_eq!(told(&listener).unwrap(), TG_AS_CONFIGURED);
+        assert_eq!(errno(say_in(listener, RST_FIN, 2)), libc::EINVAL);
+        assert_eq!(told(listener).unwrap(), TG_AS_CONFIGURED);
         // It is TCP's, and this namespace's.
         let datagrams = UdpSocket::bind((V4, 0)).unwrap();
         assert!(say(&datagrams, RST_FIN).is_err());
@@ -135,7 +135,7 @@ fn what_was_said_is_told() {
 fn other_options_are_as_they_were() {
     in_a_namespace("other_options_are_as_they_were", |_| {
         let _standing = Standing::new(TG_HALF_CLOSE);
-        let listener = listener();
+        let Server { listener, .. } = &server();
         let mut name = vec![0_u8; 5000];
         name[..2].copy_from_slice(b"lo");
         // SAFETY: an open socket, and a buffer of the length that is told.
@@ -170,11 +170,11 @@ fn other_options_are_as_they_were() {
 fn connections_have_it_from_their_listening_socket() {
     in_a_namespace("connections_have_it_from_their_listening_socket", |_| {
         let standing = Standing::new(TG_HALF_CLOSE);
-        let listener = listener();
-        let before = Pair::at(&listener);
+        let Server { listener, .. } = &server();
+        let before = Pair::at(listener);
         assert_eq!(standing.judged(&before), None);
-        say(&listener, RST_FIN).unwrap();
-        let after = Pair::at(&listener);
+        say(listener, RST_FIN).unwrap();
+        let after = Pair::at(listener);
         assert_eq!(told(&after.server).unwrap(), RST_FIN);
         assert_eq!(standing.judged(&after), ENDS);
         // Those that came in before are as they were, unless they are told so themselves.
@@ -183,7 +183,7 @@ fn connections_have_it_from_their_listening_socket() {
         assert_eq!(standing.judged(&before), ENDS);
         say(&after.server, TG_AS_CONFIGURED).unwrap();
         assert_eq!(standing.judged(&after), None);
-        assert_eq!(told(&listener).unwrap(), RST_FIN);
+        assert_eq!(told(listener).unwrap(), RST_FIN);
     });
 }
 
@@ -191,12 +191,12 @@ fn connections_have_it_from_their_listening_socket() {
 fn the_application_goes_before_the_configuration() {
     in_a_namespace("the_application_goes_before_the_configuration", |_| {
         let standing = Standing::new(TG_RST_FIN);
-        let listener = listener();
-        assert_eq!(standing.judged(&Pair::at(&listener)), ENDS);
-        say(&listener, HALF_CLOSE).unwrap();
-        assert_eq!(standing.judged(&Pair::at(&listener)), Some(("FinHalfClose", "pass")));
-        say(&listener, TG_AS_CONFIGURED).unwrap();
-        assert_eq!(standing.judged(&Pair::at(&listener)), ENDS);
+        let Server { listener, .. } = &server();
+        assert_eq!(standing.judged(&Pair::at(listener)), ENDS);
+        say(listener, HALF_CLOSE).unwrap();
+        assert_eq!(standing.judged(&Pair::at(listener)), Some(("FinHalfClose", "pass")));
+        say(listener, TG_AS_CONFIGURED).unwrap();
+        assert_eq!(standing.judged(&Pair::at(listener)), ENDS);
     });
 }
 
@@ -205,8 +205,9 @@ fn the_application_goes_before_the_configuration() {
 fn members_of_a_group_speak_for_themselves() {
     in_a_namespace("members_of_a_group_speak_for_themselves", |_| {
         let standing = Standing::new(TG_HALF_CLOSE);
-        let (first, second) = (listener(), listener());
-        say(&first, RST_FIN).unwrap();
+        let (first, second) = (server(), server());
+        let (first, second) = (&first.listener, &second.listener);
+        say(first, RST_FIN).unwrap();
         first.set_nonblocking(true).unwrap();
         let mut came_to = [0, 0];
         for _ in 0..40 {

@@ -8,8 +8,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, listen, setsockopt, socket,
-    sockopt,
+    AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrStorage, bind, listen,
+    setsockopt, shutdown, socket, sockopt,
 };
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::control;
@@ -112,6 +112,14 @@ impl Server {
         let to = self.listener.local_addr().unwrap();
         self.waiting = (0..waiting).map(|_| connect(to)).collect();
         self
+    }
+}
+
+impl Drop for Server {
+    /// A program that the test beside this one starts holds this process's sockets until it
+    /// is executed; what no longer listens does not answer, nor keep the next one out.
+    fn drop(&mut self) {
+        let _ = shutdown(self.listener.as_raw_fd(), Shutdown::Both);
     }
 }
 
