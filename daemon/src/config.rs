@@ -10,7 +10,7 @@ use tidegate_datapath::configuration::Guarded;
 use tidegate_datapath::police::MOST;
 use tidegate_datapath::programs::Sizes;
 use tidegate_datapath::raw::*;
-use tidegate_policy::mechanism::{self, PATIENCE_S, QUEUE_LENGTH, WAIT_MS};
+use tidegate_policy::mechanism::{self, PATIENCE_S, QUEUE_LENGTH, SYN_US, WAIT_MS};
 use tidegate_policy::raw::*;
 use toml::{Spanned, Value};
 
@@ -132,6 +132,7 @@ struct Reserv {
 struct Auto {
     patience_s: Option<Spanned<f64>>,
     wait_ms: Option<Spanned<f64>>,
+    syn_us: Option<Spanned<f64>>,
 }
 
 /// Lines a second and processor: what a bucket of 100 ms can hold at least one of, and the most that
@@ -159,6 +160,9 @@ impl Reader<'_> {
         }
         if let Some(wait) = &options.wait_ms {
             rules.wait_us = self.thousandths("wait_ms", wait, WAIT_MS)?;
+        }
+        if let Some(syn) = &options.syn_us {
+            rules.syn_ns = self.thousandths("syn_us", syn, SYN_US)?.into();
         }
         Ok(())
     }

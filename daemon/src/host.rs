@@ -14,6 +14,11 @@ const NEEDED: [(&str, u32); 4] =
 /// What taking another process's descriptor needs (pidfd_getfd), for `resize`.
 const TO_RESIZE: [(&str, u32); 1] = [("CAP_SYS_PTRACE", 19)];
 
+/// The processors that this process may run on, and so, as a rule, what it guards.
+pub fn processors() -> u64 {
+    std::thread::available_parallelism().map_or(1, |n| n.get() as u64)
+}
+
 fn missing(needed: &[(&'static str, u32)]) -> Vec<&'static str> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status

@@ -132,6 +132,8 @@ struct Daemon {
     keys: tg_cookie_keys,
     keys_are_random: bool,
     shed_key: tg_key,
+    /// What a SYN costs that is dropped in silence, in ns of this host's time.
+    syn_ns: u64,
     /// Read once, for a kernel's types fill megabytes.
     kernel: Kernel,
     rotated: Instant,
@@ -160,14 +162,16 @@ impl Daemon {
         };
         let rows = sockets::listeners(guard.programs())?;
         let plan = current_plan(config, &rows)?;
+        let syn_ns = syn_ns(&guard, &plan);
         control::write_clock(guard.programs(), kernel.cookies)?;
-        guard.stand(&configuration_of(config, keys, shed_key), &plan)?;
+        guard.stand(&configuration_of(config, keys, shed_key, syn_ns), &plan)?;
         let mut daemon = Daemon {
             guard,
             plan,
             keys,
             keys_are_random,
             shed_key,
+            syn_ns,
             kernel,
             rotated: Instant::now(),
             spoken_to: BTreeSet::new(),
@@ -196,12 +200,16 @@ impl Daemon {
         };
         let rows = sockets::listeners(self.guard.programs())?;
         let plan = current_plan(config, &rows)?;
-        if let Err(error) = self.guard.stand(&configuration_of(config, keys, shed_key), &plan) {
-            self.guard.stand(&configuration_of(before, self.keys, self.shed_key), &self.plan)?;
+        let syn_ns = syn_ns(&self.guard, &plan);
+        let next = configuration_of(config, keys, shed_key, syn_ns);
+        if let Err(error) = self.guard.stand(&next, &plan) {
+            let before = configuration_of(before, self.keys, self.shed_key, self.syn_ns);
+            self.guard.stand(&before, &self.plan)?;
             return Err(error.into());
         }
         self.keys = keys;
         self.shed_key = shed_key;
+        self.syn_ns = syn_ns;
         self.keys_are_random = config.cookie_keys.is_none();
         self.plan = plan;
         // Others may negotiate now.
@@ -291,7 +299,20 @@ impl Daemon {
             self.guard.reattach(&plan)?;
             self.plan = plan;
         }
+        self.follow_costs(config)?;
         self.follow_backlogs(config, &rows)
+    }
+
+    /// A SYN costs something else where it is decided by now: on other interfaces, or not at the
+    /// driver, which took no program.
+    fn follow_costs(&mut self, config: &Config) -> Result<()> {
+        let syn_ns = syn_ns(&self.guard, &self.plan);
+        if syn_ns != self.syn_ns && config.guards.iter().any(asks_syn_ns) {
+            let now = configuration_of(config, self.keys, self.shed_key, syn_ns);
+            configuration::write(self.guard.programs(), &now)?;
+            self.syn_ns = syn_ns;
+        }
+        Ok(())
     }
 
     /// Gives new listening sockets a counter slot of their own; the counts of one that is
@@ -366,10 +387,29 @@ impl Daemon {
     }
 }
 
-fn configuration_of(config: &Config, keys: tg_cookie_keys, shed_key: tg_key) -> Configuration {
+/// Of this host's time: its processors drop SYNs side by side, as they serve.
+fn syn_ns(guard: &Guard, plan: &Plan) -> u64 {
+    (guard.syn_ns(plan) / host::processors()).max(1)
+}
+
+/// Whether it goes by what a SYN costs here, and nobody has said it.
+fn asks_syn_ns(guarded: &Guarded) -> bool {
+    guarded.rules.is_auto != 0 && guarded.rules.syn_ns == 0
+}
+
+fn configuration_of(
+    config: &Config,
+    keys: tg_cookie_keys,
+    shed_key: tg_key,
+    syn_ns: u64,
+) -> Configuration {
+    let mut guards = config.guards.clone();
+    for guarded in guards.iter_mut().filter(|g| asks_syn_ns(g)) {
+        guarded.rules.syn_ns = syn_ns;
+    }
     let keys_are_shared = config.cookie_keys.is_some();
     let destinations = config.ends.destinations.clone();
-    Configuration { guards: config.guards.clone(), keys, keys_are_shared, shed_key, destinations }
+    Configuration { guards, keys, keys_are_shared, shed_key, destinations }
 }
 
 fn current_plan(config: &Config, rows: &[tg_listener_row]) -> Result<Plan> {

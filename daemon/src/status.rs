@@ -59,6 +59,10 @@ pub struct GuardStatus {
     pub mechanism: String,
     /// Where the SYN stage is decided.
     pub hook: &'static str,
+    /// What a SYN costs this host that is dropped in silence, in µs of the time of all its
+    /// processors, as auto has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub syn_us: Option<f64>,
     /// The papers' queue drops, whoever made them, and what they come to.
     pub queue_drops: QueueDrops,
     /// Every verdict by its reason, all sockets together.
@@ -379,6 +383,7 @@ fn guard(
         address: guarded.address.map(|a| a.to_string()),
         mechanism: tidegate_policy::mechanism::name(&guarded.rules),
         hook: config::hook_name(guarded.hook),
+        syn_us: (guarded.rules.is_auto != 0).then(|| guarded.rules.syn_ns as f64 / 1e3),
         queue_drops: queue_drops(&total),
         verdicts: verdicts(&total),
         fin: FinStatus::of(guarded.rules.fin, &total),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use tidegate_lab::{Child, Namespace};
+use tidegate_lab::{Child, Namespace, pin_command};
 use tidegate_policy::time_wait::End;
 use tidegate_scenarios::{Options, Setting, Shed, Treatment};
 
@@ -68,6 +68,10 @@ impl Guard {
                 command.args(["--fin", setting.fin.name()]);
             }
             (false, Treatment::Peer(_)) => {}
+        }
+        if router.is_none() {
+            // The host that it guards has this processor, as it can see.
+            pin_command(&mut command, ground.server_cpu)?;
         }
         let child = namespace.start("tidegate", command, "guarding ", ATTACH_PATIENCE)?;
         Ok(Self { child, namespace, programs: programs.clone() })

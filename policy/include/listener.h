@@ -67,6 +67,8 @@ struct tg_rules {
 	__u32 is_auto;
 	/* auto: how long clients wait before they give up, milliseconds: see overload.h. */
 	__u32 patience_ms;
+	/* auto: what a SYN costs that is dropped in silence, nanoseconds of the host's time. */
+	__u64 syn_ns;
 	/* auto: who is let in during an overload waits this long for accept(), microseconds. */
 	__u32 wait_us;
 	/* Of the listen queue those for new SYNs; the rest is for requests under way. 0: all. */

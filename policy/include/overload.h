@@ -78,16 +78,14 @@
 #define TG_OVERLOAD_GLANCE_NS (1ull << 25)
 /* Below a third, of 2^16, one client in six would be served in silence: too few. */
 #define TG_OVERLOAD_HOPE_X16 ((1u << 16) / 3)
-/* What it costs to drop a SYN, at the IP entry of a veth; to serve a client costs 1 / drain. */
-#define TG_OVERLOAD_SYN_NS 3000
 /* So long a system that sends its SYN again on a RST goes on with it: Windows does. */
 #define TG_OVERLOAD_AGAIN_MS 2000
 /* Of the clients' patience the whole, a half, a quarter and an eighth are looked at. */
 #define TG_OVERLOAD_PARTS 4
 /* So many may wait in the first overload, which shows how many the server takes. */
 #define TG_OVERLOAD_NO_BOUND 0xffffffffull
-/* A small overload's clients may cost an eighth of the processor's time, each a SYN a second. */
-#define TG_OVERLOAD_SMALL_MOST (1000000000 / 8 / TG_OVERLOAD_SYN_NS)
+/* A small overload's clients may cost an eighth of the host's time, each a SYN a second. */
+#define TG_OVERLOAD_SMALL_COST_NS (1000000000 / 8)
 /* As many new clients a second are remembered when they are told: for 3 s, a fifth of the table. */
 #define TG_OVERLOAD_TOLD_KEPT (TG_WAITING_BLOCKS * TG_WAITING_CELLS / 16)
 /*
@@ -193,6 +191,12 @@ TG_INLINE __u32 tg_overload_few_places(const struct tg_overload *o)
 	return places > least ? (__u32)places : least;
 }
 
+/* To serve a client costs 1 / drain; what costs nothing is not divided by. */
+TG_INLINE __u64 tg_overload_syn_ns(const struct tg_rules *rules)
+{
+	return rules->syn_ns + !rules->syn_ns;
+}
+
 /*
  * When as many wait as are served in T, at this excess of new clients, from the overload's
  * beginning on; or, where that is sooner, 1 / c from now, by when the SYNs of those who wait have
@@ -203,12 +207,13 @@ TG_INLINE __u64 tg_overload_small_until_ms(const struct tg_rules *rules,
 {
 	__u64 drain_x256 = o->drain_x256;
 	__u64 excess_x256 = o->peak_x256 - drain_x256;
+	__u64 syn_ns = tg_overload_syn_ns(rules);
 	__u64 filled_ms, paid_ms;
 
 	if (o->peak_x256 <= drain_x256 || excess_x256 >= drain_x256)
 		return 0;
 	filled_ms = drain_x256 * (rules->patience_ms & 0xfffff) / excess_x256;
-	paid_ms = 256 * (1000000000000ull / TG_OVERLOAD_SYN_NS) / drain_x256;
+	paid_ms = 256 * (1000000000000ull / syn_ns) / drain_x256;
 	return lasted_ms + (filled_ms < paid_ms ? filled_ms : paid_ms);
 }
 
@@ -249,20 +254,21 @@ TG_INLINE __u64 tg_overload_served(const struct tg_overload *o, __u64 within_ms)
 	return (o->drain_x256 >> 8) * within_ms / 1000;
 }
 
-/* 2 c T, of 2^16, where c is TG_OVERLOAD_SYN_NS of 10^9 / drain. */
-TG_INLINE __u64 tg_overload_cost_x16(__u64 served)
+/* 2 c T, of 2^16, where c is what a SYN costs of 10^9 / drain. */
+TG_INLINE __u64 tg_overload_cost_x16(const struct tg_rules *rules, __u64 served)
 {
-	return served * (2 * TG_OVERLOAD_SYN_NS << 10) / (1000000000 >> 6);
+	return served * (tg_overload_syn_ns(rules) << 11) / (1000000000 >> 6);
 }
 
 /*
  * So many clients may wait for this time, where h is the hope that it ends within it: those whom
  * the server takes in it, times 2 (h - 2 c T).
  */
-TG_INLINE __u64 tg_overload_worth(const struct tg_overload *o, __u64 within_ms, __u64 hope_x16)
+TG_INLINE __u64 tg_overload_worth(const struct tg_rules *rules, const struct tg_overload *o,
+                                  __u64 within_ms, __u64 hope_x16)
 {
 	__u64 served = tg_overload_served(o, within_ms);
-	__u64 cost_x16 = tg_overload_cost_x16(served);
+	__u64 cost_x16 = tg_overload_cost_x16(rules, served);
 
 	if (hope_x16 < TG_OVERLOAD_HOPE_X16 || hope_x16 <= cost_x16)
 		return 0;
@@ -280,7 +286,7 @@ TG_INLINE __u64 tg_overload_in_time(const struct tg_rules *rules, const struct t
 
 	for (__u32 part = 0; part < TG_OVERLOAD_PARTS; part++) {
 		__u64 served = tg_overload_served(o, rules->patience_ms >> part);
-		__u64 cost_x16 = tg_overload_cost_x16(served) / 4;
+		__u64 cost_x16 = tg_overload_cost_x16(rules, served) / 4;
 		__u64 left = served * ((1 << 16) - cost_x16) >> 16;
 
 		most = tg_cell_better(most, left & -tg_less(cost_x16, 1 << 16));
@@ -309,7 +315,7 @@ TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload
 	for (__u32 part = 0; part < TG_OVERLOAD_PARTS; part++) {
 		__u64 within_ms = rules->patience_ms >> part;
 		__u64 hope_x16 = tg_overload_hope_of(o, lasted_ms, within_ms);
-		__u64 worth = tg_overload_worth(o, within_ms, hope_x16);
+		__u64 worth = tg_overload_worth(rules, o, within_ms, hope_x16);
 
 		if (worth > o->worth)
 			o->worth = worth;
@@ -334,7 +340,7 @@ TG_INLINE int tg_overload_is_small(const struct tg_rules *rules, const struct tg
 	__u64 waiting = o->silent_x256 >> 8, drain = o->drain_x256 >> 8;
 
 	return o->small_x16 >= 1 << 15 && waiting <= drain * rules->patience_ms * 3 / 4000 &&
-	       waiting <= TG_OVERLOAD_SMALL_MOST;
+	       waiting * rules->syn_ns <= TG_OVERLOAD_SMALL_COST_NS;
 }
 
 /*

@@ -22,6 +22,9 @@ pub const AHEAD: u32 = 16;
 pub const PATIENCE_MS: u32 = 10_000;
 /// What it may be set to, in seconds.
 pub const PATIENCE_S: RangeInclusive<f64> = 0.0..=600.0;
+/// `auto`: what a SYN costs the host that is dropped in silence, in µs. By itself it is as dear as it
+/// is where it is decided.
+pub const SYN_US: RangeInclusive<f64> = 0.1..=1000.0;
 /// `auto`: who is let in during a persistent overload waits about so long for accept(), in µs.
 pub const WAIT_US: u32 = 3_000;
 /// What it may be set to, in ms.

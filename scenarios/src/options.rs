@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
-use tidegate_policy::mechanism::{self, PATIENCE_S, QUEUE_LENGTH, WAIT_MS};
+use tidegate_policy::mechanism::{self, PATIENCE_S, QUEUE_LENGTH, SYN_US, WAIT_MS};
 use tidegate_policy::raw::tg_rules;
 
 use crate::curve::Treatment;
@@ -19,6 +19,9 @@ pub struct Auto {
     /// How long who is let in waits for accept(), in ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<f64>,
+    /// What a SYN costs the host that is dropped in silence, in µs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub syn_us: Option<f64>,
 }
 
 /// The options of a mechanism; of each, none is what `tidegate` has for itself.
@@ -42,6 +45,7 @@ impl Options {
         [
             ("patience_s", auto.patience_s),
             ("wait_ms", auto.wait_ms),
+            ("syn_us", auto.syn_us),
             ("ahead", self.ahead.map(f64::from)),
             ("places", self.places.map(f64::from)),
         ]
@@ -64,6 +68,7 @@ impl Options {
             let (range, fits) = match key {
                 "patience_s" => (&PATIENCE_S, rules.is_auto != 0),
                 "wait_ms" => (&WAIT_MS, rules.is_auto != 0),
+                "syn_us" => (&SYN_US, rules.is_auto != 0),
                 "ahead" => (&queue, rules.ahead != 0),
                 _ => (&queue, true),
             };
@@ -87,6 +92,7 @@ impl Options {
         tg_rules {
             patience_ms: thousandths(auto.patience_s, rules.patience_ms),
             wait_us: thousandths(auto.wait_ms, rules.wait_us),
+            syn_ns: auto.syn_us.map_or(rules.syn_ns, |us| (us * 1000.0).round() as u64),
             ahead: self.ahead.unwrap_or(rules.ahead),
             places: self.places.unwrap_or(rules.places),
             ..rules
@@ -97,7 +103,8 @@ impl Options {
     #[must_use]
     pub fn configuration(&self) -> String {
         self.given().iter().fold(String::new(), |mut lines, (key, value)| {
-            let section = if matches!(*key, "patience_s" | "wait_ms") { "auto." } else { "" };
+            let section =
+                if matches!(*key, "patience_s" | "wait_ms" | "syn_us") { "auto." } else { "" };
             // A whole number is written without a point, which suits both kinds.
             let _ = writeln!(lines, "{section}{key} = {value}");
             lines

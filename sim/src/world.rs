@@ -137,7 +137,9 @@ impl World {
         let (ends, app) = (Ends::of(&setup), App::of(&setup));
         let Setup { machine, kernel, way, crowd, seed, .. } = setup;
         let counted_ns = crowd.warm_up_ns..crowd.warm_up_ns + crowd.duration_ns;
-        let guard = setup.guard.map(|(rules, hook)| Guard::new(rules, hook, &setup.limits, seed));
+        let guard = setup.guard.map(|(rules, hook)| {
+            Guard::new(hook.priced(rules, &machine), hook, &setup.limits, seed)
+        });
         let host = Host {
             profile: machine.profile,
             kernel,

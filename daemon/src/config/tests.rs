@@ -160,12 +160,12 @@ fn auto_has_options_of_its_own() {
     let config = parse(
         Path::new("t.toml"),
         "[[listener]]\nport = 80\nmechanism = \"auto\"\n[[listener]]\nport = 81\nmechanism = \"auto\"\n\
-         auto = { patience_s = 2.5, wait_ms = 1 }",
+         auto = { patience_s = 2.5, wait_ms = 1, syn_us = 0.5 }",
     )
     .unwrap();
     let rules = [0, 1].map(|at| config.guards[at].rules);
-    let options = rules.map(|rules| (rules.is_auto, rules.patience_ms, rules.wait_us));
-    assert_eq!(options, [(1, mechanism::PATIENCE_MS, mechanism::WAIT_US), (1, 2500, 1000)]);
+    let options = rules.map(|rules| (rules.patience_ms, rules.wait_us, rules.syn_ns));
+    assert_eq!(options, [(mechanism::PATIENCE_MS, mechanism::WAIT_US, 0), (2500, 1000, 500)]);
     for (text, told) in [
         (
             "[[listener]]\nport = 80\nmechanism = \"auto\"\nauto = { patience_s = -1 }",

@@ -66,6 +66,7 @@ fn rules(rng: &mut Rng, age_ms: u32) -> tg_rules {
         fin: variant(rng, TG_RST_FIN_STRICT),
         is_auto: rng.u32(..2),
         patience_ms: near(rng, [0, 1, 1000, 10_000, 600_000]),
+        syn_ns: near(rng, [0, 1, 500, 9000, 1_000_000]).into(),
         wait_us: near(rng, [0, 5000, 999_999, 1_000_000]),
         places: if rng.bool() { 0 } else { near(rng, [64, 128]) },
         notice: rng.u32(..2),

@@ -51,6 +51,9 @@ struct Seen {
     turned_back: u64,
 }
 
+/// What a SYN costs, unless a story has it otherwise.
+const SYN_NS: u64 = 3_000;
+
 struct Story {
     rules: tg_rules,
     /// What those do who come, and how many addresses they have; 0: each its own.
@@ -91,7 +94,7 @@ fn queues(listen_len: u32, syn_len: u32) -> tg_queues {
 impl Story {
     fn new() -> Self {
         Self {
-            rules: mechanism::parse("auto").unwrap(),
+            rules: tg_rules { syn_ns: SYN_NS, ..mechanism::parse("auto").unwrap() },
             when_told: Told::Stops,
             looks_like_it: false,
             addresses: 0,
@@ -673,7 +676,18 @@ fn the_hope_of_those_who_wait_shrinks_as_it_lasts() {
 /// A watch whose window is over, with one more SYN: an overload that has lasted for so long, before a
 /// server that takes so many a second, where overloads of the last so many seconds are known.
 fn watched(lasted_ms: u64, drain_per_s: u64, known_ms: &[u32], more: tg_overload) -> Watch {
+    watched_where(SYN_NS, lasted_ms, drain_per_s, known_ms, more)
+}
+
+fn watched_where(
+    syn_ns: u64,
+    lasted_ms: u64,
+    drain_per_s: u64,
+    known_ms: &[u32],
+    more: tg_overload,
+) -> Watch {
     let mut story = Story::new();
+    story.rules.syn_ns = syn_ns;
     let mut lasted = [0; TG_OVERLOAD_KNOWN as usize];
     lasted[..known_ms.len()].copy_from_slice(known_ms);
     let now_ns = story.now_ns;
@@ -704,6 +718,20 @@ fn where_silence_is_dear_it_may_pay_for_a_part_of_their_patience() {
     assert!((74_000..80_000).contains(&bursts), "{bursts}");
     assert_eq!(worth(10_000, &[]), 0, "one in three at best");
     assert_eq!(worth(1000, &[60_000; 8]), 0, "it was never over so soon");
+}
+
+/// Of the clients of bursts of two seconds, before a server that takes 20,000 a second: 2 (h - 2 c T)
+/// of 200,000 where a SYN costs 0.3 µs, and of the 25,000 of an eighth of T where it costs 9.
+#[test]
+fn what_silence_is_worth_goes_by_what_a_syn_costs() {
+    let worth = |syn_ns| {
+        let bursts = [2000; 8];
+        watched_where(syn_ns, 1000, 20_000, &bursts, tg_overload::default()).overload.worth
+    };
+    let (cheap, dear) = (worth(300), worth(9000));
+    assert!((340_000..352_000).contains(&cheap), "{cheap}");
+    assert!((25_000..27_500).contains(&dear), "{dear}");
+    assert!(worth(0) >= worth(1), "what costs nothing is worth as much as what costs next to it");
 }
 
 /// An overload that would be small, of 30,000 new clients a second where 21,000 are taken.

@@ -172,3 +172,25 @@ fn auto_does_the_same_over_ipv6() {
     }
     story("auto-v6", SERVER_V6, &format!("[::]:80 ipv6only=on backlog={BACKLOG}"));
 }
+
+/// Of a veth, at the driver and at the entry of IP, by as many processors as the daemon has; or what
+/// the configuration says.
+#[test]
+fn auto_tells_what_a_syn_costs_where_it_is_decided() {
+    if skip_without_root("auto, what a SYN costs") {
+        return;
+    }
+    let stage = Stage::new("auto-syn");
+    let processors = thread::available_parallelism().expect("a number").get();
+    let share_us = |whole_ns: usize| (whole_ns / processors) as f64 / 1e3;
+    let syn_us = |arguments: &[&str]| {
+        let guard = Guard::start(&stage.server, arguments);
+        guard_of(&guard.status(), 80, None)["syn_us"].as_f64()
+    };
+    assert_eq!(syn_us(&["--port", "80", "--hook", "ip"]), Some(share_us(9000)));
+    assert_eq!(syn_us(&["--port", "80", "--hook", "driver"]), Some(share_us(500)));
+    assert_eq!(syn_us(&["--port", "80", "--mechanism", "abort"]), None);
+    let said = "[[listener]]\nport = 80\nauto = { syn_us = 2 }\n";
+    stage.server.place_file("/run/auto.toml", said.to_owned()).expect("a place for a file");
+    assert_eq!(syn_us(&["--config", "/run/auto.toml"]), Some(2.0));
+}
