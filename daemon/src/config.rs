@@ -407,7 +407,7 @@ pub fn parse_hook(name: &str, rules: &tg_rules) -> std::result::Result<u32, (Str
             ));
         }
     };
-    let answers = rules.syn == TG_SYN_RESET || rules.may_give_cookies();
+    let answers = rules.syn == TG_SYN_RESET || rules.needs_cookies();
     if hook == TG_HOOK_TCP && answers {
         return Err((
             format!(

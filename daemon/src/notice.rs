@@ -50,7 +50,7 @@ fn asked(reader: &Reader<'_>, value: &Spanned<Value>) -> Result<Option<Duration>
 /// Whether any RST of this guard is written by us, and not by the kernel.
 fn refuses(guarded: &Guarded) -> bool {
     let sheds = guarded.shed.policy != TG_SHED_OFF && guarded.shed.refusal == TG_REFUSE_RESET;
-    guarded.rules.syn == TG_SYN_RESET || guarded.rules.may_give_cookies() || sheds
+    guarded.rules.syn == TG_SYN_RESET || guarded.rules.needs_cookies() || sheds
 }
 
 /// `notice`: what explicit refusals of this listener say.

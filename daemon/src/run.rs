@@ -106,7 +106,7 @@ fn check_host(config: &Config, kernel: &Kernel) -> Result<()> {
     if config.guards.iter().any(|g| g.backlog.is_some()) {
         host::require_to_resize()?;
     }
-    let cookies = config.guards.iter().find(|g| g.rules.may_give_cookies());
+    let cookies = config.guards.iter().find(|g| g.rules.needs_cookies());
     let Some(guarded) = cookies else { return Ok(()) };
     if !kernel.cookies {
         return Err(Failure::argument(

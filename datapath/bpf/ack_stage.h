@@ -101,7 +101,9 @@ TG_INLINE struct tg_decision tg_ack_judge(const struct tg_ack_stage *s, struct t
 	if (o)
 		tg_ack_meet(o, decision, s);
 	tg_count(slot, decision);
-	tg_accepts_admit(slot, decision.reason);
+	/* auto's was counted when its SYN came. */
+	if (!rules->is_auto)
+		tg_accepts_admit(slot, decision.reason);
 	tg_log_refusal(s->packet, s->at.index, rules, decision, s->now_ns);
 	return decision;
 }

@@ -274,6 +274,8 @@ static __noinline int tg_tc_ack(struct __sk_buff *ctx, struct tg_packet *packet)
 	else if (sk->state == TCP_LISTEN)
 		action = tg_tc_ack_listener(ctx, sk, s, &decision);
 	bpf_sk_release(sk);
+	if (decision.verdict == TG_DROP)
+		return TCX_DROP;
 	if (decision.verdict == TG_RESET) {
 		tg_reply_refuse(s->packet, &s->at.guard->rules, &r);
 		return tg_tc_answer(ctx, s->packet, &r);

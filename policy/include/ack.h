@@ -27,19 +27,38 @@ struct tg_ack {
 	__u32 silent;     /* auto: who finds no room is not told */
 };
 
+TG_INLINE __u32 tg_ack_overflow(const struct tg_ack *ack)
+{
+	return ack->bare ? TG_OVERFLOW_SYNACK_ACK : TG_OVERFLOW_OTHER;
+}
+
 /* The kernel makes a connection of it, if the listen queue has a place. */
 TG_INLINE struct tg_decision tg_ack_decide_place(const struct tg_rules *rules,
                                                  const struct tg_queues *queues,
                                                  const struct tg_ack *ack)
 {
-	__u32 reason;
-
 	if (!tg_listen_queue_full(queues))
 		return tg_decide(TG_PASS, TG_HANDSHAKE);
-	reason = ack->bare ? TG_OVERFLOW_SYNACK_ACK : TG_OVERFLOW_OTHER;
 	if (rules->ack == TG_ACK_RESET && !ack->silent)
-		return tg_decide(TG_RESET, reason);
-	return tg_decide(TG_PASS, reason);
+		return tg_decide(TG_RESET, tg_ack_overflow(ack));
+	return tg_decide(TG_PASS, tg_ack_overflow(ack));
+}
+
+/*
+ * Our cookie comes back. auto has let the client in when its SYN came, as one that has a request;
+ * else it takes a place now, as a new SYN would.
+ */
+TG_INLINE struct tg_decision tg_ack_decide_ours(const struct tg_rules *rules,
+                                                const struct tg_queues *queues,
+                                                const struct tg_ack *ack)
+{
+	int is_full = tg_listen_queue_full(queues);
+
+	if (rules->is_auto && is_full)
+		return tg_decide(ack->silent ? TG_DROP : TG_RESET, tg_ack_overflow(ack));
+	if (!rules->is_auto && (is_full || tg_room_is_short(rules, queues)))
+		return tg_decide(TG_RESET, TG_COOKIE_NO_ROOM);
+	return tg_decide(TG_ADMIT, TG_COOKIE_VALID);
 }
 
 TG_INLINE struct tg_decision tg_ack_decide_request(const struct tg_rules *rules,
@@ -60,12 +79,9 @@ TG_INLINE struct tg_decision tg_ack_decide_cookie(const struct tg_rules *rules,
 		return tg_ack_decide_place(rules, queues, ack);
 	if (ack->cookie == TG_ACK_HOLLOW)
 		return tg_decide(TG_RESET, TG_HOLLOW_ANSWERED);
-	if (ack->cookie != TG_ACK_COOKIE)
-		return tg_decide(TG_PASS, TG_COOKIE_FOREIGN);
-	/* It takes a place now, as a new SYN would. */
-	if (tg_listen_queue_full(queues) || tg_room_is_short(rules, queues))
-		return tg_decide(TG_RESET, TG_COOKIE_NO_ROOM);
-	return tg_decide(TG_ADMIT, TG_COOKIE_VALID);
+	if (ack->cookie == TG_ACK_COOKIE)
+		return tg_ack_decide_ours(rules, queues, ack);
+	return tg_decide(TG_PASS, TG_COOKIE_FOREIGN);
 }
 
 TG_INLINE struct tg_decision tg_ack_decide(const struct tg_rules *rules,

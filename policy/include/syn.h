@@ -108,10 +108,19 @@ TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason, const
 	return rules->syn;
 }
 
+/* auto answers itself where the kernel would by its own cookie: ours costs less, and keeps options.
+ */
+TG_INLINE int tg_syn_spares_cookie(const struct tg_rules *rules, __u32 reason)
+{
+	return rules->is_auto && reason == TG_KERNEL_COOKIE;
+}
+
 TG_INLINE int tg_syn_wants_cookie(const struct tg_rules *rules, __u32 reason,
                                   const struct tg_syn *syn)
 {
-	return !tg_syn_has_room(reason) && tg_syn_refusal(rules, reason, syn) == TG_SYN_COOKIE;
+	if (tg_syn_has_room(reason))
+		return tg_syn_spares_cookie(rules, reason);
+	return tg_syn_refusal(rules, reason, syn) == TG_SYN_COOKIE;
 }
 
 /* auto's rules watch those SYNs that it is to find room for. */
@@ -126,6 +135,8 @@ TG_INLINE struct tg_decision tg_syn_decide(const struct tg_rules *rules, __u32 r
 {
 	__u32 refusal;
 
+	if (tg_syn_spares_cookie(rules, reason) && syn->cookie_usable && !syn->half_open)
+		return tg_decide(TG_COOKIE, reason);
 	if (tg_syn_has_room(reason))
 		return tg_decide(TG_PASS, reason);
 	if (syn->half_open)

@@ -53,9 +53,14 @@ impl raw::tg_tuple {
 }
 
 impl raw::tg_rules {
-    /// Whether a cookie of ours may be the answer to a SYN.
-    pub fn may_give_cookies(&self) -> bool {
+    /// Whether it needs cookies of ours.
+    pub fn needs_cookies(&self) -> bool {
         self.syn == raw::TG_SYN_COOKIE || self.cookie_when_reserved != 0
+    }
+
+    /// Whether a cookie of ours may be the answer to a SYN: where auto gives none the kernel does.
+    pub fn may_give_cookies(&self) -> bool {
+        self.needs_cookies() || self.is_auto != 0
     }
 }
 
@@ -183,15 +188,38 @@ mod tests {
 
     /// auto says when: see overload.h.
     #[test]
-    fn auto_leaves_syns_to_the_kernels_cookies_unless_they_are_no_room() {
+    fn auto_gives_a_cookie_where_the_kernel_would_unless_it_is_no_room() {
         let auto = tg_rules { refusal_cost_ns: 0, ..mechanism::parse("auto").unwrap() };
-        assert_eq!(syn(&auto, &queues(63, 129)), (TG_PASS, TG_KERNEL_COOKIE));
+        assert_eq!(syn(&auto, &queues(63, 129)), (TG_COOKIE, TG_KERNEL_COOKIE));
+        // One whose options we cannot keep, or whose request stands already, is the kernel's.
+        for (cookie_usable, half_open) in [(0, 0), (1, 1)] {
+            let asked = tg_syn { cookie_usable, half_open, ..Default::default() };
+            let told = decide_syn(&auto, &queues(63, 129), &asked, &mut tg_bucket::default());
+            assert_eq!((told.verdict, told.reason), (TG_PASS, TG_KERNEL_COOKIE));
+        }
         let barred = tg_queues { shut: TG_SHUT_TO_COOKIES, ..queues(64, 129) };
         assert_eq!(syn(&auto, &barred), (TG_RESET, TG_SYNQ_FULL));
         let shut = |syn_len| tg_queues { shut: TG_SHUT, ..queues(63, syn_len) };
         assert_eq!(syn(&auto, &shut(129)), (TG_RESET, TG_WAIT_LIMIT));
         assert_eq!(syn(&auto, &shut(0)), (TG_RESET, TG_WAIT_LIMIT));
         assert_eq!(syn(&tg_rules::default(), &queues(64, 129)), (TG_PASS, TG_KERNEL_COOKIE));
+    }
+
+    /// As one that has a request: it was let in when its SYN came.
+    #[test]
+    fn autos_cookie_comes_back_to_a_place_wherever_the_queue_has_one() {
+        let auto = tg_rules { places: 16, ..mechanism::parse("auto").unwrap() };
+        let ours = tg_ack { cookie: TG_ACK_COOKIE, bare: 1, ..Default::default() };
+        let told = |listen_len, ack: &tg_ack| {
+            let decision = decide_ack(&auto, &queues(listen_len, 129), ack);
+            (decision.verdict, decision.reason)
+        };
+        assert_eq!(told(128, &ours), (TG_ADMIT, TG_COOKIE_VALID));
+        assert_eq!(told(129, &ours), (TG_RESET, TG_OVERFLOW_SYNACK_ACK));
+        let data = tg_ack { bare: 0, ..ours };
+        assert_eq!(told(129, &data), (TG_RESET, TG_OVERFLOW_OTHER));
+        // The kernel, which knows no such cookie, would reset it.
+        assert_eq!(told(129, &tg_ack { silent: 1, ..ours }), (TG_DROP, TG_OVERFLOW_SYNACK_ACK));
     }
 
     #[test]

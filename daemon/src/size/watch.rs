@@ -84,10 +84,11 @@ impl Count {
         let all = |reason: u32| counted.packets[reason as usize].iter().sum::<u64>();
         let arrivals = ARRIVALS.filter(|reason| *reason != TG_HALF_OPEN);
         let cookies = |reason: u32| counted.packets[reason as usize][TG_COOKIE as usize];
+        let by_the_kernel = all(TG_KERNEL_COOKIE) - cookies(TG_KERNEL_COOKIE);
         Count {
             at: Instant::now(),
             arrived: arrivals.clone().map(all).sum(),
-            entered: all(TG_ROOM) + all(TG_KERNEL_COOKIE) + all(TG_COOKIE_VALID),
+            entered: all(TG_ROOM) + by_the_kernel + all(TG_COOKIE_VALID),
             cookies: arrivals.map(cookies).sum(),
             queued: row.listen_len,
             inside: u64::from(row.listen_len) + u64::from(row.syn_len),

@@ -29,13 +29,18 @@ struct Scene {
 
 impl Scene {
     fn set(label: &str, address: &str, mechanism: &str) -> Self {
+        Self::before(label, address, mechanism, usual_options(TSVAL))
+    }
+
+    /// The client's SYN has these options.
+    fn before(label: &str, address: &str, mechanism: &str, options: Vec<u8>) -> Self {
         let stage = Stage::new(label);
         let to = SocketAddr::new(address.parse().expect("an address"), PORT);
         stage.server.sysctl("net.ipv4.tcp_syncookies", 2).expect("the sysctl");
         stage.server.sysctl("net.ipv4.tcp_abort_on_overflow", 1).expect("the sysctl");
         let server = Stalled::new(&stage.server, to, BACKLOG);
         let guard = Guard::start(&stage.server, &["--port", "80", "--mechanism", mechanism]);
-        let client = HalfOpen::open(&stage, 33000, to, usual_options(TSVAL));
+        let client = HalfOpen::open(&stage, 33000, to, options);
         Self { stage, server, guard, to, client }
     }
 
@@ -118,6 +123,47 @@ fn where_there_is_a_place_they_are_let_in() {
         scene.answers(&scene.client.segment(ACK, 0, b""));
         assert_eq!(scene.counted("Handshake", "pass"), 1, "{address}");
         assert_eq!(scene.server.accept_all().len(), 1, "{address}");
+        scene.guard.stop();
+    }
+}
+
+/// As Windows sends it, in whose SYN/ACK the kernel's cookie would have no place for a window scale:
+/// MSS, window scale, SACK, and no timestamps.
+const OF_WINDOWS: [u8; 12] = [2, 4, 5, 0xb4, 1, 3, 3, 8, 1, 1, 4, 2];
+const WINDOW_SCALE: [u8; 2] = [3, 3];
+
+fn has_window_scale(segment: &Segment) -> bool {
+    segment.options.windows(2).any(|pair| pair == WINDOW_SCALE)
+}
+
+#[test]
+fn auto_answers_in_the_kernels_stead_and_keeps_what_its_cookie_loses() {
+    if skip_without_root("auto_answers_in_the_kernels_stead_and_keeps_what_its_cookie_loses") {
+        return;
+    }
+    for (family, address) in FAMILIES {
+        let set = |mechanism: &str| {
+            let label = format!("kc-{mechanism}-{family}");
+            Scene::before(&label, address, mechanism, OF_WINDOWS.to_vec())
+        };
+        let kernels = set("default");
+        assert!(!has_window_scale(&kernels.client.syn_ack), "{address}: the control");
+        kernels.guard.stop();
+
+        let scene = set("auto");
+        assert_eq!(scene.counted("KernelCookie", "cookie"), 1, "{address}");
+        assert!(has_window_scale(&scene.client.syn_ack), "{address}");
+        // The listen queue is full: silence, since this may be over in a moment.
+        let crowd = scene.fill();
+        let answers = scene.answers(&scene.client.segment(ACK, 0, b""));
+        assert!(answers.is_empty(), "{address}: {answers:?}");
+        assert_eq!(scene.counted("ListenQOverflow SYN/ACK ACK", "drop"), 1, "{address}");
+        // And no more: what it says next brings the cookie again.
+        assert_eq!(scene.server.accept_all().len(), PLACES, "{address}");
+        scene.answers(&scene.client.segment(ACK | PSH, 0, b"request"));
+        assert_eq!(scene.server.accept_all().len(), 1, "{address}");
+        assert_eq!(scene.counted("CookieValid", "admit"), PLACES as u64 + 1, "{address}");
+        drop(crowd);
         scene.guard.stop();
     }
 }
