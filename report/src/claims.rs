@@ -23,9 +23,13 @@ pub(crate) fn number(claim: &Claim, number: f64) -> String {
     unit(claim).round(number)
 }
 
-/// The number found.
+/// The number found; of one that misses a bound by less than is shown, the next digits, too.
 pub(crate) fn found(claim: &Claim, judgement: &Judgement) -> String {
-    judgement.number.map_or_else(|| "–".to_owned(), |found| unit(claim).show(found))
+    let Some(number) = judgement.number else { return "–".to_owned() };
+    let shown = unit(claim).show(number);
+    let mut bounds = [claim.at_least, claim.at_most].into_iter().flatten();
+    let seems_to_hold = bounds.any(|bound| unit(claim).show(bound) == shown);
+    if seems_to_hold && !claim.holds(number) { format!("{shown} ({number:.4})") } else { shown }
 }
 
 /// From and to which number it holds.
@@ -73,6 +77,8 @@ fn range((from, to): (f64, f64)) -> String {
 mod tests {
     use super::*;
     use crate::example::scenario;
+    use crate::judge::judge;
+    use crate::point::World;
 
     #[test]
     fn a_claim_says_what_its_number_is() {
@@ -87,5 +93,20 @@ mod tests {
         );
         assert_eq!(bounds(ratio).unwrap(), "from 1.1 to 2");
         assert_eq!(bounds(plain).unwrap(), "up to 2,500 ms");
+    }
+    #[test]
+    fn a_number_that_misses_its_bound_does_not_read_as_the_bound() {
+        let scenario = scenario(
+            "[[claim]]\nsays = \"x\"\nsource = \"us\"\ncurve = \"abort\"\nthan = \"default\"\nmeasure = \"replies_per_s\"\noffered = [1, 3]\nat_least = 0.97\nat_most = 1.1",
+        );
+        let claim = &scenario.claims[0];
+        let shown = |number| {
+            let judgement = judge(&scenario, claim, World::Sim, &[]);
+            found(claim, &Judgement { number: Some(number), ..judgement })
+        };
+        assert_eq!(shown(0.9697), "0.97 (0.9697)");
+        assert_eq!(shown(1.1002), "1.10 (1.1002)");
+        assert_eq!(shown(0.9703), "0.97");
+        assert_eq!(shown(0.5), "0.50");
     }
 }
