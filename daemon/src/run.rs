@@ -306,8 +306,11 @@ impl Daemon {
     /// A SYN costs something else where it is decided by now: on other interfaces, or not at the
     /// driver, which took no program.
     fn follow_costs(&mut self, config: &Config) -> Result<()> {
+        if !config.guards.iter().any(|g| g.rules.asks_syn_ns()) {
+            return Ok(());
+        }
         let syn_ns = syn_ns(&self.guard, &self.plan);
-        if syn_ns != self.syn_ns && config.guards.iter().any(asks_syn_ns) {
+        if syn_ns != self.syn_ns {
             let now = configuration_of(config, self.keys, self.shed_key, syn_ns);
             configuration::write(self.guard.programs(), &now)?;
             self.syn_ns = syn_ns;
@@ -389,12 +392,7 @@ impl Daemon {
 
 /// Of this host's time: its processors drop SYNs side by side, as they serve.
 fn syn_ns(guard: &Guard, plan: &Plan) -> u64 {
-    (guard.syn_ns(plan) / host::processors()).max(1)
-}
-
-/// Whether it goes by what a SYN costs here, and nobody has said it.
-fn asks_syn_ns(guarded: &Guarded) -> bool {
-    guarded.rules.is_auto != 0 && guarded.rules.syn_ns == 0
+    guard.syn_ns(plan) / host::processors()
 }
 
 fn configuration_of(
@@ -404,8 +402,8 @@ fn configuration_of(
     syn_ns: u64,
 ) -> Configuration {
     let mut guards = config.guards.clone();
-    for guarded in guards.iter_mut().filter(|g| asks_syn_ns(g)) {
-        guarded.rules.syn_ns = syn_ns;
+    for guarded in &mut guards {
+        guarded.rules = guarded.rules.or_syn_ns(syn_ns);
     }
     let keys_are_shared = config.cookie_keys.is_some();
     let destinations = config.ends.destinations.clone();

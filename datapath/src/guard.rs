@@ -62,7 +62,8 @@ impl From<&Interface> for PlannedInterface {
 const SYN_AT_DRIVER_NS: u64 = 500;
 /// At the IP entry: with an interrupt and a buffer, as the simulator's machine of today has them.
 const SYN_AT_IP_NS: u64 = 3_000;
-/// At a veth's, where sending it is this host's work, too: measured up to 3, and up to 10 µs (docs/auto-measured.md).
+/// At a veth's, where sending it is this host's work, too: measured up to 3, and up to 10 µs
+/// (docs/auto-measured.md).
 const SYN_AT_IP_OF_VETH_NS: u64 = 5_000;
 
 impl PlannedInterface {

@@ -52,13 +52,14 @@ TG_INLINE struct tg_decision tg_ack_decide_ours(const struct tg_rules *rules,
                                                 const struct tg_queues *queues,
                                                 const struct tg_ack *ack)
 {
-	int is_full = tg_listen_queue_full(queues);
+	int has_place = !tg_listen_queue_full(queues) &&
+	                (rules->is_auto || !tg_room_is_short(rules, queues));
 
-	if (rules->is_auto && is_full)
-		return tg_decide(ack->silent ? TG_DROP : TG_RESET, tg_ack_overflow(ack));
-	if (!rules->is_auto && (is_full || tg_room_is_short(rules, queues)))
+	if (has_place)
+		return tg_decide(TG_ADMIT, TG_COOKIE_VALID);
+	if (!rules->is_auto)
 		return tg_decide(TG_RESET, TG_COOKIE_NO_ROOM);
-	return tg_decide(TG_ADMIT, TG_COOKIE_VALID);
+	return tg_decide(ack->silent ? TG_DROP : TG_RESET, tg_ack_overflow(ack));
 }
 
 TG_INLINE struct tg_decision tg_ack_decide_request(const struct tg_rules *rules,

@@ -108,8 +108,7 @@ TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason, const
 	return rules->syn;
 }
 
-/* auto answers itself where the kernel would by its own cookie: ours costs less, and keeps options.
- */
+/* auto answers where the kernel would, with a cookie that costs less and keeps the options. */
 TG_INLINE int tg_syn_spares_cookie(const struct tg_rules *rules, __u32 reason)
 {
 	return rules->is_auto && reason == TG_KERNEL_COOKIE;

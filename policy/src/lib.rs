@@ -62,6 +62,17 @@ impl raw::tg_rules {
     pub fn may_give_cookies(&self) -> bool {
         self.needs_cookies() || self.is_auto != 0
     }
+
+    /// Whether it goes by what a SYN costs here, and nobody has said it.
+    pub fn asks_syn_ns(&self) -> bool {
+        self.is_auto != 0 && self.syn_ns == 0
+    }
+
+    /// The same, where it asks, with what a SYN costs here: at least 1 ns, for 0 leaves it open.
+    #[must_use]
+    pub fn or_syn_ns(self, syn_ns: u64) -> Self {
+        if self.asks_syn_ns() { Self { syn_ns: syn_ns.max(1), ..self } } else { self }
+    }
 }
 
 /// Whether there is room for a SYN: `TG_ROOM`, `TG_KERNEL_COOKIE`, or the reason why there is none.
@@ -203,6 +214,17 @@ mod tests {
         assert_eq!(syn(&auto, &shut(129)), (TG_RESET, TG_WAIT_LIMIT));
         assert_eq!(syn(&auto, &shut(0)), (TG_RESET, TG_WAIT_LIMIT));
         assert_eq!(syn(&tg_rules::default(), &queues(64, 129)), (TG_PASS, TG_KERNEL_COOKIE));
+    }
+
+    #[test]
+    fn auto_goes_by_what_a_syn_costs_here_unless_it_was_said() {
+        let auto = mechanism::parse("auto").unwrap();
+        assert_eq!(auto.or_syn_ns(2950), tg_rules { syn_ns: 2950, ..auto });
+        assert_eq!(auto.or_syn_ns(0).syn_ns, 1);
+        let said = tg_rules { syn_ns: 9000, ..auto };
+        assert_eq!(said.or_syn_ns(2950), said);
+        let other = mechanism::parse("abort").unwrap();
+        assert_eq!(other.or_syn_ns(2950), other);
     }
 
     /// As one that has a request: it was let in when its SYN came.

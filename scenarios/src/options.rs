@@ -24,6 +24,8 @@ pub struct Auto {
     pub syn_us: Option<f64>,
 }
 
+const OF_AUTO: &str = "auto.";
+
 /// The options of a mechanism; of each, none is what `tidegate` has for itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Options {
@@ -39,18 +41,18 @@ pub struct Options {
 }
 
 impl Options {
-    /// Each that is given, as in `wait_ms = 3`.
-    fn given(&self) -> Vec<(&'static str, f64)> {
+    /// Each that is given, as in `wait_ms = 3`, behind the section that it stands in.
+    fn given(&self) -> Vec<(&'static str, &'static str, f64)> {
         let auto = self.auto.unwrap_or_default();
         [
-            ("patience_s", auto.patience_s),
-            ("wait_ms", auto.wait_ms),
-            ("syn_us", auto.syn_us),
-            ("ahead", self.ahead.map(f64::from)),
-            ("places", self.places.map(f64::from)),
+            (OF_AUTO, "patience_s", auto.patience_s),
+            (OF_AUTO, "wait_ms", auto.wait_ms),
+            (OF_AUTO, "syn_us", auto.syn_us),
+            ("", "ahead", self.ahead.map(f64::from)),
+            ("", "places", self.places.map(f64::from)),
         ]
         .into_iter()
-        .filter_map(|(key, value)| value.map(|value| (key, value)))
+        .filter_map(|(section, key, value)| value.map(|value| (section, key, value)))
         .collect()
     }
 
@@ -59,20 +61,21 @@ impl Options {
         let Treatment::Mechanism(name) = treatment else {
             return match given.first() {
                 None => Ok(()),
-                Some((key, _)) => Err(format!("{key} is Tidegate's: give a mechanism")),
+                Some((_, key, _)) => Err(format!("{key} is Tidegate's: give a mechanism")),
             };
         };
         let rules = mechanism::parse(name).map_err(|error| error.to_string())?;
         let queue = f64::from(*QUEUE_LENGTH.start())..=f64::from(*QUEUE_LENGTH.end());
-        for (key, value) in given {
-            let (range, fits) = match key {
-                "patience_s" => (&PATIENCE_S, rules.is_auto != 0),
-                "wait_ms" => (&WAIT_MS, rules.is_auto != 0),
-                "syn_us" => (&SYN_US, rules.is_auto != 0),
-                "ahead" => (&queue, rules.ahead != 0),
-                _ => (&queue, true),
+        for (section, key, value) in given {
+            let range = match key {
+                "patience_s" => &PATIENCE_S,
+                "wait_ms" => &WAIT_MS,
+                "syn_us" => &SYN_US,
+                _ => &queue,
             };
-            if !fits {
+            let is_others =
+                (section == OF_AUTO && rules.is_auto == 0) || (key == "ahead" && rules.ahead == 0);
+            if is_others {
                 return Err(format!("{key} is no option of \"{name}\": take it out"));
             }
             if !range.contains(&value) {
@@ -87,12 +90,11 @@ impl Options {
     #[must_use]
     pub fn over(&self, rules: tg_rules) -> tg_rules {
         let auto = self.auto.unwrap_or_default();
-        let thousandths =
-            |given: Option<f64>, else_: u32| given.map_or(else_, |n| (n * 1000.0).round() as u32);
+        let thousandths = |given: Option<f64>| given.map(|n| (n * 1000.0).round() as u32);
         tg_rules {
-            patience_ms: thousandths(auto.patience_s, rules.patience_ms),
-            wait_us: thousandths(auto.wait_ms, rules.wait_us),
-            syn_ns: auto.syn_us.map_or(rules.syn_ns, |us| (us * 1000.0).round() as u64),
+            patience_ms: thousandths(auto.patience_s).unwrap_or(rules.patience_ms),
+            wait_us: thousandths(auto.wait_ms).unwrap_or(rules.wait_us),
+            syn_ns: thousandths(auto.syn_us).map_or(rules.syn_ns, u64::from),
             ahead: self.ahead.unwrap_or(rules.ahead),
             places: self.places.unwrap_or(rules.places),
             ..rules
@@ -102,9 +104,7 @@ impl Options {
     /// Lines of a listener's section.
     #[must_use]
     pub fn configuration(&self) -> String {
-        self.given().iter().fold(String::new(), |mut lines, (key, value)| {
-            let section =
-                if matches!(*key, "patience_s" | "wait_ms" | "syn_us") { "auto." } else { "" };
+        self.given().iter().fold(String::new(), |mut lines, (section, key, value)| {
             // A whole number is written without a point, which suits both kinds.
             let _ = writeln!(lines, "{section}{key} = {value}");
             lines
@@ -114,7 +114,7 @@ impl Options {
     /// As results name them: none, where none is given.
     pub(crate) fn name(&self) -> Option<String> {
         let words: Vec<_> =
-            self.given().iter().map(|(key, value)| format!("{key} = {value}")).collect();
+            self.given().iter().map(|(_, key, value)| format!("{key} = {value}")).collect();
         (!words.is_empty()).then(|| words.join(", "))
     }
 }

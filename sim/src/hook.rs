@@ -2,7 +2,6 @@
 //! Where Tidegate looks at a SYN, and so how much of its way the SYN has cost already.
 
 use serde::{Deserialize, Serialize};
-use tidegate_policy::raw::tg_rules;
 
 use crate::costs::Costs;
 use crate::error::SimError;
@@ -50,15 +49,9 @@ impl Hook {
         }
     }
 
-    /// These rules, with what a SYN costs here where they leave it open.
-    pub(crate) fn priced(self, rules: tg_rules, machine: &Machine) -> tg_rules {
-        let syn_ns = if rules.syn_ns == 0 { self.syn_ns(machine) } else { rules.syn_ns };
-        tg_rules { syn_ns, ..rules }
-    }
-
     /// What a SYN costs the host that comes alone and is dropped there in silence, in ns of all its
     /// processors.
-    fn syn_ns(self, machine: &Machine) -> u64 {
+    pub(crate) fn syn_ns(self, machine: &Machine) -> u64 {
         let Machine { costs, driver_elsewhere, cores, .. } = machine;
         let whole_ns = match self {
             Self::Driver if *driver_elsewhere => costs.early_ns,
@@ -91,14 +84,12 @@ mod tests {
 
     #[test]
     fn a_syn_costs_what_the_machine_has_it_cost() {
-        let syn_ns = |hook: Hook, machine| hook.priced(tg_rules::default(), &machine).syn_ns;
+        let syn_ns = |hook: Hook, machine| hook.syn_ns(&machine);
         let today = Machine::today();
         // An interrupt, a frame, a look and a buffer.
         assert_eq!(syn_ns(Hook::Ip, today), 2950);
         assert_eq!(syn_ns(Hook::Ip, Machine { cores: 4, ..today }), 737);
         assert_eq!(syn_ns(Hook::Driver, today), 2800);
         assert_eq!(syn_ns(Hook::Driver, Machine { driver_elsewhere: true, ..today }), 300);
-        let said = tg_rules { syn_ns: 9000, ..Default::default() };
-        assert_eq!(Hook::Ip.priced(said, &today), said);
     }
 }

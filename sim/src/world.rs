@@ -138,7 +138,7 @@ impl World {
         let Setup { machine, kernel, way, crowd, seed, .. } = setup;
         let counted_ns = crowd.warm_up_ns..crowd.warm_up_ns + crowd.duration_ns;
         let guard = setup.guard.map(|(rules, hook)| {
-            Guard::new(hook.priced(rules, &machine), hook, &setup.limits, seed)
+            Guard::new(rules.or_syn_ns(hook.syn_ns(&machine)), hook, &setup.limits, seed)
         });
         let host = Host {
             profile: machine.profile,
