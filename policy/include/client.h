@@ -25,7 +25,7 @@ struct tg_client {
 	__u32 times_told;  /* before */
 	__u32 sends_again; /* on a RST, by what its SYN looks like: see system.h */
 	__u32 comes_soon;  /* it is told to: by a RST, on which it sends its SYN again */
-	__u32 is_kept;     /* there is room to remember it in any case: see overload.h */
+	__u32 is_kept;     /* there is room to remember it in any case: see overload_telling.h */
 	__u32 answer;      /* to it, where it finds no room: enum tg_answer */
 	__u32 is_gone;     /* it is not expected again: it is not remembered */
 };

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Whose turn it is, and who is told that there is no room. While a crowd stays new clients, who
+ * have not waited, have the room that there is; and as many find silence as may hope to be served
+ * (overload_hope.h).
+ */
+#ifndef TG_OVERLOAD_TELLING_H
+#define TG_OVERLOAD_TELLING_H
+
+#include "client.h"
+#include "overload_window.h"
+#include "verdict.h"
+#include "waiting.h"
+
+/* As many new clients a second are remembered when they are told: for 3 s, a fifth of the table. */
+#define TG_OVERLOAD_TOLD_KEPT (TG_WAITING_BLOCKS * TG_WAITING_CELLS / 16)
+
+/* Whether one who finds no room is told so. */
+enum tg_telling {
+	TG_SILENT,
+	TG_TELLS_SOON, /* to come again soon, by a RST: it sends its SYN again on one */
+	TG_TELLS,      /* not to come again */
+};
+
+/* Must it be known whether this client waits already? In calm, with room, nobody does. */
+TG_INLINE int tg_overload_asks(__u32 phase, int has_room)
+{
+	return phase != TG_CALM || !has_room;
+}
+
+/*
+ * New clients first: the reason for who finds room and is to come later. When the crowd has
+ * gone who has waited comes in, but by half of the queue: thousands of them would fill it
+ * whenever a place is free, and new ones would have to wait in their stead, who would fill
+ * it after them, for as long as the server has little time to spare.
+ */
+TG_INLINE __u32 tg_overload_turn(const struct tg_overload *o, __u32 phase, __u32 reason,
+                                 __u32 caller, int is_half_full, __u64 now_ns)
+{
+	if (caller == TG_CALLER_NEW || phase == TG_CALM || phase == TG_BURST)
+		return reason;
+	if (is_half_full || (phase == TG_PERSISTENT && !tg_overload_has_ended(o, now_ns)))
+		return TG_NEW_FIRST;
+	return reason;
+}
+
+/*
+ * Is there room to remember who is told and not expected again? Not in a flood of new clients, by
+ * the mean, or by this quarter of a second where that has not risen yet: they would fill the table,
+ * and who waits would be taken for new.
+ */
+TG_INLINE int tg_overload_keeps_told(const struct tg_overload *o)
+{
+	return o->fresh_x256 >> 8 < TG_OVERLOAD_TOLD_KEPT && o->fresh < TG_OVERLOAD_TOLD_KEPT / 4;
+}
+
+/* Does chance decide who is told? What is left of a crowd that has gone draws lots. */
+TG_INLINE int tg_overload_draws_lots(const struct tg_overload *o, __u64 now_ns)
+{
+	return tg_overload_has_ended(o, now_ns);
+}
+
+/*
+ * What is left of a crowd that has gone: who sends its SYN again on a RST, as it has shown or as it
+ * looks, has one, or silence, as it falls. Windows comes again after 1, 3 and 7 s, and the server
+ * would be idle between; on a RST it comes after half a second, but five times in all.
+ */
+TG_INLINE __u32 tg_overload_hastens(const struct tg_overload *o, const struct tg_client *client,
+                                    __u32 random, __u64 now_ns)
+{
+	int does = client->caller == TG_CALLER_TOLD ||
+	           (client->caller == TG_CALLER_WAITS && client->sends_again);
+
+	return does && random & 1 && tg_overload_draws_lots(o, now_ns) ? TG_TELLS_SOON : TG_SILENT;
+}
+
+/*
+ * Is one who finds no room to be told so, an enum tg_telling? There is silence for as many SYNs as
+ * those who may wait send: in a burst, and when the crowd has gone, who is served in time; while it
+ * stays, who may hope for its end. Then who has waited is told sooner than who comes, which has
+ * most of its patience left, and who was told once is told again.
+ */
+TG_INLINE __u32 tg_overload_tells(const struct tg_overload *o, __u32 phase,
+                                  const struct tg_client *client, __u32 random, __u64 now_ns)
+{
+	__u64 share;
+
+	if (phase != TG_PERSISTENT || tg_overload_has_ended(o, now_ns)) {
+		share = tg_overload_share(o, o->in_time, now_ns) + TG_POLL_BATCH;
+		if (o->silent >= share)
+			return TG_TELLS;
+		return tg_overload_hastens(o, client, random, now_ns);
+	}
+	if (client->caller == TG_CALLER_TOLD)
+		return TG_TELLS;
+	share = tg_overload_share(o, o->may_wait, now_ns);
+	if (client->caller != TG_CALLER_WAITS)
+		share *= 2;
+	return o->silent >= share ? TG_TELLS : TG_SILENT;
+}
+
+/* How often it was told, with this time. */
+TG_INLINE __u32 tg_overload_times_told(const struct tg_client *client)
+{
+	if (client->answer != TG_ANSWER_SILENCE)
+		return client->times_told + 1;
+	return client->times_told < TG_TOLD_MOST ? 0 : client->times_told;
+}
+
+/*
+ * The ACK stage: is who finds no room left in silence? For t, and when the crowd has gone.
+ * Meanwhile it is told, be those who only ask left in silence or not: it takes itself for
+ * connected, and sends again and again what it has to say, before nginx at its capacity 90,000
+ * segments a second.
+ */
+TG_INLINE int tg_overload_silences_ack(const struct tg_overload *o, __u64 now_ns)
+{
+	int is_long = o->since_ns && tg_since(now_ns, o->since_ns) >= TG_OVERLOAD_BURST_NS;
+
+	if (!tg_overload_goes_on(o, now_ns) || tg_overload_has_ended(o, now_ns))
+		return 1;
+	return !is_long && !o->is_persistent;
+}
+
+#endif

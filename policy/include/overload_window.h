@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A listening socket is watched in windows: which phase it is in, by what the last ones showed,
+ * and whether the crowd is still there, by the one at hand. A window is closed by the SYN that
+ * finds it old enough, so the phases go on while no daemon runs.
+ */
+#ifndef TG_OVERLOAD_WINDOW_H
+#define TG_OVERLOAD_WINDOW_H
+
+#include "listener.h"
+#include "rate.h"
+
+/* 2^28 ns, 268 ms. */
+#define TG_OVERLOAD_WINDOW_NS (1ull << 28)
+/* Persistent until so long after the last window with too many new clients: 537 ms. */
+#define TG_OVERLOAD_HOLD_NS (1ull << 29)
+/*
+ * Over so long after its last window: 1.6 s. Longer than the second after which every
+ * system of today sends a SYN again.
+ */
+#define TG_OVERLOAD_CALM_NS (3ull << 29)
+/* t: 2^30 ns, 1.07 s. A window that is longer tells nothing of rates. */
+#define TG_OVERLOAD_BURST_NS (1ull << 30)
+/* So much of a window tells whether new clients still come: 34 ms. */
+#define TG_OVERLOAD_GLANCE_NS (1ull << 25)
+
+/* More new clients come than the server takes, or did so a moment ago. */
+TG_INLINE int tg_overload_goes_on(const struct tg_overload *o, __u64 now_ns)
+{
+	return tg_since(now_ns, o->excess_ns) < TG_OVERLOAD_HOLD_NS;
+}
+
+/* An enum tg_phase. */
+TG_INLINE __u32 tg_overload_phase(const struct tg_overload *o, __u64 now_ns)
+{
+	if (o->is_persistent && tg_overload_goes_on(o, now_ns))
+		return TG_PERSISTENT;
+	if (!o->dropped_ns || tg_since(now_ns, o->dropped_ns) >= TG_OVERLOAD_CALM_NS)
+		return TG_CALM;
+	return o->is_persistent ? TG_RECOVERING : TG_BURST;
+}
+
+TG_INLINE int tg_overload_due(const struct tg_overload *o, __u64 now_ns)
+{
+	return tg_since(now_ns, o->window_ns) >= TG_OVERLOAD_WINDOW_NS;
+}
+
+/* So few new clients in this part of a window that there is no crowd: half of what is taken. */
+TG_INLINE int tg_overload_is_quiet(const struct tg_overload *o, __u64 passed_ns)
+{
+	/* Nobody came since: amounts are of up to a second. */
+	if (passed_ns > TG_OVERLOAD_BURST_NS)
+		return 1;
+	return o->fresh * 512 < tg_rate_amount(o->drain_x256, passed_ns);
+}
+
+/* New clients have stopped coming: seen before the window is over, or in the one before. */
+TG_INLINE int tg_overload_has_ended(const struct tg_overload *o, __u64 now_ns)
+{
+	__u64 passed_ns = tg_since(now_ns, o->window_ns);
+
+	if (passed_ns < TG_OVERLOAD_GLANCE_NS)
+		return o->was_quiet;
+	return tg_overload_is_quiet(o, passed_ns);
+}
+
+/*
+ * As many SYNs as these clients have sent since the window began, one a second each: so many find
+ * silence, evenly. Had the first of a window what there is, those who wait would all come at the
+ * same parts of a second, a second apart, and the server would be idle between.
+ */
+TG_INLINE __u64 tg_overload_share(const struct tg_overload *o, __u64 clients, __u64 now_ns)
+{
+	return clients * (1 + (tg_since(now_ns, o->window_ns) >> 20)) / (1000000000 >> 20);
+}
+
+#endif
