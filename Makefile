@@ -48,8 +48,7 @@ demo: build
 	@$(SUDO) target/release/tidelab demo
 
 # All packages are selected in every line: with others, cargo would choose other features for what
-# they share, and build it anew. The whole stories run one after the other: each brings its own hosts
-# and load.
+# they share, and build it anew. Of the whole stories those that measure are told one at a time.
 TEST_ALL := $(CARGO) test --workspace --locked
 TEST_WHOLE := $(TEST_ALL) --test whole
 # All others share nothing, and wait more than they work: four at a time, on fewer processors, too.
@@ -58,7 +57,8 @@ TEST_THREADS := $(shell n=$$(nproc); echo $$(( n > 4 ? n : 4 )))
 test: setup-test
 	$(CARGO) build --workspace --locked --all-targets
 	$(TEST_ALL) -- --test-threads=$(TEST_THREADS)
-	$(TEST_WHOLE) -- --test-threads=1
+	$(TEST_WHOLE) beside:: -- --test-threads=$(TEST_THREADS)
+	$(TEST_WHOLE) alone:: -- --test-threads=1
 
 test-long: test
 	$(TEST_ALL) -- --ignored --test-threads=1
