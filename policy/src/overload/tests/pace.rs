@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Clients that are away: as many are let in as the server takes.
+
+use super::*;
+
+/// What of thirty seconds a server of a thousand connections a second is busy, before a crowd three
+/// times as large whose ACKs come so much later.
+fn from_afar(round_trip_ms: u64) -> (Story, Seen) {
+    let mut story = Story { round_trip_ms, ..Story::new() };
+    story.runs(2000, CAPACITY / 2);
+    story.runs(30_000, 3 * CAPACITY);
+    assert_eq!(story.phase(), "persistent");
+    let seen = story.runs(30_000, 3 * CAPACITY);
+    (story, seen)
+}
+
+/// The short queue, let in while it is short, would be empty for a round trip, and then too long.
+#[test]
+fn from_afar_as_many_are_let_in_as_the_server_takes() {
+    for round_trip_ms in [30, 100, 300] {
+        let (story, seen) = from_afar(round_trip_ms);
+        assert!(seen.served >= 30 * CAPACITY * 97 / 100, "{round_trip_ms} ms: {seen:?}");
+        assert!(seen.turned_back * 50 < seen.served, "{round_trip_ms} ms: {seen:?}");
+        assert!(story.queue < u64::from(BACKLOG), "{round_trip_ms} ms: {}", story.queue);
+    }
+}
+
+/// By its ACK it is known how far away a client is; by the half-open connections it could not be told:
+/// those whose ACK found the listen queue full stand next door, too.
+#[test]
+fn how_far_away_clients_are_is_known_by_their_acks() {
+    let round_trip_ms = |story: &Story| story.watch.overload().round_trip_ns as f64 / MS as f64;
+    let (afar, _) = from_afar(100);
+    assert!((90.0..110.0).contains(&round_trip_ms(&afar)), "{} ms", round_trip_ms(&afar));
+    let mut near = Story { half_open: 100, ..Story::new() };
+    near.runs(30_000, 3 * CAPACITY);
+    assert!(round_trip_ms(&near) < 5.0, "{} ms", round_trip_ms(&near));
+    assert_eq!(near.watch.overload().on_their_way, 0);
+}
+
+/// A server that has become quicker has an empty queue, at the pace of before.
+#[test]
+fn from_afar_it_is_soon_seen_that_the_server_takes_more() {
+    let (mut story, _) = from_afar(100);
+    story.watch.overload.drain_x256 /= 2;
+    story.runs(5000, 3 * CAPACITY);
+    let drain = story.watch.overload().drain_per_s();
+    assert!((900.0..1200.0).contains(&drain), "{drain}");
+}
+
+/// Let in by the queue alone they would seem to be taken, as many as come in a round trip.
+#[test]
+fn from_afar_it_is_known_what_the_server_takes() {
+    let (story, _) = from_afar(300);
+    let drain = story.watch.overload().drain_per_s();
+    assert!((950.0..1050.0).contains(&drain), "{drain}");
+}
+
+/// What the server seems to take of a thousand a second that are let in, where every other one finds the
+/// listen queue full when its ACK comes, and gets this.
+fn taken_where_half_get(verdict: u32) -> f64 {
+    let mut story = Story::new();
+    for number in 0..20_000 {
+        story.now_ns += MS;
+        assert_eq!(story.meets(&queues(0, 0)), (TG_PASS, TG_ROOM));
+        if number % 2 == 0 {
+            let decision = tg_decision { verdict, reason: TG_OVERFLOW_SYNACK_ACK };
+            story.watch.meet_ack(decision, 0, story.now_ns);
+        }
+    }
+    story.watch.overload().drain_per_s()
+}
+
+/// Who is told was not taken. Who is left in silence comes again, and may be.
+#[test]
+fn who_is_turned_back_was_not_taken() {
+    let (told, silent) = (taken_where_half_get(TG_RESET), taken_where_half_get(TG_PASS));
+    assert!((490.0..510.0).contains(&told), "{told}");
+    assert!((990.0..1010.0).contains(&silent), "{silent}");
+}
+
+/// When the crowd has gone, too: who waits and is away comes in as the server takes them.
+#[test]
+fn from_afar_those_who_wait_come_in_when_the_crowd_has_gone() {
+    let mut story = Story { round_trip_ms: 100, ..Story::new() };
+    story.runs(12_000, 3 * CAPACITY / 2);
+    let waiting = story.clients.len() as u64;
+    let after = story.runs(2000, 0);
+    assert!(waiting > 2 * CAPACITY, "{waiting}");
+    assert!(after.served >= 2 * CAPACITY * 8 / 10, "{after:?}");
+}

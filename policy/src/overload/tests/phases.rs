@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Calm, burst, persistent, recovering: which crowds are which, and what becomes of their clients.
+
+use super::*;
+
+#[test]
+fn below_the_capacity_nobody_is_dropped_and_all_is_calm() {
+    let mut story = Story::new();
+    let seen = story.runs(20_000, CAPACITY * 9 / 10);
+    assert_eq!(seen.served, seen.came);
+    assert_eq!(story.phase(), "calm");
+}
+
+/// Shukla, thesis, 5.2: "the overload has subsided by the time the majority of clients retransmit
+/// their SYNs".
+#[test]
+fn in_a_short_burst_nobody_is_told_and_everybody_is_served() {
+    let mut story = Story::new();
+    story.runs(2000, CAPACITY / 2);
+    let burst = story.runs(700, 3 * CAPACITY);
+    assert_eq!(burst.told, 0);
+    assert!(burst.served < burst.came, "{burst:?}");
+    assert_eq!(story.phase(), "burst");
+    story.runs(8000, 0);
+    let Seen { came, served, told, gave_up, .. } = story.seen;
+    assert_eq!((served, told, gave_up), (came, 0, 0));
+    assert_eq!(story.phase(), "calm");
+}
+
+#[test]
+fn when_a_crowd_stays_the_server_is_busy_and_its_clients_are_new_ones() {
+    let mut story = Story::new();
+    story.runs(2000, CAPACITY / 2);
+    story.runs(30_000, 3 * CAPACITY);
+    assert_eq!(story.phase(), "persistent");
+    let seen = story.runs(30_000, 3 * CAPACITY);
+    assert!(seen.served >= 30 * CAPACITY * 99 / 100, "{seen:?}");
+    assert!(seen.waited * 100 < seen.served, "{seen:?}");
+    // Two of three find no room, and few of them are left in silence until they give up.
+    assert!(seen.told > seen.gave_up * 5, "{seen:?}");
+}
+
+/// "recovery to calm within 2 s of the crowd's end": those who wait have come in by then, or been
+/// told.
+#[test]
+fn when_the_crowd_has_gone_those_who_wait_come_in() {
+    let mut story = Story::new();
+    story.runs(12_000, 3 * CAPACITY / 2);
+    assert_eq!(story.phase(), "persistent");
+    let waiting = story.clients.len() as u64;
+    let after = story.runs(2000, 0);
+    assert!(waiting > 2 * CAPACITY, "{waiting}");
+    assert!(after.served >= 2 * CAPACITY * 8 / 10, "{after:?}");
+    story.runs(10_000, 0);
+    assert_eq!(story.phase(), "calm");
+    assert_eq!(story.watch.overload().places(story.now_ns), None, "all of the queue");
+    assert!(story.clients.is_empty());
+}
+
+/// Chance has a server just below its capacity refuse some, and those come again: that must not be
+/// taken for the crowd that was there before, nor keep new ones out.
+#[test]
+fn what_is_left_of_a_crowd_does_not_persist() {
+    let mut story = Story::new();
+    story.runs(15_000, 3 * CAPACITY);
+    // 0.95 times the capacity, in handfuls.
+    for part in 0..1500 {
+        let before = story.seen;
+        story.runs(10, if part % 4 == 0 { CAPACITY * 38 / 10 } else { 0 });
+        let (came, served) = (story.seen.came - before.came, story.seen.served - before.served);
+        assert!(part < 350 || story.phase() != "persistent", "after {} ms", part * 10);
+        assert!(part < 350 || served >= came, "after {} ms {served} of {came} served", part * 10);
+    }
+    assert_eq!((story.phase(), story.clients.len()), ("calm", 0));
+}
+
+/// Overloads of a socket that were all longer than 2 s: the next will not be over in a second.
+#[test]
+fn where_overloads_are_long_the_next_is_told_at_once() {
+    let mut story = Story::new();
+    let mut told_early = Vec::new();
+    for _ in 0..4 {
+        story.runs(500, 3 * CAPACITY);
+        told_early.push(story.runs(500, 3 * CAPACITY).told);
+        story.runs(40_000, 3 * CAPACITY);
+        story.runs(15_000, 0);
+    }
+    assert!(told_early[0] == 0 && told_early[3] > CAPACITY / 4, "{told_early:?}");
+}
+
+/// A server may take none for half a second, and make up for it in the next.
+#[test]
+fn what_a_server_takes_is_its_mean() {
+    let mut story = Story::new();
+    story.pause_ms = 600;
+    story.rules.patience_ms = 60_000;
+    story.runs(10_000, CAPACITY * 3 / 2);
+    for _ in 0..100 {
+        let seen = story.runs(100, CAPACITY * 3 / 2);
+        let drain = story.watch.overload().drain_per_s();
+        assert!((700.0..1500.0).contains(&drain), "{drain}: {seen:?}");
+    }
+}
+
+/// The phases are told of new clients: those who come again do not make an overload last.
+#[test]
+fn drops_of_those_who_come_again_are_no_crowd() {
+    let mut story = Story::new();
+    story.runs(3000, 2 * CAPACITY);
+    let end_ns = story.now_ns;
+    while !story.clients.is_empty() {
+        story.runs(100, CAPACITY / 10);
+        let into_ns = story.now_ns - end_ns;
+        assert!(into_ns < S || story.phase() != "persistent", "after {} ms", into_ns / MS);
+    }
+}

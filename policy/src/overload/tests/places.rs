@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The short queue, and for whom there is no room whatever the queues say.
+
+use super::*;
+
+/// 5 ms of a thousand a second are five places, and sixteen are the least; at three times the capacity
+/// a quarter is enough.
+#[test]
+fn who_is_let_in_while_it_persists_waits_for_a_short_queue() {
+    let places = |wait_us: u32, come_per_s: u64| {
+        let mut story = Story::new();
+        story.rules.wait_us = wait_us;
+        story.runs(40_000, come_per_s);
+        let places = story.watch.overload().places(story.now_ns).expect("a short queue");
+        assert!(story.queue <= places.into(), "{} of {places}", story.queue);
+        places
+    };
+    let (many, most) = (CAPACITY * 7 / 5, 3 * CAPACITY);
+    assert_eq!(places(5000, many), TG_OVERLOAD_PLACES_LEAST);
+    assert_eq!(places(5000, most), TG_OVERLOAD_PLACES_FEWEST);
+    assert!((90..=110).contains(&places(100_000, many)));
+    assert!((22..=28).contains(&places(100_000, most)));
+}
+
+/// Once another has shown what the server takes, who is let in waits no longer in a burst either.
+#[test]
+fn in_a_burst_the_queue_is_short_once_it_is_known_what_the_server_takes() {
+    let longest = |story: &mut Story| {
+        let lengths = (0..700).map(|_| {
+            story.runs(1, 3 * CAPACITY);
+            story.queue
+        });
+        // The first window has not shown that it is an overload.
+        let longest = lengths.skip(400).max();
+        assert_eq!(story.phase(), "burst");
+        longest.unwrap()
+    };
+    let mut story = Story::new();
+    story.runs(2000, CAPACITY / 2);
+    assert_eq!(longest(&mut story), u64::from(BACKLOG) + 1);
+    story.runs(10_000, 0);
+    story.bursts(2, 1000, 3 * CAPACITY, 9000);
+    let places = u64::from(TG_OVERLOAD_PLACES_LEAST);
+    let known = longest(&mut story);
+    assert!(known <= u64::from(BACKLOG) / 2 && story.queue <= places, "{known}");
+}
+
+/// An ACK that finds the queue full is dropped, and its request stands until the kernel asks again, a
+/// second later: it is on its way to nobody's place.
+#[test]
+fn requests_that_stand_keep_nobody_out_who_waits() {
+    let mut story = Story::new();
+    story.half_open = BACKLOG / 2;
+    story.runs(12_000, 3 * CAPACITY / 2);
+    assert_eq!(story.phase(), "persistent");
+    let after = story.runs(2000, 0);
+    assert!(after.served >= 2 * CAPACITY * 8 / 10, "{after:?}");
+}
+
+/// Who has a cookie is in no queue until its ACK is back.
+#[test]
+fn the_kernels_cookies_are_room_while_half_of_the_listen_queue_is_free() {
+    let mut story = Story::new();
+    assert_eq!(story.meets(&queues(63, 129)), (TG_PASS, TG_KERNEL_COOKIE));
+    assert_eq!(story.meets(&queues(64, 129)), (TG_DROP, TG_SYNQ_FULL));
+    // With cookies for everyone the SYN queue is empty, and a full one the exception.
+    let always = tg_queues { syncookies: 2, ..queues(64, 0) };
+    assert_eq!(story.meets(&always), (TG_PASS, TG_KERNEL_COOKIE));
+}
+
+/// 30,000 SYNs a second for a second, while the SYN queue is full, and the listen queue now and then,
+/// or empty: so many cookies.
+fn cookies_of(story: &mut Story, is_full: fn(u64) -> bool) -> u32 {
+    let mut cookies = 0;
+    for ask in 0..30_000 {
+        story.now_ns += MS / 30;
+        let listen_len = if is_full(ask) { BACKLOG + 1 } else { 0 };
+        cookies += u32::from(story.meets(&queues(listen_len, 129)).1 == TG_KERNEL_COOKIE);
+    }
+    cookies
+}
+
+/// All would have cookies that come while the queue is not full: twice as many as the server takes
+/// have; and where it is known that clients are away as many, and a sixteenth more for each quarter of
+/// a second in which none of them has come.
+#[test]
+fn not_many_more_have_cookies_than_the_server_takes() {
+    for (round_trip_ms, takes, expected) in
+        [(0, 900.0..1100.0, 2000..2600), (100, 900.0..1200.0, 1000..1800)]
+    {
+        let mut story = Story { round_trip_ms, ..Story::new() };
+        story.bursts(3, 3000, 3 * CAPACITY, 9000);
+        let drain = story.watch.overload().drain_per_s();
+        assert!(takes.contains(&drain), "{drain} at {round_trip_ms} ms");
+        let cookies = cookies_of(&mut story, |ask| ask % 1000 == 0);
+        assert!(expected.contains(&cookies), "{cookies} at {round_trip_ms} ms");
+    }
+}
+
+/// Cookies are the kernel's defence against floods of forged SYNs, whose ACKs never come.
+#[test]
+fn in_a_flood_that_brings_no_ack_every_syn_has_a_cookie() {
+    let mut story = Story::new();
+    story.bursts(3, 3000, 3 * CAPACITY, 9000);
+    assert_eq!(cookies_of(&mut story, |_| false), 30_000);
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who is told, and in which form.
+
+use super::*;
+
+/// Those who wait come again a second later: had the first of each window what silence there is, they
+/// would all come at some parts of a second, and the server be idle in the others.
+#[test]
+fn silence_is_for_some_from_the_beginning_of_a_window_on() {
+    let mut story = Story::new();
+    story.bursts(5, 1000, 30 * CAPACITY, 5000);
+    story.runs(1000, 30 * CAPACITY);
+    while story.now_ns - story.watch.overload().window_ns > 50 * MS {
+        story.runs(1, 0);
+    }
+    let seen = story.runs(50, 0);
+    let silent = seen.sent - seen.told - seen.served;
+    assert!(silent > 0 && seen.told > 0, "{seen:?}");
+}
+
+/// Beyond 32,000 new clients a second nobody is remembered who is told and not expected again: the table
+/// is for those who wait.
+#[test]
+fn in_a_flood_who_is_told_is_not_remembered() {
+    for when_told in [Told::Stops, Told::SendsAgain] {
+        let remembered = |per_s| {
+            let mut story = Story::new();
+            story.rules.patience_ms = 0;
+            story.bursts(2, 3000, 2 * CAPACITY, 9000);
+            (story.when_told, story.looks_like_it) = (when_told, true);
+            story.runs(1000, per_s);
+            let seen = story.runs(2200, per_s);
+            let tick = (story.now_ns >> TG_CELL_TICK_SHIFT) as u16;
+            let is_of_these =
+                |cell: &tg_waiting| cell.times_told > 0 && tick - cell.since_tick <= 1;
+            let cells = story.watch.waiting.iter().flat_map(|block| block.cells);
+            cells.filter(is_of_these).count() as f64 / (seen.told + seen.hollow) as f64
+        };
+        let (all, none) = (remembered(20 * CAPACITY), remembered(60 * CAPACITY));
+        assert!(all > 0.5 && none == 0.0, "{when_told:?}: {all}, {none}");
+    }
+}
+
+/// An ACK that finds no room is told while a crowd is there, beyond the first second; when it has
+/// gone, whoever is connected already will find room.
+#[test]
+fn an_ack_that_finds_no_room_has_silence_before_a_crowd_stays_and_when_it_has_gone() {
+    let mut story = Story::new();
+    for _ in 0..20 {
+        story.runs(50, 2 * CAPACITY);
+        assert!(story.watch.silences_ack(story.now_ns));
+    }
+    story.runs(200, 2 * CAPACITY);
+    for _ in 0..20 {
+        story.runs(50, 2 * CAPACITY);
+        assert!(!story.watch.silences_ack(story.now_ns));
+    }
+    // One window sees that it has gone.
+    story.runs(300, 0);
+    for _ in 0..100 {
+        story.runs(50, 0);
+        assert!(story.watch.silences_ack(story.now_ns));
+    }
+}
+
+/// So that `tidegate explain` can say it: the same SYN meets the same, whatever the lot, but for those
+/// whose SYN comes again when their crowd has gone.
+#[test]
+fn the_lot_decides_only_where_it_is_said_to() {
+    let mut story = Story { when_told: Told::SendsAgain, looks_like_it: true, ..Story::new() };
+    let (mut said, mut differ, mut unsaid) = (0, 0, 0);
+    for tenth in 0..80 {
+        story.runs(100, if tenth < 50 { 3 * CAPACITY } else { 0 });
+        let full = queues(BACKLOG + 1, 0);
+        let client = story.clients.first().copied().unwrap_or_else(|| story.client());
+        let says_so = story.watch.overload().draws_lots(story.now_ns);
+        let [by_one, by_other] = [0, 1].map(|lot| story.would_decide_by(lot, &client, &full));
+        let decides = by_one != by_other;
+        said += u32::from(says_so);
+        differ += u32::from(decides);
+        unsaid += u32::from(decides && !says_so);
+    }
+    assert_eq!(unsaid, 0, "of {differ} that the lot decided");
+    assert!(said > 20 && differ > 5, "{said} said, {differ} so");
+}
+
+/// After a burst Windows would come again a second later, and then after two and four. Whoever waits
+/// comes sooner on a RST, and is served.
+#[test]
+fn who_sends_again_is_hastened_when_the_crowd_has_gone() {
+    let mut story = Story::new();
+    (story.when_told, story.looks_like_it) = (Told::SendsAgain, true);
+    for burst in 0..5 {
+        let crowd = story.runs(1000, 3 * CAPACITY);
+        let after = story.runs(5000, 0);
+        assert!(crowd.told <= crowd.came / 50, "{crowd:?}");
+        let waiting = crowd.came - crowd.served;
+        assert!(after.served > waiting * 9 / 10, "{burst}: {waiting} waited, {after:?}");
+        assert!(after.told > waiting / 10, "{after:?}");
+    }
+}
+
+/// A crowd that is told at once, for ten seconds.
+fn told_at_once(when_told: Told, looks_like_it: bool, addresses: u64, per_s: u64) -> (Story, Seen) {
+    let mut story = Story::new();
+    story.rules.patience_ms = 0;
+    (story.when_told, story.looks_like_it) = (when_told, looks_like_it);
+    story.addresses = addresses;
+    story.runs(5000, per_s);
+    let seen = story.runs(10_000, per_s);
+    (story, seen)
+}
+
+/// Windows sends a SYN again half a second after a RST: what it gets is none.
+#[test]
+fn who_looks_like_one_that_sends_again_is_answered_at_once() {
+    let (story, seen) = told_at_once(Told::SendsAgain, true, 0, 2 * CAPACITY);
+    let fresh = story.watch.overload().fresh_per_s();
+    assert!((1900.0..2100.0).contains(&fresh), "{fresh}");
+    let refused = seen.came - seen.served;
+    assert_eq!(seen.told, 0, "{seen:?}");
+    assert!(seen.hollow.abs_diff(refused) < refused / 20, "{seen:?}");
+    assert!(seen.sent < seen.served + refused + refused / 20, "{seen:?}");
+}
+
+/// One that does not look like it is taken for nobody new when it comes again, and is answered then.
+#[test]
+fn who_was_told_and_comes_again_is_answered() {
+    let (story, seen) = told_at_once(Told::SendsAgain, false, 0, 2 * CAPACITY);
+    let fresh = story.watch.overload().fresh_per_s();
+    assert!((1900.0..2100.0).contains(&fresh), "{fresh}");
+    let refused = seen.came - seen.served;
+    assert!(seen.told.abs_diff(refused) < refused / 20, "{seen:?}");
+    assert!(seen.hollow.abs_diff(refused) < refused / 20, "{seen:?}");
+    assert!(seen.sent < seen.served + 2 * refused + refused / 20, "{seen:?}");
+}
+
+/// An address that sends SYNs again is answered at its first, whatever it looks like: of eight, one is
+/// told by RST.
+#[test]
+fn where_syns_are_sent_again_is_known_by_the_address() {
+    for looks_like_it in [false, true] {
+        let (_, seen) = told_at_once(Told::SendsAgain, looks_like_it, 100, 2 * CAPACITY);
+        let refused = seen.came - seen.served;
+        assert!(seen.hollow > refused * 19 / 20, "{seen:?}");
+        assert!((refused / 10..refused / 6).contains(&seen.told), "{seen:?}");
+    }
+}
+
+/// One that looks like Windows and stops at a RST is answered eight times, and has a RST from then on.
+#[test]
+fn who_only_looks_like_it_is_known_by_the_address() {
+    let mut story = Story::new();
+    story.rules.patience_ms = 0;
+    (story.when_told, story.looks_like_it, story.addresses) = (Told::SendsAgain, true, 100);
+    story.runs(1500, 2 * CAPACITY);
+    // A client stops that is none of those who were told four times.
+    let (mut hollow, mut told) = (0, 0);
+    for _ in 0..5000 {
+        story.now_ns += MS;
+        story.seen.came += 1;
+        let client = Client { address: 7 << 32, ..story.client() };
+        match story.decides(&client, &queues(129, 0)).verdict {
+            TG_HOLLOW => hollow += 1,
+            TG_RESET => told += 1,
+            other => assert_eq!(other, TG_DROP),
+        }
+    }
+    assert!(hollow < told / 8 && told > 500, "{hollow} answered, {told} told");
+}
+
+/// Who stops at a RST never gets anything else.
+#[test]
+fn who_stops_at_a_reset_gets_one() {
+    for addresses in [0, 100] {
+        let (_, seen) = told_at_once(Told::Stops, false, addresses, 2 * CAPACITY);
+        assert_eq!((seen.hollow, seen.gave_up, seen.waited), (0, 0, 0), "{seen:?}");
+    }
+}
+
+/// "silence for sources that abuse refusals": the same SYN, told eight times, is told no more.
+#[test]
+fn who_is_told_over_and_over_has_silence() {
+    let (mut story, _) = told_at_once(Told::Stops, false, 0, 2 * CAPACITY);
+    let (name, before) = (story.last_name(), story.seen);
+    for _ in 0..100 {
+        story.runs(50, 2 * CAPACITY);
+        // It does not wait either, when it is left in silence.
+        story.asks(Client {
+            name,
+            address: 1,
+            came_ns: 0,
+            next_ns: 0,
+            when_told: Told::Stops,
+            times_told: 0,
+        });
+    }
+    let answered = story.seen.hollow - before.hollow;
+    assert!((6..=8).contains(&answered), "{answered}");
+    assert!(story.seen.gave_up - before.gave_up > 80, "{:?}", story.seen);
+}
+
+/// A hundred programs that connect again as soon as they are told, at one address, send ten thousand
+/// SYNs a second, but for the time in which they are told later.
+#[test]
+fn programs_that_connect_again_at_once_are_told_later() {
+    let mut story = Story::new();
+    story.rules.patience_ms = 0;
+    story.runs(5000, 2 * CAPACITY);
+    story.addresses = 1;
+    story.when_told = Told::ConnectsAgain;
+    for _ in 0..100 {
+        story.comes();
+    }
+    story.addresses = 0;
+    story.when_told = Told::Stops;
+    let seen = story.runs(40_000, 2 * CAPACITY);
+    let theirs = seen.sent - seen.came;
+    assert!(theirs < 40 * 10_000 / 4, "{theirs} SYNs in 40 s");
+    assert!(seen.told > seen.came * 2 / 5, "the others are told at once: {seen:?}");
+}
+
+/// Many clients behind one address look like that, until they are told later once and come as before:
+/// one second in seventeen.
+#[test]
+fn many_clients_behind_one_address_are_told_at_once() {
+    let (_, seen) = told_at_once(Told::Stops, false, 1, 2 * CAPACITY);
+    let refused = seen.came - seen.served;
+    assert!(seen.sent < seen.came + refused / 8, "{seen:?}");
+    assert_eq!((seen.gave_up, seen.hollow), (0, 0), "{seen:?}");
+}
