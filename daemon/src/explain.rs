@@ -20,7 +20,7 @@ use tidegate_policy::raw::*;
 
 use crate::capture::{self, Packet};
 use crate::failure::{Failure, Result};
-use crate::status::{OverloadStatus, Queue, overload_line, overload_status};
+use crate::status::{OverloadStatus, Queue};
 use crate::{config, host, outcome, plan, shed};
 
 /// The most SYNs of a capture that are explained.
@@ -320,7 +320,7 @@ impl Stage {
         let Some(row) = row else { return Ok(None) };
         let overload = match guarded.rules.is_auto {
             0 => None,
-            _ => Some(overload_status(&by_socket::read(self.rehearsal.live(), slot)?)),
+            _ => Some(OverloadStatus::of(&by_socket::read(self.rehearsal.live(), slot)?)),
         };
         Ok(Some(ListenerMet {
             address: SocketAddr::new(row.address(), row.port as u16).to_string(),
@@ -438,7 +438,7 @@ fn text(e: &Explained) -> String {
             l.syn_queue.limit,
         );
         if let Some(overload) = &l.overload {
-            let _ = writeln!(out, "  phase     {}", overload_line(overload));
+            let _ = writeln!(out, "  phase     {}", overload.line());
         }
     }
     let reason = e.reason.map_or(String::new(), |reason| format!(" ({reason})"));

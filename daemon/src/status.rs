@@ -2,8 +2,11 @@
 //! `tidegate status`: both queues of every guarded listener against their limits, and
 //! every verdict by its reason.
 
+mod overload;
+mod shed;
+mod table;
+
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use serde::Serialize;
 use tidegate_datapath::configuration::{self, Guarded};
@@ -11,10 +14,8 @@ use tidegate_datapath::guard::Guard;
 use tidegate_datapath::pins::Pins;
 use tidegate_datapath::programs::Programs;
 use tidegate_datapath::raw::*;
-use tidegate_datapath::{by_socket, clock, counters, resized, shed as datapath_shed, sockets};
-use tidegate_policy::names::{
-    PHASES, REASONS, SHED_FALLBACKS, SHED_KEYS, SHED_POLICIES, SHED_REFUSALS, VERDICTS,
-};
+use tidegate_datapath::{by_socket, counters, resized, sockets};
+use tidegate_policy::names::{REASONS, VERDICTS};
 use tidegate_policy::raw::*;
 
 use crate::accepts::AcceptsStatus;
@@ -24,8 +25,11 @@ use crate::fin::FinStatus;
 use crate::instance::Role;
 use crate::notice::NoticeStatus;
 use crate::share::ShareStatus;
+use crate::status::shed::ShedStatus;
 use crate::time_wait::TimeWaitStatus;
-use crate::{agent, config, host, instance, shed, time_wait};
+pub use overload::OverloadStatus;
+
+use crate::{agent, config, host, instance, time_wait};
 
 /// Packets by reason, then by verdict.
 pub type Verdicts = BTreeMap<&'static str, BTreeMap<&'static str, u64>>;
@@ -83,68 +87,6 @@ pub struct GuardStatus {
     pub listeners: Vec<ListenerStatus>,
 }
 
-/// Persistent dropping of one guard.
-#[derive(Debug, Serialize)]
-pub struct ShedStatus {
-    /// `rbd`, `slpd` or `sbpd`.
-    pub policy: &'static str,
-    /// What is dropped as one: `client` (H1) or `connection` (H2).
-    pub key: &'static str,
-    /// The probability that is asked for; where it is controlled, the one in force.
-    pub p: f64,
-    /// The control of `p`, where it is "auto".
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub auto: Option<AutoStatus>,
-    /// The form of refusal.
-    pub refuse: &'static str,
-    /// `none`, or what it fell back to because the target was missed.
-    pub fallback: &'static str,
-    /// How often it fell back, or came back.
-    pub fallback_changes: u32,
-    /// Preferred proxies are not exempt at present: with them the target was missed.
-    pub preferred_judged: bool,
-    /// SYNs of preferred proxies that were let through and would have been dropped.
-    pub spared: u64,
-    /// Entries of its part of the table (M of Eq. 9).
-    pub cells: u64,
-    /// Of them, those with a time stamp that stands.
-    pub cells_in_use: u64,
-}
-
-/// What the control of `p` knows.
-#[derive(Debug, Serialize)]
-pub struct AutoStatus {
-    /// New connections that come, a second.
-    pub fresh_per_s: f64,
-    /// Those that the listener drains, or the rate set by hand.
-    pub drain_per_s: f64,
-    /// Whether the rate was set by hand.
-    pub by_hand: bool,
-}
-
-fn shed_status(programs: &Programs, index: u32, rules: &tg_shed_rules) -> Result<ShedStatus> {
-    let condition = datapath_shed::condition(programs, index, rules)?;
-    let name = |names: &[&'static str], at: u32| names.get(at as usize).copied().unwrap_or("?");
-    let control = condition.state.control;
-    Ok(ShedStatus {
-        policy: name(&SHED_POLICIES, rules.policy),
-        key: name(&SHED_KEYS, rules.key),
-        p: shed::rounded(if rules.is_auto != 0 { control.p() } else { rules.p() }),
-        auto: (rules.is_auto != 0).then(|| AutoStatus {
-            fresh_per_s: control.fresh_per_s().round(),
-            drain_per_s: control.drain_per_s().round(),
-            by_hand: rules.rate_per_s != 0,
-        }),
-        refuse: name(&SHED_REFUSALS, rules.refusal),
-        fallback: name(&SHED_FALLBACKS, condition.state.fallback),
-        fallback_changes: condition.state.changes,
-        preferred_judged: condition.state.preferred_judged != 0,
-        spared: condition.spared,
-        cells: condition.cells,
-        cells_in_use: condition.standing,
-    })
-}
-
 /// One listening socket.
 #[derive(Debug, Serialize)]
 pub struct ListenerStatus {
@@ -178,53 +120,6 @@ pub struct ListenerStatus {
     /// What each network of clients may have, where there is not room for all and shares are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fair_share: Option<ShareStatus>,
-}
-
-impl ListenerStatus {
-    /// The limits of its listen queue, where there is another than the application's own.
-    fn limits_line(&self) -> Option<String> {
-        let places = self.places.map(|places| format!("{places} places for new SYNs"));
-        let before = self.backlog_before.map(|before| format!("resized from {before}"));
-        let both: Vec<String> = places.into_iter().chain(before).collect();
-        (!both.is_empty()).then(|| both.join(", "))
-    }
-}
-
-/// What auto knows of a listening socket.
-#[derive(Debug, Serialize)]
-pub struct OverloadStatus {
-    /// `calm`, `burst`, `persistent` or `recovering`.
-    pub phase: &'static str,
-    /// Clients that had not come before, a second.
-    pub new_per_s: f64,
-    /// Connections that the server takes, a second.
-    pub drain_per_s: f64,
-    /// Clients left in silence that may come again, and how many should while it persists.
-    pub waiting: u64,
-    #[allow(missing_docs)]
-    pub may_wait: u64,
-    /// The places of the listen queue that are in use, where that is not all of them: where more come than
-    /// the server takes, from next door.
-    pub places: Option<u32>,
-    /// Between a SYN/ACK and its ACK, in the mean of the last few that were seen in trouble, in ms.
-    pub round_trip_ms: f64,
-}
-
-pub(crate) fn overload_status(overload: &tg_overload) -> OverloadStatus {
-    let now_ns = clock::monotonic_ns();
-    let phase = overload.phase(now_ns);
-    // An overload that is over has left the numbers of its time.
-    let (waiting, may_wait) =
-        if phase == TG_CALM { (0, 0) } else { (overload.waiting(), overload.may_wait) };
-    OverloadStatus {
-        phase: PHASES[phase as usize],
-        new_per_s: overload.fresh_per_s().round(),
-        drain_per_s: overload.drain_per_s().round(),
-        waiting,
-        may_wait,
-        places: overload.places(now_ns),
-        round_trip_ms: overload.round_trip_ns as f64 / 1e6,
-    }
 }
 
 /// A queue and its limit. Linux lets a queue hold one more than its limit.
@@ -315,7 +210,7 @@ impl Remembered {
         let mut remembered = Remembered::default();
         if rules.is_auto != 0 {
             let overload = by_socket::read(programs, slot.unwrap_or(index))?;
-            remembered.overload = Some(overload_status(&overload));
+            remembered.overload = Some(OverloadStatus::of(&overload));
         }
         if rules.shares() {
             let share = by_socket::read(programs, slot.unwrap_or(index))?;
@@ -375,7 +270,7 @@ fn guard(
     }
     let total = sum(&all);
     let sheds = guarded.shed.policy != TG_SHED_OFF;
-    let shed = sheds.then(|| shed_status(programs, index, &guarded.shed)).transpose()?;
+    let shed = sheds.then(|| ShedStatus::of(programs, index, &guarded.shed)).transpose()?;
     Ok(GuardStatus {
         shed,
         is_path: guarded.is_path,
@@ -421,119 +316,7 @@ pub fn run(json: bool) -> Result<()> {
     if json {
         println!("{}", serde_json::to_string_pretty(&status).expect("plain data"));
     } else {
-        print!("{}", table(&status));
+        print!("{status}");
     }
     Ok(())
-}
-
-pub(crate) fn overload_line(overload: &OverloadStatus) -> String {
-    let OverloadStatus { phase, new_per_s, drain_per_s, waiting, may_wait, places, .. } = overload;
-    if *phase == "calm" {
-        return phase.to_string();
-    }
-    let mut line = format!(
-        "{phase}: {new_per_s}/s new, {drain_per_s}/s drained; {waiting} left to come again"
-    );
-    if *phase != "burst" {
-        let _ = write!(line, ", of {may_wait} at most");
-    }
-    if let Some(places) = places {
-        let _ = write!(line, "; {places} places");
-    }
-    line
-}
-
-fn shed_lines(shed: &ShedStatus) -> String {
-    let mut out = String::new();
-    let ShedStatus { policy, key, p, refuse, cells, cells_in_use, .. } = shed;
-    let _ = writeln!(
-        out,
-        "  sheds {p} by {key} with {policy}, {refuse}; table: {cells_in_use} of {cells} in use"
-    );
-    if let Some(auto) = &shed.auto {
-        let drain = if auto.by_hand { "set by hand" } else { "drained" };
-        let (fresh_per_s, drain_per_s) = (auto.fresh_per_s, auto.drain_per_s);
-        let _ = writeln!(out, "  p is controlled: {fresh_per_s}/s new, {drain_per_s}/s {drain}");
-    }
-    if shed.fallback != "none" {
-        let _ = writeln!(out, "  the target was missed: fallen back to {}", shed.fallback);
-    }
-    if shed.preferred_judged {
-        let _ = writeln!(out, "  the target was missed: preferred proxies are not exempt");
-    }
-    if shed.spared > 0 {
-        let _ = writeln!(out, "    {:<28} {:<7} {:>12}", "preferred proxies", "pass", shed.spared);
-    }
-    out
-}
-
-fn table(status: &Status) -> String {
-    let mut out = String::new();
-    // Nothing is attached where nothing but an agent runs.
-    if !status.attached.is_empty() || status.agent.is_none() {
-        let who = status
-            .daemon_pid
-            .map_or("no daemon: the guard stands alone".to_owned(), |pid| format!("daemon {pid}"));
-        let _ = writeln!(out, "{who}; attached: {}", status.attached.join(", "));
-    }
-    for g in &status.guards {
-        let address = g.address.as_deref().unwrap_or("*");
-        let what = if g.is_path { "path" } else { g.mechanism.as_str() };
-        let _ = writeln!(out, "\n{address} port {}: {what} at {}", g.port, g.hook);
-        if let Some(line) = g.fin.line() {
-            let _ = writeln!(out, "  {line}");
-        }
-        if let Some(notice) = &g.notice {
-            let _ = writeln!(out, "  {}", notice.line());
-        }
-        if let Some(shed) = &g.shed {
-            let _ = write!(out, "{}", shed_lines(shed));
-        }
-        if g.listeners.is_empty() && !g.is_path {
-            let _ = writeln!(out, "  nothing listens there now");
-        }
-        for l in &g.listeners {
-            let _ = writeln!(
-                out,
-                "  {:<28} listen queue {:>5} of {:<5}  SYN queue {:>5} of {:<5}  kernel drops {}",
-                l.address,
-                l.listen_queue.length,
-                l.listen_queue.limit,
-                l.syn_queue.length,
-                l.syn_queue.limit,
-                l.kernel_drops,
-            );
-            if let Some(line) = l.limits_line() {
-                let _ = writeln!(out, "    {line}");
-            }
-            if let Some(overload) = &l.overload {
-                let _ = writeln!(out, "    {}", overload_line(overload));
-            }
-            if let Some(accepts) = &l.accepts {
-                let _ = writeln!(out, "    {}", accepts.line());
-            }
-            if let Some(share) = &l.fair_share {
-                let _ = writeln!(out, "    {}", share.line());
-            }
-        }
-        for (reason, counts) in &g.verdicts {
-            for (verdict, count) in counts {
-                let _ = writeln!(out, "    {reason:<28} {verdict:<7} {count:>12}");
-            }
-        }
-        if g.reservations_cleaned > 0 {
-            let _ = writeln!(
-                out,
-                "    reservations cleaned                 {:>12}",
-                g.reservations_cleaned
-            );
-        }
-    }
-    if let Some(status) = &status.time_wait {
-        let _ = write!(out, "{}", time_wait::table(status));
-    }
-    if let Some(agent) = &status.agent {
-        let _ = write!(out, "{}", agent.table());
-    }
-    out
 }

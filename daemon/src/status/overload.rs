@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What `tidegate status` says of `auto`.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+use tidegate_datapath::clock;
+use tidegate_policy::names::PHASES;
+use tidegate_policy::raw::{TG_CALM, tg_overload};
+
+/// What auto knows of a listening socket.
+#[derive(Debug, Serialize)]
+pub struct OverloadStatus {
+    /// `calm`, `burst`, `persistent` or `recovering`.
+    pub phase: &'static str,
+    /// Clients that had not come before, a second.
+    pub new_per_s: f64,
+    /// Connections that the server takes, a second.
+    pub drain_per_s: f64,
+    /// Clients left in silence that may come again.
+    pub waiting: u64,
+    /// How many of them should, while it persists.
+    pub may_wait: u64,
+    /// The places of the listen queue that are in use, where that is not all of them: where more come than
+    /// the server takes, from next door.
+    pub places: Option<u32>,
+    /// Between a SYN/ACK and its ACK, in the mean of the last few that were seen in trouble, in ms.
+    pub round_trip_ms: f64,
+}
+
+impl OverloadStatus {
+    /// As it is now.
+    pub fn of(overload: &tg_overload) -> Self {
+        let now_ns = clock::monotonic_ns();
+        let phase = overload.phase(now_ns);
+        // An overload that is over has left the numbers of its time.
+        let (waiting, may_wait) =
+            if phase == TG_CALM { (0, 0) } else { (overload.waiting(), overload.may_wait) };
+        Self {
+            phase: PHASES[phase as usize],
+            new_per_s: overload.fresh_per_s().round(),
+            drain_per_s: overload.drain_per_s().round(),
+            waiting,
+            may_wait,
+            places: overload.places(now_ns),
+            round_trip_ms: overload.round_trip_ns as f64 / 1e6,
+        }
+    }
+
+    /// For people.
+    pub fn line(&self) -> String {
+        let Self { phase, new_per_s, drain_per_s, waiting, may_wait, places, .. } = self;
+        if *phase == "calm" {
+            return phase.to_string();
+        }
+        let mut line = format!(
+            "{phase}: {new_per_s}/s new, {drain_per_s}/s drained; {waiting} left to come again"
+        );
+        if *phase != "burst" {
+            let _ = write!(line, ", of {may_wait} at most");
+        }
+        if let Some(places) = places {
+            let _ = write!(line, "; {places} places");
+        }
+        line
+    }
+}
