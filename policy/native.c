@@ -87,9 +87,10 @@ __u64 tg_native_waiting_name(const struct tg_key *key, const struct tg_tuple *tu
 	return tg_waiting_name(key, tuple, isn);
 }
 
-__u64 tg_native_manners_name(const struct tg_key *key, const struct tg_tuple *tuple)
+__u64 tg_native_manners_name(const struct tg_key *key, const struct tg_tuple *tuple,
+                             __u32 sends_again)
 {
-	return tg_manners_name(key, tuple);
+	return tg_manners_name(key, tuple, sends_again);
 }
 
 __u32 tg_native_system_sends_again(__u32 hops, __u32 tcp_header_bytes)

@@ -178,7 +178,7 @@ __noinline int tg_watch_tell(struct tg_packet *packet, struct tg_watch *w)
 
 	if (!packet || !conf || !o)
 		return 0;
-	name = tg_manners_name(&conf->shed_key, &packet->tuple);
+	name = tg_manners_name(&conf->shed_key, &packet->tuple, w->client.sends_again);
 	index = tg_manners_block_index(name);
 	block = bpf_map_lookup_elem(&manners, &index);
 	if (!block)

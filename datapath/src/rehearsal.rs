@@ -247,10 +247,15 @@ impl Rehearsal {
             }
         }
         if guarded.rules.is_auto != 0 {
-            let names = overload::Names::of(&config.shed_key, &tuple, syn.isn);
-            for (map, block) in
-                [("waiting", names.waiting_block()), ("manners", names.manners_block())]
-            {
+            // What the SYN looks like the program will tell.
+            let [names, others] = [false, true].map(|sends_again| {
+                overload::Names::of(&config.shed_key, &tuple, syn.isn, sends_again)
+            });
+            for (map, block) in [
+                ("waiting", names.waiting_block()),
+                ("manners", names.manners_block()),
+                ("manners", others.manners_block()),
+            ] {
                 array::copy(&self.live, &self.own, map, (block, block))?;
             }
         }

@@ -135,7 +135,7 @@ TG_INLINE void tg_agree_rest(const struct tg_case *c, struct tg_answers *a)
 	syn.answer = (__u16)a->answer;
 	syn.source = a->source;
 	a->name = tg_waiting_name(&c->keys.current, &c->tuple, c->client_isn);
-	a->source_name = tg_manners_name(&c->keys.current, &c->tuple);
+	a->source_name = tg_manners_name(&c->keys.current, &c->tuple, c->syn.sends_again);
 	a->room = tg_syn_reason(&c->rules, &a->queues, &syn);
 	a->asks_for_request = tg_syn_asks_for_request(a->room, &a->queues);
 	a->wants_cookie = tg_syn_wants_cookie(&c->rules, a->room, &syn);

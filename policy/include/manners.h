@@ -7,7 +7,9 @@
  *     answered, with a SYN/ACK behind which there is nothing: connect() returns, and the RST to
  *     what the client says next is final, as one after the handshake always is (Shukla, thesis,
  *     4.1.2); but with a RST where it is to come again soon;
- *   - which of the two it is shows in its SYN (system.h), until its address has shown it;
+ *   - which of the two it is shows in its SYN (system.h), until its address has shown it: behind
+ * one address there may be clients of both kinds, so those that look alike are known together, and
+ *     the others apart from them;
  *   - who sends it again all the same has silence;
  *   - an address whose programs connect again as soon as they are refused is told later: its SYNs
  *     are dropped, and told when they come again after a second.
@@ -16,7 +18,8 @@
  * stand behind it (a proxy, a NAT). It is tried out: for one tick it is told later. If half as many
  * come then, it was the refusals that brought them, and it stays so for a while.
  *
- * A table of cells by a keyed hash of the address, of which 64 bits count.
+ * A table of cells by a keyed hash of the address, of which 64 bits count, and of what its SYNs
+ * look like.
  */
 #ifndef TG_MANNERS_H
 #define TG_MANNERS_H
@@ -63,8 +66,12 @@ struct tg_manners_block {
 	struct tg_manners cells[TG_MANNERS_CELLS];
 };
 
-/* An address's name here: an IPv4 address, or the first half of an IPv6 address. */
-TG_INLINE __u64 tg_manners_name(const struct tg_key *key, const struct tg_tuple *tuple)
+/*
+ * The name here of an address's clients that look like this one: an IPv4 address, or the first half
+ * of an IPv6 address. sends_again: 0 or 1, see system.h.
+ */
+TG_INLINE __u64 tg_manners_name(const struct tg_key *key, const struct tg_tuple *tuple,
+                                __u32 sends_again)
 {
 	__u64 address = tuple->saddr[0] | (__u64)tuple->saddr[1] << 32;
 	struct tg_siphash s;
@@ -72,7 +79,7 @@ TG_INLINE __u64 tg_manners_name(const struct tg_key *key, const struct tg_tuple 
 	tg_siphash_init(&s, key);
 	tg_siphash13_word(&s, address);
 	/* Nine bytes: what no other message under this key is long. */
-	tg_siphash13_word(&s, 9ull << 56 | tuple->is_ipv6);
+	tg_siphash13_word(&s, 9ull << 56 | sends_again << 1 | tuple->is_ipv6);
 	return tg_siphash13_finish(&s);
 }
 

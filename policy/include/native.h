@@ -39,7 +39,8 @@ __u64 tg_native_share_hash(const struct tg_key *key, const struct tg_tuple *tupl
 __u32 tg_native_share_cell(__u64 hash, __u32 row);
 void tg_native_agree_share(const struct tg_share_case *c, struct tg_share_answers *a);
 __u64 tg_native_waiting_name(const struct tg_key *key, const struct tg_tuple *tuple, __u32 isn);
-__u64 tg_native_manners_name(const struct tg_key *key, const struct tg_tuple *tuple);
+__u64 tg_native_manners_name(const struct tg_key *key, const struct tg_tuple *tuple,
+                             __u32 sends_again);
 __u32 tg_native_system_sends_again(__u32 hops, __u32 tcp_header_bytes);
 /* An enum tg_phase. */
 __u32 tg_native_overload_phase(const struct tg_overload *overload, __u64 now_ns);

@@ -49,20 +49,21 @@ impl tg_overload {
 pub struct Names {
     /// The connection, among those who wait.
     pub connection: u64,
-    /// The client's address, among those whose manners are known.
+    /// The clients at its address that look like it, among those whose manners are known.
     pub address: u64,
     /// The initial sequence number, by which the handshake's last segment is known.
     pub isn: u32,
 }
 
 impl Names {
-    /// `isn` is the client's initial sequence number.
-    pub fn of(key: &tg_key, tuple: &tg_tuple, isn: u32) -> Self {
+    /// `isn` is the client's initial sequence number; `sends_again` says whether it looks like one
+    /// that sends its SYN again on a RST ([`crate::system::sends_again`]).
+    pub fn of(key: &tg_key, tuple: &tg_tuple, isn: u32, sends_again: bool) -> Self {
         // SAFETY: the functions read only through these valid references.
         unsafe {
             Self {
                 connection: raw::tg_native_waiting_name(key, tuple, isn),
-                address: raw::tg_native_manners_name(key, tuple),
+                address: raw::tg_native_manners_name(key, tuple, sends_again.into()),
                 isn,
             }
         }

@@ -107,7 +107,8 @@ impl Guard {
         let Self { rules, refusals, key, .. } = self;
         match &mut self.watch {
             Some(watch) => {
-                watch.decide_syn(rules, queues, syn, refusals, Names::of(key, tuple, isn))
+                let names = Names::of(key, tuple, isn, syn.sends_again != 0);
+                watch.decide_syn(rules, queues, syn, refusals, names)
             }
             None => decide_syn(rules, queues, syn, refusals),
         }

@@ -142,8 +142,10 @@ impl Story {
             ..Default::default()
         };
         let Self { watch, rules, refusals, .. } = self;
-        let names =
-            Names { connection: client.name, address: client.address, isn: client.name as u32 };
+        let saddr = [client.address as u32, (client.address >> 32) as u32, 0, 0];
+        let tuple = tg_tuple { saddr, is_ipv6: 1, ..Default::default() };
+        let of_tuple = Names::of(&tg_key::default(), &tuple, client.name as u32, sends_again);
+        let names = Names { connection: client.name, ..of_tuple };
         watch.decide_syn(rules, queues, &syn, refusals, names)
     }
 

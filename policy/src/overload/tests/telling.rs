@@ -147,6 +147,29 @@ fn where_syns_are_sent_again_is_known_by_the_address() {
     }
 }
 
+/// Behind a NAT there are clients of several systems: those that stop at a RST have one, those that would
+/// come again are answered, although all have one address.
+#[test]
+fn at_an_address_of_both_kinds_each_has_what_fits_it() {
+    let mut story = Story { looks_like_it: true, addresses: 1, ..Story::new() };
+    story.rules.patience_ms = 0;
+    let mut count = |for_ms| {
+        let mut seen = [Seen::default(); 2];
+        for ms in 0..for_ms {
+            let kind = ms % 2;
+            story.when_told = [Told::Stops, Told::SendsAgain][kind];
+            let now = story.runs(1, 2 * CAPACITY);
+            seen[kind].told += now.told;
+            seen[kind].hollow += now.hollow;
+        }
+        seen
+    };
+    count(5000);
+    let [stops, sends_again] = count(10_000);
+    assert!(stops.told > 4500 && stops.hollow == 0, "{stops:?}");
+    assert!(sends_again.hollow > 2 * sends_again.told, "{sends_again:?}");
+}
+
 /// One that looks like Windows and stops at a RST is answered eight times, and has a RST from then on.
 #[test]
 fn who_only_looks_like_it_is_known_by_the_address() {
