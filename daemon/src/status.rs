@@ -27,9 +27,9 @@ use crate::notice::NoticeStatus;
 use crate::share::ShareStatus;
 use crate::status::shed::ShedStatus;
 use crate::time_wait::TimeWaitStatus;
-pub use overload::OverloadStatus;
-
 use crate::{agent, config, host, instance, time_wait};
+
+pub use overload::OverloadStatus;
 
 /// Packets by reason, then by verdict.
 pub type Verdicts = BTreeMap<&'static str, BTreeMap<&'static str, u64>>;

@@ -7,9 +7,9 @@
  *     answered, with a SYN/ACK behind which there is nothing: connect() returns, and the RST to
  *     what the client says next is final, as one after the handshake always is (Shukla, thesis,
  *     4.1.2); but with a RST where it is to come again soon;
- *   - which of the two it is shows in its SYN (system.h), until its address has shown it: behind
- * one address there may be clients of both kinds, so those that look alike are known together, and
- *     the others apart from them;
+ *   - which of the two it is shows in its SYN (system.h), until its address has shown it; of an
+ *     address, behind which there may be clients of both kinds, those that look alike are known
+ *     together, and the others apart;
  *   - who sends it again all the same has silence;
  *   - an address whose programs connect again as soon as they are refused is told later: its SYNs
  *     are dropped, and told when they come again after a second.

@@ -34,11 +34,13 @@ impl Display for GuardStatus {
         let address = self.address.as_deref().unwrap_or("*");
         let what = if self.is_path { "path" } else { self.mechanism.as_str() };
         writeln!(out, "\n{address} port {}: {what} at {}", self.port, self.hook)?;
+        let notice = self.notice.iter().map(|notice| notice.line());
         let shed = self.shed.iter().flat_map(|shed| shed.lines());
-        for line in
-            self.fin.line().into_iter().chain(self.notice.iter().map(|n| n.line())).chain(shed)
-        {
+        for line in self.fin.line().into_iter().chain(notice).chain(shed) {
             writeln!(out, "  {line}")?;
+        }
+        if let Some(shed) = self.shed.as_ref().filter(|shed| shed.spared > 0) {
+            write_count(out, "preferred proxies", "pass", shed.spared)?;
         }
         if self.listeners.is_empty() && !self.is_path {
             writeln!(out, "  nothing listens there now")?;
@@ -46,29 +48,21 @@ impl Display for GuardStatus {
         for listener in &self.listeners {
             listener.fmt(out)?;
         }
-        self.write_counts(out)
-    }
-}
-
-impl GuardStatus {
-    /// A line for each reason and verdict.
-    fn write_counts(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        let mut line = |what: &str, verdict: &str, count: u64| {
-            writeln!(out, "    {what:<28} {verdict:<7} {count:>12}")
-        };
-        if let Some(shed) = self.shed.as_ref().filter(|shed| shed.spared > 0) {
-            line("preferred proxies", "pass", shed.spared)?;
-        }
         for (reason, counts) in &self.verdicts {
             for (verdict, count) in counts {
-                line(reason, verdict, *count)?;
+                write_count(out, reason, verdict, *count)?;
             }
         }
         if self.reservations_cleaned > 0 {
-            line("reservations cleaned", "", self.reservations_cleaned)?;
+            write_count(out, "reservations cleaned", "", self.reservations_cleaned)?;
         }
         Ok(())
     }
+}
+
+/// A line of a guard's counts.
+fn write_count(out: &mut Formatter<'_>, what: &str, verdict: &str, count: u64) -> fmt::Result {
+    writeln!(out, "    {what:<28} {verdict:<7} {count:>12}")
 }
 
 impl Display for ListenerStatus {
