@@ -118,11 +118,6 @@ __u32 tg_native_overload_places(const struct tg_overload *overload, __u64 now_ns
 	return queues.places;
 }
 
-int tg_native_overload_draws_lots(const struct tg_overload *overload, __u64 now_ns)
-{
-	return tg_overload_draws_lots(overload, now_ns);
-}
-
 int tg_native_overload_silences_ack(const struct tg_overload *overload, __u64 now_ns)
 {
 	return tg_overload_silences_ack(overload, now_ns);

@@ -243,7 +243,7 @@ impl Stage {
                 explained.listener = self.listener(*index, guarded, &syn, slot)?;
                 explained.notes = notes(guarded, decision, is_ours);
                 if is_ours && guarded.shed.policy == TG_SBPD
-                    || self.rehearsal.draws_lots(*index, guarded, slot, decision)?
+                    || self.rehearsal.draws_lots(*index, guarded)?
                 {
                     explained.shares = self.shares(packet, &interface, is_ours)?;
                 }

@@ -159,11 +159,9 @@ __noinline int tg_watch_find(struct tg_packet *packet, struct tg_watch *w)
 __noinline int tg_watch_meet(struct tg_watch *w)
 {
 	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
-	/* By lot is only what becomes of those who were asked for. */
-	__u32 random = w && w->asked ? bpf_get_prandom_u32() : 0;
 
 	if (o)
-		tg_syn_meet(o, w->phase, &w->reason, &w->client, w->half_full, random, w->now_ns);
+		tg_syn_meet(o, w->phase, &w->reason, &w->client, w->half_full, w->now_ns);
 	return 0;
 }
 

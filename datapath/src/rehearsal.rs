@@ -119,31 +119,15 @@ impl Rehearsal {
         &self.guards
     }
 
-    /// Whether chance had a part in what became of a SYN at the socket behind this slot of a guard, so
-    /// that the same one fares now so, now so.
-    pub fn draws_lots(
-        &self,
-        index: u32,
-        guarded: &Guarded,
-        slot: u32,
-        decision: tg_decision,
-    ) -> Result<bool> {
+    /// Whether chance has a part in what becomes of a SYN at this guard, so that the same one fares
+    /// now so, now so.
+    pub fn draws_lots(&self, index: u32, guarded: &Guarded) -> Result<bool> {
         let rules = &guarded.rules;
         let state: tg_shed_state = array::read_one(&self.live, "shed_state", index)?;
         let early = rules.room == TG_ROOM_RESERVE && rules.early_from_x256 < TG_ONE_X256;
         let lots =
             guarded.shed.policy != TG_SHED_OFF && policy_shed::draws_lots(&guarded.shed, &state);
-        let telling = decision.verdict != TG_PASS && self.draws_who_is_told(guarded, slot)?;
-        Ok(early || lots || telling || self.has_shares(index, guarded)?)
-    }
-
-    /// Whether `auto` draws lots now, at that socket, for who is told that there is no room.
-    fn draws_who_is_told(&self, guarded: &Guarded, slot: u32) -> Result<bool> {
-        if guarded.rules.is_auto == 0 {
-            return Ok(false);
-        }
-        let now_ns = clock::monotonic_ns();
-        Ok(by_socket::read::<tg_overload>(&self.live, slot)?.draws_lots(now_ns))
+        Ok(early || lots || self.has_shares(index, guarded)?)
     }
 
     /// Whether networks are held to a share now, at any socket of this guard's.

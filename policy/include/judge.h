@@ -60,7 +60,7 @@ TG_INLINE void tg_judge_meet(const struct tg_rules *rules, const struct tg_queue
 	}
 	tg_syn_meet(crowd->overload, j->phase, &j->reason, &j->client,
 	            tg_overload_is_half_full(rules, crowd->overload, queues, syn->now_ns),
-	            syn->random, syn->now_ns);
+	            syn->now_ns);
 	j->met.has_room = tg_syn_has_room(j->reason);
 	j->met.has_cookie = j->reason == TG_KERNEL_COOKIE;
 	j->met.is_half_open = syn->half_open;

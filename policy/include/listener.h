@@ -127,7 +127,8 @@ struct tg_overload {
 	__u64 fresh_x256;    /* new clients, a second */
 	__u64 peak_x256;     /* the most of them in this overload */
 	__u64 drain_x256;    /* connections that the server takes, a second */
-	__u64 silent_x256;   /* SYNs dropped in silence, a second: as many clients wait */
+	__u64 silent_x256;   /* SYNs dropped in silence, or to come again soon, a second: as many
+	                      * clients wait */
 	__u64 small_x16;     /* that it ends before too many wait, by what is known; of 2^16 */
 	__u64 worth;         /* clients for whom it would pay to wait, were there an overload */
 	__u64 may_wait;      /* clients that should, beyond a burst */
@@ -139,6 +140,8 @@ struct tg_overload {
 	__u64 fresh_dropped; /* those that are both */
 	__u64 entered;       /* of them, those that found room, and not none when their ACK came */
 	__u64 silent;        /* of them, those dropped in silence */
+	__u64 hastened;      /* of them, those told to come again soon */
+	__u64 steady;        /* of those dropped in silence, those whom nothing makes come sooner */
 	__u64 cookies;       /* of them, those that the kernel's SYN cookies are for */
 	__u64 apart_ns;      /* between two that the server takes */
 	__u64 step_ns;       /* between two that are let in, now */

@@ -45,7 +45,6 @@ __u32 tg_native_system_sends_again(__u32 hops, __u32 tcp_header_bytes);
 /* An enum tg_phase. */
 __u32 tg_native_overload_phase(const struct tg_overload *overload, __u64 now_ns);
 __u32 tg_native_overload_places(const struct tg_overload *overload, __u64 now_ns);
-int tg_native_overload_draws_lots(const struct tg_overload *overload, __u64 now_ns);
 int tg_native_overload_silences_ack(const struct tg_overload *overload, __u64 now_ns);
 void tg_native_overload_meet_ack(struct tg_overload *overload, struct tg_decision decision,
                                  __u32 seq, __u64 now_ns);

@@ -58,6 +58,7 @@ TG_INLINE void tg_overload_see_rates(struct tg_overload *o, __u32 queued, int ma
 {
 	__u64 in = o->entered + o->queued;
 	__u64 drain = tg_rate_of(in > queued ? in - queued : 0, passed_ns);
+	__u64 waiting = tg_rate_of(o->silent + o->hastened, passed_ns);
 
 	o->queued = queued;
 	if (passed_ns > TG_OVERLOAD_BURST_NS) {
@@ -67,8 +68,7 @@ TG_INLINE void tg_overload_see_rates(struct tg_overload *o, __u32 queued, int ma
 	}
 	o->fresh_x256 = tg_rate_toward(o->fresh_x256, tg_rate_of(o->fresh, passed_ns), passed_ns,
 	                               TG_OVERLOAD_MEAN_NS);
-	o->silent_x256 = tg_rate_toward(o->silent_x256, tg_rate_of(o->silent, passed_ns), passed_ns,
-	                                TG_OVERLOAD_MEAN_NS);
+	o->silent_x256 = tg_rate_toward(o->silent_x256, waiting, passed_ns, TG_OVERLOAD_MEAN_NS);
 	if (may_fall || drain > o->drain_x256)
 		o->drain_x256 =
 			tg_rate_toward(o->drain_x256, drain, passed_ns, TG_OVERLOAD_DRAIN_NS);
@@ -179,6 +179,8 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 	o->entered = 0;
 	o->waiting_sum = 0;
 	o->silent = 0;
+	o->hastened = 0;
+	o->steady = 0;
 	o->cookies = 0;
 	o->window_ns = now_ns;
 }
@@ -250,6 +252,7 @@ TG_INLINE void tg_overload_end(struct tg_overload *o, const struct tg_overload_m
                                __u64 now_ns)
 {
 	int is_lost = !met->has_room && !met->is_half_open;
+	int is_silent = is_lost && client->answer == TG_ANSWER_SILENCE;
 
 	o->seen++;
 	o->fresh += client->caller == TG_CALLER_NEW && !met->is_half_open;
@@ -258,7 +261,9 @@ TG_INLINE void tg_overload_end(struct tg_overload *o, const struct tg_overload_m
 	o->entered += !!met->has_room;
 	if (met->has_room)
 		tg_pace_let_in(o, met->isn, now_ns);
-	o->silent += is_lost && client->answer == TG_ANSWER_SILENCE;
+	o->silent += is_silent;
+	o->hastened += is_lost && client->comes_soon;
+	o->steady += is_silent && !tg_overload_may_hasten(client);
 	o->cookies += met->has_cookie;
 	if (!cell)
 		return;

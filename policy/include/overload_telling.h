@@ -15,6 +15,12 @@
 /* As many new clients a second are remembered when they are told: for 3 s, a fifth of the table. */
 #define TG_OVERLOAD_TOLD_KEPT (TG_WAITING_BLOCKS * TG_WAITING_CELLS / 16)
 
+/* When a crowd has gone so many are enough for each that the server takes. */
+#define TG_OVERLOAD_ENOUGH_LEAST 2
+#define TG_OVERLOAD_ENOUGH_MOST 4
+/* Who was told so often has a SYN left: Windows sends five. */
+#define TG_OVERLOAD_LAST_SYN 3
+
 /* Whether one who finds no room is told so. */
 enum tg_telling {
 	TG_SILENT,
@@ -32,14 +38,17 @@ TG_INLINE int tg_overload_asks(__u32 phase, int has_room)
  * New clients first: the reason for who finds room and is to come later. When the crowd has
  * gone who has waited comes in, but by half of the queue: thousands of them would fill it
  * whenever a place is free, and new ones would have to wait in their stead, who would fill
- * it after them, for as long as the server has little time to spare.
+ * it after them, for as long as the server has little time to spare. Who cannot come again has
+ * what new ones have.
  */
 TG_INLINE __u32 tg_overload_turn(const struct tg_overload *o, __u32 phase, __u32 reason,
-                                 __u32 caller, int is_half_full, __u64 now_ns)
+                                 const struct tg_client *client, int is_half_full, __u64 now_ns)
 {
-	if (caller == TG_CALLER_NEW || phase == TG_CALM || phase == TG_BURST)
+	if (client->caller == TG_CALLER_NEW || phase == TG_CALM || phase == TG_BURST)
 		return reason;
-	if (is_half_full || (phase == TG_PERSISTENT && !tg_overload_has_ended(o, now_ns)))
+	if (phase == TG_PERSISTENT && !tg_overload_has_ended(o, now_ns))
+		return TG_NEW_FIRST;
+	if (is_half_full && client->times_told < TG_OVERLOAD_LAST_SYN)
 		return TG_NEW_FIRST;
 	return reason;
 }
@@ -54,24 +63,43 @@ TG_INLINE int tg_overload_keeps_told(const struct tg_overload *o)
 	return o->fresh_x256 >> 8 < TG_OVERLOAD_TOLD_KEPT && o->fresh < TG_OVERLOAD_TOLD_KEPT / 4;
 }
 
-/* Does chance decide who is told? What is left of a crowd that has gone draws lots. */
-TG_INLINE int tg_overload_draws_lots(const struct tg_overload *o, __u64 now_ns)
+/* Does it send its SYN again on a RST, as it has shown or as it looks? */
+TG_INLINE int tg_overload_may_hasten(const struct tg_client *client)
 {
-	return tg_overload_has_ended(o, now_ns);
+	return client->caller == TG_CALLER_TOLD ||
+	       (client->caller == TG_CALLER_WAITS && client->sends_again);
 }
 
 /*
- * What is left of a crowd that has gone: who sends its SYN again on a RST, as it has shown or as it
- * looks, has one, or silence, as it falls. Windows comes again after 1, 3 and 7 s, and the server
- * would be idle between; on a RST it comes after half a second, but five times in all.
+ * When a crowd has gone so many are to come a second, be it that they were told to or of
+ * themselves: as many as wait, but for each that the server takes two at least, and four at most.
+ * With fewer it would be idle until the others come; with more all SYNs of those who wait are spent
+ * before it has served them.
+ */
+TG_INLINE __u64 tg_overload_enough(const struct tg_overload *o)
+{
+	__u64 drain = o->drain_x256 >> 8, waiting = o->silent_x256 >> 8;
+
+	if (waiting < TG_OVERLOAD_ENOUGH_LEAST * drain)
+		return TG_OVERLOAD_ENOUGH_LEAST * drain;
+	if (waiting > TG_OVERLOAD_ENOUGH_MOST * drain)
+		return TG_OVERLOAD_ENOUGH_MOST * drain;
+	return waiting;
+}
+
+/*
+ * What is left of a crowd that has gone: who sends its SYN again on a RST has one, while there are
+ * not enough; the others have silence. Windows comes again after 1, 3 and 7 s, and the server would
+ * be idle between; on a RST it comes after half a second, but five times in all.
  */
 TG_INLINE __u32 tg_overload_hastens(const struct tg_overload *o, const struct tg_client *client,
-                                    __u32 random, __u64 now_ns)
+                                    __u64 now_ns)
 {
-	int does = client->caller == TG_CALLER_TOLD ||
-	           (client->caller == TG_CALLER_WAITS && client->sends_again);
+	__u64 enough = tg_overload_share(o, tg_overload_enough(o), now_ns);
 
-	return does && random & 1 && tg_overload_draws_lots(o, now_ns) ? TG_TELLS_SOON : TG_SILENT;
+	if (!tg_overload_may_hasten(client) || !tg_overload_has_ended(o, now_ns))
+		return TG_SILENT;
+	return o->hastened + o->steady < enough ? TG_TELLS_SOON : TG_SILENT;
 }
 
 /*
@@ -81,7 +109,7 @@ TG_INLINE __u32 tg_overload_hastens(const struct tg_overload *o, const struct tg
  * most of its patience left, and who was told once is told again.
  */
 TG_INLINE __u32 tg_overload_tells(const struct tg_overload *o, __u32 phase,
-                                  const struct tg_client *client, __u32 random, __u64 now_ns)
+                                  const struct tg_client *client, __u64 now_ns)
 {
 	__u64 share;
 
@@ -89,7 +117,7 @@ TG_INLINE __u32 tg_overload_tells(const struct tg_overload *o, __u32 phase,
 		share = tg_overload_share(o, o->in_time, now_ns) + TG_POLL_BATCH;
 		if (o->silent >= share)
 			return TG_TELLS;
-		return tg_overload_hastens(o, client, random, now_ns);
+		return tg_overload_hastens(o, client, now_ns);
 	}
 	if (client->caller == TG_CALLER_TOLD)
 		return TG_TELLS;

@@ -164,15 +164,15 @@ TG_INLINE struct tg_decision tg_syn_decide(const struct tg_rules *rules, __u32 r
  * whether who finds none is left in silence, or is to come again soon.
  */
 TG_INLINE void tg_syn_meet(const struct tg_overload *o, __u32 phase, __u32 *reason,
-                           struct tg_client *client, int is_half_full, __u32 random, __u64 now_ns)
+                           struct tg_client *client, int is_half_full, __u64 now_ns)
 {
 	__u32 telling;
 
 	if (tg_syn_has_room(*reason))
-		*reason = tg_overload_turn(o, phase, *reason, client->caller, is_half_full, now_ns);
+		*reason = tg_overload_turn(o, phase, *reason, client, is_half_full, now_ns);
 	if (tg_syn_has_room(*reason))
 		return;
-	telling = tg_overload_tells(o, phase, client, random, now_ns);
+	telling = tg_overload_tells(o, phase, client, now_ns);
 	client->comes_soon = telling == TG_TELLS_SOON;
 	if (telling == TG_SILENT)
 		client->answer = TG_ANSWER_SILENCE;

@@ -21,13 +21,6 @@ impl tg_overload {
         Some(unsafe { raw::tg_native_overload_places(self, now_ns) }).filter(|places| *places > 0)
     }
 
-    /// Whether chance decides who of those that find no room is told so, so that one SYN fares now so,
-    /// now so.
-    pub fn draws_lots(&self, now_ns: u64) -> bool {
-        // SAFETY: the function reads only through this valid reference.
-        unsafe { raw::tg_native_overload_draws_lots(self, now_ns) != 0 }
-    }
-
     /// New clients, a second.
     pub fn fresh_per_s(&self) -> f64 {
         self.fresh_x256 as f64 / 256.0

@@ -120,6 +120,8 @@ fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
         drain_x256: rate(rng),
         silent_x256: rate(rng),
         silent: u64::from(near(rng, [0, 26, 53])),
+        hastened: u64::from(near(rng, [0, 26, 53])),
+        steady: u64::from(near(rng, [0, 26])),
         cookies: u64::from(near(rng, [0, 16, 1000])),
         worth: u64::from(near(rng, [0, 100])),
         may_wait: u64::from(near(rng, [0, 100])),

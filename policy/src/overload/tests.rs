@@ -60,6 +60,7 @@ struct Seen {
 /// What a SYN costs, unless a story has it otherwise.
 const SYN_NS: u64 = 3_000;
 
+#[derive(Clone)]
 struct Story {
     rules: tg_rules,
     /// What those do who come, and how many addresses they have; 0: each its own.
@@ -120,27 +121,9 @@ impl Story {
     }
 
     fn decides(&mut self, client: &Client, queues: &tg_queues) -> tg_decision {
-        // By lot: as good as any other word of the hash.
-        let lot = (client.name >> 40) as u32 ^ (self.now_ns / (S / 2)) as u32;
-        self.decides_by(lot, client, queues)
-    }
-
-    /// What this client would meet by that lot, as if it had not asked.
-    fn would_decide_by(&mut self, lot: u32, client: &Client, queues: &tg_queues) -> tg_decision {
-        let (watch, refusals) = (self.watch.clone(), self.refusals);
-        let decision = self.decides_by(lot, client, queues);
-        (self.watch, self.refusals) = (watch, refusals);
-        decision
-    }
-
-    fn decides_by(&mut self, lot: u32, client: &Client, queues: &tg_queues) -> tg_decision {
         let sends_again = client.when_told == Told::SendsAgain && self.looks_like_it;
-        let syn = tg_syn {
-            now_ns: self.now_ns,
-            random: lot,
-            sends_again: sends_again.into(),
-            ..Default::default()
-        };
+        let syn =
+            tg_syn { now_ns: self.now_ns, sends_again: sends_again.into(), ..Default::default() };
         let Self { watch, rules, refusals, .. } = self;
         let saddr = [client.address as u32, (client.address >> 32) as u32, 0, 0];
         let tuple = tg_tuple { saddr, is_ipv6: 1, ..Default::default() };

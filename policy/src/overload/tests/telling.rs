@@ -63,27 +63,6 @@ fn an_ack_that_finds_no_room_has_silence_before_a_crowd_stays_and_when_it_has_go
     }
 }
 
-/// So that `tidegate explain` can say it: the same SYN meets the same, whatever the lot, but for those
-/// whose SYN comes again when their crowd has gone.
-#[test]
-fn the_lot_decides_only_where_it_is_said_to() {
-    let mut story = Story { when_told: Told::SendsAgain, looks_like_it: true, ..Story::new() };
-    let (mut said, mut differ, mut unsaid) = (0, 0, 0);
-    for tenth in 0..80 {
-        story.runs(100, if tenth < 50 { 3 * CAPACITY } else { 0 });
-        let full = queues(BACKLOG + 1, 0);
-        let client = story.clients.first().copied().unwrap_or_else(|| story.client());
-        let says_so = story.watch.overload().draws_lots(story.now_ns);
-        let [by_one, by_other] = [0, 1].map(|lot| story.would_decide_by(lot, &client, &full));
-        let decides = by_one != by_other;
-        said += u32::from(says_so);
-        differ += u32::from(decides);
-        unsaid += u32::from(decides && !says_so);
-    }
-    assert_eq!(unsaid, 0, "of {differ} that the lot decided");
-    assert!(said > 20 && differ > 5, "{said} said, {differ} so");
-}
-
 /// After a burst Windows would come again a second later, and then after two and four. Whoever waits
 /// comes sooner on a RST, and is served.
 #[test]
@@ -97,6 +76,50 @@ fn who_sends_again_is_hastened_when_the_crowd_has_gone() {
         let waiting = crowd.came - crowd.served;
         assert!(after.served > waiting * 9 / 10, "{burst}: {waiting} waited, {after:?}");
         assert!(after.told > waiting / 10, "{after:?}");
+    }
+}
+
+/// But no more than four for each that the server takes: all five SYNs of Windows' would be spent after
+/// two seconds, and the server idle until those come who were left in silence.
+#[test]
+fn no_more_are_hastened_than_the_server_will_have_room_for() {
+    let mut story = Story::new();
+    (story.when_told, story.looks_like_it) = (Told::SendsAgain, true);
+    // What the server takes shows in the first.
+    for burst in 0..3 {
+        story.runs(1000, 12 * CAPACITY);
+        for second in 0..5 {
+            let after = story.runs(1000, 0);
+            let is_paced = (3 * CAPACITY..4 * CAPACITY).contains(&after.told);
+            assert!(burst == 0 || is_paced, "{burst}, {second}: {after:?}");
+            assert!(after.served > CAPACITY * 8 / 10, "{burst}, {second}: {after:?}");
+        }
+    }
+}
+
+/// Whose last SYN it is has the room that new clients have, and who may come again half of it.
+#[test]
+fn who_cannot_come_again_goes_before_those_who_can() {
+    let mut story = Story::new();
+    (story.when_told, story.looks_like_it) = (Told::SendsAgain, true);
+    for _ in 0..2 {
+        story.runs(1000, 12 * CAPACITY);
+        story.runs(2000, 0);
+    }
+    let (full, more_than_half) = (queues(BACKLOG + 1, 0), queues(BACKLOG * 5 / 8, 0));
+    assert_eq!(story.meets(&more_than_half).0, TG_PASS, "who is new");
+    let client = story.client();
+    assert_eq!(story.decides(&client, &full).verdict, TG_DROP, "it waits");
+    for times_told in 1..=3 {
+        // The others are told, too: as soon as it is its turn.
+        let told = (0..100).find_map(|_| {
+            story.runs(5, 0);
+            let mut then = story.clone();
+            (then.decides(&client, &full).verdict == TG_RESET).then_some(then)
+        });
+        story = told.expect("a moment at which it is told to come again");
+        let comes_in = story.clone().decides(&client, &more_than_half).verdict == TG_PASS;
+        assert_eq!(comes_in, times_told == 3, "told {times_told} times");
     }
 }
 

@@ -2,13 +2,11 @@
 //! `tidegate explain` tells an operator what would become of a SYN, in words and as JSON, and
 //! nothing is counted by asking. Whatever is wrong with a question is answered in one line.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
-use std::thread::sleep;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tidegate_lab::Namespace;
 use tidegate_tests::wire::{ACK, SYN, Segment, Wire, usual_options};
 use tidegate_tests::{
@@ -255,40 +253,6 @@ fn the_syns_of_a_capture_are_explained_each() {
     let text = asked(&stage.server, &["--pcap", CAPTURE, "--interface", "srv0"]);
     assert_eq!(text.matches("SYN 10.77.0.2:40000 > 10.77.0.1:80").count(), 3, "{text}");
     assert_eq!(Counted::of(&stage.server).all(), 0, "asking is no SYN");
-    guard.stop();
-}
-
-/// A SYN that Windows might send, here once and left in silence, would be hastened by a RST, or not,
-/// once the crowd has gone: nobody has come for a second.
-#[test]
-fn what_is_left_of_a_crowd_is_told_by_lot() {
-    if skip_without_root("what_is_left_of_a_crowd_is_told_by_lot") {
-        return;
-    }
-    let stage = Stage::new("explain-lot");
-    let wire = Wire::of(&stage);
-    let _full = Stalled::new(&stage.server, server(80), 0);
-    let _waiting = fill(&stage.client, server(80), 1);
-    let guard = Guard::on_port(&stage.server, 80, "auto", "ip");
-
-    let from: SocketAddr = CLIENT.parse().expect("an address");
-    let syn = Segment { hops: 128, ..Segment::new(from, server(80), SYN, 7001, 0) };
-    keep(&stage, &[wire.frame(&syn)]);
-    let explained = || answer(&stage, &["--pcap", CAPTURE])[0].clone();
-    let new = explained();
-    assert_eq!((&new["verdict"], &new["shares"][0]["share"]), (&json!("drop"), &json!(1.0)));
-
-    wire.send(&syn);
-    waits::settled("it was left in silence", || Counted::of(&stage.server).all() == 1);
-    sleep(Duration::from_millis(1_100));
-    let left = explained();
-    let shares = left["shares"].as_array().expect("shares");
-    let verdicts: BTreeSet<_> = shares.iter().filter_map(|s| s["verdict"].as_str()).collect();
-    assert_eq!(verdicts, BTreeSet::from(["drop", "reset"]), "{left:#}");
-    for share in shares {
-        assert_eq!(share["reason"], "ListenQFullAtSyn", "{left:#}");
-        is_half(share);
-    }
     guard.stop();
 }
 

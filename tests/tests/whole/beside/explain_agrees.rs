@@ -28,7 +28,7 @@ const CASES: usize = 10_000;
 /// What is wanted turns up by chance and by how fast this machine is: so many cases it may take.
 const CASES_MOST: usize = 10 * CASES;
 /// Of so many cases one may be a disagreement that the clock explains, since it went on between the
-/// question and the SYN, or the lot, since each draws its own.
+/// question and the SYN.
 const EXCUSED_OF: usize = 500;
 const FIRST_PORT: u16 = 8000;
 /// A listener that is always full.
@@ -338,7 +338,7 @@ fn play(mut crowd: Crowd) {
             let rules = LISTENERS[crowd.listeners[which].kind];
             let case = format!("{} > {} by {rules}", syn.from, syn.to);
             // Why there is no room stays as it is for a tick. Who is told of it goes, with `auto`, by a
-            // clock that never stands still, and what is left of a crowd draws lots.
+            // clock that never stands still.
             let may_differ = rules.contains("\"auto\"") && reason(&foretold) == reason(&happened);
             assert!(
                 may_differ || tick() != then,
@@ -347,17 +347,14 @@ fn play(mut crowd: Crowd) {
             excused += 1;
             assert!(
                 excused * EXCUSED_OF <= agreed.max(CASES),
-                "{case}: too often it is said to be the clock or the lot"
+                "{case}: too often it is said to be the clock"
             );
         }
         if agreed % (CASES / 5) == 0 {
             asking_changes_nothing(&mut crowd, &mut guarded);
         }
     }
-    println!(
-        "{agreed} agreed in {:?}, {excused} met a tick or a lot; met: {met:?}",
-        begun.elapsed()
-    );
+    println!("{agreed} agreed in {:?}, {excused} met a tick; met: {met:?}", begun.elapsed());
     for wanted in MET {
         assert!(has_met(&met, wanted), "{wanted} was met, among {met:?}");
     }
