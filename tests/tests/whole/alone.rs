@@ -2,6 +2,7 @@
 //! Stories that are told one at a time: they measure what a server takes or a client waits for, or
 //! count what a segment that comes too late would change.
 
+mod abort;
 mod accepts;
 mod crowd;
 mod experiments;

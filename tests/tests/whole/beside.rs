@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Stories that are told beside each other: each brings its own hosts, and none minds another's load.
 
-mod abort;
 mod agent;
 mod auto;
 mod bad_input;
