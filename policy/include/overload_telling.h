@@ -88,18 +88,16 @@ TG_INLINE __u64 tg_overload_enough(const struct tg_overload *o)
 }
 
 /*
- * What is left of a crowd that has gone: who sends its SYN again on a RST has one, while there are
- * not enough; the others have silence. Windows comes again after 1, 3 and 7 s, and the server would
- * be idle between; on a RST it comes after half a second, but five times in all.
+ * Is it to come again soon? Of what is left of a crowd that has gone, while there are not enough:
+ * who sends its SYN again on a RST has one, and the others silence. Windows comes again after 1, 3
+ * and 7 s, and the server would be idle between; on a RST it comes after half a second, but five
+ * times in all.
  */
-TG_INLINE __u32 tg_overload_hastens(const struct tg_overload *o, const struct tg_client *client,
-                                    __u64 now_ns)
+TG_INLINE int tg_overload_hastens(const struct tg_overload *o, const struct tg_client *client,
+                                  __u64 now_ns)
 {
-	__u64 enough = tg_overload_share(o, tg_overload_enough(o), now_ns);
-
-	if (!tg_overload_may_hasten(client) || !tg_overload_has_ended(o, now_ns))
-		return TG_SILENT;
-	return o->hastened + o->steady < enough ? TG_TELLS_SOON : TG_SILENT;
+	return tg_overload_may_hasten(client) &&
+	       o->hastened + o->steady < tg_overload_share(o, tg_overload_enough(o), now_ns);
 }
 
 /*
@@ -111,13 +109,15 @@ TG_INLINE __u32 tg_overload_hastens(const struct tg_overload *o, const struct tg
 TG_INLINE __u32 tg_overload_tells(const struct tg_overload *o, __u32 phase,
                                   const struct tg_client *client, __u64 now_ns)
 {
+	int has_ended = tg_overload_has_ended(o, now_ns);
 	__u64 share;
 
-	if (phase != TG_PERSISTENT || tg_overload_has_ended(o, now_ns)) {
+	if (phase != TG_PERSISTENT || has_ended) {
 		share = tg_overload_share(o, o->in_time, now_ns) + TG_POLL_BATCH;
 		if (o->silent >= share)
 			return TG_TELLS;
-		return tg_overload_hastens(o, client, now_ns);
+		return has_ended && tg_overload_hastens(o, client, now_ns) ? TG_TELLS_SOON
+		                                                           : TG_SILENT;
 	}
 	if (client->caller == TG_CALLER_TOLD)
 		return TG_TELLS;

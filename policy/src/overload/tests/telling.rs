@@ -63,12 +63,16 @@ fn an_ack_that_finds_no_room_has_silence_before_a_crowd_stays_and_when_it_has_go
     }
 }
 
+/// Its clients are Windows'.
+fn of_windows() -> Story {
+    Story { when_told: Told::SendsAgain, looks_like_it: true, ..Story::new() }
+}
+
 /// After a burst Windows would come again a second later, and then after two and four. Whoever waits
 /// comes sooner on a RST, and is served.
 #[test]
 fn who_sends_again_is_hastened_when_the_crowd_has_gone() {
-    let mut story = Story::new();
-    (story.when_told, story.looks_like_it) = (Told::SendsAgain, true);
+    let mut story = of_windows();
     for burst in 0..5 {
         let crowd = story.runs(1000, 3 * CAPACITY);
         let after = story.runs(5000, 0);
@@ -83,8 +87,7 @@ fn who_sends_again_is_hastened_when_the_crowd_has_gone() {
 /// two seconds, and the server idle until those come who were left in silence.
 #[test]
 fn no_more_are_hastened_than_the_server_will_have_room_for() {
-    let mut story = Story::new();
-    (story.when_told, story.looks_like_it) = (Told::SendsAgain, true);
+    let mut story = of_windows();
     // What the server takes shows in the first.
     for burst in 0..3 {
         story.runs(1000, 12 * CAPACITY);
@@ -100,8 +103,7 @@ fn no_more_are_hastened_than_the_server_will_have_room_for() {
 /// Whose last SYN it is has the room that new clients have, and who may come again half of it.
 #[test]
 fn who_cannot_come_again_goes_before_those_who_can() {
-    let mut story = Story::new();
-    (story.when_told, story.looks_like_it) = (Told::SendsAgain, true);
+    let mut story = of_windows();
     for _ in 0..2 {
         story.runs(1000, 12 * CAPACITY);
         story.runs(2000, 0);
@@ -196,9 +198,8 @@ fn at_an_address_of_both_kinds_each_has_what_fits_it() {
 /// One that looks like Windows and stops at a RST is answered eight times, and has a RST from then on.
 #[test]
 fn who_only_looks_like_it_is_known_by_the_address() {
-    let mut story = Story::new();
+    let mut story = Story { addresses: 100, ..of_windows() };
     story.rules.patience_ms = 0;
-    (story.when_told, story.looks_like_it, story.addresses) = (Told::SendsAgain, true, 100);
     story.runs(1500, 2 * CAPACITY);
     // A client stops that is none of those who were told four times.
     let (mut hollow, mut told) = (0, 0);
