@@ -143,9 +143,11 @@ impl Plain {
         status.map_or(Answer::Unanswered, Answer::Status)
     }
 
-    /// Has close() end the connection with a RST, so that its port is free at once.
+    /// Ends the connection with a RST, so that its port is free at once. A close() would not do: of
+    /// the stories told beside this one another may just be starting a program, which has all of our
+    /// sockets open until its exec().
     pub fn discard(self) {
-        let _ = self.socket.set_linger(Some(Duration::ZERO));
+        rustix::net::connect_unspec(&self.socket).expect("a disconnected socket");
     }
 
     /// The connection itself.
