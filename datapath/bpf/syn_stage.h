@@ -63,7 +63,7 @@ TG_INLINE void tg_syn_watch(struct tg_syn_stage *s)
 		tg_watch_find(s->packet, s->watch);
 	tg_watch_meet(s->watch);
 	s->reason = s->watch->reason;
-	if (!tg_syn_has_room(s->reason) && s->watch->client.answer != TG_ANSWER_SILENCE)
+	if (tg_syn_is_told(s->reason, &s->watch->client))
 		tg_watch_tell(s->packet, s->watch);
 	s->syn.answer = s->watch->client.answer;
 }

@@ -16,6 +16,7 @@ enum tg_caller {
 enum tg_answer {
 	TG_ANSWER_AS_RULED, /* by the rules of its listener */
 	TG_ANSWER_SILENCE,
+	TG_ANSWER_COOKIE, /* a SYN cookie, with which it comes in when there is room */
 	TG_ANSWER_HOLLOW, /* where the rules have a RST: a SYN/ACK, and the RST afterwards */
 };
 

@@ -82,7 +82,7 @@ TG_INLINE void tg_judge_part(struct tg_syn *syn, const struct tg_crowd *crowd, s
 {
 	struct tg_waiting *cell = j->is_asked ? &crowd->block->cells[j->cell] : (void *)0;
 
-	if (!j->met.has_room && j->client.answer != TG_ANSWER_SILENCE)
+	if (tg_syn_is_told(j->reason, &j->client))
 		tg_judge_tell(syn, crowd, &j->client);
 	syn->answer = j->client.answer;
 	tg_overload_end(crowd->overload, &j->met, &j->client, cell, crowd->name, syn->now_ns);

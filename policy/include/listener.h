@@ -142,7 +142,9 @@ struct tg_overload {
 	__u64 silent;        /* of them, those dropped in silence */
 	__u64 hastened;      /* of them, those told to come again soon */
 	__u64 steady;        /* of those dropped in silence, those whom nothing makes come sooner */
+	__u64 connected;     /* of them, those that wait connected, by a SYN cookie */
 	__u64 cookies;       /* of them, those that the kernel's SYN cookies are for */
+	__u64 returned;      /* SYN cookies that came back in this window, and found room */
 	__u64 apart_ns;      /* between two that the server takes */
 	__u64 step_ns;       /* between two that are let in, now */
 	__u64 next_ns;       /* when the next is to be let in */

@@ -181,7 +181,9 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 	o->silent = 0;
 	o->hastened = 0;
 	o->steady = 0;
+	o->connected = 0;
 	o->cookies = 0;
+	o->returned = 0;
 	o->window_ns = now_ns;
 }
 
@@ -224,13 +226,18 @@ TG_INLINE __u32 tg_overload_begin(struct tg_overload *o, struct tg_queues *queue
 
 /*
  * After an ACK was judged: who is told that there is no room was not taken by the server. (Who is
- * not told comes again, and may be.) Behind a bare ACK may come its data, which is told, too.
+ * not told comes again, and may be.) Behind a bare ACK may come its data, which is told, too. Who
+ * has waited connected is taken now; the others who bring a cookie were when their SYN came.
  */
 TG_INLINE void tg_overload_meet_ack(struct tg_overload *o, struct tg_decision decision, __u32 seq,
                                     __u64 now_ns)
 {
 	if (tg_pace_tells(o, seq))
 		tg_pace_see_round_trip(o, now_ns);
+	if (decision.verdict == TG_ADMIT) {
+		o->entered += o->returned >= o->cookies;
+		o->returned++;
+	}
 	if (decision.verdict != TG_RESET || decision.reason != TG_OVERFLOW_SYNACK_ACK)
 		return;
 	o->entered -= !!o->entered;
@@ -264,6 +271,7 @@ TG_INLINE void tg_overload_end(struct tg_overload *o, const struct tg_overload_m
 	o->silent += is_silent;
 	o->hastened += is_lost && client->comes_soon;
 	o->steady += is_silent && !tg_overload_may_hasten(client);
+	o->connected += is_lost && client->answer == TG_ANSWER_COOKIE;
 	o->cookies += met->has_cookie;
 	if (!cell)
 		return;

@@ -118,6 +118,10 @@ TG_INLINE __u32 tg_overload_shuts(const struct tg_overload *o, const struct tg_q
  * let in than the server takes; nor the half-open connections that have stood for a window. Their
  * ACKs found the queue full, and until the kernel sends the SYN/ACK again, a second later, they
  * would keep it empty.
+ *
+ * After a long overload they are those of the short queue, for who has waited: a server that
+ * accepts as many as there are (Knot) would accept what it takes in seconds, as would who still
+ * waits, and serve some when they have given up.
  */
 TG_INLINE int tg_overload_is_half_full(const struct tg_rules *rules, const struct tg_overload *o,
                                        const struct tg_queues *queues, __u64 now_ns)
@@ -129,8 +133,12 @@ TG_INLINE int tg_overload_is_half_full(const struct tg_rules *rules, const struc
 		places = rules->places;
 	if (queues->places && queues->places < places)
 		places = queues->places;
-	if (tg_pace_is_far(o) && !tg_overload_is_ahead(o, now_ns))
-		coming = 0;
+	if (tg_pace_is_far(o)) {
+		if (!tg_overload_is_ahead(o, now_ns))
+			coming = 0;
+	} else if (tg_overload_was_long(o) && o->places < places) {
+		places = o->places;
+	}
 	return 2 * (queues->listen_len + coming) >= places;
 }
 

@@ -20,10 +20,17 @@
 #define TG_OVERLOAD_ENOUGH_MOST 4
 /* Who was told so often has a SYN left: Windows sends five. */
 #define TG_OVERLOAD_LAST_SYN 3
+/*
+ * And who was told so often none, where two were left in silence before. For each that the server
+ * takes so many of these wait connected.
+ */
+#define TG_OVERLOAD_SPENT 2
+#define TG_OVERLOAD_CONNECTED 2
 
 /* Whether one who finds no room is told so. */
 enum tg_telling {
 	TG_SILENT,
+	TG_CONNECTS,   /* it waits connected, by a SYN cookie */
 	TG_TELLS_SOON, /* to come again soon, by a RST: it sends its SYN again on one */
 	TG_TELLS,      /* not to come again */
 };
@@ -101,6 +108,30 @@ TG_INLINE int tg_overload_hastens(const struct tg_overload *o, const struct tg_c
 }
 
 /*
+ * Is it to wait connected? Of what is left of a crowd that has gone, who has spent its SYNs: it has
+ * a SYN cookie, and its data, which it sends again after 0.3, 0.9 and 2.1 s, brings it in when
+ * there is room. Else the server would be idle from when the last SYNs are spent, 5 s after a burst
+ * has begun. But no more than that it has time for these as well.
+ */
+TG_INLINE int tg_overload_connects(const struct tg_overload *o, const struct tg_client *client,
+                                   __u64 now_ns)
+{
+	__u64 most = TG_OVERLOAD_CONNECTED * (o->drain_x256 >> 8);
+
+	return client->times_told >= TG_OVERLOAD_SPENT &&
+	       o->connected < tg_overload_share(o, most, now_ns);
+}
+
+/* To one of those who are left when the crowd has gone: an enum tg_telling. */
+TG_INLINE __u32 tg_overload_tells_left(const struct tg_overload *o, const struct tg_client *client,
+                                       __u64 now_ns)
+{
+	if (tg_overload_connects(o, client, now_ns))
+		return TG_CONNECTS;
+	return tg_overload_hastens(o, client, now_ns) ? TG_TELLS_SOON : TG_SILENT;
+}
+
+/*
  * Is one who finds no room to be told so, an enum tg_telling? There is silence for as many SYNs as
  * those who may wait send: in a burst, and when the crowd has gone, who is served in time; while it
  * stays, who may hope for its end. Then who has waited is told sooner than who comes, which has
@@ -116,8 +147,7 @@ TG_INLINE __u32 tg_overload_tells(const struct tg_overload *o, __u32 phase,
 		share = tg_overload_share(o, o->in_time, now_ns) + TG_POLL_BATCH;
 		if (o->silent >= share)
 			return TG_TELLS;
-		return has_ended && tg_overload_hastens(o, client, now_ns) ? TG_TELLS_SOON
-		                                                           : TG_SILENT;
+		return has_ended ? tg_overload_tells_left(o, client, now_ns) : TG_SILENT;
 	}
 	if (client->caller == TG_CALLER_TOLD)
 		return TG_TELLS;

@@ -21,6 +21,8 @@
 #define TG_OVERLOAD_CALM_NS (3ull << 29)
 /* t: 2^30 ns, 1.07 s. A window that is longer tells nothing of rates. */
 #define TG_OVERLOAD_BURST_NS (1ull << 30)
+/* A longer overload has left more who wait than a server can be let have at once: 2 s. */
+#define TG_OVERLOAD_LONG_MS 2000
 /* So much of a window tells whether new clients still come: 34 ms. */
 #define TG_OVERLOAD_GLANCE_NS (1ull << 25)
 
@@ -38,6 +40,14 @@ TG_INLINE __u32 tg_overload_phase(const struct tg_overload *o, __u64 now_ns)
 	if (!o->dropped_ns || tg_since(now_ns, o->dropped_ns) >= TG_OVERLOAD_CALM_NS)
 		return TG_CALM;
 	return o->is_persistent ? TG_RECOVERING : TG_BURST;
+}
+
+/* Was it a long one, the overload at hand or the last? */
+TG_INLINE int tg_overload_was_long(const struct tg_overload *o)
+{
+	if (o->since_ns)
+		return tg_since(o->excess_ns, o->since_ns) >= TG_OVERLOAD_LONG_MS * 1000000ull;
+	return o->lasted_ms[(o->ended - 1) % TG_OVERLOAD_KNOWN] >= TG_OVERLOAD_LONG_MS;
 }
 
 TG_INLINE int tg_overload_due(const struct tg_overload *o, __u64 now_ns)

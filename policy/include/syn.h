@@ -97,6 +97,8 @@ TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason, const
 		return TG_SYN_KERNEL;
 	if (syn->answer == TG_ANSWER_SILENCE)
 		return TG_SYN_DROP;
+	if (syn->answer == TG_ANSWER_COOKIE && syn->cookie_usable)
+		return TG_SYN_COOKIE;
 	if (reason == TG_NO_RESERVATION && rules->cookie_when_reserved)
 		return TG_SYN_COOKIE;
 	/* The kernel would answer these: its rule is not reserv's, nor its limits ours. */
@@ -119,7 +121,8 @@ TG_INLINE int tg_syn_wants_cookie(const struct tg_rules *rules, __u32 reason,
 {
 	if (tg_syn_has_room(reason))
 		return tg_syn_spares_cookie(rules, reason);
-	return tg_syn_refusal(rules, reason, syn) == TG_SYN_COOKIE;
+	return syn->answer == TG_ANSWER_COOKIE ||
+	       tg_syn_refusal(rules, reason, syn) == TG_SYN_COOKIE;
 }
 
 /* auto's rules watch those SYNs that it is to find room for. */
@@ -176,6 +179,14 @@ TG_INLINE void tg_syn_meet(const struct tg_overload *o, __u32 phase, __u32 *reas
 	client->comes_soon = telling == TG_TELLS_SOON;
 	if (telling == TG_SILENT)
 		client->answer = TG_ANSWER_SILENCE;
+	else if (telling == TG_CONNECTS)
+		client->answer = TG_ANSWER_COOKIE;
+}
+
+/* auto: is one who finds no room to be told so, in a form that is still to be found? */
+TG_INLINE int tg_syn_is_told(__u32 reason, const struct tg_client *client)
+{
+	return !tg_syn_has_room(reason) && client->answer == TG_ANSWER_AS_RULED;
 }
 
 /*

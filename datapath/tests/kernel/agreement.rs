@@ -122,7 +122,9 @@ fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
         silent: u64::from(near(rng, [0, 26, 53])),
         hastened: u64::from(near(rng, [0, 26, 53])),
         steady: u64::from(near(rng, [0, 26])),
+        connected: u64::from(near(rng, [0, 26, 53])),
         cookies: u64::from(near(rng, [0, 16, 1000])),
+        returned: u64::from(near(rng, [0, 16])),
         worth: u64::from(near(rng, [0, 100])),
         may_wait: u64::from(near(rng, [0, 100])),
         in_time: u64::from(near(rng, [0, 100])),
@@ -163,7 +165,7 @@ fn block(rng: &mut Rng, name: u64, now_ns: u64) -> tg_waiting_block {
             tag: if rng.u8(..4) == 0 { 0 } else { rng.u32(..) },
             since_tick: ((now_ns >> TG_CELL_TICK_SHIFT) as u16)
                 .wrapping_sub(near(rng, [0, TG_TOLD_TICKS, TG_WAITING_TICKS]) as u16),
-            times_told: one_of(rng, [0, 0, 1, TG_TOLD_MOST]) as u16,
+            times_told: one_of(rng, [0, 0, 1, 2, TG_TOLD_MOST]) as u16,
         };
     }
     if rng.u8(..4) != 0 {
@@ -341,6 +343,7 @@ struct Coverage {
     overflow_possible: u64,
     silent: u64,
     hollow: u64,
+    connected: u64,
     delayed: u64,
     persistent: u64,
     kept_waiting: u64,
@@ -361,6 +364,7 @@ impl Coverage {
         self.overflow_possible += u64::from(answers.overflow_possible != 0);
         self.silent += u64::from(answers.answer == TG_ANSWER_SILENCE.into());
         self.hollow += u64::from(answers.answer == TG_ANSWER_HOLLOW.into());
+        self.connected += u64::from(answers.answer == TG_ANSWER_COOKIE.into());
         self.delayed += answers.manners.cells.iter().map(|cell| u64::from(cell.delay)).sum::<u64>();
         self.persistent += u64::from(answers.queues.places != 0);
         self.kept_waiting += answers.overload.silent;
@@ -403,6 +407,7 @@ impl Coverage {
             ("a possible overflow", self.overflow_possible),
             ("silence", self.silent),
             ("a hollow answer", self.hollow),
+            ("a client that waits connected", self.connected),
             ("an address that is told later", self.delayed),
             ("a short queue", self.persistent),
             ("a client that waits", self.kept_waiting),

@@ -55,6 +55,8 @@ struct Seen {
     waited: u64,
     /// Let in, and told when their ACK came.
     turned_back: u64,
+    /// Clients that were answered by a SYN cookie.
+    connected: u64,
 }
 
 /// What a SYN costs, unless a story has it otherwise.
@@ -77,6 +79,10 @@ struct Story {
     /// Between a SYN/ACK and its ACK; and when the ACKs come of those who were let in.
     round_trip_ms: u64,
     on_their_way: Vec<(u64, u32)>,
+    /// Whether the hook can answer by SYN cookies; and who has one, when it sends its data next, how
+    /// long after the last time, and its name.
+    gives_cookies: bool,
+    connected: Vec<(u64, u64, u32)>,
     /// Parts of a connection that the server has done.
     done_ms: u64,
     /// So long it takes none, and as long twice as many; 0: all the same.
@@ -112,6 +118,8 @@ impl Story {
             half_open: 0,
             round_trip_ms: 0,
             on_their_way: Vec::new(),
+            gives_cookies: false,
+            connected: Vec::new(),
             done_ms: 0,
             pause_ms: 0,
             coming: 0,
@@ -122,8 +130,12 @@ impl Story {
 
     fn decides(&mut self, client: &Client, queues: &tg_queues) -> tg_decision {
         let sends_again = client.when_told == Told::SendsAgain && self.looks_like_it;
-        let syn =
-            tg_syn { now_ns: self.now_ns, sends_again: sends_again.into(), ..Default::default() };
+        let syn = tg_syn {
+            now_ns: self.now_ns,
+            sends_again: sends_again.into(),
+            cookie_usable: self.gives_cookies.into(),
+            ..Default::default()
+        };
         let Self { watch, rules, refusals, .. } = self;
         let saddr = [client.address as u32, (client.address >> 32) as u32, 0, 0];
         let tuple = tg_tuple { saddr, is_ipv6: 1, ..Default::default() };
@@ -157,6 +169,10 @@ impl Story {
                 self.seen.told += 1;
                 self.sends_again(client);
                 self.connects_again(client);
+            }
+            TG_COOKIE => {
+                self.seen.connected += 1;
+                self.connected.push((self.now_ns, 300 * MS, client.name as u32));
             }
             TG_HOLLOW => {
                 self.seen.hollow += 1;
@@ -195,6 +211,29 @@ impl Story {
                     self.seen.served += 1;
                 }
                 (_, TG_PASS) if is_request => self.on_their_way.push((now_ns + S, isn)),
+                _ => self.seen.turned_back += 1,
+            }
+        }
+    }
+
+    /// The data of those who have a SYN cookie: it is sent again after 0.3, 0.9, 2.1, and 4.5 s.
+    fn bring_cookies(&mut self) {
+        let now_ns = self.now_ns;
+        let come: Vec<_> = self.connected.extract_if(.., |(at_ns, ..)| *at_ns <= now_ns).collect();
+        for (_, later_ns, isn) in come {
+            let silent = self.watch.silences_ack(now_ns).into();
+            let ack = tg_ack { cookie: TG_ACK_COOKIE, silent, ..Default::default() };
+            let decision = crate::decide_ack(&self.rules, &queues(self.queue as u32, 0), &ack);
+            self.watch.meet_ack(decision, isn.wrapping_add(1), now_ns);
+            match decision.verdict {
+                TG_ADMIT => {
+                    self.queue += 1;
+                    self.seen.served += 1;
+                }
+                TG_DROP if later_ns < 4 * S => {
+                    self.connected.push((now_ns + later_ns, 2 * later_ns, isn));
+                }
+                TG_DROP => self.seen.gave_up += 1,
                 _ => self.seen.turned_back += 1,
             }
         }
@@ -239,6 +278,7 @@ impl Story {
         for _ in 0..for_ms {
             self.now_ns += MS;
             self.arrive();
+            self.bring_cookies();
             self.done_ms += match (self.now_ns / MS).checked_div(self.pause_ms) {
                 Some(number) => number % 2 * 2 * CAPACITY,
                 None => CAPACITY,
@@ -269,6 +309,7 @@ impl Story {
             gave_up: now.gave_up - before.gave_up,
             waited: now.waited - before.waited,
             turned_back: now.turned_back - before.turned_back,
+            connected: now.connected - before.connected,
         }
     }
 

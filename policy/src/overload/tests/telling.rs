@@ -65,7 +65,7 @@ fn an_ack_that_finds_no_room_has_silence_before_a_crowd_stays_and_when_it_has_go
 
 /// Its clients are Windows'.
 fn of_windows() -> Story {
-    Story { when_told: Told::SendsAgain, looks_like_it: true, ..Story::new() }
+    Story { when_told: Told::SendsAgain, looks_like_it: true, gives_cookies: true, ..Story::new() }
 }
 
 /// After a burst Windows would come again a second later, and then after two and four. Whoever waits
@@ -100,10 +100,56 @@ fn no_more_are_hastened_than_the_server_will_have_room_for() {
     }
 }
 
+/// Who has spent its SYNs waits on, connected by a SYN cookie; its data, which it sends again, brings it
+/// in when there is room. (Else the server would be idle from when the last SYNs are spent.)
+#[test]
+fn who_has_spent_its_syns_waits_connected() {
+    let mut story = of_windows();
+    story.bursts(3, 1000, 30 * CAPACITY, 5000);
+    story.runs(1000, 30 * CAPACITY);
+    for second in 0..4 {
+        let after = story.runs(1000, 0);
+        assert!(after.connected <= 2 * CAPACITY * 11 / 10, "{second}: {after:?}");
+    }
+    assert!(story.seen.connected > CAPACITY, "{:?}", story.seen);
+    let waiting = story.connected.len() as u64;
+    assert!(waiting > CAPACITY / 10, "{waiting} wait connected");
+    // Nobody else comes.
+    story.clients.clear();
+    let after = story.runs(5000, 0);
+    assert!(after.served > waiting * 9 / 10, "{waiting} waited, {after:?}");
+}
+
+/// Where no cookie can be given it is told as before.
+#[test]
+fn whose_options_fit_no_cookie_is_told_to_come_again() {
+    let mut story = Story { gives_cookies: false, ..of_windows() };
+    story.bursts(3, 1000, 30 * CAPACITY, 5000);
+    assert_eq!(story.seen.connected, 0);
+    assert!(story.seen.told > CAPACITY, "{:?}", story.seen);
+}
+
+/// What a long crowd has left comes in by half of the short queue: a server that accepts whoever is
+/// there would else accept for seconds, and serve some when they have given up.
+#[test]
+fn after_a_long_crowd_who_has_waited_comes_in_by_the_short_queue() {
+    let mut story = Story::new();
+    story.bursts(1, 20_000, 3 * CAPACITY, 15_000);
+    story.runs(20_000, 3 * CAPACITY);
+    story.runs(1000, 0);
+    assert_eq!(story.phase(), "recovering");
+    let (client, places) = (story.clients[0], story.watch.overload().places);
+    assert!(places < BACKLOG / 2);
+    let comes_in =
+        |listen_len| story.clone().decides(&client, &queues(listen_len, 0)).verdict == TG_PASS;
+    assert_eq!([places / 2 - 1, places / 2].map(comes_in), [true, false]);
+    assert_eq!(story.meets(&queues(places, 0)).0, TG_PASS, "who is new");
+}
+
 /// Whose last SYN it is has the room that new clients have, and who may come again half of it.
 #[test]
 fn who_cannot_come_again_goes_before_those_who_can() {
-    let mut story = of_windows();
+    let mut story = Story { gives_cookies: false, ..of_windows() };
     for _ in 0..2 {
         story.runs(1000, 12 * CAPACITY);
         story.runs(2000, 0);
