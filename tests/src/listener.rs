@@ -2,12 +2,12 @@
 //! A listening socket that accepts when the story says so, and the queues behind any.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use nix::libc;
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 use tidegate_lab::Namespace;
 
 use crate::option::set_option;
@@ -58,6 +58,14 @@ impl Stalled {
     /// Takes every connection that waits, with the client's address.
     pub fn accept_all(&self) -> Vec<(TcpStream, SocketAddr)> {
         std::iter::from_fn(|| self.socket.accept().ok()).collect()
+    }
+}
+
+/// Nobody listens from here on. A close() would not do: another story may just be starting a program,
+/// which has all of our sockets open until its exec().
+impl Drop for Stalled {
+    fn drop(&mut self) {
+        let _ = SockRef::from(&self.socket).shutdown(Shutdown::Both);
     }
 }
 
