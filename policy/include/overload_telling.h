@@ -18,13 +18,11 @@
 /* When a crowd has gone so many are enough for each that the server takes. */
 #define TG_OVERLOAD_ENOUGH_LEAST 2
 #define TG_OVERLOAD_ENOUGH_MOST 4
-/* Who was told so often has a SYN left: Windows sends five. */
+/* This is the last SYN of who was told so often: Windows sends five. */
 #define TG_OVERLOAD_LAST_SYN 3
-/*
- * And who was told so often none, where two were left in silence before. For each that the server
- * takes so many of these wait connected.
- */
+/* Or of who was told so often, where two were left in silence before. */
 #define TG_OVERLOAD_SPENT 2
+/* Of these so many wait connected for each that the server takes. */
 #define TG_OVERLOAD_CONNECTED 2
 
 /* Whether one who finds no room is told so. */

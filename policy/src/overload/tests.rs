@@ -187,6 +187,19 @@ impl Story {
         }
     }
 
+    /// What an ACK meets now of the client whose SYN had this number.
+    fn acknowledges(&mut self, ack: tg_ack, isn: u32) -> tg_decision {
+        let ack = tg_ack { silent: self.watch.silences_ack(self.now_ns).into(), ..ack };
+        let decision = crate::decide_ack(&self.rules, &queues(self.queue as u32, 0), &ack);
+        self.watch.meet_ack(decision, isn.wrapping_add(1), self.now_ns);
+        decision
+    }
+
+    fn has_place(&mut self) {
+        self.queue += 1;
+        self.seen.served += 1;
+    }
+
     /// The ACKs that have come by now find a place, or none. Of those who were let in beyond the SYN
     /// queue nothing is kept; of the others the kernel asks again, a second later.
     fn arrive(&mut self) {
@@ -201,15 +214,11 @@ impl Story {
                 deferred: 0,
                 bare: 1,
                 cookie: TG_ACK_KERNEL_COOKIE,
-                silent: self.watch.silences_ack(self.now_ns).into(),
+                silent: 0,
             };
-            let decision = crate::decide_ack(&self.rules, &queues(self.queue as u32, 0), &ack);
-            self.watch.meet_ack(decision, isn.wrapping_add(1), now_ns);
+            let decision = self.acknowledges(ack, isn);
             match (decision.reason, decision.verdict) {
-                (TG_HANDSHAKE, _) => {
-                    self.queue += 1;
-                    self.seen.served += 1;
-                }
+                (TG_HANDSHAKE, _) => self.has_place(),
                 (_, TG_PASS) if is_request => self.on_their_way.push((now_ns + S, isn)),
                 _ => self.seen.turned_back += 1,
             }
@@ -221,15 +230,9 @@ impl Story {
         let now_ns = self.now_ns;
         let come: Vec<_> = self.connected.extract_if(.., |(at_ns, ..)| *at_ns <= now_ns).collect();
         for (_, later_ns, isn) in come {
-            let silent = self.watch.silences_ack(now_ns).into();
-            let ack = tg_ack { cookie: TG_ACK_COOKIE, silent, ..Default::default() };
-            let decision = crate::decide_ack(&self.rules, &queues(self.queue as u32, 0), &ack);
-            self.watch.meet_ack(decision, isn.wrapping_add(1), now_ns);
-            match decision.verdict {
-                TG_ADMIT => {
-                    self.queue += 1;
-                    self.seen.served += 1;
-                }
+            let ack = tg_ack { cookie: TG_ACK_COOKIE, ..Default::default() };
+            match self.acknowledges(ack, isn).verdict {
+                TG_ADMIT => self.has_place(),
                 TG_DROP if later_ns < 4 * S => {
                     self.connected.push((now_ns + later_ns, 2 * later_ns, isn));
                 }
