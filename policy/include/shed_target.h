@@ -231,14 +231,18 @@ TG_INLINE void tg_shed_measure_anew(struct tg_shed_monitor *m, __u64 now_ns)
 	m->preferred = 0;
 }
 
-/* "Dynamic monitoring to detect and take corrective actions" (3.4.2). */
+/*
+ * "Dynamic monitoring to detect and take corrective actions" (3.4.2). Each processor measures for
+ * itself, and one that sees few SYNs for long: what it measured before the last action, another's,
+ * says nothing of what came of that.
+ */
 TG_INLINE void tg_shed_monitor_syn(const struct tg_shed_rules *rules, struct tg_shed_state *state,
                                    struct tg_shed_monitor *m, __u64 now_ns)
 {
 	__u32 fallback, judged;
 
-	if (!m->since_ns)
-		m->since_ns = now_ns;
+	if (!m->since_ns || m->since_ns < state->changed_ns)
+		tg_shed_measure_anew(m, now_ns);
 	m->arrivals++;
 	if (rules->is_auto)
 		m->asked += state->control.p_x32 >> 8;

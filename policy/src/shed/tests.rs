@@ -359,6 +359,29 @@ fn a_table_that_is_flooded_falls_back_to_the_hash_and_comes_back() {
     assert_eq!(sbpd.state().changes, 2);
 }
 
+/// A processor that saw 2,000 SYNs while the table was empty, and hardly any since, does not take
+/// back what another had to do.
+#[test]
+fn what_was_measured_before_an_action_tells_nothing_of_it() {
+    let mut sbpd = shedder(TG_SBPD, 0.2, 20);
+    let mut random = Random(4);
+    let mut syns = |sbpd: &mut Shedder, count: u64, begin: u64| {
+        for i in 0..count {
+            let who = random.next();
+            let tuple = connection((who >> 32) as u32, who as u16);
+            sbpd.decide(&tuple, &at(begin + i * SECOND / 50_000, (who >> 16) as u32));
+        }
+    };
+    syns(&mut sbpd, 2000, CALM);
+    let mut little = std::mem::take(&mut sbpd.monitor);
+    syns(&mut sbpd, 100_000, CALM + SECOND);
+    assert_eq!(sbpd.state().fallback, TG_FALLBACK_STATELESS, "the other processor is flooded");
+    std::mem::swap(&mut sbpd.monitor, &mut little);
+    syns(&mut sbpd, 1000, CALM + 4 * SECOND);
+    assert_eq!(sbpd.state().fallback, TG_FALLBACK_STATELESS);
+    assert_eq!(sbpd.state().changes, 1);
+}
+
 /// With H1, a client that makes most of the requests and is not chosen leaves too little to drop.
 /// Then every SYN is dropped with p*^(1/(n+1)), until the crowd is a crowd again.
 #[test]
