@@ -12,7 +12,7 @@ use tidegate_policy::raw::{TG_TW_NOBODY, tg_held_block};
 
 use crate::config::Config;
 use crate::failure::Result;
-use crate::{config, host, plan, resize, shed, time_wait};
+use crate::{hook, host, plan, resize, shed, time_wait};
 
 fn answer(name: &str, good: bool, what: &str) {
     println!("  {} {name:<22} {what}", if good { "yes" } else { "no " });
@@ -70,7 +70,7 @@ fn would_be(config: &Config, rows: &[tg_listener_row]) -> Result<()> {
             "  {address} port {}: {} at {}{}; {there}",
             g.port,
             shed::described(g),
-            config::hook_name(g.hook),
+            hook::name(g.hook),
             resize::described(g),
         );
     }

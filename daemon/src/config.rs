@@ -10,15 +10,18 @@ use tidegate_datapath::configuration::Guarded;
 use tidegate_datapath::police::MOST;
 use tidegate_datapath::programs::Sizes;
 use tidegate_datapath::raw::*;
-use tidegate_policy::mechanism::{self, PATIENCE_S, QUEUE_LENGTH, SYN_US, WAIT_MS};
+use tidegate_policy::mechanism;
 use tidegate_policy::raw::*;
 use toml::{Spanned, Value};
 
+use crate::auto::{self, Auto};
 use crate::failure::{Failure, Result};
 use crate::fin;
+use crate::hook;
 use crate::notice;
 use crate::police::{self, Police};
 use crate::reader::Reader;
+use crate::reserv::{self, Reserv};
 use crate::share;
 use crate::shed::{self, Shed};
 use crate::time_wait::{self, Destination, Ends, TimeWait};
@@ -115,26 +118,6 @@ struct PathSection {
     shed: Option<Spanned<Shed>>,
 }
 
-/// The options of reserv (Shukla, thesis, 4.1.2 and 4.1.7).
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Reserv {
-    overbook: Option<Spanned<f64>>,
-    when_exhausted: Option<Spanned<String>>,
-    early_drop_from: Option<Spanned<f64>>,
-    early_drop_probability: Option<Spanned<f64>>,
-    clean_after_ms: Option<Spanned<i64>>,
-}
-
-/// The options of auto (Shukla, thesis, 5.2; `docs/auto.md`).
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Auto {
-    patience_s: Option<Spanned<f64>>,
-    wait_ms: Option<Spanned<f64>>,
-    syn_us: Option<Spanned<f64>>,
-}
-
 /// Lines a second and processor: what a bucket of 100 ms can hold at least one of, and the most that
 /// the ring has room for between two looks of the daemon.
 const LOG_PER_S: RangeInclusive<i64> = 10..=10_000;
@@ -146,76 +129,6 @@ pub const DEFAULT_MECHANISM: &str = "auto";
 const BESIDE_SHED: &str = "abort rst-syn";
 
 impl Reader<'_> {
-    fn auto(&self, auto: &Spanned<Auto>, rules: &mut tg_rules) -> Result<()> {
-        if rules.is_auto == 0 {
-            return Err(self.wrong(
-                auto.span(),
-                "auto has options, but the mechanism is another",
-                "write mechanism = \"auto\", or take the options out",
-            ));
-        }
-        let options = auto.get_ref();
-        if let Some(patience) = &options.patience_s {
-            rules.patience_ms = self.thousandths("patience_s", patience, PATIENCE_S)?;
-        }
-        if let Some(wait) = &options.wait_ms {
-            rules.wait_us = self.thousandths("wait_ms", wait, WAIT_MS)?;
-        }
-        if let Some(syn) = &options.syn_us {
-            rules.syn_ns = self.thousandths("syn_us", syn, SYN_US)?.into();
-        }
-        Ok(())
-    }
-
-    fn reserv(&self, reserv: &Spanned<Reserv>, rules: &mut tg_rules) -> Result<()> {
-        if rules.room != TG_ROOM_RESERVE {
-            return Err(self.wrong(
-                reserv.span(),
-                "reserv has options, but the mechanism names neither it nor \"lazy\"",
-                "add \"reserv\" to the mechanism, or take the options out",
-            ));
-        }
-        let options = reserv.get_ref();
-        if let Some(overbook) = &options.overbook {
-            rules.overbook_x256 = self.fraction_x256("overbook", overbook, 1.0..=1000.0)?;
-        }
-        if let Some(from) = &options.early_drop_from {
-            rules.early_from_x256 = self.fraction_x256("early_drop_from", from, 0.0..=1.0)?;
-            rules.early_probability_x256 = 256;
-        }
-        if let Some(probability) = &options.early_drop_probability {
-            rules.early_probability_x256 =
-                self.fraction_x256("early_drop_probability", probability, 0.0..=1.0)?;
-        }
-        if let Some(after) = &options.clean_after_ms {
-            rules.clean_after_ms = self.number("clean_after_ms", after, 1, 600_000)? as u32;
-        }
-        match options.when_exhausted.as_ref().map(|w| (w.get_ref().as_str(), w.span())) {
-            None | Some(("refuse", _)) => {}
-            Some(("cookie", _)) => rules.cookie_when_reserved = 1,
-            Some((other, span)) => {
-                return Err(self.wrong(
-                    span,
-                    format!("when_exhausted = \"{other}\" is unknown"),
-                    "write \"refuse\" or \"cookie\"",
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// lazy: how many SYNs are answered ahead of the application's asking.
-    fn ahead(&self, ahead: &Spanned<i64>, rules: &tg_rules) -> Result<u32> {
-        if rules.ahead == 0 {
-            return Err(self.wrong(
-                ahead.span(),
-                "ahead is lazy's, and the mechanism does not name it",
-                "add \"lazy\" to the mechanism, or take ahead out",
-            ));
-        }
-        self.queue_length("ahead", ahead)
-    }
-
     /// The backlog that its sockets shall have: only where we may change what the application says.
     fn backlog(&self, listener: &Listener) -> Result<Option<u32>> {
         let resize = listener.resize.as_ref().filter(|resize| *resize.get_ref());
@@ -233,11 +146,6 @@ impl Reader<'_> {
                 "add backlog = 1024, or what `tidegate size` recommends",
             )),
         }
-    }
-
-    fn queue_length(&self, name: &str, length: &Spanned<i64>) -> Result<u32> {
-        let (from, to) = QUEUE_LENGTH.into_inner();
-        Ok(self.number(name, length, from.into(), to.into())? as u32)
     }
 
     /// The logical limit, below the kernel's.
@@ -267,15 +175,9 @@ impl Reader<'_> {
             .map_err(|wrong| self.wrong(span.clone(), wrong.what, wrong.fix))?;
         self.refusals(&listener.refusals_per_s, &mut rules)?;
         self.log(&listener.log, &mut rules)?;
-        if let Some(reserv) = &listener.reserv {
-            self.reserv(reserv, &mut rules)?;
-        }
-        if let Some(ahead) = &listener.ahead {
-            rules.ahead = self.ahead(ahead, &rules)?;
-        }
-        if let Some(auto) = &listener.auto {
-            self.auto(auto, &mut rules)?;
-        }
+        reserv::read(self, &listener.reserv, &mut rules)?;
+        reserv::ahead(self, &listener.ahead, &mut rules)?;
+        auto::read(self, &listener.auto, &mut rules)?;
         let hook = self.hook(&listener.hook, span, &rules)?;
         if let Some(fin) = &listener.fin {
             rules.fin = fin::parse(fin.get_ref())
@@ -370,7 +272,7 @@ impl Reader<'_> {
             Some(h) => (h.get_ref().as_str(), h.span()),
             None => ("auto", otherwise),
         };
-        parse_hook(name, rules).map_err(|(what, fix)| self.wrong(span, what, fix))
+        hook::parse(name, rules).map_err(|(what, fix)| self.wrong(span, what, fix))
     }
 
     fn shed(
@@ -393,43 +295,6 @@ impl Reader<'_> {
     }
 }
 
-/// The hook of a name, where it can carry out the rules; or what is wrong, and the fix.
-pub fn parse_hook(name: &str, rules: &tg_rules) -> std::result::Result<u32, (String, String)> {
-    let hook = match name {
-        "auto" => TG_HOOK_AUTO,
-        "driver" => TG_HOOK_DRIVER,
-        "ip" => TG_HOOK_IP,
-        "tcp" => TG_HOOK_TCP,
-        other => {
-            return Err((
-                format!("hook = \"{other}\" is unknown"),
-                "write \"auto\", \"driver\", \"ip\" or \"tcp\"".to_owned(),
-            ));
-        }
-    };
-    let answers = rules.syn == TG_SYN_RESET || rules.needs_cookies();
-    if hook == TG_HOOK_TCP && answers {
-        return Err((
-            format!(
-                "\"{}\" cannot be carried out at the tcp hook, which can only drop",
-                mechanism::name(rules)
-            ),
-            "use hook = \"auto\", or a mechanism such as \"abort early-syn-drop\"".to_owned(),
-        ));
-    }
-    Ok(hook)
-}
-
-/// The name of a hook.
-pub fn hook_name(hook: u32) -> &'static str {
-    match hook {
-        TG_HOOK_DRIVER => "driver",
-        TG_HOOK_IP => "ip",
-        TG_HOOK_TCP => "tcp",
-        _ => "auto",
-    }
-}
-
 /// Reads a configuration file.
 pub fn read(path: &Path) -> Result<Config> {
     let text = fs::read_to_string(path).map_err(|source| Failure::File {
@@ -443,10 +308,7 @@ pub fn read(path: &Path) -> Result<Config> {
 /// Checks a configuration's text; `path` is for what is told of it.
 pub fn parse(path: &Path, text: &str) -> Result<Config> {
     let reader = Reader::new(path, text);
-    let file: File = toml::from_str(text).map_err(|e| {
-        let (what, fix) = explain(e.message());
-        reader.wrong(e.span().unwrap_or(0..0), what, fix)
-    })?;
+    let file: File = reader.file()?;
     let mut config = Config {
         guards: Vec::new(),
         interfaces: file.interfaces,
@@ -495,15 +357,6 @@ pub fn parse(path: &Path, text: &str) -> Result<Config> {
         ));
     }
     Ok(config)
-}
-
-/// The parser's message as what and fix: it names the keys that it knows.
-pub fn explain(message: &str) -> (String, String) {
-    let message = message.replace('\n', " ");
-    match message.split_once(", expected ") {
-        Some((what, expected)) => (what.to_owned(), format!("expected {expected}")),
-        None => (message, "see docs/configuration.md".to_owned()),
-    }
 }
 
 #[cfg(test)]

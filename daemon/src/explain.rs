@@ -2,26 +2,27 @@
 //! `tidegate explain`: what would become of a SYN that came in now, and why. The guard's own
 //! programs answer, run on copies of what they write: nothing changes by asking.
 
+mod answer;
+
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
-use serde::Serialize;
 use tidegate_datapath::configuration::{self, Guarded};
 use tidegate_datapath::interfaces::{self, Interface};
 use tidegate_datapath::pins::Pins;
 use tidegate_datapath::raw::*;
 use tidegate_datapath::rehearsal::{Entry, Found, Rehearsal, Syn};
 use tidegate_datapath::{by_socket, counters, route, sockets};
-use tidegate_policy::names::{REASONS, SHED_KEYS, VERDICTS};
+use tidegate_policy::names::VERDICTS;
 use tidegate_policy::raw::*;
 
+use self::answer::{Explained, GuardMet, ListenerMet, Share, names, notes, text};
 use crate::capture::{self, Packet};
 use crate::failure::{Failure, Result};
 use crate::status::{OverloadStatus, Queue};
-use crate::{config, host, outcome, plan, shed};
+use crate::{host, outcome, plan};
 
 /// The most SYNs of a capture that are explained.
 const SYNS_MOST: usize = 100;
@@ -46,79 +47,6 @@ pub struct Asked {
     /// As JSON.
     #[arg(long)]
     json: bool,
-}
-
-/// What would become of one SYN.
-#[derive(Debug, Serialize)]
-pub struct Explained {
-    /// The client.
-    pub from: String,
-    /// The server.
-    pub to: String,
-    /// The initial sequence number.
-    pub isn: u32,
-    /// The interface that it comes in at.
-    pub interface: String,
-    /// The guard that it falls under.
-    pub guard: Option<GuardMet>,
-    /// Where it was judged: `driver` or `ip`; absent where no guard decides.
-    pub judged_at: Option<&'static str>,
-    /// The listening socket that the kernel would give it to.
-    pub listener: Option<ListenerMet>,
-    /// By the names of `tidegate status`.
-    pub verdict: &'static str,
-    /// Likewise; absent where no guard decides.
-    pub reason: Option<&'static str>,
-    /// Both in words.
-    pub words: String,
-    /// Where chance has a part: what became of so many tries.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub shares: Vec<Share>,
-    /// What the answer hangs on.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub notes: Vec<String>,
-}
-
-/// A guard of the configuration.
-#[derive(Debug, Serialize)]
-pub struct GuardMet {
-    /// The port.
-    pub port: u16,
-    /// The address; absent: every one.
-    pub address: Option<String>,
-    /// The mechanism and what is shed, by the papers' names.
-    pub mechanism: String,
-    /// Where it is configured to decide.
-    pub hook: &'static str,
-    /// A `[[path]]`.
-    pub is_path: bool,
-}
-
-/// A listening socket, at this moment.
-#[derive(Debug, Serialize)]
-pub struct ListenerMet {
-    /// The address and port that it is bound to.
-    pub address: String,
-    /// Connections waiting for accept().
-    pub listen_queue: Queue,
-    /// Half-open connections.
-    pub syn_queue: Queue,
-    /// What auto knows, where the mechanism is auto.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub overload: Option<OverloadStatus>,
-}
-
-/// One outcome among several.
-#[derive(Debug, Serialize)]
-pub struct Share {
-    /// Of all tries.
-    pub share: f64,
-    /// By the names of `tidegate status`.
-    pub verdict: &'static str,
-    /// Likewise.
-    pub reason: &'static str,
-    /// Both in words.
-    pub words: String,
 }
 
 fn endpoint(option: &str, text: &str) -> Result<SocketAddr> {
@@ -225,7 +153,7 @@ impl Stage {
             to: syn.to.to_string(),
             isn: syn.isn,
             interface: interface.name.clone(),
-            guard: met.as_ref().map(|(_, guarded)| guard_met(guarded)),
+            guard: met.as_ref().map(|(_, guarded)| GuardMet::of(guarded)),
             judged_at: None,
             listener: None,
             verdict: VERDICTS[TG_PASS as usize],
@@ -363,100 +291,6 @@ impl Stage {
         };
         Ok(format!("passed to the kernel, which alone decides: {why}"))
     }
-}
-
-fn names(decision: tg_decision) -> (&'static str, &'static str) {
-    (VERDICTS[decision.verdict as usize], REASONS[decision.reason as usize])
-}
-
-fn guard_met(guarded: &Guarded) -> GuardMet {
-    GuardMet {
-        port: guarded.port,
-        address: guarded.address.map(|a| a.to_string()),
-        mechanism: shed::described(guarded),
-        hook: config::hook_name(guarded.hook),
-        is_path: guarded.is_path,
-    }
-}
-
-/// What the answer hangs on, beside the queues.
-fn notes(guarded: &Guarded, decision: tg_decision, is_ours: bool) -> Vec<String> {
-    let mut notes = Vec::new();
-    if guarded.hook == TG_HOOK_TCP {
-        notes.push(
-            "judged at the TCP entry, behind the host's firewall; answered here by the same stage at the IP entry"
-                .to_owned(),
-        );
-    }
-    match guarded.shed.policy {
-        TG_SLPD => notes.push(format!(
-            "slpd goes by {}: its SYNs fare alike until others are chosen, every 275 s",
-            SHED_KEYS[guarded.shed.key as usize & 1]
-        )),
-        TG_SBPD => notes.push(
-            "sbpd draws for each connection by its initial sequence number: all its SYNs fare alike"
-                .to_owned(),
-        ),
-        _ => {}
-    }
-    if decision.verdict == TG_COOKIE && is_ours {
-        notes.push(
-            "its options are Linux's (MSS, SACK, timestamps, window scale): all of them fit a cookie"
-                .to_owned(),
-        );
-    }
-    if guarded.rules.is_auto != 0 {
-        notes.push(
-            "auto goes by who comes: this client is new, unless its very SYN was here before"
-                .to_owned(),
-        );
-    }
-    if decision.reason == TG_REFUSAL_LIMIT {
-        notes.push("every processor has a limit of its own: this is one's".to_owned());
-    }
-    notes
-}
-
-fn text(e: &Explained) -> String {
-    let mut out = String::new();
-    let Explained { from, to, isn, interface, words, .. } = e;
-    let _ = writeln!(out, "SYN {from} > {to}, sequence number {isn}, in at {interface}");
-    if let Some(g) = &e.guard {
-        let address = g.address.as_deref().unwrap_or("*");
-        let kind = if g.is_path { "path" } else { "guard" };
-        let _ =
-            writeln!(out, "  {kind:<9} {address} port {}: {} at {}", g.port, g.mechanism, g.hook);
-    }
-    if let Some(l) = &e.listener {
-        let _ = writeln!(
-            out,
-            "  listener  {}: listen queue {} of {}, SYN queue {} of {}",
-            l.address,
-            l.listen_queue.length,
-            l.listen_queue.limit,
-            l.syn_queue.length,
-            l.syn_queue.limit,
-        );
-        if let Some(overload) = &l.overload {
-            let _ = writeln!(out, "  phase     {}", overload.line());
-        }
-    }
-    let reason = e.reason.map_or(String::new(), |reason| format!(" ({reason})"));
-    let place = match e.judged_at {
-        Some("driver") => ", at the driver",
-        Some(_) => ", at the IP entry",
-        None => "",
-    };
-    let _ = writeln!(out, "  verdict   {words}{reason}{place}");
-    for (i, share) in e.shares.iter().enumerate() {
-        let key = if i == 0 { "share" } else { "" };
-        let percent = share.share * 100.0;
-        let _ = writeln!(out, "  {key:<9} {percent:.1} % {} ({})", share.words, share.reason);
-    }
-    for note in &e.notes {
-        let _ = writeln!(out, "  note      {note}");
-    }
-    out
 }
 
 #[cfg(test)]

@@ -4,12 +4,14 @@
 
 mod accepts;
 mod agent;
+mod auto;
 mod capture;
 mod check;
 mod config;
 mod explain;
 mod failure;
 mod fin;
+mod hook;
 mod host;
 mod instance;
 mod keys;
@@ -19,6 +21,7 @@ mod pace;
 mod plan;
 mod police;
 mod reader;
+mod reserv;
 mod resize;
 mod run;
 mod share;
@@ -104,7 +107,7 @@ impl What {
         let mut rules = mechanism::parse(&self.mechanism)
             .map_err(|wrong| Failure::argument(wrong.what, wrong.fix))?;
         rules.fin = fin::parse(&self.fin).map_err(wrong)?;
-        let hook = config::parse_hook(&self.hook, &rules).map_err(wrong)?;
+        let hook = hook::parse(&self.hook, &rules).map_err(wrong)?;
         let guards =
             vec![Guarded { address: self.address, port, rules, hook, ..Default::default() }];
         Ok(Some(Config { guards, interfaces: self.interface.clone(), ..Default::default() }))

@@ -6,7 +6,9 @@ use std::net::IpAddr;
 use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
 use tidegate_datapath::network::Network;
+use tidegate_policy::mechanism::QUEUE_LENGTH;
 use toml::{Spanned, Table, Value};
 
 use crate::failure::{Failure, Result};
@@ -42,6 +44,14 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The whole of it.
+    pub fn file<T: DeserializeOwned>(&self) -> Result<T> {
+        toml::from_str(self.text).map_err(|e| {
+            let (what, fix) = explain(e.message());
+            self.wrong(e.span().unwrap_or(0..0), what, fix)
+        })
+    }
+
     /// What is `true`, `false` or a table of these options: `None` where it is false, and no options
     /// where it is true.
     pub fn options(
@@ -72,6 +82,12 @@ impl<'a> Reader<'a> {
     /// A number within its bounds.
     pub fn number(&self, name: &str, value: &Spanned<i64>, from: i64, to: i64) -> Result<i64> {
         self.within(name, value, from..=to)
+    }
+
+    /// How many places a queue has.
+    pub fn queue_length(&self, name: &str, length: &Spanned<i64>) -> Result<u32> {
+        let (from, to) = QUEUE_LENGTH.into_inner();
+        Ok(self.number(name, length, from.into(), to.into())? as u32)
     }
 
     /// A fraction within its bounds, in 256ths.
@@ -148,5 +164,14 @@ impl<'a> Reader<'a> {
                 "write one like \"192.0.2.0/24\" or \"2001:db8::/32\"",
             )
         })
+    }
+}
+
+/// The parser's message as what and fix: it names the keys that it knows.
+fn explain(message: &str) -> (String, String) {
+    let message = message.replace('\n', " ");
+    match message.split_once(", expected ") {
+        Some((what, expected)) => (what.to_owned(), format!("expected {expected}")),
+        None => (message, "see docs/configuration.md".to_owned()),
     }
 }

@@ -24,7 +24,7 @@ use crate::host::Kernel;
 use crate::instance::{Instance, Role};
 use crate::pace::{Pace, TICK};
 use crate::resize::{self, Resizer};
-use crate::{host, keys, outcome, plan, shed, time_wait as ends};
+use crate::{hook, host, keys, outcome, plan, shed, time_wait as ends};
 
 /// Where the configuration comes from; asked again at SIGHUP.
 pub enum Source {
@@ -231,7 +231,7 @@ impl Daemon {
                 "guarding {address} port {} with {} at {} on {}{}",
                 g.port,
                 shed::described(g),
-                config::hook_name(g.hook),
+                hook::name(g.hook),
                 if places.is_empty() { "no interface yet".to_owned() } else { places.join(", ") },
                 resize::described(g),
             );

@@ -27,7 +27,7 @@ use crate::notice::NoticeStatus;
 use crate::share::ShareStatus;
 use crate::status::shed::ShedStatus;
 use crate::time_wait::TimeWaitStatus;
-use crate::{agent, config, host, instance, time_wait};
+use crate::{agent, hook, host, instance, time_wait};
 
 pub use overload::OverloadStatus;
 
@@ -277,7 +277,7 @@ fn guard(
         port: guarded.port,
         address: guarded.address.map(|a| a.to_string()),
         mechanism: tidegate_policy::mechanism::name(&guarded.rules),
-        hook: config::hook_name(guarded.hook),
+        hook: hook::name(guarded.hook),
         syn_us: (guarded.rules.is_auto != 0).then(|| guarded.rules.syn_ns as f64 / 1e3),
         queue_drops: queue_drops(&total),
         verdicts: verdicts(&total),

@@ -11,7 +11,6 @@ use tidegate_datapath::network::Network;
 use tidegate_policy::notice::{COME_BACK_MOST, LONGEST};
 use toml::Spanned;
 
-use crate::config::explain;
 use crate::failure::{Failure, Result};
 use crate::reader::Reader;
 
@@ -106,10 +105,7 @@ pub fn read(path: &Path) -> Result<Vec<Destination>> {
 /// Checks a configuration's text; `path` is for what is told of it.
 fn parse_file(path: &Path, text: &str) -> Result<Vec<Destination>> {
     let reader = Reader::new(path, text);
-    let file: File = toml::from_str(text).map_err(|e| {
-        let (what, fix) = explain(e.message());
-        reader.wrong(e.span().unwrap_or(0..0), what, fix)
-    })?;
+    let file: File = reader.file()?;
     let mut destinations: Vec<Destination> = Vec::new();
     for section in &file.destination {
         let one = reader.heeded(section.get_ref())?;
