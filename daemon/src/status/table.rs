@@ -14,7 +14,11 @@ impl Display for Status {
                 self.daemon_pid.map_or("no daemon: the guard stands alone".to_owned(), |pid| {
                     format!("daemon {pid}")
                 });
-            writeln!(out, "{who}; attached: {}", self.attached.join(", "))?;
+            let links = match self.attached.as_slice() {
+                [] => "nothing".to_owned(),
+                links => links.join(", "),
+            };
+            writeln!(out, "{who}; attached: {links}")?;
         }
         for guard in &self.guards {
             guard.fmt(out)?;
@@ -94,5 +98,107 @@ impl ListenerStatus {
         let before = self.backlog_before.map(|before| format!("resized from {before}"));
         let both: Vec<String> = places.into_iter().chain(before).collect();
         (!both.is_empty()).then(|| both.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::fin::FinStatus;
+    use crate::status::{OverloadStatus, Queue, QueueDrops};
+
+    fn listener(overload: OverloadStatus) -> ListenerStatus {
+        ListenerStatus {
+            address: "192.0.2.1:443".to_owned(),
+            socket_cookie: 7,
+            listen_queue: Queue { length: 12, limit: 511 },
+            places: Some(400),
+            backlog_before: Some(128),
+            syn_queue: Queue { length: 3, limit: 511 },
+            kernel_drops: 0,
+            queue_drops: QueueDrops::default(),
+            verdicts: BTreeMap::new(),
+            overload: Some(overload),
+            accepts: None,
+            fair_share: None,
+        }
+    }
+
+    fn guard(listeners: Vec<ListenerStatus>) -> GuardStatus {
+        GuardStatus {
+            port: 443,
+            address: None,
+            mechanism: "auto".to_owned(),
+            hook: "driver",
+            syn_us: Some(0.5),
+            queue_drops: QueueDrops::default(),
+            verdicts: BTreeMap::from([
+                ("Room", BTreeMap::from([("pass", 6000)])),
+                ("WaitLimit", BTreeMap::from([("drop", 20), ("reset", 1234)])),
+            ]),
+            fin: FinStatus { rule: "half-close", ended: 0, left_alone: 0 },
+            notice: None,
+            reservations_cleaned: 0,
+            shed: None,
+            is_path: false,
+            listeners,
+        }
+    }
+
+    fn persistent() -> OverloadStatus {
+        OverloadStatus {
+            phase: "persistent",
+            new_per_s: 9000.0,
+            drain_per_s: 6500.0,
+            waiting: 700,
+            may_wait: 800,
+            places: Some(16),
+            round_trip_ms: 0.1,
+        }
+    }
+
+    /// From the host to the guard, its sockets, what each of them knows, and what was counted.
+    #[test]
+    fn what_an_operator_reads_goes_from_the_whole_to_its_parts() {
+        let guards = vec![guard(vec![listener(persistent())])];
+        let attached = vec!["driver-2".to_owned(), "tcp-ipv4".to_owned()];
+        let status = Status { daemon_pid: Some(42), attached, guards, ..Status::default() };
+        assert_eq!(
+            status.to_string(),
+            "\
+daemon 42; attached: driver-2, tcp-ipv4
+
+* port 443: auto at driver
+  192.0.2.1:443                listen queue    12 of 511    SYN queue     3 of 511    kernel drops 0
+    400 places for new SYNs, resized from 128
+    persistent: 9000/s new, 6500/s drained; 700 left to come again, of 800 at most; 16 places
+    Room                         pass            6000
+    WaitLimit                    drop              20
+    WaitLimit                    reset           1234
+"
+        );
+    }
+
+    /// Nothing is said of what nobody asked for, and the daemon may be gone.
+    #[test]
+    fn a_guard_without_daemon_or_sockets_says_so() {
+        let status = Status { guards: vec![guard(Vec::new())], ..Status::default() };
+        let text = status.to_string();
+        assert!(
+            text.starts_with("no daemon: the guard stands alone; attached: nothing\n"),
+            "{text}"
+        );
+        assert!(text.contains("\n  nothing listens there now\n"), "{text}");
+    }
+
+    /// In calm there is nothing to tell; in a burst nobody is held to a number yet.
+    #[test]
+    fn a_phase_tells_what_holds_in_it() {
+        let line = |phase| OverloadStatus { phase, places: None, ..persistent() }.line();
+        assert_eq!(line("calm"), "calm");
+        assert_eq!(line("burst"), "burst: 9000/s new, 6500/s drained; 700 left to come again");
+        assert!(line("recovering").ends_with("700 left to come again, of 800 at most"));
     }
 }
