@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The configuration file: TOML, read whole and checked whole before anything is done.
 
-use std::fs;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 
@@ -15,12 +14,12 @@ use tidegate_policy::raw::*;
 use toml::{Spanned, Value};
 
 use crate::auto::{self, Auto};
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::fin;
 use crate::hook;
 use crate::notice;
 use crate::police::{self, Police};
-use crate::reader::Reader;
+use crate::reader::{self, Reader};
 use crate::reserv::{self, Reserv};
 use crate::share;
 use crate::shed::{self, Shed};
@@ -297,12 +296,7 @@ impl Reader<'_> {
 
 /// Reads a configuration file.
 pub fn read(path: &Path) -> Result<Config> {
-    let text = fs::read_to_string(path).map_err(|source| Failure::File {
-        path: path.to_owned(),
-        source,
-        fix: "name a configuration that can be read with --config".to_owned(),
-    })?;
-    parse(path, &text)
+    parse(path, &reader::text(path)?)
 }
 
 /// Checks a configuration's text; `path` is for what is told of it.

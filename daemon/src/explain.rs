@@ -165,8 +165,8 @@ impl Stage {
         match (found, &met) {
             (Found::Judged { entry, slot, decision }, Some((index, guarded))) => {
                 explained.judged_at = Some(if entry == Entry::Driver { "driver" } else { "ip" });
-                (explained.verdict, _) = names(decision);
-                explained.reason = Some(names(decision).1);
+                let (verdict, reason) = names(decision);
+                (explained.verdict, explained.reason) = (verdict, Some(reason));
                 explained.words = outcome::words(decision);
                 explained.listener = self.listener(*index, guarded, &syn, slot)?;
                 explained.notes = notes(guarded, decision, is_ours);

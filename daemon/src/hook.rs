@@ -6,7 +6,7 @@ use tidegate_policy::mechanism;
 use tidegate_policy::raw::*;
 
 /// The hook of a name, where it can carry out the rules; or what is wrong, and the fix.
-pub fn parse(name: &str, rules: &tg_rules) -> std::result::Result<u32, (String, String)> {
+pub fn parse(name: &str, rules: &tg_rules) -> Result<u32, (String, String)> {
     let hook = match name {
         "auto" => TG_HOOK_AUTO,
         "driver" => TG_HOOK_DRIVER,

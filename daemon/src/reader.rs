@@ -2,6 +2,7 @@
 //! Values of a configuration file, each told of with its line where it is wrong.
 
 use std::fmt::Display;
+use std::fs;
 use std::net::IpAddr;
 use std::ops::{Range, RangeInclusive};
 use std::path::Path;
@@ -12,6 +13,15 @@ use tidegate_policy::mechanism::QUEUE_LENGTH;
 use toml::{Spanned, Table, Value};
 
 use crate::failure::{Failure, Result};
+
+/// A configuration file's text.
+pub fn text(path: &Path) -> Result<String> {
+    fs::read_to_string(path).map_err(|source| Failure::File {
+        path: path.to_owned(),
+        source,
+        fix: "name a configuration that can be read with --config".to_owned(),
+    })
+}
 
 /// Tells what is wrong at a place of the text.
 pub struct Reader<'a> {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whom the agent heeds, as an operator writes it.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use tidegate_policy::notice::{COME_BACK_MOST, LONGEST};
 use toml::Spanned;
 
 use crate::failure::{Failure, Result};
-use crate::reader::Reader;
+use crate::reader::{self, Reader};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -94,12 +93,7 @@ impl Reader<'_> {
 
 /// Reads a configuration file.
 pub fn read(path: &Path) -> Result<Vec<Destination>> {
-    let text = fs::read_to_string(path).map_err(|source| Failure::File {
-        path: path.to_owned(),
-        source,
-        fix: "name a configuration that can be read with --config".to_owned(),
-    })?;
-    parse_file(path, &text)
+    parse_file(path, &reader::text(path)?)
 }
 
 /// Checks a configuration's text; `path` is for what is told of it.

@@ -14,10 +14,8 @@ impl Display for Status {
                 self.daemon_pid.map_or("no daemon: the guard stands alone".to_owned(), |pid| {
                     format!("daemon {pid}")
                 });
-            let links = match self.attached.as_slice() {
-                [] => "nothing".to_owned(),
-                links => links.join(", "),
-            };
+            let none = self.attached.is_empty();
+            let links = if none { "nothing".to_owned() } else { self.attached.join(", ") };
             writeln!(out, "{who}; attached: {links}")?;
         }
         for guard in &self.guards {

@@ -43,6 +43,13 @@ fn shedder(policy: u32, p: f64, arrivals_per_s: u32) -> Shedder {
     Shedder::new(rules, KEY)
 }
 
+/// Of a flood: its source is forged, and never comes again.
+fn syn_of_nobody(shedder: &mut Shedder, random: &mut Random, clock_ns: u64) -> tg_decision {
+    let who = random.next();
+    let tuple = connection((who >> 32) as u32, who as u16);
+    shedder.decide(&tuple, &at(clock_ns, (who >> 16) as u32))
+}
+
 fn dropped(d: tg_decision) -> bool {
     d.verdict == TG_DROP
 }
@@ -325,14 +332,9 @@ fn hosts_that_share_a_key_decide_alike() {
 fn a_table_that_is_flooded_falls_back_to_the_hash_and_comes_back() {
     let mut sbpd = shedder(TG_SBPD, 0.1, 1000);
     let mut random = Random(3);
-    let mut syn_of_nobody = |sbpd: &mut Shedder, time| {
-        let who = random.next();
-        let tuple = connection((who >> 32) as u32, who as u16);
-        sbpd.decide(&tuple, &at(time, (who >> 16) as u32))
-    };
     // The design rate: calm.
     for i in 0..100_000u64 {
-        syn_of_nobody(&mut sbpd, CALM + i * SECOND / 1000);
+        syn_of_nobody(&mut sbpd, &mut random, CALM + i * SECOND / 1000);
     }
     assert_eq!(sbpd.state().fallback, TG_FALLBACK_NONE);
     // Fifty times as many, for 20 s.
@@ -340,7 +342,7 @@ fn a_table_that_is_flooded_falls_back_to_the_hash_and_comes_back() {
     let (mut fell_at, mut drops_after) = (None, 0);
     for i in 0..1_000_000u64 {
         let time = begin + i * SECOND / 50_000;
-        let d = syn_of_nobody(&mut sbpd, time);
+        let d = syn_of_nobody(&mut sbpd, &mut random, time);
         if sbpd.state().fallback == TG_FALLBACK_STATELESS && fell_at.is_none() {
             fell_at = Some(i);
         }
@@ -353,7 +355,7 @@ fn a_table_that_is_flooded_falls_back_to_the_hash_and_comes_back() {
     assert!((share - 0.1).abs() < 0.01, "the hash alone drops {share}");
     // The flood is over.
     for i in 0..150_000u64 {
-        syn_of_nobody(&mut sbpd, begin + 20 * SECOND + i * SECOND / 1000);
+        syn_of_nobody(&mut sbpd, &mut random, begin + 20 * SECOND + i * SECOND / 1000);
     }
     assert_eq!(sbpd.state().fallback, TG_FALLBACK_NONE, "the table is used again");
     assert_eq!(sbpd.state().changes, 2);
@@ -367,9 +369,7 @@ fn what_was_measured_before_an_action_tells_nothing_of_it() {
     let mut random = Random(4);
     let mut syns = |sbpd: &mut Shedder, count: u64, begin: u64| {
         for i in 0..count {
-            let who = random.next();
-            let tuple = connection((who >> 32) as u32, who as u16);
-            sbpd.decide(&tuple, &at(begin + i * SECOND / 50_000, (who >> 16) as u32));
+            syn_of_nobody(sbpd, &mut random, begin + i * SECOND / 50_000);
         }
     };
     syns(&mut sbpd, 2000, CALM);
