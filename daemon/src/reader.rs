@@ -27,12 +27,13 @@ pub fn text(path: &Path) -> Result<String> {
 pub struct Reader<'a> {
     path: &'a Path,
     text: &'a str,
+    manual: &'static str,
 }
 
 impl<'a> Reader<'a> {
-    /// Of a file's text; its path is for what is told.
-    pub fn new(path: &'a Path, text: &'a str) -> Self {
-        Reader { path, text }
+    /// Of a file's text; its path, and the manual that has its keys, are for what is told.
+    pub fn new(path: &'a Path, text: &'a str, manual: &'static str) -> Self {
+        Reader { path, text, manual }
     }
 
     fn line(&self, span: &Range<usize>) -> usize {
@@ -58,6 +59,7 @@ impl<'a> Reader<'a> {
     pub fn file<T: DeserializeOwned>(&self) -> Result<T> {
         toml::from_str(self.text).map_err(|e| {
             let (what, fix) = explain(e.message());
+            let fix = fix.unwrap_or_else(|| format!("see {}", self.manual));
             self.wrong(e.span().unwrap_or(0..0), what, fix)
         })
     }
@@ -177,11 +179,23 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The parser's message as what and fix: it names the keys that it knows.
-fn explain(message: &str) -> (String, String) {
+/// What the parser expects, in its words and in an operator's.
+const EXPECTED: [(&str, &str); 5] = [
+    ("i64", "a whole number"),
+    ("f64", "a number"),
+    ("a boolean", "true or false"),
+    ("a sequence", "a list, [...]"),
+    ("a map", "a table, {...}"),
+];
+
+/// The parser's message as what and, where it says what it expected (a type, or the keys that it
+/// knows), fix.
+fn explain(message: &str) -> (String, Option<String>) {
     let message = message.replace('\n', " ");
-    match message.split_once(", expected ") {
-        Some((what, expected)) => (what.to_owned(), format!("expected {expected}")),
-        None => (message, "see docs/configuration.md".to_owned()),
-    }
+    let Some((what, expected)) = message.split_once(", expected ") else {
+        return (message, None);
+    };
+    let expected =
+        EXPECTED.iter().find(|(theirs, _)| *theirs == expected).map_or(expected, |e| e.1);
+    (what.to_owned(), Some(format!("expected {expected}")))
 }

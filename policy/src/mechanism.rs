@@ -36,11 +36,10 @@ pub const QUEUE_LENGTH: RangeInclusive<u32> = 1..=i32::MAX as u32;
 /// What a forged flood could make of us is bounded so; a silent drop is what is left.
 pub const REFUSALS_PER_S: u32 = 1_000_000;
 
-fn nearest(name: &str) -> &'static str {
-    NAMES
-        .into_iter()
-        .min_by_key(|known| strsim::damerau_levenshtein(known, name))
-        .expect("there are names")
+/// The name that was meant: the nearest, where it has half of the word's letters.
+fn nearest(word: &str) -> Option<&'static str> {
+    let far = |known: &&str| strsim::damerau_levenshtein(known, word);
+    NAMES.into_iter().min_by_key(far).filter(|known| 2 * far(known) <= word.len())
 }
 
 /// Why a text names no mechanism.
@@ -63,9 +62,10 @@ pub fn parse(text: &str) -> Result<tg_rules, NoMechanism> {
     let words: Vec<&str> = text.split_whitespace().collect();
     for (at, word) in words.iter().enumerate() {
         if !NAMES.contains(word) {
+            let meant = nearest(word).map(|name| format!("did you mean \"{name}\"? "));
             return wrong(
                 &format!("unknown mechanism \"{word}\""),
-                &format!("did you mean \"{}\"? known: {}", nearest(word), NAMES.join(", ")),
+                &format!("{}known: {}", meant.unwrap_or_default(), NAMES.join(", ")),
             );
         }
         if words[..at].contains(word) {
@@ -194,7 +194,9 @@ mod tests {
     fn a_typo_is_answered_with_the_name_that_was_meant() {
         let wrong = parse("abort rst-sin").unwrap_err();
         assert_eq!(wrong.what, "unknown mechanism \"rst-sin\"");
-        assert!(wrong.fix.starts_with("did you mean \"rst-syn\"?"), "{wrong}");
+        assert!(wrong.fix.starts_with("did you mean \"rst-syn\"? known: auto"), "{wrong}");
+        // Nothing is guessed of a word that is like none.
+        assert!(parse("none").unwrap_err().fix.starts_with("known: auto"));
     }
 
     #[test]

@@ -98,7 +98,7 @@ pub fn read(path: &Path) -> Result<Vec<Destination>> {
 
 /// Checks a configuration's text; `path` is for what is told of it.
 fn parse_file(path: &Path, text: &str) -> Result<Vec<Destination>> {
-    let reader = Reader::new(path, text);
+    let reader = Reader::new(path, text, "docs/notices.md");
     let file: File = reader.file()?;
     let mut destinations: Vec<Destination> = Vec::new();
     for section in &file.destination {
@@ -189,6 +189,10 @@ mod tests {
                 "t.toml:3: the destination ::/0 is named twice",
             ),
             ("[[listener]]\nport = 80", "t.toml:1: unknown field `listener`; expected"),
+            (
+                "[[destination]]\nport = 80",
+                "t.toml:1: missing field `network`; see docs/notices.md",
+            ),
         ] {
             assert!(told(text).starts_with(expected), "{}", told(text));
         }

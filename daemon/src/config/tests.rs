@@ -49,6 +49,15 @@ fn bad_files_are_answered_in_one_line() {
             "t.toml:2: port = 70000 is out of range; give a number from 1 to 65535",
         ),
         (
+            "[[listener]]\nport = \"http\"",
+            "t.toml:2: invalid type: string \"http\"; expected a whole number",
+        ),
+        (
+            "[[listener]]\nport = 80\nexempt = \"::/0\"",
+            "t.toml:3: invalid type: string \"::/0\"; expected a list, [...]",
+        ),
+        ("[[listener]]", "t.toml:1: missing field `port`; see docs/configuration.md"),
+        (
             "[[listener]]\nport = 80\n\n[[listener]]\nport = 80",
             "t.toml:4: port 80 on every address is guarded twice; remove one of the two [[listener]] sections",
         ),
