@@ -282,7 +282,7 @@ impl Clients {
             && !(burst_s > 0.0 && silence_s >= 0.0 && burst_s + silence_s <= 86_400.0)
         {
             return Err(format!(
-                "bursts of {burst_s} s with {silence_s} s of silence are impossible"
+                "bursts of {burst_s} s with {silence_s} s of silence are impossible: give a burst above 0 s, and both no longer than a day"
             ));
         }
         if let Arrivals::Steps(steps) = &self.arrivals {

@@ -121,7 +121,10 @@ impl Scenario {
             what,
         };
         let read: File = toml::from_str(text).map_err(|error| {
-            let what = error.message().lines().collect::<Vec<_>>().join("; ");
+            let mut what = error.message().lines().collect::<Vec<_>>().join("; ");
+            if !what.contains("expected") {
+                what.push_str("; docs/experiments.md has every key of a scenario");
+            }
             at(error.span().map(|span| span.start), what)
         })?;
         let server = match &read.server {
@@ -434,8 +437,12 @@ mechanism = "default""#;
     fn what_is_wrong_is_told_with_file_line_and_fix() {
         let unknown = refused(|text| text.replace("backlog", "backlogg"));
         assert!(unknown.starts_with("s.toml:4: ") && unknown.contains("backlogg"), "{unknown}");
+        let lacks = refused(|text| text.replace("source = \"today\"", ""));
+        assert!(lacks.contains("`source`; docs/experiments.md has every key"), "{lacks}");
         let rate = refused(|text| text.replace("[0.5, 2]", "[0.5, -2]"));
         assert!(rate.starts_with("s.toml:5: ") && rate.contains("-2"), "{rate}");
+        let bursts = refused(|text| text.replace("burst_s = 10", "burst_s = 0"));
+        assert!(bursts.starts_with("s.toml:10: ") && bursts.contains("above 0 s"), "{bursts}");
         let server = refused(|text| text.replace("backlog = 64", "kind = \"iis\""));
         assert!(server.starts_with("s.toml:4: ") && server.contains("nginx"), "{server}");
         let twice = refused(|text| text.replace("impatient", "default"));
