@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # make demo   see what it does, in a minute          make test    every test
 # make bench  speed, as ratios to peers              make lint    format, lints, licences
+# make install, uninstall   what make build left     make deb     a Debian package of it
 #
 # Root and BPF are needed where packets are involved: on a machine without them the tests
 # say what they lack; under CI=true they fail instead.
@@ -9,11 +10,22 @@ CARGO ?= cargo
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
 BUILD_PACKAGES := clang libclang-dev gcc make pkg-config libelf-dev zlib1g-dev libc6-dev iproute2
-TEST_PACKAGES := apache2-bin chromium clang-format curl ethtool fonts-dejavu-core fonts-liberation haproxy lighttpd nftables nghttp2-client nginx-light procps util-linux wrk
+TEST_PACKAGES := apache2-bin chromium clang-format curl dpkg-dev ethtool fonts-dejavu-core fonts-liberation haproxy lighttpd nftables nghttp2-client nginx-light procps systemd util-linux wrk
 BENCH_PACKAGES := httperf
+DEB_PACKAGES := dpkg-dev
 CARGO_DENY_VERSION := 0.20.2
 
-.PHONY: all build demo test test-long bench lint setup setup-test setup-lint clean
+# Where make install puts things; DESTDIR is for packages.
+PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+DESTDIR ?=
+TIDEGATE ?= target/release/tidegate
+BIN := $(DESTDIR)$(PREFIX)/bin
+DOC := $(DESTDIR)$(PREFIX)/share/doc/tidegate
+UNITS := $(DESTDIR)$(PREFIX)/lib/systemd/system
+CONFIGURATION := $(DESTDIR)$(SYSCONFDIR)/tidegate
+
+.PHONY: all build demo install uninstall deb test test-long bench lint setup setup-test setup-lint clean
 
 all: build
 
@@ -46,6 +58,29 @@ build: setup
 
 demo: build
 	@$(SUDO) target/release/tidelab demo
+
+# Builds nothing: root may have no cargo.
+install:
+	@test -x $(TIDEGATE) || { echo "$(TIDEGATE) is missing: make build makes it"; exit 1; }
+	install -d $(BIN) $(DOC) $(UNITS) $(CONFIGURATION)
+	install -s -m 755 $(TIDEGATE) $(BIN)/tidegate
+	install -m 644 docs/* LICENSES/* CHANGELOG.md $(DOC)
+	@for unit in $(notdir $(wildcard packaging/*.service)); do \
+		echo "$(UNITS)/$$unit"; \
+		sed 's,/usr/,$(PREFIX)/,; s,/etc/,$(SYSCONFDIR)/,' packaging/$$unit >$(UNITS)/$$unit; \
+	done
+	@for file in $(notdir $(wildcard packaging/*.toml)); do \
+		if [ -e $(CONFIGURATION)/$$file ]; then echo "kept $(CONFIGURATION)/$$file"; \
+		else install -m 644 packaging/$$file $(CONFIGURATION); fi; \
+	done
+
+# What an operator has configured stays.
+uninstall:
+	rm -rf $(BIN)/tidegate $(DOC) $(addprefix $(UNITS)/,$(notdir $(wildcard packaging/*.service)))
+
+deb: build
+	$(call install,$(DEB_PACKAGES))
+	packaging/deb/build $(TIDEGATE) target
 
 # All packages are selected in every line: with others, cargo would choose other features for what
 # they share, and build it anew. Of the whole stories those that measure are told one at a time.

@@ -2,6 +2,7 @@
 //! `tidegate check`: what this kernel and host can do, where connections were lost so far,
 //! and what would be guarded.
 
+use std::fmt::Write as _;
 use std::fs;
 
 use tidegate_datapath::guard::Hooks;
@@ -12,22 +13,26 @@ use tidegate_policy::raw::{TG_TW_NOBODY, tg_held_block};
 
 use crate::config::Config;
 use crate::failure::Result;
-use crate::{hook, host, plan, resize, shed, time_wait};
+use crate::{hook, host, output, plan, resize, shed, time_wait};
 
-fn answer(name: &str, good: bool, what: &str) {
-    println!("  {} {name:<22} {what}", if good { "yes" } else { "no " });
+fn answer(name: &str, good: bool, what: &str) -> String {
+    format!("  {} {name:<22} {what}\n", if good { "yes" } else { "no " })
 }
 
-fn kernel() {
+fn kernel() -> String {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let kernel = host::kernel();
-    println!("kernel {}", release.trim());
-    answer("describes its types", kernel.btf, "CONFIG_DEBUG_INFO_BTF; everything needs it");
-    answer("live queue lengths", kernel.casts, "Linux 6.2; everything needs it");
-    answer("IP entry (tcx)", kernel.tcx, "Linux 6.6; everything needs it");
-    answer("TCP entry (netfilter)", kernel.netfilter, "Linux 6.4; hook = \"tcp\", exact reserv");
-    answer("cookies of our own", kernel.cookies, "Linux 6.9; no-syn-drop");
-    answer("root of the cgroups", cgroup::root_path().is_some(), "cgroup2; socket_option = true");
+    let mut out = format!("kernel {}\n", release.trim());
+    for (name, good, what) in [
+        ("describes its types", kernel.btf, "CONFIG_DEBUG_INFO_BTF; everything needs it"),
+        ("live queue lengths", kernel.casts, "Linux 6.2; everything needs it"),
+        ("IP entry (tcx)", kernel.tcx, "Linux 6.6; everything needs it"),
+        ("TCP entry (netfilter)", kernel.netfilter, "Linux 6.4; hook = \"tcp\", exact reserv"),
+        ("cookies of our own", kernel.cookies, "Linux 6.9; no-syn-drop"),
+        ("root of the cgroups", cgroup::root_path().is_some(), "cgroup2; socket_option = true"),
+    ] {
+        out += &answer(name, good, what);
+    }
     for (name, meaning) in [
         ("net/ipv4/tcp_syncookies", "0 lets no cookie in, ours neither"),
         ("net/ipv4/tcp_abort_on_overflow", "1 aborts on every listener of the host"),
@@ -36,29 +41,32 @@ fn kernel() {
         ("net/ipv4/tcp_max_syn_backlog", "for SynQ3/4Full, without cookies only"),
     ] {
         let value = host::sysctl(name).map_or("?".to_owned(), |v| v.to_string());
-        println!("  {value:>5} {:<34} {meaning}", name.replace('/', "."));
+        let _ = writeln!(out, "  {value:>5} {:<34} {meaning}", name.replace('/', "."));
     }
+    out
 }
 
-fn listeners(rows: &[tg_listener_row]) {
-    println!(
-        "\nlisteners: queue drops so far, as the kernel counts them on each socket (a dropped ACK twice)"
-    );
+fn listeners(rows: &[tg_listener_row]) -> String {
+    let mut out = "\nlisteners: queue drops so far, as the kernel counts them on each socket \
+                   (a dropped ACK twice)\n"
+        .to_owned();
     for row in rows {
         let address = std::net::SocketAddr::new(row.address(), row.port as u16).to_string();
-        println!(
+        let _ = writeln!(
+            out,
             "  {address:<30} listen queue {:>5} of {:<5} SYN queue {:>5}  drops {}",
             row.listen_len, row.listen_max, row.syn_len, row.kernel_drops,
         );
     }
     if rows.is_empty() {
-        println!("  none");
+        out += "  none\n";
     }
+    out
 }
 
-fn would_be(config: &Config, rows: &[tg_listener_row]) -> Result<()> {
+fn would_be(config: &Config, rows: &[tg_listener_row]) -> Result<String> {
     let plan = plan::plan(&config.guards, &config.interfaces, &interfaces::list()?, rows)?;
-    println!("\nwould be guarded");
+    let mut out = "\nwould be guarded\n".to_owned();
     for g in &config.guards {
         let address = g.address.map_or("*".to_owned(), |a| a.to_string());
         let listening = rows.iter().filter(|row| g.covers(row)).count();
@@ -66,7 +74,8 @@ fn would_be(config: &Config, rows: &[tg_listener_row]) -> Result<()> {
             true => "forwarded".to_owned(),
             false => format!("{listening} listening now"),
         };
-        println!(
+        let _ = writeln!(
+            out,
             "  {address} port {}: {} at {}{}; {there}",
             g.port,
             shed::described(g),
@@ -75,14 +84,19 @@ fn would_be(config: &Config, rows: &[tg_listener_row]) -> Result<()> {
         );
     }
     for g in config.guards.iter().filter(|g| g.time_wait.negotiate != TG_TW_NOBODY) {
-        println!("  TIME-WAIT of port {}: {}", g.port, time_wait::described(&g.time_wait));
+        let _ =
+            writeln!(out, "  TIME-WAIT of port {}: {}", g.port, time_wait::described(&g.time_wait));
     }
     for (network, rules) in &config.ends.destinations {
-        println!("  TIME-WAIT of connections to {network}: {}", time_wait::described(rules));
+        let _ = writeln!(
+            out,
+            "  TIME-WAIT of connections to {network}: {}",
+            time_wait::described(rules)
+        );
     }
     if config.asks_time_wait() {
         let kilobytes = config.sizes().held_blocks as usize * size_of::<tg_held_block>() / 1024;
-        println!("  table of {} pairs, {kilobytes} kB", config.ends.entries);
+        let _ = writeln!(out, "  table of {} pairs, {kilobytes} kB", config.ends.entries);
     }
     for (interface, hooks) in plan.interfaces.values() {
         let place = match hooks {
@@ -90,41 +104,35 @@ fn would_be(config: &Config, rows: &[tg_listener_row]) -> Result<()> {
             Hooks::DriverAndIp => "at the driver",
             Hooks::DriverIfPossible => "at the driver if it takes XDP, else at the IP entry",
         };
-        println!("  on {} {place}", interface.name);
+        let _ = writeln!(out, "  on {} {place}", interface.name);
     }
     if config.socket_option {
-        println!("  applications may say by a socket option how their connections end");
+        out += "  applications may say by a socket option how their connections end\n";
     }
     for name in plan.answers_by_redirect() {
-        println!(
+        let _ = writeln!(
+            out,
             "  {name} is a veth: what its driver answers is lost unless the other end has GRO on\n  \
              (ethtool -K PEER gro on) or XDP; hook = \"ip\" needs neither"
         );
     }
-    Ok(())
+    Ok(out)
 }
 
 /// Prints all of it. Without capabilities, what can be told without them.
 pub fn run(config: Option<Config>) -> Result<()> {
-    kernel();
+    output::print(&kernel())?;
     let missing = host::missing_capabilities();
-    answer(
-        "privileges",
-        missing.is_empty(),
-        &if missing.is_empty() {
-            "to load and attach".to_owned()
-        } else {
-            format!("missing {}", missing.join(", "))
-        },
-    );
+    let privileges = match missing[..] {
+        [] => "to load and attach".to_owned(),
+        _ => format!("missing {}", missing.join(", ")),
+    };
+    output::print(&answer("privileges", missing.is_empty(), &privileges))?;
     host::require_capabilities()?;
     // Loading is the only proof that this kernel takes the programs.
     let programs = Programs::load(Objects::Guard, Default::default())?;
-    answer("programs", true, "every one passes this kernel's verifier");
+    output::print(&answer("programs", true, "every one passes this kernel's verifier"))?;
     let rows = sockets::listeners(&programs)?;
-    listeners(&rows);
-    if let Some(config) = config {
-        would_be(&config, &rows)?;
-    }
-    Ok(())
+    output::print(&listeners(&rows))?;
+    config.map_or(Ok(()), |config| output::print(&would_be(&config, &rows)?))
 }

@@ -22,7 +22,7 @@ use self::answer::{Explained, GuardMet, ListenerMet, Share, names, notes, text};
 use crate::capture::{self, Packet};
 use crate::failure::{Failure, Result};
 use crate::status::{OverloadStatus, Queue};
-use crate::{host, outcome, plan};
+use crate::{host, outcome, output, plan};
 
 /// The most SYNs of a capture that are explained.
 const SYNS_MOST: usize = 100;
@@ -94,13 +94,12 @@ pub fn run(asked: &Asked) -> Result<()> {
         packets.iter().map(|packet| stage.explain(packet, is_ours)).collect::<Result<_>>()?;
     if !asked.json {
         let texts: Vec<String> = explained.iter().map(text).collect();
-        print!("{}", texts.join("\n"));
+        output::print(&texts.join("\n"))
     } else if is_ours {
-        println!("{}", serde_json::to_string_pretty(&explained[0]).expect("plain data"));
+        output::print_json(&explained[0])
     } else {
-        println!("{}", serde_json::to_string_pretty(&explained).expect("plain data"));
+        output::print_json(&explained)
     }
-    Ok(())
 }
 
 /// Everything that a SYN is explained with.

@@ -17,6 +17,7 @@ mod instance;
 mod keys;
 mod notice;
 mod outcome;
+mod output;
 mod pace;
 mod plan;
 mod police;
@@ -41,7 +42,7 @@ use tidegate_datapath::pins::Pins;
 use tidegate_policy::mechanism;
 
 use crate::config::Config;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, tell};
 use crate::instance::Role;
 
 /// Guards TCP listeners against overload, with eBPF, in the running kernel.
@@ -182,14 +183,14 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(error) => {
-            eprintln!("tidegate: {}", one_line(&error));
+            tell(&one_line(&error));
             return ExitCode::from(2);
         }
     };
     match dispatch(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("tidegate: {failure}");
+            tell(&failure.to_string());
             ExitCode::FAILURE
         }
     }

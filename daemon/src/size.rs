@@ -13,7 +13,7 @@ use tidegate_policy::mechanism;
 use tidegate_policy::size::{self, Burst, Size};
 
 use crate::failure::{Failure, Result};
-use crate::host;
+use crate::{host, output};
 
 /// The burst, by its numbers or by the port before which it is to be seen.
 #[derive(Args)]
@@ -244,10 +244,5 @@ fn table(answer: &Answer) -> String {
 /// Prints the recommendation, for people or as JSON.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let answer = arguments.answer()?;
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&answer).expect("plain data"));
-    } else {
-        print!("{}", table(&answer));
-    }
-    Ok(())
+    if arguments.json { output::print_json(&answer) } else { output::print(&table(&answer)) }
 }

@@ -27,7 +27,7 @@ use crate::notice::NoticeStatus;
 use crate::share::ShareStatus;
 use crate::status::shed::ShedStatus;
 use crate::time_wait::TimeWaitStatus;
-use crate::{agent, hook, host, instance, time_wait};
+use crate::{agent, hook, host, instance, output, time_wait};
 
 pub use overload::OverloadStatus;
 
@@ -313,10 +313,5 @@ pub fn read() -> Result<Status> {
 /// Prints it, for people or as JSON.
 pub fn run(json: bool) -> Result<()> {
     let status = read()?;
-    if json {
-        println!("{}", serde_json::to_string_pretty(&status).expect("plain data"));
-    } else {
-        print!("{status}");
-    }
-    Ok(())
+    if json { output::print_json(&status) } else { output::print(&status.to_string()) }
 }

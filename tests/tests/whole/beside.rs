@@ -17,6 +17,7 @@ mod kernel_cookies;
 mod lazy;
 mod mechanisms;
 mod notices;
+mod packaging;
 mod places;
 mod police;
 mod refusal_log;

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use tidegate_tests::{Stage, bpf, run_to_end, skip_without_root, tidegate_program};
 
@@ -280,5 +280,33 @@ fn without_privileges_it_says_which_are_missing() {
             assert!(stderr.contains(part), "tidegate {words}: {stderr:?} should name {part}");
         }
         nothing_is_left(&stage, words);
+    }
+}
+
+/// What `tidegate` says on standard error, and with which code it ends, when it writes to `stdout`.
+fn told_when_writing_to(stdout: Stdio, line: &str) -> (Option<i32>, String) {
+    let mut command = Command::new(tidegate_program());
+    command.args(line.split(' ')).stdout(stdout);
+    let output = command.output().expect("tidegate runs");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn whoever_reads_may_stop_and_a_full_disk_is_told() {
+    if skip_without_root("whoever_reads_may_stop_and_a_full_disk_is_told") {
+        return;
+    }
+    let size = "size --burst-s 1 --burst-per-s 200 --drain-per-s 100";
+    for line in ["check", size, &format!("{size} --json"), "--help"] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let told = told_when_writing_to(writer.into(), line);
+        assert_eq!(told, (Some(0), String::new()), "tidegate {line} | true");
+    }
+    for line in ["check", size] {
+        let full = fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+        let (code, stderr) = told_when_writing_to(full.into(), line);
+        assert_eq!((code, stderr.lines().count()), (Some(1), 1), "tidegate {line}: {stderr}");
+        assert!(stderr.contains("standard output: No space left"), "tidegate {line}: {stderr}");
     }
 }

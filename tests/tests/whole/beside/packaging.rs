@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A minute after it has the program a host is guarded: `make install` and the Debian package put in
+//! place what the units name, the units allow what the daemons need, and removal leaves nothing.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+use tidegate_lab::{Child, Namespace, skip_without};
+use tidegate_tests::{Stage, bpf, tidegate_program};
+
+const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+/// Both daemons' units, their configurations, and how each says that it stands.
+const DAEMONS: [(&str, &str, &str); 2] = [
+    ("tidegate.service", "tidegate.toml", "guarding * port 443 with auto"),
+    ("tidegate-agent.service", "agent.toml", "heeding 192.0.2.0/24 port 443"),
+];
+
+/// `make` with the program that the workspace built, in a folder that stands for `/`.
+fn make(target: &str, folder: &Path, settings: &[&str]) -> Output {
+    let mut command = Command::new("make");
+    command.args(["--no-print-directory", "-C", WORKSPACE, target]).args(settings);
+    command.arg(format!("DESTDIR={}", folder.display()));
+    command.arg(format!("TIDEGATE={}", tidegate_program().display()));
+    command.output().expect("make runs")
+}
+
+/// The value of a unit's setting.
+fn setting<'a>(unit: &'a str, name: &str) -> &'a str {
+    let value = unit.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    value.unwrap_or_else(|| panic!("{unit} sets {name}"))
+}
+
+/// A shipped configuration whose examples are taken in.
+fn taken_in(configuration: &str) -> String {
+    let lines = configuration.lines().map(|line| match line.strip_prefix('#') {
+        Some(example) if !example.starts_with(' ') => example,
+        _ => line,
+    });
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn what_is_installed_is_where_the_units_say_and_an_operators_configuration_stays() {
+    let root = TempDir::new().expect("a temporary folder");
+    let place = |path: &str| root.path().join(path.trim_start_matches('/'));
+    let settings = ["PREFIX=/opt/tidegate", "SYSCONFDIR=/opt/etc"];
+    let done = make("install", root.path(), &settings);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    for (unit, configuration, _) in DAEMONS {
+        let path = place("/opt/tidegate/lib/systemd/system").join(unit);
+        let unit = fs::read_to_string(path).expect("a unit");
+        let starts: Vec<&str> = setting(&unit, "ExecStart").split(' ').collect();
+        assert!(place(starts[0]).is_file(), "{} is installed", starts[0]);
+        let configured = starts.last().expect("a configuration is named");
+        assert!(configured.ends_with(configuration), "{unit}");
+        assert!(place(configured).is_file(), "{configured} is installed");
+        let manual = setting(&unit, "Documentation").trim_start_matches("file://");
+        assert!(place(manual).is_file(), "{manual} is installed");
+    }
+    let mine = "[[listener]]\nport = 8443\n";
+    fs::write(place("/opt/etc/tidegate/tidegate.toml"), mine).expect("a configuration");
+    for target in ["install", "uninstall"] {
+        assert!(make(target, root.path(), &settings).status.success(), "make {target}");
+        let left = fs::read_to_string(place("/opt/etc/tidegate/tidegate.toml"));
+        assert_eq!(left.expect("a configuration"), mine, "after make {target}");
+    }
+    let mut left = Command::new("find");
+    left.arg(root.path()).args(["-type", "f", "-printf", "%f "]);
+    let left = String::from_utf8(left.output().expect("find runs").stdout).expect("names");
+    let mut left: Vec<&str> = left.split_whitespace().collect();
+    left.sort_unstable();
+    assert_eq!(left, ["agent.toml", "tidegate.toml"], "nothing else is left");
+}
+
+#[test]
+fn without_a_program_make_install_says_what_makes_it() {
+    let root = TempDir::new().expect("a temporary folder");
+    let mut command = Command::new("make");
+    command.args(["-C", WORKSPACE, "install", "TIDEGATE=nowhere/tidegate"]);
+    command.arg(format!("DESTDIR={}", root.path().display()));
+    let done = command.output().expect("make runs");
+    assert!(!done.status.success());
+    let told = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(told.contains("nowhere/tidegate is missing: make build makes it"), "{told}");
+    assert_eq!(fs::read_dir(root.path()).expect("a folder").count(), 0, "nothing half-installed");
+}
+
+/// This host, but for what is changed on it: that ends with its namespace.
+struct Host {
+    namespace: Namespace,
+}
+
+impl Host {
+    const ROOT: &str = "/run/host/root";
+
+    fn new(namespace: &Namespace) -> Self {
+        let host = Host { namespace: namespace.clone() };
+        let root = Self::ROOT;
+        for line in [
+            "mkdir -p /run/host",
+            "mount -t tmpfs none /run/host",
+            "mkdir /run/host/changed /run/host/work /run/host/root",
+            "mount -t overlay none -o lowerdir=/,upperdir=/run/host/changed,workdir=/run/host/work /run/host/root",
+            &format!("mount --rbind /dev {root}/dev"),
+            &format!("mount --rbind /proc {root}/proc"),
+            &format!("mount --rbind /sys {root}/sys"),
+            &format!("mount -t tmpfs none {root}/run"),
+            &format!("mount -t tmpfs none {root}/tmp"),
+        ] {
+            host.namespace.output(host.namespace.command(line)).expect("it is mounted");
+        }
+        host
+    }
+
+    /// What a command prints there, which must end well.
+    fn told(&self, line: &str) -> String {
+        let line = format!("chroot {} {line}", Self::ROOT);
+        self.namespace.output(self.namespace.command(&line)).expect("it ends well")
+    }
+
+    fn path(path: &str) -> String {
+        format!("{}{path}", Self::ROOT)
+    }
+
+    fn read(&self, path: &str) -> String {
+        self.namespace.read_file(Self::path(path)).expect("a file")
+    }
+
+    fn has(&self, path: &str) -> bool {
+        let path = Self::path(path);
+        self.namespace.run(move || fs::exists(path).expect("a readable folder"))
+    }
+
+    fn write(&self, path: &str, text: String) {
+        let path = Self::path(path);
+        self.namespace.run(move || fs::write(path, text).expect("a written file"));
+    }
+
+    /// Starts a daemon; returns with the first line that it prints.
+    fn start(&self, line: &str) -> (Child, String) {
+        let mut command = self.namespace.command(&format!("chroot {} {line}", Self::ROOT));
+        command.stdout(Stdio::piped());
+        let mut child = self.namespace.spawn(command).expect("a daemon starts");
+        let mut announced = String::new();
+        let mut stdout = BufReader::new(child.take_stdout().expect("a piped stdout"));
+        stdout.read_line(&mut announced).expect("a readable stdout");
+        (child, announced)
+    }
+}
+
+fn ends(mut daemon: Child, why: &str) {
+    let ended = daemon.wait_for(Duration::from_secs(10)).expect("a process");
+    assert!(ended.is_some_and(|status| status.success()), "it ends well {why}: {ended:?}");
+}
+
+#[test]
+fn the_package_is_put_on_runs_as_its_units_allow_and_is_gone_when_removed() {
+    const TEST: &str = "the_package_is_put_on_runs_as_its_units_allow_and_is_gone_when_removed";
+    let needed =
+        [("dpkg-shlibdeps", "dpkg-dev"), ("systemd-analyze", "systemd"), ("setpriv", "util-linux")];
+    if skip_without(TEST, &needed) {
+        return;
+    }
+    let folder = TempDir::new().expect("a temporary folder");
+    let mut build = Command::new("packaging/deb/build");
+    build.current_dir(WORKSPACE).arg(tidegate_program()).arg(folder.path());
+    let built = build.output().expect("the package is built");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let mut files = fs::read_dir(folder.path()).expect("a folder").flatten();
+    let package = fs::read(files.next().expect("a package").path()).expect("a readable package");
+
+    let stage = Stage::new("packaging");
+    let host = Host::new(&stage.server);
+    let put = Host::path("/tmp/tidegate.deb");
+    stage.server.run(move || fs::write(put, package).expect("the package on the host"));
+    host.told("dpkg --install /tmp/tidegate.deb");
+    assert!(host.told("dpkg-query --list tidegate").contains("\nii  tidegate"));
+
+    for (unit, configuration, sign) in DAEMONS {
+        let path = format!("/usr/lib/systemd/system/{unit}");
+        assert_eq!(host.told(&format!("systemd-analyze verify {path}")), "", "{unit} is a unit");
+        let configuration = format!("/etc/tidegate/{configuration}");
+        host.write(&configuration, taken_in(&host.read(&configuration)));
+        let unit = host.read(&path);
+        let allowed = setting(&unit, "CapabilityBoundingSet").to_lowercase().replace("cap_", "+");
+        assert_eq!(setting(&unit, "NoNewPrivileges"), "yes");
+        let (daemon, announced) = host.start(&format!(
+            "setpriv --no-new-privs --bounding-set -all,{} {}",
+            allowed.replace(' ', ","),
+            setting(&unit, "ExecStart"),
+        ));
+        assert!(announced.starts_with(sign), "{unit}: {announced:?}");
+        assert!(host.told("tidegate status").contains("443"), "{unit} is at work");
+        daemon.signal(Signal::SIGTERM).expect("a running daemon");
+        ends(daemon, "as its unit has it end");
+        assert!(bpf::pinned(&stage.server).is_empty(), "nothing is pinned after {unit}");
+    }
+
+    let (by_hand, announced) = host.start("tidegate run --port 8080");
+    assert!(announced.starts_with("guarding"), "{announced:?}");
+    host.told("dpkg --remove tidegate");
+    ends(by_hand, "when the package is removed");
+    assert!(bpf::pinned(&stage.server).is_empty(), "nothing is pinned without the package");
+    assert!(!host.has("/usr/bin/tidegate"), "the program is gone");
+    assert!(host.has("/etc/tidegate/tidegate.toml"), "what was configured stays");
+    host.told("dpkg --purge tidegate");
+    assert!(!host.has("/etc/tidegate"), "but not when the package is purged");
+}
