@@ -109,52 +109,55 @@ TG_INLINE struct tg_decision tg_ack_judge(const struct tg_ack_stage *s, struct t
 }
 
 /*
- * A second segment of a client whose cookie was let in a moment ago, in the
- * same batch of the driver: TCP has not yet seen the first. It must pass as it
- * is, behind the first, and finds the connection; a second request for the same
- * connection would cost the client this segment and a retransmission.
+ * Clients whose ACK was answered a moment ago, and who may have said something behind it.
+ *
+ * A second segment of one whose cookie was let in is in the same batch of the driver: TCP has not
+ * yet seen the first. It must pass as it is, behind the first, and finds the connection; a second
+ * request for the same connection would cost the client this segment and a retransmission.
+ *
+ * One whose ACK of a hollow SYN/ACK met a RST had sent what it has to say before that came.
  */
-#define TG_ADMITTED 64
-#define TG_ADMITTED_NS 8000000ull
+#define TG_ANSWERED 256
+#define TG_ANSWERED_NS 8000000ull
 
-struct tg_admitted {
+struct tg_answered {
 	__u64 client; /* the cookie and the ports: names the connection well enough */
 	__u64 at_ns;
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, TG_ADMITTED);
+	__uint(max_entries, TG_ANSWERED);
 	__type(key, __u32);
-	__type(value, struct tg_admitted);
-} admitted SEC(".maps");
+	__type(value, struct tg_answered);
+} answered SEC(".maps");
 
-TG_INLINE __u64 tg_admitted_name(const struct tg_packet *p)
+TG_INLINE __u64 tg_answered_name(const struct tg_packet *p)
 {
 	return (__u64)p->ack << 32 | (__u32)p->tuple.sport << 16 | p->tuple.dport;
 }
 
-TG_INLINE struct tg_admitted *tg_admitted_entry(const struct tg_packet *p)
+TG_INLINE struct tg_answered *tg_answered_entry(const struct tg_packet *p)
 {
-	__u32 index = p->ack & (TG_ADMITTED - 1);
+	__u32 index = p->ack & (TG_ANSWERED - 1);
 
-	return bpf_map_lookup_elem(&admitted, &index);
+	return bpf_map_lookup_elem(&answered, &index);
 }
 
-TG_INLINE int tg_just_admitted(const struct tg_ack_stage *s)
+TG_INLINE int tg_just_answered(const struct tg_ack_stage *s)
 {
-	struct tg_admitted *a = tg_admitted_entry(s->packet);
+	struct tg_answered *a = tg_answered_entry(s->packet);
 
-	return a && a->client == tg_admitted_name(s->packet) &&
-	       s->now_ns - a->at_ns < TG_ADMITTED_NS;
+	return a && a->client == tg_answered_name(s->packet) &&
+	       s->now_ns - a->at_ns < TG_ANSWERED_NS;
 }
 
-TG_INLINE void tg_note_admitted(const struct tg_ack_stage *s)
+TG_INLINE void tg_note_answered(const struct tg_ack_stage *s)
 {
-	struct tg_admitted *a = tg_admitted_entry(s->packet);
+	struct tg_answered *a = tg_answered_entry(s->packet);
 
 	if (a) {
-		a->client = tg_admitted_name(s->packet);
+		a->client = tg_answered_name(s->packet);
 		a->at_ns = s->now_ns;
 	}
 }

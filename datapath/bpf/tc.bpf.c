@@ -228,22 +228,30 @@ TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
 	struct tg_cookie_options options = {};
 	struct tg_tcp_options seen = {};
 	struct tg_ack ack = {};
+	int is_second, is_hollow;
 
-	if (!listener || tg_just_admitted(s))
+	if (!listener)
+		return TCX_NEXT;
+	is_second = tg_just_answered(s);
+	is_hollow = tg_answers_hollow(s);
+	if (is_second && !is_hollow)
 		return TCX_NEXT;
 	ack.bare = tg_is_bare(s->packet);
-	if (tg_answers_hollow(s))
+	ack.was_told = is_second && !ack.bare;
+	if (is_hollow)
 		ack.cookie = TG_ACK_HOLLOW;
 	else if (s->at.control->cookies_work && tg_open_cookie(s, &options))
 		ack.cookie = TG_ACK_COOKIE;
 	else if (tg_brings_kernel_cookie(s->packet))
 		ack.cookie = TG_ACK_KERNEL_COOKIE;
 	*decision = tg_ack_judge(s, listener, &ack);
+	if (is_hollow && ack.bare)
+		tg_note_answered(s);
 	if (decision->verdict != TG_ADMIT)
 		return TCX_NEXT;
 	tg_tc_options(ctx, tg_options_offset(s->packet), tg_options_end(s->packet), &seen);
 	if (tg_admit(ctx, listener, &options, &seen))
-		tg_note_admitted(s);
+		tg_note_answered(s);
 	return TCX_NEXT;
 }
 

@@ -24,7 +24,8 @@ struct tg_ack {
 	__u32 deferred;   /* request: TCP_DEFER_ACCEPT waits for data, this has none */
 	__u32 bare;       /* no data and no FIN: a SYN/ACK ACK (Shukla, Table 4.1) */
 	__u32 cookie;     /* enum tg_ack_cookie */
-	__u32 silent;     /* auto: who finds no room is not told */
+	__u16 silent;     /* auto: who finds no room is not told */
+	__u16 was_told;   /* hollow: the ACK before it met a RST, a moment ago */
 };
 
 TG_INLINE __u32 tg_ack_overflow(const struct tg_ack *ack)
@@ -78,8 +79,9 @@ TG_INLINE struct tg_decision tg_ack_decide_cookie(const struct tg_rules *rules,
 {
 	if (ack->cookie == TG_ACK_KERNEL_COOKIE)
 		return tg_ack_decide_place(rules, queues, ack);
+	/* Behind the ACK comes what the client says; one RST is enough for both. */
 	if (ack->cookie == TG_ACK_HOLLOW)
-		return tg_decide(TG_RESET, TG_HOLLOW_ANSWERED);
+		return tg_decide(ack->was_told ? TG_DROP : TG_RESET, TG_HOLLOW_ANSWERED);
 	if (ack->cookie == TG_ACK_COOKIE)
 		return tg_ack_decide_ours(rules, queues, ack);
 	return tg_decide(TG_PASS, TG_COOKIE_FOREIGN);

@@ -78,8 +78,8 @@ struct tg_decision {
 TG_INLINE int tg_is_refusal(struct tg_decision d)
 {
 	switch (d.verdict) {
-	case TG_RESET: return d.reason != TG_HOLLOW_ANSWERED;
-	case TG_DROP:
+	case TG_RESET:
+	case TG_DROP: return d.reason != TG_HOLLOW_ANSWERED;
 	case TG_HOLLOW: return 1;
 	case TG_PASS:
 		return (d.reason >= TG_SYNQ_FULL && d.reason <= TG_LISTENQ_FULL_AT_SYN) ||

@@ -244,6 +244,20 @@ mod tests {
         assert_eq!(told(129, &tg_ack { silent: 1, ..ours }), (TG_DROP, TG_OVERFLOW_SYNACK_ACK));
     }
 
+    /// One RST for the ACK and what was said behind it; and another for what is said again.
+    #[test]
+    fn who_answers_a_hollow_syn_ack_is_told_once() {
+        let auto = mechanism::parse("auto").unwrap();
+        let told = |was_told| {
+            let ack = tg_ack { cookie: TG_ACK_HOLLOW, was_told, ..Default::default() };
+            let decision = decide_ack(&auto, &queues(0, 0), &ack);
+            assert_eq!(decision.reason, TG_HOLLOW_ANSWERED);
+            assert!(!is_refusal(decision), "it was refused when its SYN came");
+            decision.verdict
+        };
+        assert_eq!([told(0), told(1)], [TG_RESET, TG_DROP]);
+    }
+
     #[test]
     fn each_refusal_is_its_own_verdict() {
         let full = queues(129, 0);

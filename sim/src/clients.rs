@@ -71,6 +71,7 @@ impl World {
             hops: self.people.get(kind).os.ttl,
             syns: 0,
             ended: false,
+            was_told: false,
             counts,
         };
         self.tally.started(now_ns, now_ns);

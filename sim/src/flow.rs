@@ -38,6 +38,8 @@ pub(crate) struct Flow {
     pub syns: u8,
     /// The attempt has come to its end; only its connection has not.
     pub ended: bool,
+    /// Its ACK of a SYN/ACK behind which there is nothing has met a RST, and nothing came since.
+    pub was_told: bool,
     /// It was to start in the time that counts.
     pub counts: bool,
 }

@@ -211,10 +211,9 @@ impl Story {
             let ack = tg_ack {
                 is_request: is_request.into(),
                 acceptable: 1,
-                deferred: 0,
                 bare: 1,
                 cookie: TG_ACK_KERNEL_COOKIE,
-                silent: 0,
+                ..tg_ack::default()
             };
             let decision = self.acknowledges(ack, isn);
             match (decision.reason, decision.verdict) {

@@ -38,10 +38,10 @@ impl Host {
         let ack = tg_ack {
             is_request: 1,
             acceptable: u32::from(acks && in_window),
-            deferred: 0,
             bare: u32::from(packet.is_bare()),
             cookie: TG_ACK_NO_COOKIE,
             silent: self.silences_ack(work.now_ns()),
+            ..tg_ack::default()
         };
         let decision = self.judge_ack(&ack, packet.seq, work.now_ns());
         if ack.acceptable == 0 {
@@ -77,7 +77,7 @@ impl Host {
     }
 
     /// Whether the guard tells nobody that there was no room.
-    fn silences_ack(&self, now_ns: u64) -> u32 {
+    fn silences_ack(&self, now_ns: u64) -> u16 {
         self.guard.as_ref().is_some_and(|guard| guard.silences_ack(now_ns)).into()
     }
 
@@ -103,7 +103,10 @@ impl Host {
             return false;
         }
         work.took.add(&Hook::Ip.way_to(&self.costs));
-        let ack = tg_ack { cookie: TG_ACK_HOLLOW, ..tg_ack::default() };
+        let bare = packet.is_bare();
+        let was_told = std::mem::replace(&mut flow.was_told, bare) && !bare;
+        let (bare, was_told) = (bare.into(), was_told.into());
+        let ack = tg_ack { cookie: TG_ACK_HOLLOW, bare, was_told, ..tg_ack::default() };
         let decision = self.judge_ack(&ack, packet.seq, work.now_ns());
         if decision.verdict == TG_RESET {
             work.refuse(flow, packet);

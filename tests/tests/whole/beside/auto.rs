@@ -76,8 +76,24 @@ fn who_sends_its_syn_again_is_answered(stage: &Stage, to: SocketAddr, looks_like
     let answered = told(SYN, 0);
     assert_eq!((answered.flags & (RST | SYN | ACK), answered.ack), (SYN | ACK, isn + 1));
     assert_eq!(answered.options.len(), 0, "not a byte more than came");
-    let reset = told(ACK, answered.seq.wrapping_add(1));
-    assert_eq!((reset.flags & RST, reset.seq), (RST, answered.seq.wrapping_add(1)));
+    let ack = answered.seq.wrapping_add(1);
+    let reset = told(ACK, ack);
+    assert_eq!((reset.flags & RST, reset.seq), (RST, ack));
+    what_is_said_behind_it_is_told_once(&end, isn + 1, ack);
+}
+
+/// The ACK and the request behind it meet one RST; the request that is sent again, another.
+fn what_is_said_behind_it_is_told_once(end: &RawEnd, seq: u32, ack: u32) {
+    let resets = |said: &[&[u8]]| {
+        said.iter().for_each(|payload| end.send(ACK, seq, ack, Vec::new(), payload));
+        let until = Instant::now() + Duration::from_millis(50);
+        let to_us = |s: &Segment| s.to == end.peer && s.flags & RST != 0 && s.seq == ack;
+        std::iter::from_fn(|| end.wire.receive(until)).filter(to_us).count()
+    };
+    const REQUEST: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
+    // Where this process has to wait between the two, each meets one.
+    until("one answer is enough for both", || resets(&[b"", REQUEST]) == 1);
+    assert_eq!(resets(&[REQUEST]), 1, "who has not heard it is told again");
 }
 
 /// A client whose ACK takes a tenth of a second is known to be that far away, by a quarter.
