@@ -130,6 +130,7 @@ struct tg_overload {
 	__u64 silent_x256;   /* SYNs dropped in silence, or to come again soon, a second: as many
 	                      * clients wait */
 	__u64 small_x16;     /* that it ends before too many wait, by what is known; of 2^16 */
+	__u64 syn_ns;        /* what a SYN costs the host while so many come */
 	__u64 worth;         /* clients for whom it would pay to wait, were there an overload */
 	__u64 may_wait;      /* clients that should, beyond a burst */
 	__u64 in_time;       /* clients that may wait in a burst, and when it is over */

@@ -32,6 +32,12 @@
 #define TG_OVERLOAD_AGAIN_MS 2000
 /* Of the clients' patience the whole, a half, a quarter and an eighth are looked at. */
 #define TG_OVERLOAD_PARTS 4
+/*
+ * By then who waits has come again, by every system's schedule. In the first seconds of a burst
+ * more come than will: those who may wait by their number are more than there is time for behind
+ * it.
+ */
+#define TG_OVERLOAD_SETTLED_MS 4000
 /* So many may wait in the first overload, which shows how many the server takes. */
 #define TG_OVERLOAD_NO_BOUND 0xffffffffull
 /* A small overload's clients may cost an eighth of the host's time, each a SYN a second. */
@@ -100,21 +106,35 @@ TG_INLINE __u64 tg_overload_served(const struct tg_overload *o, __u64 within_ms)
 	return (o->drain_x256 >> 8) * within_ms / 1000;
 }
 
-/* 2 c T, of 2^16, where c is what a SYN costs of 10^9 / drain. */
-TG_INLINE __u64 tg_overload_cost_x16(const struct tg_rules *rules, __u64 served)
+/*
+ * What a SYN costs while as many come as in the window at hand, once that has settled. Most of what
+ * one costs that comes alone is the interrupt; who comes while the host is at another is taken in
+ * with that.
+ */
+TG_INLINE __u64 tg_overload_syn_among_ns(const struct tg_rules *rules, const struct tg_overload *o,
+                                         __u64 lasted_ms)
 {
-	return served * (tg_overload_syn_ns(rules) << 11) / (1000000000 >> 6);
+	__u64 syn_ns = tg_overload_syn_ns(rules);
+
+	if (lasted_ms < TG_OVERLOAD_SETTLED_MS)
+		return syn_ns;
+	return syn_ns * TG_OVERLOAD_WINDOW_NS / (TG_OVERLOAD_WINDOW_NS + o->seen * syn_ns);
+}
+
+/* 2 c T, of 2^16, where c is what a SYN costs of 10^9 / drain. */
+TG_INLINE __u64 tg_overload_cost_x16(__u64 syn_ns, __u64 served)
+{
+	return served * (syn_ns << 11) / (1000000000 >> 6);
 }
 
 /*
  * So many clients may wait for this time, where h is the hope that it ends within it: those whom
  * the server takes in it, times 2 (h - 2 c T).
  */
-TG_INLINE __u64 tg_overload_worth(const struct tg_rules *rules, const struct tg_overload *o,
-                                  __u64 within_ms, __u64 hope_x16)
+TG_INLINE __u64 tg_overload_worth(const struct tg_overload *o, __u64 within_ms, __u64 hope_x16)
 {
 	__u64 served = tg_overload_served(o, within_ms);
-	__u64 cost_x16 = tg_overload_cost_x16(rules, served);
+	__u64 cost_x16 = tg_overload_cost_x16(o->syn_ns, served);
 
 	if (hope_x16 < TG_OVERLOAD_HOPE_X16 || hope_x16 <= cost_x16)
 		return 0;
@@ -132,7 +152,7 @@ TG_INLINE __u64 tg_overload_in_time(const struct tg_rules *rules, const struct t
 
 	for (__u32 part = 0; part < TG_OVERLOAD_PARTS; part++) {
 		__u64 served = tg_overload_served(o, rules->patience_ms >> part);
-		__u64 cost_x16 = tg_overload_cost_x16(rules, served) / 4;
+		__u64 cost_x16 = tg_overload_cost_x16(tg_overload_syn_ns(rules), served) / 4;
 		__u64 left = served * ((1 << 16) - cost_x16) >> 16;
 
 		most = tg_cell_better(most, left & -tg_less(cost_x16, 1 << 16));
@@ -153,6 +173,7 @@ TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload
 	__u64 lasted_ms = o->since_ns ? tg_since(o->excess_ns, o->since_ns) / 1000000 : 0;
 	__u64 until_ms = tg_overload_small_until_ms(rules, o, lasted_ms);
 
+	o->syn_ns = tg_overload_syn_among_ns(rules, o, lasted_ms);
 	/* When a small one begins is chance: the next may seem twice as long. */
 	o->small_x16 = tg_overload_ended_by(o, lasted_ms / 2, until_ms, 0);
 	o->ends_soon = tg_overload_hope_of(o, lasted_ms, TG_OVERLOAD_AGAIN_MS) >= 1 << 15;
@@ -161,7 +182,7 @@ TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload
 	for (__u32 part = 0; part < TG_OVERLOAD_PARTS; part++) {
 		__u64 within_ms = rules->patience_ms >> part;
 		__u64 hope_x16 = tg_overload_hope_of(o, lasted_ms, within_ms);
-		__u64 worth = tg_overload_worth(rules, o, within_ms, hope_x16);
+		__u64 worth = tg_overload_worth(o, within_ms, hope_x16);
 
 		if (worth > o->worth)
 			o->worth = worth;

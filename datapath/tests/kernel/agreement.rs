@@ -125,6 +125,7 @@ fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
         connected: u64::from(near(rng, [0, 26, 53])),
         cookies: u64::from(near(rng, [0, 16, 1000])),
         returned: u64::from(near(rng, [0, 16])),
+        syn_ns: near(rng, [1, 500, 3000]).into(),
         worth: u64::from(near(rng, [0, 100])),
         may_wait: u64::from(near(rng, [0, 100])),
         in_time: u64::from(near(rng, [0, 100])),

@@ -133,6 +133,22 @@ fn what_silence_is_worth_goes_by_what_a_syn_costs() {
     assert!(worth(0) >= worth(1), "what costs nothing is worth as much as what costs next to it");
 }
 
+/// Where so many come that they are taken in two at a time each costs half: of bursts of five seconds
+/// 400,000 (0.97 - 0.6) may wait in place of 200,000 (0.95 - 0.6), which those of half of T are. Not
+/// before who waits has come again: until then so many come as will not.
+#[test]
+fn of_many_syns_each_costs_less() {
+    let worth = |lasted_ms, seen| {
+        let more = tg_overload { seen, ..Default::default() };
+        watched(lasted_ms, 20_000, &[5000; 8], more).overload.worth
+    };
+    let by_two = u64::from(TG_OVERLOAD_WINDOW_NS) / SYN_NS;
+    let (alone, among) = (worth(4000, 0), worth(4000, by_two));
+    assert!((69_000..71_000).contains(&alone), "{alone}");
+    assert!((146_000..149_000).contains(&among), "{among}");
+    assert!(worth(3900, by_two) < among / 2);
+}
+
 /// An overload that would be small, of 30,000 new clients a second where 21,000 are taken.
 fn small(lasted_ms: u64, waiting: u64) -> Watch {
     let more = tg_overload {
