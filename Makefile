@@ -10,9 +10,9 @@ CARGO ?= cargo
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
 BUILD_PACKAGES := clang libclang-dev gcc make pkg-config libelf-dev zlib1g-dev libc6-dev iproute2
-TEST_PACKAGES := apache2-bin chromium clang-format curl dpkg-dev ethtool fonts-dejavu-core fonts-liberation haproxy lighttpd nftables nghttp2-client nginx-light procps systemd util-linux wrk
-BENCH_PACKAGES := httperf
 DEB_PACKAGES := dpkg-dev
+TEST_PACKAGES := apache2-bin chromium clang-format curl ethtool fonts-dejavu-core fonts-liberation haproxy lighttpd nftables nghttp2-client nginx-light procps systemd util-linux wrk $(DEB_PACKAGES)
+BENCH_PACKAGES := httperf
 CARGO_DENY_VERSION := 0.20.2
 
 # Where make install puts things; DESTDIR is for packages.
@@ -24,6 +24,7 @@ BIN := $(DESTDIR)$(PREFIX)/bin
 DOC := $(DESTDIR)$(PREFIX)/share/doc/tidegate
 UNITS := $(DESTDIR)$(PREFIX)/lib/systemd/system
 CONFIGURATION := $(DESTDIR)$(SYSCONFDIR)/tidegate
+UNIT_FILES := $(notdir $(wildcard packaging/*.service))
 
 .PHONY: all build demo install uninstall deb test test-long bench lint setup setup-test setup-lint clean
 
@@ -65,7 +66,7 @@ install:
 	install -d $(BIN) $(DOC) $(UNITS) $(CONFIGURATION)
 	install -s -m 755 $(TIDEGATE) $(BIN)/tidegate
 	install -m 644 docs/* LICENSES/* CHANGELOG.md $(DOC)
-	@for unit in $(notdir $(wildcard packaging/*.service)); do \
+	@for unit in $(UNIT_FILES); do \
 		echo "$(UNITS)/$$unit"; \
 		sed 's,/usr/,$(PREFIX)/,; s,/etc/,$(SYSCONFDIR)/,' packaging/$$unit >$(UNITS)/$$unit; \
 	done
@@ -76,7 +77,7 @@ install:
 
 # What an operator has configured stays.
 uninstall:
-	rm -rf $(BIN)/tidegate $(DOC) $(addprefix $(UNITS)/,$(notdir $(wildcard packaging/*.service)))
+	rm -rf $(BIN)/tidegate $(DOC) $(addprefix $(UNITS)/,$(UNIT_FILES))
 
 deb: build
 	$(call install,$(DEB_PACKAGES))

@@ -237,7 +237,7 @@ TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
 	if (is_second && !is_hollow)
 		return TCX_NEXT;
 	ack.bare = tg_is_bare(s->packet);
-	ack.was_told = is_second && !ack.bare;
+	ack.was_told = is_second;
 	if (is_hollow)
 		ack.cookie = TG_ACK_HOLLOW;
 	else if (s->at.control->cookies_work && tg_open_cookie(s, &options))

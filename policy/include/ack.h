@@ -81,7 +81,8 @@ TG_INLINE struct tg_decision tg_ack_decide_cookie(const struct tg_rules *rules,
 		return tg_ack_decide_place(rules, queues, ack);
 	/* Behind the ACK comes what the client says; one RST is enough for both. */
 	if (ack->cookie == TG_ACK_HOLLOW)
-		return tg_decide(ack->was_told ? TG_DROP : TG_RESET, TG_HOLLOW_ANSWERED);
+		return tg_decide(ack->was_told && !ack->bare ? TG_DROP : TG_RESET,
+		                 TG_HOLLOW_ANSWERED);
 	if (ack->cookie == TG_ACK_COOKIE)
 		return tg_ack_decide_ours(rules, queues, ack);
 	return tg_decide(TG_PASS, TG_COOKIE_FOREIGN);

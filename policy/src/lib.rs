@@ -248,14 +248,16 @@ mod tests {
     #[test]
     fn who_answers_a_hollow_syn_ack_is_told_once() {
         let auto = mechanism::parse("auto").unwrap();
-        let told = |was_told| {
-            let ack = tg_ack { cookie: TG_ACK_HOLLOW, was_told, ..Default::default() };
+        let told = |bare, was_told| {
+            let ack = tg_ack { cookie: TG_ACK_HOLLOW, bare, was_told, ..Default::default() };
             let decision = decide_ack(&auto, &queues(0, 0), &ack);
             assert_eq!(decision.reason, TG_HOLLOW_ANSWERED);
             assert!(!is_refusal(decision), "it was refused when its SYN came");
             decision.verdict
         };
-        assert_eq!([told(0), told(1)], [TG_RESET, TG_DROP]);
+        assert_eq!([told(0, 0), told(0, 1)], [TG_RESET, TG_DROP]);
+        // An ACK that comes twice has not heard the RST.
+        assert_eq!([told(1, 0), told(1, 1)], [TG_RESET; 2]);
     }
 
     #[test]

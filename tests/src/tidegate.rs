@@ -57,24 +57,28 @@ impl Guard {
 
     /// The same, where it may refuse.
     pub fn try_start(namespace: &Namespace, arguments: &[&str]) -> Result<Self, Refused> {
-        Self::launch(namespace, "run", "guarding ", arguments)
+        Self::launch(namespace, Self::command("run", arguments), "guarding ")
     }
 
     /// `tidegate agent` with these arguments; returns when it heeds.
     pub fn agent(namespace: &Namespace, arguments: &[&str]) -> Self {
-        Self::launch(namespace, "agent", "heeding ", arguments)
+        Self::launch(namespace, Self::command("agent", arguments), "heeding ")
             .unwrap_or_else(|refused| panic!("tidegate agent {arguments:?}: {}", refused.stderr))
     }
 
-    /// A command whose first line begins so when it stands.
-    fn launch(
-        namespace: &Namespace,
-        name: &str,
-        sign: &str,
-        arguments: &[&str],
-    ) -> Result<Self, Refused> {
+    fn command(name: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(tidegate_program());
-        command.arg(name).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.arg(name).args(arguments);
+        command
+    }
+
+    /// By a command whose first line begins so when it stands.
+    pub fn launch(
+        namespace: &Namespace,
+        mut command: Command,
+        sign: &str,
+    ) -> Result<Self, Refused> {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = namespace.spawn(command).expect("tidegate starts");
         let mut stdout = BufReader::new(child.take_stdout().expect("a piped stdout"));
         let mut announced = String::new();

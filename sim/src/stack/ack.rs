@@ -103,10 +103,13 @@ impl Host {
             return false;
         }
         work.took.add(&Hook::Ip.way_to(&self.costs));
-        let bare = packet.is_bare();
-        let was_told = std::mem::replace(&mut flow.was_told, bare) && !bare;
-        let (bare, was_told) = (bare.into(), was_told.into());
-        let ack = tg_ack { cookie: TG_ACK_HOLLOW, bare, was_told, ..tg_ack::default() };
+        let is_bare = packet.is_bare();
+        let ack = tg_ack {
+            bare: is_bare.into(),
+            cookie: TG_ACK_HOLLOW,
+            was_told: std::mem::replace(&mut flow.was_told, is_bare).into(),
+            ..tg_ack::default()
+        };
         let decision = self.judge_ack(&ack, packet.seq, work.now_ns());
         if decision.verdict == TG_RESET {
             work.refuse(flow, packet);

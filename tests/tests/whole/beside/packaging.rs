@@ -3,15 +3,13 @@
 //! place what the units name, the units allow what the daemons need, and removal leaves nothing.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::process::{Command, Output};
 
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
-use tidegate_lab::{Child, Namespace, skip_without};
-use tidegate_tests::{Stage, bpf, tidegate_program};
+use tidegate_lab::{Namespace, skip_without};
+use tidegate_tests::{Guard, Stage, bpf, tidegate_program};
 
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// Both daemons' units, their configurations, and how each says that it stands.
@@ -141,20 +139,15 @@ impl Host {
         self.namespace.run(move || fs::write(path, text).expect("a written file"));
     }
 
-    /// Starts a daemon; returns with the first line that it prints.
-    fn start(&self, line: &str) -> (Child, String) {
-        let mut command = self.namespace.command(&format!("chroot {} {line}", Self::ROOT));
-        command.stdout(Stdio::piped());
-        let mut child = self.namespace.spawn(command).expect("a daemon starts");
-        let mut announced = String::new();
-        let mut stdout = BufReader::new(child.take_stdout().expect("a piped stdout"));
-        stdout.read_line(&mut announced).expect("a readable stdout");
-        (child, announced)
+    /// Starts a daemon there, whose first line begins so.
+    fn start(&self, line: &str, sign: &str) -> Guard {
+        let command = self.namespace.command(&format!("chroot {} {line}", Self::ROOT));
+        Guard::launch(&self.namespace, command, sign).unwrap_or_else(|told| panic!("{told:?}"))
     }
 }
 
-fn ends(mut daemon: Child, why: &str) {
-    let ended = daemon.wait_for(Duration::from_secs(10)).expect("a process");
+fn ends(mut daemon: Guard, why: &str) {
+    let ended = daemon.wait();
     assert!(ended.is_some_and(|status| status.success()), "it ends well {why}: {ended:?}");
 }
 
@@ -189,20 +182,16 @@ fn the_package_is_put_on_runs_as_its_units_allow_and_is_gone_when_removed() {
         let unit = host.read(&path);
         let allowed = setting(&unit, "CapabilityBoundingSet").to_lowercase().replace("cap_", "+");
         assert_eq!(setting(&unit, "NoNewPrivileges"), "yes");
-        let (daemon, announced) = host.start(&format!(
-            "setpriv --no-new-privs --bounding-set -all,{} {}",
-            allowed.replace(' ', ","),
-            setting(&unit, "ExecStart"),
-        ));
-        assert!(announced.starts_with(sign), "{unit}: {announced:?}");
+        let allowed = allowed.replace(' ', ",");
+        let as_allowed = format!("setpriv --no-new-privs --bounding-set -all,{allowed}");
+        let daemon = host.start(&format!("{as_allowed} {}", setting(&unit, "ExecStart")), sign);
         assert!(host.told("tidegate status").contains("443"), "{unit} is at work");
-        daemon.signal(Signal::SIGTERM).expect("a running daemon");
+        daemon.signal(Signal::SIGTERM);
         ends(daemon, "as its unit has it end");
         assert!(bpf::pinned(&stage.server).is_empty(), "nothing is pinned after {unit}");
     }
 
-    let (by_hand, announced) = host.start("tidegate run --port 8080");
-    assert!(announced.starts_with("guarding"), "{announced:?}");
+    let by_hand = host.start("tidegate run --port 8080", "guarding * port 8080");
     host.told("dpkg --remove tidegate");
     ends(by_hand, "when the package is removed");
     assert!(bpf::pinned(&stage.server).is_empty(), "nothing is pinned without the package");
