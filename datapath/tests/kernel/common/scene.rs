@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrStorage, bind, listen,
     setsockopt, shutdown, socket, sockopt,
@@ -103,7 +104,14 @@ impl Server {
         // What is left of a connection of the server before must not keep the next one out.
         setsockopt(&fd, sockopt::ReuseAddr, &true).unwrap();
         setsockopt(&fd, sockopt::ReusePort, &shared).unwrap();
-        bind(fd.as_raw_fd(), &SockaddrStorage::from(address)).unwrap();
+        // A connection that was repaired (`Pair::look`) has no SO_REUSEADDR any more, and keeps the port
+        // while a program that is being started holds it: see `Drop`.
+        eventually("the port is free", || {
+            match bind(fd.as_raw_fd(), &SockaddrStorage::from(address)) {
+                Err(Errno::EADDRINUSE) => false,
+                bound => bound.map(|()| true).unwrap(),
+            }
+        });
         listen(&fd, Backlog::new(backlog).unwrap()).unwrap();
         Server { listener: fd.into(), waiting: Vec::new() }
     }
