@@ -148,8 +148,7 @@ __noinline int tg_watch_find(struct tg_packet *packet, struct tg_watch *w)
 	if (!block)
 		return 0;
 	w->cell = tg_waiting_cell(block, w->name, w->now_ns);
-	w->client.caller = tg_waiting_caller(tg_watch_cell(w, block), w->name, w->now_ns);
-	w->client.times_told = tg_waiting_told(tg_watch_cell(w, block), w->client.caller);
+	tg_waiting_know(tg_watch_cell(w, block), w->name, w->now_ns, &w->client);
 	w->client.sends_again = tg_system_sends_again(packet->hops, packet->tcp_header_bytes);
 	w->asked = 1;
 	return 0;

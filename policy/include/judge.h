@@ -54,8 +54,7 @@ TG_INLINE void tg_judge_meet(const struct tg_rules *rules, const struct tg_queue
 		j->is_asked = 1;
 		j->cell = tg_waiting_cell(crowd->block, crowd->name, syn->now_ns);
 		cell = &crowd->block->cells[j->cell];
-		j->client.caller = tg_waiting_caller(cell, crowd->name, syn->now_ns);
-		j->client.times_told = tg_waiting_told(cell, j->client.caller);
+		tg_waiting_know(cell, crowd->name, syn->now_ns, &j->client);
 		j->client.sends_again = syn->sends_again;
 	}
 	tg_syn_meet(crowd->overload, j->phase, &j->reason, &j->client,

@@ -64,10 +64,12 @@ TG_INLINE __u32 tg_waiting_caller(const struct tg_waiting *cell, __u64 name, __u
 	return age <= TG_WAITING_TICKS ? TG_CALLER_WAITS : TG_CALLER_NEW;
 }
 
-/* How often it was told, who that is said to be of whom the cell is. */
-TG_INLINE __u32 tg_waiting_told(const struct tg_waiting *cell, __u32 caller)
+/* What is known of a client by the cell that its name has, or may have. */
+TG_INLINE void tg_waiting_know(const struct tg_waiting *cell, __u64 name, __u64 now_ns,
+                               struct tg_client *client)
 {
-	return caller == TG_CALLER_TOLD ? cell->times_told : 0;
+	client->caller = tg_waiting_caller(cell, name, now_ns);
+	client->times_told = client->caller == TG_CALLER_TOLD ? cell->times_told : 0;
 }
 
 /* The number of the cell that a name has, or may have. */
