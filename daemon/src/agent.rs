@@ -9,13 +9,12 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::consts::SIGHUP;
 use tidegate_datapath::agent::{Agent, Destination};
 
 use crate::failure::{Failure, Result, tell};
-use crate::host;
 use crate::instance::{Instance, Role};
+use crate::{host, signals};
 
 pub use status::{AgentStatus, status};
 
@@ -76,11 +75,7 @@ pub fn run(source: Source) -> Result<()> {
     host::require_capabilities()?;
     let mut instance = Instance::claim(Role::Agent)?;
     // Before anything stands: a signal from here on is heard, and takes it down again.
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|source| Failure::File {
-        path: PathBuf::from("signals"),
-        source,
-        fix: "this kernel should allow signal handlers".to_owned(),
-    })?;
+    let mut signals = signals::hear(&[SIGHUP])?;
     let agent = match start(&destinations, &mut instance) {
         Ok(agent) => agent,
         Err(failure) => {

@@ -15,6 +15,7 @@ mod hook;
 mod host;
 mod instance;
 mod keys;
+mod metrics;
 mod notice;
 mod outcome;
 mod output;
@@ -27,6 +28,7 @@ mod resize;
 mod run;
 mod share;
 mod shed;
+mod signals;
 mod size;
 mod status;
 mod time_wait;
@@ -65,6 +67,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Tell the same to Prometheus: printed once, or served over HTTP.
+    Metrics(metrics::Arguments),
     /// Tell what would become of a SYN that came in now, and why. Nothing changes by asking.
     Explain(explain::Asked),
     /// Recommend a backlog and a SYN queue for a burst, given as numbers or seen on a guarded port.
@@ -154,6 +158,7 @@ fn dispatch(cli: Cli) -> Result<()> {
         Command::Check(what) => check::run(what.config()?),
         Command::Run(what) => run::run(what.source()?),
         Command::Status { json } => status::run(json),
+        Command::Metrics(arguments) => metrics::run(&arguments),
         Command::Size(arguments) => size::run(&arguments),
         Command::Agent(what) => agent::run(what.source()?),
         Command::Explain(asked) => explain::run(&asked),

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::consts::SIGHUP;
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::guard::{Guard, Plan};
 use tidegate_datapath::pins::Pins;
@@ -24,7 +23,7 @@ use crate::host::Kernel;
 use crate::instance::{Instance, Role};
 use crate::pace::{Pace, TICK};
 use crate::resize::{self, Resizer};
-use crate::{hook, host, keys, outcome, plan, shed, time_wait as ends};
+use crate::{hook, host, keys, outcome, plan, shed, signals, time_wait as ends};
 
 /// Where the configuration comes from; asked again at SIGHUP.
 pub enum Source {
@@ -51,11 +50,7 @@ pub fn run(source: Source) -> Result<()> {
     check_host(&config, &kernel)?;
     let instance = Instance::claim(Role::Guard)?;
     // Before anything stands: a signal from here on is heard, and takes it down again.
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|source| Failure::File {
-        path: PathBuf::from("signals"),
-        source,
-        fix: "this kernel should allow signal handlers".to_owned(),
-    })?;
+    let mut signals = signals::hear(&[SIGHUP])?;
     let mut daemon = match Daemon::start(&config, kernel) {
         Ok(daemon) => daemon,
         Err(failure) => {

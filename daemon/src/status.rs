@@ -3,7 +3,7 @@
 //! every verdict by its reason.
 
 mod overload;
-mod shed;
+pub mod shed;
 mod table;
 
 use std::collections::BTreeMap;
@@ -288,16 +288,13 @@ fn guard(
     })
 }
 
-/// Reads the guard of this namespace, and the agent.
-pub fn read() -> Result<Status> {
+/// Reads the guard of this namespace, and the agent; `None` where there is neither.
+pub fn read_if_any() -> Result<Option<Status>> {
     host::require_capabilities()?;
     let agent = agent::status()?;
     let pins = Pins::here()?;
     let Some(programs) = Guard::open_to_read(&pins)? else {
-        if agent.is_some() {
-            return Ok(Status { agent, ..Status::default() });
-        }
-        return Err(Failure::argument("no guard stands here", "start one with `tidegate run`"));
+        return Ok(agent.map(|agent| Status { agent: Some(agent), ..Status::default() }));
     };
     let rows = sockets::listeners(&programs)?;
     let guards = configuration::read(&programs)?
@@ -307,7 +304,14 @@ pub fn read() -> Result<Status> {
     let attached = pins.link_names()?;
     let asked = attached.iter().any(|name| name == "sockets");
     let time_wait = asked.then(|| time_wait::status(&programs)).transpose()?;
-    Ok(Status { daemon_pid: instance::running(Role::Guard)?, attached, guards, time_wait, agent })
+    let daemon_pid = instance::running(Role::Guard)?;
+    Ok(Some(Status { daemon_pid, attached, guards, time_wait, agent }))
+}
+
+/// The same, of what must be there.
+pub fn read() -> Result<Status> {
+    read_if_any()?
+        .ok_or_else(|| Failure::argument("no guard stands here", "start one with `tidegate run`"))
 }
 
 /// Prints it, for people or as JSON.

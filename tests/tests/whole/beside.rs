@@ -16,6 +16,7 @@ mod isolation;
 mod kernel_cookies;
 mod lazy;
 mod mechanisms;
+mod metrics;
 mod notices;
 mod packaging;
 mod places;

@@ -139,6 +139,20 @@ impl Host {
         self.namespace.run(move || fs::write(path, text).expect("a written file"));
     }
 
+    /// Starts what a unit starts, allowed no more than the unit allows.
+    fn start_unit(&self, unit: &str, sign: &str) -> Guard {
+        let path = format!("/usr/lib/systemd/system/{unit}");
+        assert_eq!(self.told(&format!("systemd-analyze verify {path}")), "", "{unit} is a unit");
+        let unit = self.read(&path);
+        let manual = setting(&unit, "Documentation").trim_start_matches("file://");
+        assert!(self.has(manual), "{manual} is installed");
+        assert_eq!(setting(&unit, "NoNewPrivileges"), "yes");
+        let allowed = setting(&unit, "CapabilityBoundingSet").to_lowercase();
+        let allowed = allowed.replace("cap_", "+").replace(' ', ",");
+        let as_allowed = format!("setpriv --no-new-privs --bounding-set -all,{allowed}");
+        self.start(&format!("{as_allowed} {}", setting(&unit, "ExecStart")), sign)
+    }
+
     /// Starts a daemon there, whose first line begins so.
     fn start(&self, line: &str, sign: &str) -> Guard {
         let command = self.namespace.command(&format!("chroot {} {line}", Self::ROOT));
@@ -154,8 +168,12 @@ fn ends(mut daemon: Guard, why: &str) {
 #[test]
 fn the_package_is_put_on_runs_as_its_units_allow_and_is_gone_when_removed() {
     const TEST: &str = "the_package_is_put_on_runs_as_its_units_allow_and_is_gone_when_removed";
-    let needed =
-        [("dpkg-shlibdeps", "dpkg-dev"), ("systemd-analyze", "systemd"), ("setpriv", "util-linux")];
+    let needed = [
+        ("dpkg-shlibdeps", "dpkg-dev"),
+        ("systemd-analyze", "systemd"),
+        ("setpriv", "util-linux"),
+        ("curl", "curl"),
+    ];
     if skip_without(TEST, &needed) {
         return;
     }
@@ -175,21 +193,21 @@ fn the_package_is_put_on_runs_as_its_units_allow_and_is_gone_when_removed() {
     assert!(host.told("dpkg-query --list tidegate").contains("\nii  tidegate"));
 
     for (unit, configuration, sign) in DAEMONS {
-        let path = format!("/usr/lib/systemd/system/{unit}");
-        assert_eq!(host.told(&format!("systemd-analyze verify {path}")), "", "{unit} is a unit");
         let configuration = format!("/etc/tidegate/{configuration}");
         host.write(&configuration, taken_in(&host.read(&configuration)));
-        let unit = host.read(&path);
-        let allowed = setting(&unit, "CapabilityBoundingSet").to_lowercase().replace("cap_", "+");
-        assert_eq!(setting(&unit, "NoNewPrivileges"), "yes");
-        let allowed = allowed.replace(' ', ",");
-        let as_allowed = format!("setpriv --no-new-privs --bounding-set -all,{allowed}");
-        let daemon = host.start(&format!("{as_allowed} {}", setting(&unit, "ExecStart")), sign);
+        let daemon = host.start_unit(unit, sign);
         assert!(host.told("tidegate status").contains("443"), "{unit} is at work");
         daemon.signal(Signal::SIGTERM);
         ends(daemon, "as its unit has it end");
         assert!(bpf::pinned(&stage.server).is_empty(), "nothing is pinned after {unit}");
     }
+
+    let figures = host.start_unit("tidegate-metrics.service", "serving http://127.0.0.1:9818");
+    let curl = stage.server.command("curl --silent http://127.0.0.1:9818/metrics");
+    let told = stage.server.output(curl).expect("they are served");
+    assert!(told.contains("\ntidegate_guard_attached 0.0\n"), "{told}");
+    figures.signal(Signal::SIGTERM);
+    ends(figures, "as its unit has it end");
 
     let by_hand = host.start("tidegate run --port 8080", "guarding * port 8080");
     host.told("dpkg --remove tidegate");

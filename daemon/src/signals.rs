@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The signals that end a process of ours, or have it read its configuration again.
+
+use std::path::PathBuf;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::failure::{Failure, Result};
+
+/// SIGTERM, SIGINT, and `others`: heard from here on, and no longer what they are by default.
+pub fn hear(others: &[i32]) -> Result<Signals> {
+    Signals::new([&[SIGTERM, SIGINT], others].concat()).map_err(|source| Failure::File {
+        path: PathBuf::from("signals"),
+        source,
+        fix: "this kernel should allow signal handlers".to_owned(),
+    })
+}
