@@ -32,6 +32,7 @@ mod signals;
 mod size;
 mod status;
 mod time_wait;
+mod top;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -67,7 +68,9 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Tell the same to Prometheus: printed once, or served over HTTP.
+    /// Show that on a screen that goes on, with what happens a second, until q.
+    Top(top::Arguments),
+    /// Tell the same as status to Prometheus: printed once, or served over HTTP.
     Metrics(metrics::Arguments),
     /// Tell what would become of a SYN that came in now, and why. Nothing changes by asking.
     Explain(explain::Asked),
@@ -158,6 +161,7 @@ fn dispatch(cli: Cli) -> Result<()> {
         Command::Check(what) => check::run(what.config()?),
         Command::Run(what) => run::run(what.source()?),
         Command::Status { json } => status::run(json),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Metrics(arguments) => metrics::run(&arguments),
         Command::Size(arguments) => size::run(&arguments),
         Command::Agent(what) => agent::run(what.source()?),

@@ -36,3 +36,4 @@ mod time_wait_negotiated;
 mod time_wait_rfc1337;
 mod time_wait_stripped;
 mod tools;
+mod top;

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `tidegate top`: `status` on a screen that goes on, with what happens a second.
+
+mod screen;
+mod watch;
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
+use signal_hook::consts::SIGHUP;
+use signal_hook::iterator::Signals;
+
+use crate::failure::{Failure, Result};
+use crate::{signals, status};
+use watch::Watch;
+
+/// How long a key or a signal waits at most.
+const GLANCE: Duration = Duration::from_millis(200);
+
+/// How it looks.
+#[derive(Args)]
+pub struct Arguments {
+    /// Seconds between two looks.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=60))]
+    every: u64,
+}
+
+/// A terminal that does not answer.
+fn terminal_failure(source: io::Error) -> Failure {
+    Failure::File {
+        path: PathBuf::from("this terminal"),
+        source,
+        fix: "`tidegate status` needs none".to_owned(),
+    }
+}
+
+fn ends(key: KeyEvent) -> bool {
+    let is_interrupt = key.code == KeyCode::Char('c') && key.modifiers == KeyModifiers::CONTROL;
+    is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
+}
+
+/// Until it is time to look again, or the screen is another; `false` where that is not wanted any more.
+fn waits(until: Instant, signals: &mut Signals) -> io::Result<bool> {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if signals.pending().next().is_some() {
+            return Ok(false);
+        }
+        if left.is_zero() {
+            return Ok(true);
+        }
+        if !event::poll(left.min(GLANCE))? {
+            continue;
+        }
+        match event::read()? {
+            Event::Key(key) if ends(key) => return Ok(false),
+            Event::Resize(..) => return Ok(true),
+            _ => {}
+        }
+    }
+}
+
+fn watch(terminal: &mut DefaultTerminal, every: Duration, signals: &mut Signals) -> Result<()> {
+    let mut watch = Watch::default();
+    loop {
+        let next = Instant::now() + every;
+        watch.see(status::read_if_any()?, Instant::now());
+        terminal.draw(|frame| screen::draw(frame, &watch)).map_err(terminal_failure)?;
+        if !waits(next, signals).map_err(terminal_failure)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Shows it until it is told to end.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+        return Err(Failure::argument(
+            "`tidegate top` needs a terminal",
+            "`tidegate status` prints the same once",
+        ));
+    }
+    // Who may not read is told on a screen that stays.
+    status::read_if_any()?;
+    // The terminal is put back whatever ends it.
+    let mut signals = signals::hear(&[SIGHUP])?;
+    let mut terminal = ratatui::try_init().map_err(terminal_failure)?;
+    let ended = watch(&mut terminal, Duration::from_secs(arguments.every), &mut signals);
+    ratatui::try_restore().map_err(terminal_failure)?;
+    ended
+}

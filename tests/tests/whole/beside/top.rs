@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `tidegate top` on a terminal: it shows what is, and leaves the terminal as it was, whatever ends it.
+
+use std::process::Command;
+
+use tidegate_lab::{Namespace, skip_without, skip_without_root};
+use tidegate_tests::{Guard, Stage, run_to_end, tidegate_program};
+
+/// What a terminal of 120 columns and 30 rows is sent while `keys`, a shell command's output, is typed;
+/// and how it was left.
+fn screen(namespace: &Namespace, keys: &str) -> String {
+    let top = tidegate_program();
+    let inner = format!("stty cols 120 rows 30; {} top; echo ended $?; stty -a", top.display());
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("({keys}) | timeout 20 script -qec '{inner}' /dev/null")]);
+    namespace.output(command).expect("a terminal")
+}
+
+/// The last of `screen`, when the terminal is its own again.
+fn is_left_as_it_was(screen: &str) {
+    let (_, after) = screen.rsplit_once("\x1b[?1049l").expect("the screen before is back");
+    assert!(after.contains("ended 0"), "{after:?}");
+    let is_cooked = after.contains(" icanon") && after.contains(" echo ");
+    assert!(is_cooked && !after.contains("-icanon"), "{after:?}");
+}
+
+#[test]
+fn it_shows_what_is_until_a_key_or_a_signal_ends_it() {
+    const TEST: &str = "it_shows_what_is_until_a_key_or_a_signal_ends_it";
+    if skip_without(TEST, &[("script", "bsdutils"), ("pkill", "procps")]) {
+        return;
+    }
+    let stage = Stage::new("top");
+    let none = screen(&stage.server, "sleep 1; printf q");
+    assert!(none.contains("no guard stands here"), "{none:?}");
+    is_left_as_it_was(&none);
+
+    let guard = Guard::on_port(&stage.server, 80, "abort rst-syn", "ip");
+    let daemon = format!("{};", guard.pid());
+    // The shell that asks is in this terminal's session, too.
+    let signal = "sleep 1; pkill -TERM --ns $$ --nslist net -f \"tidegate top$\"; sleep 1";
+    for keys in ["sleep 1; printf q", "sleep 1; printf \"\\003\"", signal] {
+        let seen = screen(&stage.server, keys);
+        // In words: over what is blank already a screen is not written, but passed.
+        for expected in [&daemon, "80:", "abort", "rst-syn", "connected/s", "listener", "q ends it"]
+        {
+            assert!(seen.contains(expected), "{keys}: {expected} is in {seen:?}");
+        }
+        is_left_as_it_was(&seen);
+    }
+    guard.stop();
+}
+
+#[test]
+fn without_a_terminal_it_says_what_needs_none() {
+    if skip_without_root("without_a_terminal_it_says_what_needs_none") {
+        return;
+    }
+    let stage = Stage::new("top-none");
+    let output = run_to_end(&stage.server, &["top"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "tidegate: `tidegate top` needs a terminal; `tidegate status` prints the same once\n"
+    );
+}
