@@ -6,6 +6,8 @@ mod watch;
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -43,34 +45,47 @@ fn ends(key: KeyEvent) -> bool {
     is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
 }
 
+/// What is typed, and the screen's new sizes. From a thread of their own: where the terminal has gone
+/// crossterm 0.29 looks for them for ever, whatever time it is given.
+fn events() -> Receiver<Event> {
+    let (sender, events) = mpsc::channel();
+    thread::spawn(move || {
+        while let Ok(event) = event::read() {
+            if sender.send(event).is_err() {
+                break;
+            }
+        }
+    });
+    events
+}
+
 /// Until it is time to look again, or the screen is another; `false` where that is not wanted any more.
-fn waits(until: Instant, signals: &mut Signals) -> io::Result<bool> {
+fn waits(until: Instant, events: &Receiver<Event>, signals: &mut Signals) -> bool {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if signals.pending().next().is_some() {
-            return Ok(false);
+            return false;
         }
         if left.is_zero() {
-            return Ok(true);
+            return true;
         }
-        if !event::poll(left.min(GLANCE))? {
-            continue;
-        }
-        match event::read()? {
-            Event::Key(key) if ends(key) => return Ok(false),
-            Event::Resize(..) => return Ok(true),
-            _ => {}
+        match events.recv_timeout(left.min(GLANCE)) {
+            Ok(Event::Key(key)) if ends(key) => return false,
+            Ok(Event::Resize(..)) => return true,
+            Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+            // Nothing can be typed any more.
+            Err(RecvTimeoutError::Disconnected) => return false,
         }
     }
 }
 
 fn watch(terminal: &mut DefaultTerminal, every: Duration, signals: &mut Signals) -> Result<()> {
-    let mut watch = Watch::default();
+    let (mut watch, events) = (Watch::default(), events());
     loop {
         let next = Instant::now() + every;
         watch.see(status::read_if_any()?, Instant::now());
         terminal.draw(|frame| screen::draw(frame, &watch)).map_err(terminal_failure)?;
-        if !waits(next, signals).map_err(terminal_failure)? {
+        if !waits(next, &events, signals) {
             return Ok(());
         }
     }

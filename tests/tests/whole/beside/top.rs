@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `tidegate top` on a terminal: it shows what is, and leaves the terminal as it was, whatever ends it.
 
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use tidegate_lab::{Namespace, skip_without, skip_without_root};
-use tidegate_tests::{Guard, Stage, run_to_end, tidegate_program};
+use tidegate_tests::{Guard, Stage, run_to_end, tidegate_program, until};
 
 /// What a terminal of 120 columns and 30 rows is sent while `keys`, a shell command's output, is typed;
 /// and how it was left.
@@ -49,6 +50,30 @@ fn it_shows_what_is_until_a_key_or_a_signal_ends_it() {
         is_left_as_it_was(&seen);
     }
     guard.stop();
+}
+
+/// It looked for keys for ever, and took a processor for that.
+#[test]
+fn it_ends_when_its_terminal_is_gone() {
+    const TEST: &str = "it_ends_when_its_terminal_is_gone";
+    if skip_without(TEST, &[("script", "bsdutils")]) {
+        return;
+    }
+    let stage = Stage::new("top-gone");
+    for before in ["", "trap \"\" HUP;"] {
+        let top = tidegate_program();
+        let inner = format!("echo $$ > /run/top; {before} exec {} top", top.display());
+        let line = format!("sleep 9 | timeout --signal=KILL 2 script -qec '{inner}' /dev/null");
+        let mut command = Command::new("sh");
+        command.args(["-c", &line]).stdout(Stdio::null());
+        let _terminal = stage.server.spawn(command).expect("a terminal");
+        let number = || stage.server.run(|| std::fs::read_to_string("/run/top")).ok();
+        let process = |number: String| format!("/proc/{}", number.trim());
+        until("it runs", || number().is_some_and(|number| Path::new(&process(number)).exists()));
+        let process = process(number().expect("its number"));
+        until("it has ended", || !Path::new(&process).exists());
+        stage.server.run(|| std::fs::remove_file("/run/top")).expect("it was there");
+    }
 }
 
 #[test]
