@@ -1,29 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `tidegate run`: stands the guard up, keeps it in step with the host, takes it down.
+//! `tidegate run`: stands the guard up, has it looked after until a signal ends that, takes it down.
 
-use std::collections::BTreeSet;
-use std::io::Write;
+mod daemon;
+
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use signal_hook::consts::SIGHUP;
-use tidegate_datapath::configuration::{self, Configuration, Guarded};
-use tidegate_datapath::guard::{Guard, Plan};
-use tidegate_datapath::pins::Pins;
-use tidegate_datapath::raw::*;
-use tidegate_datapath::{control, counters, interfaces, refusals, sockets, time_wait};
-use tidegate_policy::names::REASONS;
-use tidegate_policy::raw::*;
 
 use crate::config::{self, Config};
 use crate::failure::{Failure, Result, tell};
 use crate::host::Kernel;
 use crate::instance::{Instance, Role};
 use crate::pace::{Pace, TICK};
-use crate::resize::{self, Resizer};
-use crate::{hook, host, keys, outcome, plan, shed, signals, time_wait as ends};
+use crate::{host, signals};
+use daemon::Daemon;
 
 /// Where the configuration comes from; asked again at SIGHUP.
 pub enum Source {
@@ -39,6 +29,17 @@ impl Source {
             Source::File(path) => config::read(path),
             Source::Arguments(config) => Ok(config.clone()),
         }
+    }
+}
+
+/// Reads the configuration again, and puts it in force; or leaves both as they were.
+fn reload(source: &Source, daemon: &mut Daemon, config: &mut Config) {
+    match source.read().and_then(|new| daemon.reload(config, &new).map(|()| new)) {
+        Ok(new) => {
+            *config = new;
+            daemon.announce(config);
+        }
+        Err(failure) => tell(&format!("kept the configuration as it was: {failure}")),
     }
 }
 
@@ -59,23 +60,13 @@ pub fn run(source: Source) -> Result<()> {
         }
     };
     daemon.announce(&config);
-    let stopping = Arc::new(AtomicBool::new(false));
-    let mut pace = Pace::new();
-    while !stopping.load(Ordering::Relaxed) {
+    let (mut pace, mut is_ending) = (Pace::new(), false);
+    while !is_ending {
         std::thread::sleep(TICK);
         for signal in signals.pending() {
             match signal {
-                SIGHUP => match source
-                    .read()
-                    .and_then(|new| daemon.reload(&config, &new).map(|()| new))
-                {
-                    Ok(new) => {
-                        config = new;
-                        daemon.announce(&config);
-                    }
-                    Err(failure) => tell(&format!("kept the configuration as it was: {failure}")),
-                },
-                _ => stopping.store(true, Ordering::Relaxed),
+                SIGHUP => reload(&source, &mut daemon, &mut config),
+                _ => is_ending = true,
             }
         }
         if let Err(failure) = daemon.tick(&config).and_then(|()| pace.look(|| daemon.look(&config)))
@@ -84,8 +75,7 @@ pub fn run(source: Source) -> Result<()> {
             daemon.complain(&failure);
         }
     }
-    resize::put_back(daemon.guard.programs());
-    daemon.guard.remove()?;
+    daemon.take_down()?;
     instance.release();
     Ok(())
 }
@@ -119,298 +109,4 @@ fn check_host(config: &Config, kernel: &Kernel) -> Result<()> {
         ));
     }
     Ok(())
-}
-
-struct Daemon {
-    guard: Guard,
-    plan: Plan,
-    keys: tg_cookie_keys,
-    keys_are_random: bool,
-    shed_key: tg_key,
-    /// What a SYN costs that is dropped in silence, in ns of this host's time.
-    syn_ns: u64,
-    /// Read once, for a kernel's types fill megabytes.
-    kernel: Kernel,
-    rotated: Instant,
-    /// The listeners that have been looked at for whether they negotiate.
-    spoken_to: BTreeSet<u64>,
-    resizer: Resizer,
-    /// The last complaint, so that the same is not told four times a second.
-    complaint: String,
-}
-
-impl Daemon {
-    fn start(config: &Config, kernel: Kernel) -> Result<Self> {
-        let mut guard = Guard::load(Pins::here()?, config.sizes())?;
-        let keys_are_random = config.cookie_keys.is_none();
-        let keys = match &config.cookie_keys {
-            Some(path) => keys::read(path)?,
-            // Cookies that are out were made by the keys that stand.
-            None if guard.adopted() => configuration::read_keys(guard.programs())?,
-            None => keys::random_pair(),
-        };
-        let shed_key = match &config.shed_key {
-            Some(path) => keys::read_shed(path)?,
-            // Whoever is being dropped goes on being dropped.
-            None if guard.adopted() => configuration::read_shed_key(guard.programs())?,
-            None => keys::random(),
-        };
-        let rows = sockets::listeners(guard.programs())?;
-        let plan = current_plan(config, &rows)?;
-        let syn_ns = syn_ns(&guard, &plan);
-        control::write_clock(guard.programs(), kernel.cookies)?;
-        guard.stand(&configuration_of(config, keys, shed_key, syn_ns), &plan)?;
-        let mut daemon = Daemon {
-            guard,
-            plan,
-            keys,
-            keys_are_random,
-            shed_key,
-            syn_ns,
-            kernel,
-            rotated: Instant::now(),
-            spoken_to: BTreeSet::new(),
-            resizer: Resizer::default(),
-            complaint: String::new(),
-        };
-        daemon.follow_speakers(config, &rows)?;
-        daemon.follow_sockets(&rows)?;
-        // The guard stands whether an application's backlog is ours to change or not.
-        if let Err(failure) = daemon.follow_backlogs(config, &rows) {
-            daemon.complain(&failure);
-        }
-        Ok(daemon)
-    }
-
-    /// Puts a new configuration in force, or leaves the one before as it was.
-    fn reload(&mut self, before: &Config, config: &Config) -> Result<()> {
-        check_host(config, &self.kernel)?;
-        let keys = match &config.cookie_keys {
-            Some(path) => keys::read(path)?,
-            None => self.keys,
-        };
-        let shed_key = match &config.shed_key {
-            Some(path) => keys::read_shed(path)?,
-            None => self.shed_key,
-        };
-        let rows = sockets::listeners(self.guard.programs())?;
-        let plan = current_plan(config, &rows)?;
-        let syn_ns = syn_ns(&self.guard, &plan);
-        let next = configuration_of(config, keys, shed_key, syn_ns);
-        if let Err(error) = self.guard.stand(&next, &plan) {
-            let before = configuration_of(before, self.keys, self.shed_key, self.syn_ns);
-            self.guard.stand(&before, &self.plan)?;
-            return Err(error.into());
-        }
-        self.keys = keys;
-        self.shed_key = shed_key;
-        self.syn_ns = syn_ns;
-        self.keys_are_random = config.cookie_keys.is_none();
-        self.plan = plan;
-        // Others may negotiate now.
-        self.spoken_to.clear();
-        self.resizer = Resizer::default();
-        Ok(())
-    }
-
-    /// One line for each guarded listener, the sign that the guard stands.
-    fn announce(&self, config: &Config) {
-        let places: Vec<&str> =
-            self.plan.interfaces.values().map(|(interface, _)| interface.name.as_str()).collect();
-        let mut stdout = std::io::stdout().lock();
-        for g in &config.guards {
-            let address = g.address.map_or("*".to_owned(), |a| a.to_string());
-            // Whoever started us may have gone, and the pipe with them: no reason to stop.
-            let _ = writeln!(
-                stdout,
-                "guarding {address} port {} with {} at {} on {}{}",
-                g.port,
-                shed::described(g),
-                hook::name(g.hook),
-                if places.is_empty() { "no interface yet".to_owned() } else { places.join(", ") },
-                resize::described(g),
-            );
-        }
-        for (network, rules) in &config.ends.destinations {
-            let _ = writeln!(
-                stdout,
-                "guarding TIME-WAIT of connections to {network}: {}",
-                ends::described(rules)
-            );
-        }
-        let _ = stdout.flush();
-    }
-
-    fn complain(&mut self, failure: &Failure) {
-        let text = failure.to_string();
-        if text != self.complaint {
-            tell(&text);
-            self.complaint = text;
-        }
-    }
-
-    /// What does not wait, and costs next to nothing.
-    fn tick(&mut self, config: &Config) -> Result<()> {
-        control::write_clock(self.guard.programs(), self.kernel.cookies)?;
-        if self.keys_are_random && self.rotated.elapsed().as_secs() >= keys::ROTATE_EVERY_S {
-            self.keys = keys::rotated(&self.keys);
-            configuration::write_keys(self.guard.programs(), self.keys)?;
-            self.rotated = Instant::now();
-        }
-        if config.asks_time_wait() {
-            time_wait::end_late(self.guard.programs())?;
-        }
-        if config.guards.iter().any(|g| g.rules.log_cost_ns != 0) {
-            self.tell_refusals()?;
-        }
-        Ok(())
-    }
-
-    /// A line for each refusal that is to be told.
-    fn tell_refusals(&self) -> Result<()> {
-        let mut stdout = std::io::stdout().lock();
-        for refusal in refusals::take(self.guard.programs())? {
-            let reason = REASONS[refusal.decision.reason as usize];
-            let _ = writeln!(
-                stdout,
-                "{} > {}: {} ({reason})",
-                refusal.from,
-                refusal.to,
-                outcome::words(refusal.decision)
-            );
-        }
-        let _ = stdout.flush();
-        Ok(())
-    }
-
-    /// Follows the host: its listening sockets, its interfaces, its half-open requests.
-    fn look(&mut self, config: &Config) -> Result<()> {
-        let rows = sockets::listeners(self.guard.programs())?;
-        self.follow_sockets(&rows)?;
-        self.clean_reservations(config, &rows)?;
-        self.follow_speakers(config, &rows)?;
-        let plan = current_plan(config, &rows)?;
-        if plan != self.plan {
-            self.guard.reattach(&plan)?;
-            self.plan = plan;
-        }
-        self.follow_costs(config)?;
-        self.follow_backlogs(config, &rows)
-    }
-
-    /// A SYN costs something else where it is decided by now: on other interfaces, or not at the
-    /// driver, which took no program.
-    fn follow_costs(&mut self, config: &Config) -> Result<()> {
-        if !config.guards.iter().any(|g| g.rules.asks_syn_ns()) {
-            return Ok(());
-        }
-        let syn_ns = syn_ns(&self.guard, &self.plan);
-        if syn_ns != self.syn_ns {
-            let now = configuration_of(config, self.keys, self.shed_key, syn_ns);
-            configuration::write(self.guard.programs(), &now)?;
-            self.syn_ns = syn_ns;
-        }
-        Ok(())
-    }
-
-    /// Gives new listening sockets a counter slot of their own; the counts of one that is
-    /// gone are added to its guard's.
-    fn follow_sockets(&mut self, rows: &[tg_listener_row]) -> Result<()> {
-        let programs = self.guard.programs();
-        let guards = configuration::read(programs)?;
-        let wanted: BTreeSet<(u32, u64)> = guards
-            .iter()
-            .flat_map(|(index, guarded)| {
-                rows.iter().filter(|r| guarded.covers(r)).map(|r| (*index, r.socket_cookie))
-            })
-            .collect();
-        let mut slots = counters::slots(programs);
-        let gone: Vec<((u32, u64), u32)> =
-            slots.iter().filter(|(o, _)| !wanted.contains(o)).map(|(o, s)| (*o, *s)).collect();
-        for (owner, slot) in gone {
-            counters::release_slot(programs, owner)?;
-            slots.remove(&owner);
-            let counted = counters::read(programs, slot)?;
-            if guards.iter().any(|(index, _)| *index == owner.0) {
-                counters::add(programs, owner.0, &counted)?;
-            }
-            counters::clear(programs, slot)?;
-        }
-        for owner in wanted {
-            if slots.contains_key(&owner) {
-                continue;
-            }
-            let free = (TG_GUARDS..TG_SLOTS).find(|s| !slots.values().any(|used| used == s));
-            let Some(slot) = free else { break };
-            counters::assign_slot(programs, owner, slot)?;
-            slots.insert(owner, slot);
-        }
-        Ok(())
-    }
-
-    /// Listeners that stood before the guard learn to speak.
-    fn follow_speakers(&mut self, config: &Config, rows: &[tg_listener_row]) -> Result<()> {
-        if !config.guards.iter().any(|g| g.time_wait.negotiate != TG_TW_NOBODY) {
-            return Ok(());
-        }
-        let listening: BTreeSet<u64> = rows.iter().map(|row| row.socket_cookie).collect();
-        // Where other network namespaces have a host's connections the kernel walks them all.
-        if listening != self.spoken_to {
-            sockets::mark_speaking(self.guard.programs())?;
-            self.spoken_to = listening;
-        }
-        Ok(())
-    }
-
-    /// Applications' backlogs are as the configuration wants them, or their own again.
-    fn follow_backlogs(&mut self, config: &Config, rows: &[tg_listener_row]) -> Result<()> {
-        self.resizer.follow(self.guard.programs(), &config.guards, rows)
-    }
-
-    /// reserv: half-open requests give their places back when they are old and places short.
-    fn clean_reservations(&mut self, config: &Config, rows: &[tg_listener_row]) -> Result<()> {
-        let half_open = |g: &Guarded| rows.iter().any(|row| row.syn_len > 0 && g.covers(row));
-        // Every socket of the host is walked for it: not without a reason.
-        if !config.guards.iter().any(|g| g.rules.clean_after_ms != 0 && half_open(g)) {
-            return Ok(());
-        }
-        let programs = self.guard.programs();
-        for row in sockets::stale_requests(programs)? {
-            // A request that completed in between is gone, and so is the need.
-            if sockets::destroy_request(&row).is_ok() {
-                counters::add_cleaned(programs, row.guard, 1)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Of this host's time: its processors drop SYNs side by side, as they serve.
-fn syn_ns(guard: &Guard, plan: &Plan) -> u64 {
-    guard.syn_ns(plan) / host::processors()
-}
-
-fn configuration_of(
-    config: &Config,
-    keys: tg_cookie_keys,
-    shed_key: tg_key,
-    syn_ns: u64,
-) -> Configuration {
-    let mut guards = config.guards.clone();
-    for guarded in &mut guards {
-        guarded.rules = guarded.rules.or_syn_ns(syn_ns);
-    }
-    let keys_are_shared = config.cookie_keys.is_some();
-    let destinations = config.ends.destinations.clone();
-    Configuration { guards, keys, keys_are_shared, shed_key, destinations }
-}
-
-fn current_plan(config: &Config, rows: &[tg_listener_row]) -> Result<Plan> {
-    let interfaces = interfaces::list()?;
-    let mut plan = plan::plan(&config.guards, &config.interfaces, &interfaces, rows)?;
-    plan.socket_option = config.socket_option;
-    if config.asks_time_wait() {
-        plan.ends = plan::ends(&config.interfaces, &interfaces)?;
-    }
-    Ok(plan)
 }
