@@ -2,6 +2,8 @@
 //! `tidegate status`: both queues of every guarded listener against their limits, and
 //! every verdict by its reason.
 
+#[cfg(test)]
+pub mod example;
 mod overload;
 pub mod shed;
 mod table;

@@ -232,3 +232,83 @@ pub fn text(status: &Status) -> String {
     encode(&mut text, &registry).expect("a String takes all that is written");
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::share::ShareStatus;
+    use crate::status::example::{guard, listener};
+
+    fn has(text: &str, lines: &[&str]) {
+        for line in lines {
+            assert!(text.lines().any(|told| told == *line), "{line} is in\n{text}");
+        }
+    }
+
+    /// Two sockets of one application's; the second is of another guard, too.
+    #[test]
+    fn sockets_that_share_an_address_are_added_up_each_once() {
+        let share = ShareStatus { limit_per_s: 2.5, ipv4_bits: 24, ipv6_bits: 56 };
+        let another = || ListenerStatus { socket_cookie: 8, ..listener(&[]) };
+        let first = ListenerStatus { fair_share: Some(share), ..listener(&[]) };
+        let all = guard(vec![first, another()], &[("NewFirst", "reset", 5)]);
+        let address = Some("192.0.2.1".to_owned());
+        let one = GuardStatus { address, ..guard(vec![another()], &[("NewFirst", "reset", 3)]) };
+        let text = text(&Status { guards: vec![all, one], ..Status::default() });
+        has(
+            &text,
+            &[
+                r#"tidegate_packets_total{port="443",verdict="reset",reason="NewFirst"} 5"#,
+                r#"tidegate_packets_total{port="443",address="192.0.2.1",verdict="reset",reason="NewFirst"} 3"#,
+                r#"tidegate_listening_sockets{listener="192.0.2.1:443"} 2.0"#,
+                r#"tidegate_listen_queue_length{listener="192.0.2.1:443"} 24.0"#,
+                r#"tidegate_overload_phase{listener="192.0.2.1:443",phase="persistent"} 2.0"#,
+                r#"tidegate_overload_phase{listener="192.0.2.1:443",phase="calm"} 0.0"#,
+                r#"tidegate_new_clients_per_second{listener="192.0.2.1:443"} 18000.0"#,
+                r#"tidegate_fair_share_syns_per_second{listener="192.0.2.1:443"} 2.5"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn what_nobody_asked_for_is_not_told_and_what_runs_is() {
+        let shed = ShedStatus {
+            policy: "slpd",
+            key: "client",
+            p: 0.25,
+            auto: None,
+            refuse: "rst",
+            fallback: "none",
+            fallback_changes: 0,
+            preferred_judged: false,
+            spared: 9,
+            cells: 4096,
+            cells_in_use: 17,
+        };
+        let agent = AgentStatus {
+            pid: 5,
+            destinations: Vec::new(),
+            avoided: Vec::new(),
+            notices_obeyed: 4,
+            notices_untimed: 0,
+            notices_unbelieved: 2,
+            connects_failed: 30,
+        };
+        let bare = text(&Status { guards: vec![guard(Vec::new(), &[])], ..Status::default() });
+        for absent in ["shed", "agent", "time_wait"] {
+            assert!(!bare.contains(&format!("tidegate_{absent}")), "{bare}");
+        }
+        let guards = vec![GuardStatus { shed: Some(shed), ..guard(Vec::new(), &[]) }];
+        let told = text(&Status { guards, agent: Some(agent), ..Status::default() });
+        has(
+            &told,
+            &[
+                r#"tidegate_shed_probability{port="443"} 0.25"#,
+                r#"tidegate_shed_spared_total{port="443"} 9"#,
+                r#"tidegate_agent_notices_total{outcome="unbelieved"} 2"#,
+                "tidegate_agent_connects_failed_total 30",
+                "tidegate_agent_avoided_servers 0.0",
+            ],
+        );
+    }
+}

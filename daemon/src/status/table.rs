@@ -101,66 +101,25 @@ impl ListenerStatus {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
-    use crate::fin::FinStatus;
-    use crate::status::{OverloadStatus, Queue, QueueDrops};
-
-    fn listener(overload: OverloadStatus) -> ListenerStatus {
-        ListenerStatus {
-            address: "192.0.2.1:443".to_owned(),
-            socket_cookie: 7,
-            listen_queue: Queue { length: 12, limit: 511 },
-            places: Some(400),
-            backlog_before: Some(128),
-            syn_queue: Queue { length: 3, limit: 511 },
-            kernel_drops: 0,
-            queue_drops: QueueDrops::default(),
-            verdicts: BTreeMap::new(),
-            overload: Some(overload),
-            accepts: None,
-            fair_share: None,
-        }
-    }
+    use crate::status::OverloadStatus;
+    use crate::status::example::{self, persistent};
 
     fn guard(listeners: Vec<ListenerStatus>) -> GuardStatus {
-        GuardStatus {
-            port: 443,
-            address: None,
-            mechanism: "auto".to_owned(),
-            hook: "driver",
-            syn_us: Some(0.5),
-            queue_drops: QueueDrops::default(),
-            verdicts: BTreeMap::from([
-                ("Room", BTreeMap::from([("pass", 6000)])),
-                ("WaitLimit", BTreeMap::from([("drop", 20), ("reset", 1234)])),
-            ]),
-            fin: FinStatus { rule: "half-close", ended: 0, left_alone: 0 },
-            notice: None,
-            reservations_cleaned: 0,
-            shed: None,
-            is_path: false,
-            listeners,
-        }
-    }
-
-    fn persistent() -> OverloadStatus {
-        OverloadStatus {
-            phase: "persistent",
-            new_per_s: 9000.0,
-            drain_per_s: 6500.0,
-            waiting: 700,
-            may_wait: 800,
-            places: Some(16),
-            round_trip_ms: 0.1,
-        }
+        let counted =
+            [("Room", "pass", 6000), ("WaitLimit", "drop", 20), ("WaitLimit", "reset", 1234)];
+        example::guard(listeners, &counted)
     }
 
     /// From the host to the guard, its sockets, what each of them knows, and what was counted.
     #[test]
     fn what_an_operator_reads_goes_from_the_whole_to_its_parts() {
-        let guards = vec![guard(vec![listener(persistent())])];
+        let listener = ListenerStatus {
+            places: Some(400),
+            backlog_before: Some(128),
+            ..example::listener(&[])
+        };
+        let guards = vec![guard(vec![listener])];
         let attached = vec!["driver-2".to_owned(), "tcp-ipv4".to_owned()];
         let status = Status { daemon_pid: Some(42), attached, guards, ..Status::default() };
         assert_eq!(

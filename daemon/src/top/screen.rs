@@ -186,8 +186,8 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    use super::super::watch::tests::status;
     use super::*;
+    use crate::status::example::{guard, listener};
 
     fn drawn(width: u16, height: u16, watch: &Watch) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
@@ -204,16 +204,8 @@ mod tests {
                 ("NewFirst", "reset", second * 2100),
                 ("WaitLimit", "drop", second * 80),
             ];
-            let mut seen = status("192.0.2.1:443", &counted);
-            seen.guards[0].listeners[0].overload = Some(OverloadStatus {
-                phase: "persistent",
-                new_per_s: 3180.0,
-                drain_per_s: 1004.0,
-                waiting: 80,
-                may_wait: 100,
-                places: Some(64),
-                round_trip_ms: 0.2,
-            });
+            let guards = vec![guard(vec![listener(&counted)], &counted)];
+            let seen = Status { daemon_pid: Some(77), guards, ..Status::default() };
             watch.see(Some(seen), begun + Duration::from_secs(second));
         }
         watch
@@ -228,7 +220,7 @@ mod tests {
             "2100 refused/s",
             "80 left in silence/s",
             "192.0.2.1:443",
-            "persistent     3180     1004        1000      2100       80       100/64       7/511",
+            "persistent     9000     6500        1000      2100       80        12/16       3/511",
             "NewFirst                     reset          2100           8400",
         ] {
             assert!(screen.contains(expected), "{expected:?} is in\n{screen}");
@@ -238,7 +230,7 @@ mod tests {
     #[test]
     fn a_narrow_screen_has_what_matters_most() {
         let screen = drawn(72, 18, &crowd());
-        let expected = "192.0.2.1:443     persistent        1000      2100       80       100/64";
+        let expected = "192.0.2.1:443     persistent        1000      2100       80        12/16";
         assert!(screen.contains(expected), "{screen}");
     }
 

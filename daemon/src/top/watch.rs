@@ -167,57 +167,22 @@ impl Watch {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::fin::FinStatus;
-    use crate::status::{GuardStatus, Queue, QueueDrops};
+    use crate::status::example::{Counted, guard, listener};
 
-    /// A guarded listener of whom so much was counted.
-    pub fn status(address: &str, counted: &[(&'static str, &'static str, u64)]) -> Status {
-        let mut verdicts = Verdicts::new();
-        for (reason, verdict, count) in counted {
-            verdicts.entry(*reason).or_default().insert(*verdict, *count);
-        }
-        let listener = ListenerStatus {
-            address: address.to_owned(),
-            socket_cookie: 1,
-            listen_queue: Queue { length: 100, limit: 511 },
-            places: None,
-            backlog_before: None,
-            syn_queue: Queue { length: 7, limit: 511 },
-            kernel_drops: 0,
-            queue_drops: QueueDrops::default(),
-            verdicts: verdicts.clone(),
-            overload: None,
-            accepts: None,
-            fair_share: None,
-        };
-        let guard = GuardStatus {
-            port: 443,
-            address: None,
-            mechanism: "auto".to_owned(),
-            hook: "driver",
-            syn_us: None,
-            queue_drops: QueueDrops::default(),
-            verdicts,
-            fin: FinStatus { rule: "half-close", ended: 0, left_alone: 0 },
-            notice: None,
-            reservations_cleaned: 0,
-            shed: None,
-            is_path: false,
-            listeners: vec![listener],
-        };
-        Status { daemon_pid: Some(77), guards: vec![guard], ..Status::default() }
+    fn status(counted: &[Counted]) -> Status {
+        Status { guards: vec![guard(vec![listener(counted)], counted)], ..Status::default() }
     }
 
-    fn after(counted: [&[(&'static str, &'static str, u64)]; 2], passed_s: u64) -> Watch {
+    fn after(counted: [&[Counted]; 2], passed_s: u64) -> Watch {
         let mut watch = Watch::default();
         let begun = Instant::now();
-        watch.see(Some(status("192.0.2.1:443", counted[0])), begun);
+        watch.see(Some(status(counted[0])), begun);
         let then = begun + Duration::from_secs(passed_s);
-        watch.see(Some(status("192.0.2.1:443", counted[1])), then);
+        watch.see(Some(status(counted[1])), then);
         watch
     }
 
