@@ -147,6 +147,8 @@ TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 		return TG_PASS;
 	if (s->watch) {
 		s->watch->half_open = s->syn.half_open;
+		tg_client_settle(&s->watch->client, s->syn.cookie_usable);
+		s->syn.answer = s->watch->client.answer;
 		tg_watch_part(s->watch);
 	}
 	decision = tg_syn_decide(rules, s->reason, &s->syn, bucket);

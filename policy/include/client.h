@@ -16,7 +16,8 @@ enum tg_caller {
 enum tg_answer {
 	TG_ANSWER_AS_RULED, /* by the rules of its listener */
 	TG_ANSWER_SILENCE,
-	TG_ANSWER_COOKIE, /* a SYN cookie, with which it comes in when there is room */
+	TG_ANSWER_COOKIE,            /* a SYN cookie, with which it comes in when there is room */
+	TG_ANSWER_COOKIE_OR_SILENCE, /* until it is known whether its SYN fits one */
 	TG_ANSWER_HOLLOW, /* where the rules have a RST: a SYN/ACK, and the RST afterwards */
 };
 
@@ -30,5 +31,12 @@ struct tg_client {
 	__u32 answer;      /* to it, where it finds no room: enum tg_answer */
 	__u32 is_gone;     /* it is not expected again: it is not remembered */
 };
+
+/* Its answer, now that this is known. */
+TG_INLINE void tg_client_settle(struct tg_client *client, int cookie_usable)
+{
+	if (client->answer == TG_ANSWER_COOKIE_OR_SILENCE)
+		client->answer = cookie_usable ? TG_ANSWER_COOKIE : TG_ANSWER_SILENCE;
+}
 
 #endif

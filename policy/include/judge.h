@@ -83,6 +83,7 @@ TG_INLINE void tg_judge_part(struct tg_syn *syn, const struct tg_crowd *crowd, s
 
 	if (tg_syn_is_told(j->reason, &j->client))
 		tg_judge_tell(syn, crowd, &j->client);
+	tg_client_settle(&j->client, syn->cookie_usable);
 	syn->answer = j->client.answer;
 	tg_overload_end(crowd->overload, &j->met, &j->client, cell, crowd->name, syn->now_ns);
 }

@@ -24,11 +24,14 @@
 #define TG_OVERLOAD_SPENT 2
 /* Of these so many wait connected for each that the server takes. */
 #define TG_OVERLOAD_CONNECTED 2
+/* And so many of a crowd that is about to go. */
+#define TG_OVERLOAD_BRIDGES 1
 
 /* Whether one who finds no room is told so. */
 enum tg_telling {
 	TG_SILENT,
 	TG_CONNECTS,   /* it waits connected, by a SYN cookie */
+	TG_BRIDGES,    /* the same, or in silence */
 	TG_TELLS_SOON, /* to come again soon, by a RST: it sends its SYN again on one */
 	TG_TELLS,      /* not to come again */
 };
@@ -130,6 +133,19 @@ TG_INLINE __u32 tg_overload_tells_left(const struct tg_overload *o, const struct
 }
 
 /*
+ * Is one who may wait to wait connected? Of a crowd that is likely to have gone in 2 s, as many as
+ * the server takes. Whoever waits in silence comes after 1, 3 and 7 s, by most systems' schedules,
+ * and a server that has served them by then would be idle between: the data of these comes after
+ * 0.3, 0.9, 2.1 and 4.5 s.
+ */
+TG_INLINE int tg_overload_bridges(const struct tg_overload *o, __u64 now_ns)
+{
+	__u64 most = TG_OVERLOAD_BRIDGES * (o->drain_x256 >> 8);
+
+	return o->ends_soon && o->connected < tg_overload_share(o, most, now_ns);
+}
+
+/*
  * Is one who finds no room to be told so, an enum tg_telling? There is silence for as many SYNs as
  * those who may wait send: in a burst, and when the crowd has gone, who is served in time; while it
  * stays, who may hope for its end. Then who has waited is told sooner than who comes, which has
@@ -152,7 +168,9 @@ TG_INLINE __u32 tg_overload_tells(const struct tg_overload *o, __u32 phase,
 	share = tg_overload_share(o, o->may_wait, now_ns);
 	if (client->caller != TG_CALLER_WAITS)
 		share *= 2;
-	return o->silent >= share ? TG_TELLS : TG_SILENT;
+	if (o->silent >= share)
+		return TG_TELLS;
+	return tg_overload_bridges(o, now_ns) ? TG_BRIDGES : TG_SILENT;
 }
 
 /* How often it was told, with this time. */

@@ -121,7 +121,7 @@ TG_INLINE int tg_syn_wants_cookie(const struct tg_rules *rules, __u32 reason,
 {
 	if (tg_syn_has_room(reason))
 		return tg_syn_spares_cookie(rules, reason);
-	return syn->answer == TG_ANSWER_COOKIE ||
+	return syn->answer == TG_ANSWER_COOKIE || syn->answer == TG_ANSWER_COOKIE_OR_SILENCE ||
 	       tg_syn_refusal(rules, reason, syn) == TG_SYN_COOKIE;
 }
 
@@ -181,6 +181,8 @@ TG_INLINE void tg_syn_meet(const struct tg_overload *o, __u32 phase, __u32 *reas
 		client->answer = TG_ANSWER_SILENCE;
 	else if (telling == TG_CONNECTS)
 		client->answer = TG_ANSWER_COOKIE;
+	else if (telling == TG_BRIDGES)
+		client->answer = TG_ANSWER_COOKIE_OR_SILENCE;
 }
 
 /* auto: is one who finds no room to be told so, in a form that is still to be found? */

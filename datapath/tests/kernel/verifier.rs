@@ -32,7 +32,7 @@ const BOUNDS: [(&str, u32); 29] = [
     ("agree_source", 300),
     ("agree_syn_begin", 10_000),
     ("agree_syn_room", 90_000),
-    ("agree_syn_end", 11_500),
+    ("agree_syn_end", 12_500),
     ("agree_rest", 10_500),
     ("agree_shed", 34_000),
     ("agree_time_wait", 32_000),
