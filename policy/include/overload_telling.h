@@ -8,6 +8,7 @@
 #define TG_OVERLOAD_TELLING_H
 
 #include "client.h"
+#include "overload_hope.h"
 #include "overload_window.h"
 #include "verdict.h"
 #include "waiting.h"
@@ -24,8 +25,10 @@
 #define TG_OVERLOAD_SPENT 2
 /* Of these so many wait connected for each that the server takes. */
 #define TG_OVERLOAD_CONNECTED 2
-/* And so many of a crowd that is about to go. */
+/* And so many of a short crowd that is about to go. */
 #define TG_OVERLOAD_BRIDGES 1
+/* So many that have ended tell how long they are here. */
+#define TG_OVERLOAD_FAMILIAR 3
 
 /* Whether one who finds no room is told so. */
 enum tg_telling {
@@ -133,16 +136,20 @@ TG_INLINE __u32 tg_overload_tells_left(const struct tg_overload *o, const struct
 }
 
 /*
- * Is one who may wait to wait connected? Of a crowd that is likely to have gone in 2 s, as many as
- * the server takes. Whoever waits in silence comes after 1, 3 and 7 s, by most systems' schedules,
- * and a server that has served them by then would be idle between: the data of these comes after
- * 0.3, 0.9, 2.1 and 4.5 s.
+ * Is one who may wait to wait connected? Of a short crowd that is likely to have gone in 2 s, as
+ * many as the server takes. Whoever waits in silence comes after 1, 3 and 7 s, by most systems'
+ * schedules, and a server that has served them by then would be idle between: the data of these
+ * comes after 0.3, 0.9, 2.1 and 4.5 s. Behind a longer one there are enough; of the first three
+ * nobody knows how long they are.
  */
 TG_INLINE int tg_overload_bridges(const struct tg_overload *o, __u64 now_ns)
 {
 	__u64 most = TG_OVERLOAD_BRIDGES * (o->drain_x256 >> 8);
+	__u64 lasted_ns = tg_since(o->excess_ns, o->since_ns);
 
-	return o->ends_soon && o->connected < tg_overload_share(o, most, now_ns);
+	return o->ended >= TG_OVERLOAD_FAMILIAR && o->ends_soon &&
+	       lasted_ns < TG_OVERLOAD_SETTLED_MS * 1000000ull &&
+	       o->connected < tg_overload_share(o, most, now_ns);
 }
 
 /*

@@ -120,32 +120,37 @@ fn who_has_spent_its_syns_waits_connected() {
     assert!(after.served > waiting * 9 / 10, "{waiting} waited, {after:?}");
 }
 
-/// Some of a crowd that is likely to have gone in two seconds wait connected: their data comes while the
-/// others, who were left in silence, have not come again.
+/// Some of a short crowd that is likely to have gone in two seconds wait connected: their data comes while
+/// the others, who were left in silence, have not come again. Behind a long one there are enough.
 #[test]
-fn some_of_a_crowd_that_is_about_to_go_wait_connected() {
-    let after_bursts = |gives_cookies| {
+fn some_of_a_short_crowd_that_is_about_to_go_wait_connected() {
+    let story = |gives_cookies| {
         let mut story = Story { gives_cookies, ..Story::new() };
         // So dear that more come than it pays to have wait.
         story.rules.syn_ns = 35_000;
-        story.bursts(3, 4000, 12 * CAPACITY, 9000);
-        let early = story.runs(2000, 12 * CAPACITY);
+        story
+    };
+    let after_bursts = |gives_cookies, burst_ms| {
+        let mut story = story(gives_cookies);
+        story.bursts(3, burst_ms, 12 * CAPACITY, 9000);
+        let early = story.runs(burst_ms - 2000, 12 * CAPACITY);
         (early, story.runs(2000, 12 * CAPACITY))
     };
-    let (early, late) = after_bursts(true);
+    let (early, late) = after_bursts(true, 4000);
     assert_eq!(early.connected, 0, "it will last: {early:?}");
     let about_as_many = CAPACITY..2 * CAPACITY * 11 / 10;
     assert!(about_as_many.contains(&late.connected), "{late:?}");
+    let (_, late_in_a_long_one) = after_bursts(true, 8000);
+    assert_eq!(late_in_a_long_one.connected, 0);
     // Where there are no cookies they are left in silence, as they would have been.
-    let (_, without) = after_bursts(false);
+    let (_, without) = after_bursts(false, 4000);
     let silent = |seen: Seen| seen.sent - seen.told - seen.served - seen.connected;
     assert_eq!(without.connected, 0);
     assert!(silent(without) > silent(late) + late.connected / 2, "{late:?}, {without:?}");
 
-    let mut stays = Story { gives_cookies: true, ..Story::new() };
-    stays.rules.syn_ns = 35_000;
-    stays.runs(4000, 12 * CAPACITY);
-    assert_eq!(stays.runs(10_000, 12 * CAPACITY).connected, 0, "{:?}", stays.seen);
+    // Of the first nobody knows.
+    let first = story(true).runs(14_000, 12 * CAPACITY);
+    assert_eq!(first.connected, 0, "{first:?}");
 }
 
 /// Where no cookie can be given it is told as before.
