@@ -11,7 +11,7 @@ use tidegate_datapath::raw::*;
 use tidegate_datapath::{cgroup, interfaces, sockets};
 use tidegate_policy::raw::{TG_TW_NOBODY, tg_held_block};
 
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::failure::Result;
 use crate::{hook, host, output, plan, resize, shed, time_wait};
 
@@ -68,7 +68,6 @@ fn would_be(config: &Config, rows: &[tg_listener_row]) -> Result<String> {
     let plan = plan::plan(&config.guards, &config.interfaces, &interfaces::list()?, rows)?;
     let mut out = "\nwould be guarded\n".to_owned();
     for g in &config.guards {
-        let address = g.address.map_or("*".to_owned(), |a| a.to_string());
         let listening = rows.iter().filter(|row| g.covers(row)).count();
         let there = match g.is_path {
             true => "forwarded".to_owned(),
@@ -76,8 +75,8 @@ fn would_be(config: &Config, rows: &[tg_listener_row]) -> Result<String> {
         };
         let _ = writeln!(
             out,
-            "  {address} port {}: {} at {}{}; {there}",
-            g.port,
+            "  {}: {} at {}{}; {there}",
+            config::place(g),
             shed::described(g),
             hook::name(g.hook),
             resize::described(g),

@@ -353,5 +353,11 @@ pub fn parse(path: &Path, text: &str) -> Result<Config> {
     Ok(config)
 }
 
+/// The address and port that are guarded, for people.
+pub fn place(guarded: &Guarded) -> String {
+    let address = guarded.address.map_or("*".to_owned(), |address| address.to_string());
+    format!("{address} port {}", guarded.port)
+}
+
 #[cfg(test)]
 mod tests;

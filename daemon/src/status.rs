@@ -5,7 +5,7 @@
 #[cfg(test)]
 pub mod example;
 mod overload;
-pub mod shed;
+mod shed;
 mod table;
 
 use std::collections::BTreeMap;
@@ -27,14 +27,21 @@ use crate::fin::FinStatus;
 use crate::instance::Role;
 use crate::notice::NoticeStatus;
 use crate::share::ShareStatus;
-use crate::status::shed::ShedStatus;
 use crate::time_wait::TimeWaitStatus;
 use crate::{agent, hook, host, instance, output, time_wait};
 
 pub use overload::OverloadStatus;
+pub use shed::ShedStatus;
 
 /// Packets by reason, then by verdict.
 pub type Verdicts = BTreeMap<&'static str, BTreeMap<&'static str, u64>>;
+
+/// Each reason and verdict with its packets.
+pub fn each(verdicts: &Verdicts) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+    verdicts.iter().flat_map(|(reason, counts)| {
+        counts.iter().map(|(verdict, count)| (*reason, *verdict, *count))
+    })
+}
 
 /// The whole answer.
 #[derive(Debug, Default, Serialize)]

@@ -99,8 +99,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             "`tidegate status` prints the same once",
         ));
     }
-    // Who may not read is told on a screen that stays.
-    status::read_if_any()?;
     // The terminal is put back whatever ends it.
     let mut signals = signals::hear(&[SIGHUP])?;
     let mut terminal = ratatui::try_init().map_err(terminal_failure)?;

@@ -127,7 +127,7 @@ TG_INLINE void tg_overload_see_excess(const struct tg_rules *rules, struct tg_ov
 /* An overload has ended: how long it was is known from now on. */
 TG_INLINE void tg_overload_learn(struct tg_overload *o)
 {
-	__u64 lasted_ms = tg_since(o->excess_ns, o->since_ns) / 1000000;
+	__u64 lasted_ms = tg_overload_lasted_ns(o) / 1000000;
 
 	o->lasted_ms[o->ended++ % TG_OVERLOAD_KNOWN] =
 		lasted_ms < 0xffffffff ? (__u32)lasted_ms : 0xffffffff;

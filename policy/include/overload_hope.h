@@ -170,7 +170,7 @@ TG_INLINE __u64 tg_overload_in_time(const struct tg_rules *rules, const struct t
 TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload *o)
 {
 	/* The first window of an overload is not over yet. */
-	__u64 lasted_ms = o->since_ns ? tg_since(o->excess_ns, o->since_ns) / 1000000 : 0;
+	__u64 lasted_ms = o->since_ns ? tg_overload_lasted_ns(o) / 1000000 : 0;
 	__u64 until_ms = tg_overload_small_until_ms(rules, o, lasted_ms);
 
 	o->syn_ns = tg_overload_syn_among_ns(rules, o, lasted_ms);

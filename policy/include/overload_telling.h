@@ -145,10 +145,9 @@ TG_INLINE __u32 tg_overload_tells_left(const struct tg_overload *o, const struct
 TG_INLINE int tg_overload_bridges(const struct tg_overload *o, __u64 now_ns)
 {
 	__u64 most = TG_OVERLOAD_BRIDGES * (o->drain_x256 >> 8);
-	__u64 lasted_ns = tg_since(o->excess_ns, o->since_ns);
 
 	return o->ended >= TG_OVERLOAD_FAMILIAR && o->ends_soon &&
-	       lasted_ns < TG_OVERLOAD_SETTLED_MS * 1000000ull &&
+	       tg_overload_lasted_ns(o) < TG_OVERLOAD_SETTLED_MS * 1000000ull &&
 	       o->connected < tg_overload_share(o, most, now_ns);
 }
 

@@ -42,11 +42,17 @@ TG_INLINE __u32 tg_overload_phase(const struct tg_overload *o, __u64 now_ns)
 	return o->is_persistent ? TG_RECOVERING : TG_BURST;
 }
 
+/* How long the overload at hand, up to its last window. */
+TG_INLINE __u64 tg_overload_lasted_ns(const struct tg_overload *o)
+{
+	return tg_since(o->excess_ns, o->since_ns);
+}
+
 /* Was it a long one, the overload at hand or the last? */
 TG_INLINE int tg_overload_was_long(const struct tg_overload *o)
 {
 	if (o->since_ns)
-		return tg_since(o->excess_ns, o->since_ns) >= TG_OVERLOAD_LONG_MS * 1000000ull;
+		return tg_overload_lasted_ns(o) >= TG_OVERLOAD_LONG_MS * 1000000ull;
 	return o->lasted_ms[(o->ended - 1) % TG_OVERLOAD_KNOWN] >= TG_OVERLOAD_LONG_MS;
 }
 

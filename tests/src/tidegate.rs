@@ -66,6 +66,13 @@ impl Guard {
             .unwrap_or_else(|refused| panic!("tidegate agent {arguments:?}: {}", refused.stderr))
     }
 
+    /// `tidegate metrics --listen` there; returns when it serves.
+    pub fn metrics(namespace: &Namespace, at: &str) -> Self {
+        let sign = format!("serving http://{at}/metrics");
+        Self::launch(namespace, Self::command("metrics", &["--listen", at]), &sign)
+            .unwrap_or_else(|refused| panic!("tidegate metrics at {at}: {}", refused.stderr))
+    }
+
     fn command(name: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(tidegate_program());
         command.arg(name).args(arguments);
@@ -142,6 +149,20 @@ impl Guard {
     /// Waits for its end, at most ten seconds.
     pub fn wait(&mut self) -> Option<std::process::ExitStatus> {
         self.child.wait_for(Duration::from_secs(10)).expect("a process")
+    }
+
+    /// Waits for its end, which must be a good one.
+    #[track_caller]
+    pub fn ends(&mut self, why: &str) {
+        let ended = self.wait();
+        assert!(ended.is_some_and(|status| status.success()), "it ends well {why}: {ended:?}");
+    }
+
+    /// SIGTERM: asserts that it ends cleanly.
+    #[track_caller]
+    pub fn terminate(&mut self) {
+        self.signal(Signal::SIGTERM);
+        self.ends("at SIGTERM");
     }
 
     /// `tidegate stop`: asserts that it ends cleanly.

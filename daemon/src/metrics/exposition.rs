@@ -15,8 +15,9 @@ use serde::Serialize;
 use tidegate_policy::names::PHASES;
 
 use crate::agent::AgentStatus;
-use crate::status::shed::ShedStatus;
-use crate::status::{GuardStatus, ListenerStatus, OverloadStatus, Status, Verdicts};
+use crate::status::{
+    GuardStatus, ListenerStatus, OverloadStatus, ShedStatus, Status, Verdicts, each,
+};
 use crate::time_wait::TimeWaitStatus;
 
 type Labels = Vec<(&'static str, String)>;
@@ -78,11 +79,9 @@ metrics!(OfGuards {
 
 impl OfGuards {
     fn add_verdicts(&self, of: &Labels, verdicts: &Verdicts) {
-        for (reason, counts) in verdicts {
-            for (verdict, count) in counts {
-                let more = [("verdict", (*verdict).to_owned()), ("reason", (*reason).to_owned())];
-                self.packets.add([of.as_slice(), &more].concat(), *count);
-            }
+        for (reason, verdict, count) in each(verdicts) {
+            let more = [("verdict", verdict.to_owned()), ("reason", reason.to_owned())];
+            self.packets.add([of.as_slice(), &more].concat(), count);
         }
     }
 
@@ -126,7 +125,7 @@ metrics!(OfListeners {
 impl OfListeners {
     fn add_overload(&self, of: &Labels, overload: &OverloadStatus) {
         for phase in PHASES {
-            let is_in = f64::from(u8::from(phase == overload.phase));
+            let is_in = f64::from(phase == overload.phase);
             self.overload_phase
                 .add([of.as_slice(), &[("phase", phase.to_owned())]].concat(), is_in);
         }
@@ -200,10 +199,9 @@ metrics!(OfHost {
 
 impl OfHost {
     fn add(&self, status: &Status) {
-        let is = |so: bool| f64::from(u8::from(so));
         self.build.add(vec![("version", env!("CARGO_PKG_VERSION").to_owned())], 1.0);
-        self.guard_attached.add(Labels::new(), is(!status.attached.is_empty()));
-        self.daemon_running.add(Labels::new(), is(status.daemon_pid.is_some()));
+        self.guard_attached.add(Labels::new(), f64::from(!status.attached.is_empty()));
+        self.daemon_running.add(Labels::new(), f64::from(status.daemon_pid.is_some()));
     }
 }
 

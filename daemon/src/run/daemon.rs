@@ -15,7 +15,7 @@ use tidegate_policy::names::REASONS;
 use tidegate_policy::raw::*;
 
 use super::check_host;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::failure::{Failure, Result, tell};
 use crate::host::Kernel;
 use crate::resize::{self, Resizer};
@@ -121,12 +121,11 @@ impl Daemon {
             self.plan.interfaces.values().map(|(interface, _)| interface.name.as_str()).collect();
         let mut stdout = std::io::stdout().lock();
         for g in &config.guards {
-            let address = g.address.map_or("*".to_owned(), |a| a.to_string());
             // Whoever started us may have gone, and the pipe with them: no reason to stop.
             let _ = writeln!(
                 stdout,
-                "guarding {address} port {} with {} at {} on {}{}",
-                g.port,
+                "guarding {} with {} at {} on {}{}",
+                config::place(g),
                 shed::described(g),
                 hook::name(g.hook),
                 if places.is_empty() { "no interface yet".to_owned() } else { places.join(", ") },

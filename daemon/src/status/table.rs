@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::status::{GuardStatus, ListenerStatus, Status};
+use crate::status::{GuardStatus, ListenerStatus, Status, each};
 use crate::time_wait;
 
 impl Display for Status {
@@ -31,11 +31,18 @@ impl Display for Status {
     }
 }
 
-impl Display for GuardStatus {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+impl GuardStatus {
+    /// What is guarded, how, and where that is decided.
+    pub fn title(&self) -> String {
         let address = self.address.as_deref().unwrap_or("*");
         let what = if self.is_path { "path" } else { self.mechanism.as_str() };
-        writeln!(out, "\n{address} port {}: {what} at {}", self.port, self.hook)?;
+        format!("{address} port {}: {what} at {}", self.port, self.hook)
+    }
+}
+
+impl Display for GuardStatus {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(out, "\n{}", self.title())?;
         let notice = self.notice.iter().map(|notice| notice.line());
         let shed = self.shed.iter().flat_map(|shed| shed.lines());
         for line in self.fin.line().into_iter().chain(notice).chain(shed) {
@@ -50,10 +57,8 @@ impl Display for GuardStatus {
         for listener in &self.listeners {
             listener.fmt(out)?;
         }
-        for (reason, counts) in &self.verdicts {
-            for (verdict, count) in counts {
-                write_count(out, reason, verdict, *count)?;
-            }
+        for (reason, verdict, count) in each(&self.verdicts) {
+            write_count(out, reason, verdict, count)?;
         }
         if self.reservations_cleaned > 0 {
             write_count(out, "reservations cleaned", "", self.reservations_cleaned)?;

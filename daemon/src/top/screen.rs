@@ -46,10 +46,7 @@ fn header(status: Option<&Status>) -> Line<'static> {
         Some(_) => "no daemon: the guard stands alone".yellow(),
     };
     let guards = status.map_or(&[][..], |status| &status.guards);
-    let guards = guards.iter().map(|guard| {
-        let address = guard.address.as_deref().unwrap_or("*");
-        format!("; {address} port {}: {} at {}", guard.port, guard.mechanism, guard.hook).into()
-    });
+    let guards = guards.iter().map(|guard| format!("; {}", guard.title()).into());
     let spans = [" tidegate ".bold().reversed(), " ".into(), who].into_iter().chain(guards);
     Line::from_iter(spans)
 }

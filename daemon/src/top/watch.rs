@@ -8,7 +8,7 @@ use tidegate_policy::is_refusal;
 use tidegate_policy::names::{REASONS, VERDICTS};
 use tidegate_policy::raw::*;
 
-use crate::status::{ListenerStatus, Status, Verdicts};
+use crate::status::{ListenerStatus, Status, Verdicts, each};
 
 /// Looks that are remembered.
 pub const REMEMBERED: usize = 240;
@@ -46,22 +46,19 @@ fn number(names: &[&str], name: &str) -> u32 {
 
 fn fates(verdicts: &Verdicts) -> Fates<u64> {
     let mut fates = Fates::default();
-    for (reason, counts) in verdicts {
-        let reason = number(&REASONS, reason);
-        for (verdict, count) in counts {
-            let verdict = number(&VERDICTS, verdict);
-            let to = match verdict {
-                // A FIN is nobody's attempt to come in.
-                _ if reason >= TG_FIN_ENDS => continue,
-                TG_ADMIT => &mut fates.connected,
-                TG_PASS if reason == TG_HANDSHAKE => &mut fates.connected,
-                TG_RESET | TG_HOLLOW => &mut fates.refused,
-                TG_DROP => &mut fates.silent,
-                _ if is_refusal(tg_decision { verdict, reason }) => &mut fates.silent,
-                _ => continue,
-            };
-            *to += count;
-        }
+    for (reason, verdict, count) in each(verdicts) {
+        let (reason, verdict) = (number(&REASONS, reason), number(&VERDICTS, verdict));
+        let to = match verdict {
+            // A FIN is nobody's attempt to come in.
+            _ if reason >= TG_FIN_ENDS => continue,
+            TG_ADMIT => &mut fates.connected,
+            TG_PASS if reason == TG_HANDSHAKE => &mut fates.connected,
+            TG_RESET | TG_HOLLOW => &mut fates.refused,
+            TG_DROP => &mut fates.silent,
+            _ if is_refusal(tg_decision { verdict, reason }) => &mut fates.silent,
+            _ => continue,
+        };
+        *to += count;
     }
     fates
 }
@@ -97,12 +94,8 @@ fn fates_per_s(now: Fates<u64>, before: Fates<u64>, passed_s: f64) -> Fates<f64>
 
 fn counts(status: &Status) -> Counts {
     let mut counts = Counts::new();
-    for guard in &status.guards {
-        for (reason, verdicts) in &guard.verdicts {
-            for (verdict, count) in verdicts {
-                *counts.entry((*reason, *verdict)).or_default() += count;
-            }
-        }
+    for (reason, verdict, count) in status.guards.iter().flat_map(|guard| each(&guard.verdicts)) {
+        *counts.entry((reason, verdict)).or_default() += count;
     }
     counts
 }

@@ -234,8 +234,7 @@ fn sigterm_is_a_clean_stop_as_soon_as_the_guard_stands() {
         // At once: a signal that comes with the announcement is heard too.
         let all = if settle.is_zero() { BTreeSet::new() } else { objects(&guard, &stage) };
         std::thread::sleep(settle);
-        guard.signal(Signal::SIGTERM);
-        assert!(guard.wait().is_some_and(|status| status.success()), "it ends cleanly");
+        guard.terminate();
         nothing_is_left(&stage, &all);
     }
 }
@@ -300,8 +299,7 @@ fn an_interface_that_comes_back_is_guarded_again() {
         let seen = fetch(&stage.client, server(80), PATIENCE);
         assert_eq!(seen.answer, Answer::Refused, "the guard stands on the new one, at {hook}");
         drop(clients);
-        guard.signal(Signal::SIGTERM);
-        assert!(guard.wait().is_some_and(|status| status.success()), "it ends cleanly");
+        guard.terminate();
         assert!(guard.complaint().is_none_or(|line| line.is_empty()), "nothing to complain of");
         nothing_is_left(&stage, &BTreeSet::new());
     }

@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
 use serde_json::Value;
 use tidegate_lab::{Namespace, skip_without};
 use tidegate_tests::{
@@ -69,12 +68,6 @@ fn get(namespace: &Namespace, path: &str) -> String {
     namespace.output(namespace.command(&line)).expect("it is served")
 }
 
-fn serve(namespace: &Namespace) -> Guard {
-    let mut command = Command::new(tidegate_tests::tidegate_program());
-    command.args(["metrics", "--listen", AT]);
-    Guard::launch(namespace, command, &format!("serving http://{AT}/metrics")).expect("it listens")
-}
-
 /// Whether every figure of a guard's in a status is among those exposed.
 fn agrees(exposed: &Exposed, status: &Value) {
     let guard = guard_of(status, 80, None);
@@ -120,7 +113,7 @@ fn prometheus_is_told_what_status_tells_with_a_daemon_and_without() {
         .map(|address| SocketAddr::new(address.parse().expect("an address"), 80));
     let _listeners = servers.map(|at| Stalled::new(host, at, BACKLOG));
     let guard = Guard::start(host, &["--port", "80"]);
-    let serving = serve(host);
+    let mut serving = Guard::metrics(host, AT);
     for at in servers {
         let _held = fill(&stage.client, at, BACKLOG as usize + 1);
         assert_eq!(fetch(&stage.client, at, PATIENCE).answer, Answer::Silence);
@@ -144,13 +137,7 @@ fn prometheus_is_told_what_status_tells_with_a_daemon_and_without() {
     assert!(run_to_end(host, &["stop"]).status.success());
     assert_eq!(is("tidegate_guard_attached"), Some(0.0));
     assert_eq!(Exposed::served(host).count("tidegate_packets_total"), 0);
-    ends(serving);
-}
-
-fn ends(mut serving: Guard) {
-    serving.signal(Signal::SIGTERM);
-    let ended = serving.wait();
-    assert!(ended.is_some_and(|status| status.success()), "SIGTERM ends it: {ended:?}");
+    serving.terminate();
 }
 
 #[test]
@@ -160,7 +147,7 @@ fn who_asks_for_something_else_or_where_another_listens_is_told() {
         return;
     }
     let stage = Stage::new("metrics-bad");
-    let serving = serve(&stage.server);
+    let mut serving = Guard::metrics(&stage.server, AT);
     assert_eq!(get(&stage.server, ""), "There is nothing here but /metrics.\n");
     let again = run_to_end(&stage.server, &["metrics", "--listen", AT]);
     assert_eq!(
@@ -171,5 +158,5 @@ fn who_asks_for_something_else_or_where_another_listens_is_told() {
         )
     );
     assert_eq!(again.status.code(), Some(1));
-    ends(serving);
+    serving.terminate();
 }

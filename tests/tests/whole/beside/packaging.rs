@@ -6,7 +6,6 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use nix::sys::signal::Signal;
 use tempfile::TempDir;
 use tidegate_lab::{Namespace, skip_without};
 use tidegate_tests::{Guard, Stage, bpf, tidegate_program};
@@ -160,11 +159,6 @@ impl Host {
     }
 }
 
-fn ends(mut daemon: Guard, why: &str) {
-    let ended = daemon.wait();
-    assert!(ended.is_some_and(|status| status.success()), "it ends well {why}: {ended:?}");
-}
-
 #[test]
 fn the_package_is_put_on_runs_as_its_units_allow_and_is_gone_when_removed() {
     const TEST: &str = "the_package_is_put_on_runs_as_its_units_allow_and_is_gone_when_removed";
@@ -195,23 +189,21 @@ fn the_package_is_put_on_runs_as_its_units_allow_and_is_gone_when_removed() {
     for (unit, configuration, sign) in DAEMONS {
         let configuration = format!("/etc/tidegate/{configuration}");
         host.write(&configuration, taken_in(&host.read(&configuration)));
-        let daemon = host.start_unit(unit, sign);
+        let mut daemon = host.start_unit(unit, sign);
         assert!(host.told("tidegate status").contains("443"), "{unit} is at work");
-        daemon.signal(Signal::SIGTERM);
-        ends(daemon, "as its unit has it end");
+        daemon.terminate();
         assert!(bpf::pinned(&stage.server).is_empty(), "nothing is pinned after {unit}");
     }
 
-    let figures = host.start_unit("tidegate-metrics.service", "serving http://127.0.0.1:9818");
+    let mut figures = host.start_unit("tidegate-metrics.service", "serving http://127.0.0.1:9818");
     let curl = stage.server.command("curl --silent http://127.0.0.1:9818/metrics");
     let told = stage.server.output(curl).expect("they are served");
     assert!(told.contains("\ntidegate_guard_attached 0.0\n"), "{told}");
-    figures.signal(Signal::SIGTERM);
-    ends(figures, "as its unit has it end");
+    figures.terminate();
 
-    let by_hand = host.start("tidegate run --port 8080", "guarding * port 8080");
+    let mut by_hand = host.start("tidegate run --port 8080", "guarding * port 8080");
     host.told("dpkg --remove tidegate");
-    ends(by_hand, "when the package is removed");
+    by_hand.ends("when the package is removed");
     assert!(bpf::pinned(&stage.server).is_empty(), "nothing is pinned without the package");
     assert!(!host.has("/usr/bin/tidegate"), "the program is gone");
     assert!(host.has("/etc/tidegate/tidegate.toml"), "what was configured stays");
