@@ -190,14 +190,36 @@ impl<'a, 'c> Evidence<'a, 'c> {
     /// The claim's number, and what lacks for it to be decided.
     fn number(&self) -> (Option<f64>, Vec<String>) {
         let mut lacking = Vec::new();
-        let of = |at: &&Combination| self.number_in(at, &mut lacking);
-        let numbers: Vec<f64> = self.combinations.iter().filter_map(of).collect();
+        let (mut there, elsewhere): (Vec<&Combination>, Vec<_>) =
+            self.combinations.iter().partition(|at| self.was_run(at));
+        // Of a part of the whole what else there is would be told at length.
+        match elsewhere.first() {
+            Some(_) if there.is_empty() => there = elsewhere,
+            Some(first) => lacking.push(format!(
+                "nothing was run in {} of {} combinations, such as {}",
+                elsewhere.len(),
+                self.combinations.len(),
+                first.levels.join(", ")
+            )),
+            None => {}
+        }
+        let of = |at: &Combination| self.number_in(at, &mut lacking);
+        let numbers: Vec<f64> = there.into_iter().filter_map(of).collect();
         let number = match &numbers[..] {
             [only] => Some(*only),
             several => taken(self.claim.take, &several.iter().map(|n| (0.0, *n)).collect()),
         };
         lacking.dedup();
         (number, lacking)
+    }
+
+    /// Whether there is a point in it of any curve that the claim is about.
+    fn was_run(&self, at: &Combination) -> bool {
+        let mut curves = std::iter::once(&self.claim.curve).chain(&self.claim.than);
+        curves.any(|curve| {
+            let curve = at.curve(curve);
+            self.cells.iter().any(|cell| cell.curve == curve)
+        })
     }
 
     fn number_in(&self, at: &Combination, lacking: &mut Vec<String>) -> Option<f64> {

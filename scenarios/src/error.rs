@@ -22,6 +22,14 @@ pub enum ScenarioError {
         /// The system's reason.
         reason: String,
     },
+    /// It has no such part.
+    #[error("{scenario}: {what}")]
+    Part {
+        /// The scenario's name.
+        scenario: String,
+        /// What is wrong with the part and what to ask for, in one line.
+        what: String,
+    },
     /// No scenario of that name is on the shelf.
     #[error("there is no figure {name}; there are {there_are}")]
     Unknown {

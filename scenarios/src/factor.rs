@@ -13,8 +13,8 @@ use crate::server::{Server, ServerKeys};
 pub struct Combination {
     /// Names of the levels, in the order of the factors.
     pub levels: Vec<String>,
-    /// Whether the scenario has it in [`Form::Short`].
-    pub is_short: bool,
+    /// Of each, whether [`Form::Short`] has it.
+    short: Vec<bool>,
 }
 
 impl Combination {
@@ -28,7 +28,13 @@ impl Combination {
     /// Whether a scenario has it in this form.
     #[must_use]
     pub fn is_of(&self, form: Form) -> bool {
-        form == Form::Full || self.is_short
+        self.levels(form).all(|(_, is_of_form)| is_of_form)
+    }
+
+    /// Each level's name, and whether a form has it.
+    pub(crate) fn levels(&self, form: Form) -> impl Iterator<Item = (&str, bool)> {
+        let short = self.short.iter().map(move |short| form == Form::Full || *short);
+        self.levels.iter().map(String::as_str).zip(short)
     }
 }
 
@@ -75,16 +81,15 @@ pub(crate) fn combinations(
     server: &Server,
     clients: &Clients,
 ) -> Vec<(Combination, Server, Clients)> {
-    let none = Combination { levels: Vec::new(), is_short: true };
+    let none = Combination { levels: Vec::new(), short: Vec::new() };
     let mut all = vec![(none, server.clone(), clients.clone())];
     for factor in factors {
         let names_short = factor.levels.iter().any(|level| level.short);
         let with = |(before, server, clients): &(Combination, Server, Clients)| {
             let one = |level: &LevelKeys| {
-                let mut levels = before.levels.clone();
-                levels.push(level.name.clone());
-                let is_short = before.is_short && (level.short || !names_short);
-                let combination = Combination { levels, is_short };
+                let mut combination = before.clone();
+                combination.levels.push(level.name.clone());
+                combination.short.push(level.short || !names_short);
                 (combination, level.server.over(server), level.clients.over(clients))
             };
             factor.levels.iter().map(one).collect::<Vec<_>>()

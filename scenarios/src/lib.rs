@@ -35,7 +35,7 @@ pub use factor::Combination;
 pub use fin::Fin;
 pub use load::{Form, Load, Phases};
 pub use options::{Auto, Options};
-pub use scenario::{Network, Scenario};
+pub use scenario::{Network, Part, Scenario};
 pub use server::{AcceptLimit, Page, Server, ServerKind};
 pub use shed::{Shed, ShedPlace, ShedShare};
 pub use shelf::{named, shelf};

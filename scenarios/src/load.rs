@@ -149,6 +149,15 @@ impl Load {
         }
     }
 
+    /// Whether these clients can come so.
+    pub(crate) fn suits(&self, clients: &Clients) -> Result<(), String> {
+        if matches!(clients.arrivals, Arrivals::Steps(_)) && self.offered.len() > 1 {
+            let what = "steps are multiples of one offered rate, and there are several";
+            return Err(format!("{what}: write offered = [1]"));
+        }
+        Ok(())
+    }
+
     // Ranges are written so that NaN is refused too.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.offered.is_empty() {

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A scenario: an experiment as one file.
 
-use std::iter::repeat_n;
+mod part;
+
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use crate::claim::Claim;
-use crate::clients::{Arrivals, ClientKeys, Clients};
+use crate::clients::{ClientKeys, Clients};
 use crate::curve::{CurveKeys, Setting};
 use crate::error::{Place, ScenarioError};
 use crate::factor::{Combination, FactorKeys, combinations};
 use crate::load::{Form, Load, LoadKeys};
 use crate::server::{Server, ServerKeys};
 use crate::view::{Bars, Panel, Table, default_panels};
+
+pub use part::Part;
 
 /// An experiment: its curves, its load, how it is shown, and what it should show.
 #[derive(Clone, Debug)]
@@ -169,11 +172,8 @@ impl Scenario {
                 let what = "shed is on a router, and there is none";
                 return Err(wrong(format!("{what}: write network = \"routed\" above")));
             }
-            if let Arrivals::Steps(_) = setting.clients.arrivals
-                && [Form::Full, Form::Short].iter().any(|form| load(*form).offered.len() > 1)
-            {
-                let what = "steps are multiples of one offered rate, and there are several";
-                return Err(wrong(format!("{what}: write offered = [1]")));
+            for form in [Form::Full, Form::Short] {
+                load(form).suits(&setting.clients).map_err(wrong)?;
             }
             if settings.iter().any(|other| other.curve == setting.curve) {
                 return Err(wrong(format!(
@@ -230,14 +230,19 @@ impl Scenario {
         self.curves.iter().map(String::as_str)
     }
 
-    /// The same with the combinations of one form only, and their curves.
-    #[must_use]
-    pub fn in_form(mut self, form: Form) -> Self {
-        let of = |combination: &Combination| repeat_n(combination.is_of(form), self.curves.len());
-        let mut has = self.combinations.iter().flat_map(of);
-        self.settings.retain(|_| has.next() == Some(true));
-        self.combinations.retain(|combination| combination.is_of(form));
-        self
+    /// The levels of each of its factors, in the file's order.
+    fn levels(&self) -> Vec<Vec<&str>> {
+        let levels = |factor: usize| {
+            let mut levels: Vec<&str> = Vec::new();
+            for combination in &self.combinations {
+                let level = combination.levels[factor].as_str();
+                if !levels.contains(&level) {
+                    levels.push(level);
+                }
+            }
+            levels
+        };
+        (0..self.factors.len()).map(levels).collect()
     }
 
     /// The curve whose server's capacity a curve's rates are multiples of: its own, or the one that
@@ -265,7 +270,7 @@ fn line(text: &str, offset: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AcceptLimit, Fin, TimeWait, Treatment};
+    use crate::{AcceptLimit, Arrivals, Fin, TimeWait, Treatment};
 
     const GOOD: &str = r#"title = "Overload"
 source = "today"
@@ -413,13 +418,6 @@ mechanism = "default""#;
         ];
         assert_eq!(found, right);
         assert_eq!(scenario.claims[0].curve, "impatient");
-        let short = scenario.in_form(Form::Short);
-        let settings = short.settings.iter().map(|setting| setting.curve.as_str());
-        assert_eq!(
-            settings.collect::<Vec<_>>(),
-            right[4..].iter().map(|r| r.0).collect::<Vec<_>>()
-        );
-        assert_eq!(short.combinations.len(), 2);
     }
 
     #[test]

@@ -61,7 +61,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Form, Setting};
+    use crate::{Form, Part, Setting};
 
     #[test]
     fn every_scenario_on_the_shelf_can_be_read() {
@@ -82,8 +82,8 @@ mod tests {
         const GROUND: Duration = Duration::from_secs(2);
         const CAPACITY: Duration = Duration::from_secs(8);
         for (name, _) in shelf() {
-            let scenario = named(&name).expect("a scenario").in_form(Form::Short);
-            let load = scenario.load(Form::Short);
+            let whole = named(&name).expect("a scenario");
+            let (scenario, load) = whole.part(&Part::of(Form::Short)).expect("a short form");
             let point = |(setting, offered): (&Setting, f64)| {
                 load.phases(&setting.clients, offered).whole() + GROUND
             };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tidegate_client::Progress;
 use tidegate_report::{Point, ResultsError, Watcher, judge_all};
-use tidegate_scenarios::{Form, Scenario, ScenarioError, named};
+use tidegate_scenarios::{Form, Part, named};
 use tidegate_sim::{Machine, Settings, processors, run};
 
 #[derive(Default)]
@@ -45,16 +45,6 @@ impl Watcher for Table {
     }
 }
 
-/// All of its rates, but for so many seconds each.
-fn lasting(scenario: &Scenario, seconds: f64) -> Result<Scenario, ScenarioError> {
-    let kept = scenario.text.lines().filter(|line| !line.starts_with("duration_s"));
-    let text: String = kept
-        .flat_map(|line| [line.to_owned(), "\n".to_owned()])
-        .collect::<String>()
-        .replace("[load]\n", &format!("[load]\nduration_s = {seconds}\n"));
-    Scenario::parse(&scenario.name, &scenario.name, &text)
-}
-
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let machine = match arguments.next().as_deref() {
@@ -63,12 +53,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let given = arguments.next().unwrap_or_default();
     let form = if given == "short" { Form::Short } else { Form::Full };
+    let part = Part { duration_s: given.parse().ok(), ..Part::of(form) };
     for name in arguments {
-        let mut scenario = named(&name)?;
-        if let Ok(seconds) = given.parse::<f64>() {
-            scenario = lasting(&scenario, seconds)?;
-        }
-        scenario = scenario.in_form(form);
+        let (scenario, load) = named(&name)?.part(&part)?;
         println!("{name}: {}", scenario.title);
         println!(
             "{:<28} {:>5} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>5}",
@@ -76,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         );
         let mut table = Table::default();
         let settings = Settings { machine, threads: processors() };
-        run(&scenario, scenario.load(form), &settings, &mut table)?;
+        run(&scenario, load, &settings, &mut table)?;
         for (claim, judged) in judge_all(&scenario, &table.0) {
             let number = judged.number.map_or_else(|| "-".to_owned(), |n| format!("{n:.3}"));
             let paper = judged.paper.map_or_else(String::new, |n| format!("(paper {n}) "));

@@ -11,12 +11,13 @@ use std::time::Duration;
 use tidegate_client::Progress;
 use tidegate_live::Programs;
 use tidegate_report::{Host, Point, Results, ResultsError, Summary, Watcher, Writer};
-use tidegate_scenarios::{Form, Scenario, shelf};
+use tidegate_scenarios::{Form, Part, Scenario, shelf};
 use tidegate_sim::{Machine, Profile, SimError};
 
 use crate::failure::Failure;
 use crate::folder::{self, COLUMNS, COMMANDS, HOST, LEFT_OUT, RESULTS, SCENARIOS};
 use crate::progress::{self, Bar};
+use crate::quantity;
 use crate::report;
 
 /// Run scenarios and report what came of them.
@@ -69,6 +70,16 @@ struct How {
     /// As long as in the paper, two minutes a point, instead of a figure in minutes.
     #[arg(long)]
     full: bool,
+    /// Run no more than this level of a factor, or this curve; again for more. Of a factor none of
+    /// whose levels is named all are run; of the curves likewise.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Offer these multiples of the capacity, and no others, as in 0.5,1.5.
+    #[arg(long, value_name = "N", value_delimiter = ',', allow_negative_numbers = true)]
+    offered: Option<Vec<f64>>,
+    /// Count attempts for so long at each; bursts for as long as whole ones take.
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    duration: Option<Duration>,
     /// How often to run all of it, by turns, each time with other clients; numbers are then means,
     /// with their 95 % confidence, and claims are judged on these.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -91,6 +102,17 @@ enum Format {
     Json,
     /// The lines, and a Parquet file with the same schema.
     Parquet,
+}
+
+impl How {
+    fn part(&self) -> Part {
+        Part {
+            form: if self.full { Form::Full } else { Form::Short },
+            only: self.only.clone(),
+            offered: self.offered.clone(),
+            duration_s: self.duration.map(|duration| duration.as_secs_f64()),
+        }
+    }
 }
 
 fn machine(given: &str) -> Result<Machine, SimError> {
@@ -133,7 +155,10 @@ fn list() -> Result<ExitCode, Failure> {
 }
 
 fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
-    let form = if how.full { Form::Full } else { Form::Short };
+    let part = how.part();
+    // What is wrong with it, of any of them, is told before any is run.
+    let parts: Result<Vec<_>, _> = scenarios.iter().map(|whole| whole.part(&part)).collect();
+    let parts = parts?;
     let (live, sim) = match how.world {
         World::Live => (true, false),
         World::Sim => (false, true),
@@ -153,12 +178,11 @@ fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
     let mut keeper = Keeper::open(&folder, scenarios)?;
     let settings =
         tidegate_sim::Settings { machine: how.machine, threads: tidegate_sim::processors() };
-    for scenario in scenarios {
+    for (scenario, load) in &parts {
         keeper.begin(scenario);
-        let scenario = &scenario.clone().in_form(form);
         for run in 0..how.runs {
             keeper.run = (how.runs > 1).then(|| format!("run {} of {}, ", run + 1, how.runs));
-            let load = scenario.load(form).again(run);
+            let load = load.clone().again(run);
             if sim {
                 tidegate_sim::run(scenario, load.clone(), &settings, &mut keeper)?;
             }

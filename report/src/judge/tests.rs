@@ -292,7 +292,10 @@ fn a_combination_that_lacks_leaves_a_claim_undecided_but_not_in_short() {
     assert_eq!(found.verdict, Verdict::Undecided);
     assert_eq!(found.reason, "no point of abort, quick at 2× capacity");
     points.retain(|point| point.curve.ends_with("slow"));
-    assert_eq!(judged(&points).verdict, Verdict::Undecided, "the loads are the full form's");
+    let found = judged(&points);
+    assert_eq!(found.verdict, Verdict::Undecided, "the loads are the full form's");
+    assert_eq!(found.reason, "nothing was run in 1 of 2 combinations, such as quick");
+    about(found.number.expect("what there is"), 0.8);
     points.retain(|point| [1.0, 4.0].contains(&point.offered_over_capacity));
     points
         .iter_mut()

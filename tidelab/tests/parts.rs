@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What takes too long at once is run in parts, by `--only` and `--offered`, into one folder.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use common::{succeeds, tidelab};
+
+const SCENARIO: &str = r#"
+title = "In parts"
+source = "us"
+[load]
+offered = [0.5, 3]
+duration_s = 0.5
+warm_up_s = 0.1
+[[factor]]
+name = "Server"
+levels = [
+    { name = "slow", short = true, server = { cost_us = 2000 } },
+    { name = "slower", server = { cost_us = 4000 } },
+]
+[[curve]]
+mechanism = "default"
+[[curve]]
+mechanism = "abort"
+[[claim]]
+says = "Both serve alike"
+source = "us"
+curve = "abort"
+than = "default"
+measure = "replies_per_s"
+offered = [0.5, 3]
+take = "max"
+at_most = 2
+"#;
+
+fn points(folder: &Path) -> BTreeSet<String> {
+    let lines = fs::read_to_string(folder.join("result.jsonl")).unwrap();
+    lines.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn parts_that_are_run_into_one_folder_make_the_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("s.toml"), SCENARIO).unwrap();
+    let run = |rest: &str| {
+        let output = succeeds(folder, &format!("run s.toml --world sim --full {rest}"));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let whole = run("--out whole");
+    assert!(whole.contains("✓ held"), "{whole}");
+
+    let first = run("--only slower --out parts");
+    assert!(first.contains("undecided"), "{first}");
+    let second = run("--only slow --offered 3 --out parts");
+    assert!(second.contains("undecided"), "{second}");
+    run("--only slow --offered 0.5 --only default --out parts");
+    let last = run("--only slow --offered 0.5 --only abort --out parts");
+    assert!(last.contains("✓ held"), "{last}");
+    assert_eq!(points(&folder.join("parts")), points(&folder.join("whole")));
+}
+
+#[test]
+fn a_point_lasts_as_long_as_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("s.toml"), SCENARIO).unwrap();
+    let run = "run s.toml --world sim --only slower --only abort --offered 3";
+    succeeds(folder, &format!("{run} --duration 250ms --out it"));
+    let points = points(&folder.join("it"));
+    let point: serde_json::Value = serde_json::from_str(points.first().unwrap()).unwrap();
+    assert_eq!((points.len(), point["duration_s"].as_f64()), (1, Some(0.25)), "{point}");
+}
+
+/// Before anything is run, and of every scenario: the second has no such level.
+#[test]
+fn no_part_at_all_is_refused_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("s.toml"), SCENARIO).unwrap();
+    fs::write(folder.join("t.toml"), SCENARIO.replace("slower", "slowest")).unwrap();
+    let mistakes = [
+        ("--only slower", "t: it has no \"slower\"; there are \"slow\", \"slowest\""),
+        ("--offered 0", "s: offered 0 is an impossible rate"),
+        ("--offered 2,1", "s: offered must rise"),
+        ("--duration 0s", "s: duration_s 0 is not above 0"),
+    ];
+    for (part, expected) in mistakes {
+        let output = tidelab(folder, &format!("run s.toml t.toml --world sim --out it {part}"));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(expected), "{part}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(!folder.join("it").exists(), "{part}");
+    }
+}
