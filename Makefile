@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# make demo   see what it does, in a minute          make test    every test
+# make demo   see what it does, in two minutes       make test    every test
 # make bench  speed, as ratios to peers              make lint    format, lints, licences
 # make install, uninstall   what make build left     make deb     a Debian package of it
 #

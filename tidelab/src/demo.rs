@@ -22,8 +22,11 @@ use report::{Report, Row};
 
 /// The mechanism that is the kernel left to itself.
 const DEFAULT: &str = "default";
-/// By then the queues are full and the first clients try for the third time.
-const WARM_UP_MAX: Duration = Duration::from_secs(3);
+/// The policy that decides by what it sees.
+const AUTO: &str = "auto";
+/// Attempts are counted after so many times as long as a client waits: the queues are full then,
+/// and `auto`, silent for up to twice that in case the crowd goes, knows that it stays.
+const WARM_UP_TIMEOUTS: f64 = 2.5;
 
 /// Overload a small server with and without Tidegate, and show what its clients see.
 ///
@@ -37,7 +40,7 @@ pub(crate) struct Arguments {
     #[arg(
         long = "mechanism",
         value_name = "NAME",
-        default_values = [DEFAULT, "abort rst-syn", "no-syn-drop"]
+        default_values = [DEFAULT, "abort rst-syn", "no-syn-drop", AUTO]
     )]
     mechanisms: Vec<String>,
     /// Processor time per request, in µs.
@@ -88,6 +91,7 @@ pub(crate) fn demo(arguments: &Arguments) -> Result<ExitCode, Failure> {
         cost_us: arguments.cost_us,
         backlog: arguments.backlog,
         times: arguments.times,
+        warm_up_s: warm_up_s(arguments),
         duration_s: arguments.duration.as_secs_f64(),
         timeout_s: arguments.timeout.as_secs_f64(),
         rows,
@@ -137,13 +141,18 @@ fn no_guard_stood(rows: &[Row]) -> Option<String> {
     reasons?.first().map(|reason| (*reason).clone())
 }
 
-/// The demonstration as a scenario.
+/// The demonstration as a scenario. `auto` is told how long the clients wait, as an operator would
+/// tell it.
 fn text(arguments: &Arguments) -> String {
+    let timeout_s = arguments.timeout.as_secs_f64();
     let curves: String = arguments
         .mechanisms
         .iter()
         .map(|name| match name.as_str() {
             DEFAULT => format!("[[curve]]\nname = \"{DEFAULT}\"\npeer = \"kernel\"\n"),
+            AUTO => format!(
+                "[[curve]]\nname = \"{AUTO}\"\nmechanism = \"{AUTO}\"\nauto = {{ patience_s = {timeout_s} }}\n"
+            ),
             name => format!("[[curve]]\nmechanism = {name:?}\n"),
         })
         .collect();
@@ -153,11 +162,15 @@ fn text(arguments: &Arguments) -> String {
          [load]\noffered = [{}]\nduration_s = {}\nwarm_up_s = {}\n{curves}",
         arguments.backlog,
         arguments.cost_us,
-        arguments.timeout.as_secs_f64(),
+        timeout_s,
         arguments.times,
         arguments.duration.as_secs_f64(),
-        WARM_UP_MAX.min(arguments.duration).as_secs_f64(),
+        warm_up_s(arguments),
     )
+}
+
+fn warm_up_s(arguments: &Arguments) -> f64 {
+    WARM_UP_TIMEOUTS * arguments.timeout.as_secs_f64()
 }
 
 /// The table in the making.

@@ -13,6 +13,7 @@ pub(crate) struct Report {
     pub cost_us: u64,
     pub backlog: u32,
     pub times: f64,
+    pub warm_up_s: f64,
     pub duration_s: f64,
     pub timeout_s: f64,
     pub rows: Vec<Row>,
@@ -50,10 +51,11 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "({} µs of processor per request, listen queue {}; capacity from a closed loop of clients;\n \
-             each row counts the clients of {} s, who wait at most {} s)\n",
+             each row counts the clients of {} s, after {} s of the same; they wait at most {} s)\n",
             grouped(self.cost_us),
             self.backlog,
             self.duration_s,
+            self.warm_up_s,
             self.timeout_s,
         )?;
         table(f, &self.rows)?;
@@ -310,6 +312,7 @@ mod tests {
             cost_us: 1000,
             backlog: 128,
             times: 3.0,
+            warm_up_s: 10.0,
             duration_s: 8.0,
             timeout_s: 4.0,
             rows: rows
