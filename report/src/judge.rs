@@ -119,7 +119,8 @@ pub(crate) fn quotients<'a>(
     let cells = cells_of(scenario, world, points);
     let evidence = Evidence::new(scenario, claim, &cells);
     let series = |at| evidence.series_in(at, claim.offered, &mut Vec::new());
-    evidence.combinations.iter().map(|at| (*at, series(*at))).collect()
+    let run = evidence.combinations.iter().filter(|at| evidence.was_run(at));
+    run.map(|at| (*at, series(*at))).collect()
 }
 
 fn cells_of<'a>(scenario: &Scenario, world: World, points: &'a [Point]) -> Vec<Cell<'a>> {

@@ -296,6 +296,8 @@ fn a_combination_that_lacks_leaves_a_claim_undecided_but_not_in_short() {
     assert_eq!(found.verdict, Verdict::Undecided, "the loads are the full form's");
     assert_eq!(found.reason, "nothing was run in 1 of 2 combinations, such as quick");
     about(found.number.expect("what there is"), 0.8);
+    let each = quotients(&scenario, &scenario.claims[0], World::Live, &points);
+    assert_eq!(each.iter().map(|(at, _)| &at.levels[0]).collect::<Vec<_>>(), ["slow"]);
     points.retain(|point| [1.0, 4.0].contains(&point.offered_over_capacity));
     points
         .iter_mut()
