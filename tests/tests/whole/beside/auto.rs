@@ -203,7 +203,7 @@ fn auto_tells_what_a_syn_costs_where_it_is_decided() {
         let guard = Guard::start(&stage.server, arguments);
         guard_of(&guard.status(), 80, None)["syn_us"].as_f64()
     };
-    assert_eq!(syn_us(&["--port", "80", "--hook", "ip"]), Some(share_us(5000)));
+    assert_eq!(syn_us(&["--port", "80", "--hook", "ip"]), Some(share_us(3000)));
     assert_eq!(syn_us(&["--port", "80", "--hook", "driver"]), Some(share_us(500)));
     assert_eq!(syn_us(&["--port", "80", "--mechanism", "abort"]), None);
     let said = "[[listener]]\nport = 80\nauto = { syn_us = 2 }\n";
