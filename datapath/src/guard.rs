@@ -92,13 +92,10 @@ impl Plan {
     /// the interface where it costs most. `takes_program` tells of a driver that may or may not.
     fn syn_ns(&self, takes_program: impl Fn(u32) -> bool) -> u64 {
         let crowded = self.interfaces.iter().filter(|(_, (interface, _))| !interface.loopback);
-        let costs = crowded.map(|(index, (_, hooks))| {
-            let at_driver = match hooks {
-                Hooks::Ip => false,
-                Hooks::DriverAndIp => true,
-                Hooks::DriverIfPossible => takes_program(*index),
-            };
-            if at_driver { SYN_AT_DRIVER_NS } else { SYN_AT_IP_NS }
+        let costs = crowded.map(|(index, (_, hooks))| match hooks {
+            Hooks::DriverAndIp => SYN_AT_DRIVER_NS,
+            Hooks::DriverIfPossible if takes_program(*index) => SYN_AT_DRIVER_NS,
+            Hooks::DriverIfPossible | Hooks::Ip => SYN_AT_IP_NS,
         });
         costs.max().unwrap_or(SYN_AT_IP_NS)
     }

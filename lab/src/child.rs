@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A program started inside a namespace that cannot outlive whoever started it.
 
-use std::io;
+use std::fmt::Display;
 use std::os::unix::process::CommandExt;
 use std::process::{self, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Output};
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
@@ -146,4 +147,13 @@ fn read_aside(
     pipe: impl io::Read + Send + 'static,
 ) -> std::thread::JoinHandle<io::Result<Vec<u8>>> {
     std::thread::spawn(move || read_all(pipe))
+}
+
+/// Whether a process has ended. One that nobody has waited for yet is a zombie (proc(5)), and dead
+/// all the same: the first process of a container, to whom orphans come, may be slow to wait.
+#[must_use]
+pub fn is_dead(process_id: impl Display) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process_id}/stat")).unwrap_or_default();
+    // The name before the state is in brackets, and may hold anything.
+    stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('Z'))
 }

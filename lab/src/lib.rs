@@ -39,7 +39,7 @@ mod ready;
 mod root;
 mod sockets;
 
-pub use child::Child;
+pub use child::{Child, is_dead};
 pub use counters::Counters;
 pub use error::LabError;
 pub use family::family;

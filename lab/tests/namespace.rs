@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tidegate_lab::{
-    Counters, End, LabError, Link, Namespace, allowed_cpus, pin_thread, skip_without_root,
+    Counters, End, LabError, Link, Namespace, allowed_cpus, is_dead, pin_thread, skip_without_root,
 };
 
 /// The host's mounts of the kinds that a namespace makes.
@@ -28,12 +28,6 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-/// An orphan that nobody has waited for yet is dead all the same.
-fn is_dead(process_id: &str) -> bool {
-    fs::read_to_string(format!("/proc/{process_id}/stat"))
-        .map_or(true, |stat| stat.contains(") Z "))
 }
 
 #[test]

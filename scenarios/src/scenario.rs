@@ -389,7 +389,7 @@ at_least = 1.1
         }
     }
 
-    const FACTORS: &str = r#"[[factor]]
+    pub(super) const FACTORS: &str = r#"[[factor]]
 name = "Server"
 levels = [{ name = "quick" }, { name = "slow", short = true, server = { cost_us = 500 } }]
 [[factor]]

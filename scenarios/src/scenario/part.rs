@@ -106,23 +106,18 @@ fn kept<T: Clone>(all: &[T], has: &[bool]) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::tests::FACTORS;
 
-    const WHOLE: &str = r#"title = "Overload"
+    const LOAD: &str = r#"title = "Overload"
 source = "today"
 [load]
 offered = [0.5, 2]
 short = { duration_s = 3, offered = [2] }
-[[factor]]
-name = "Server"
-levels = [{ name = "quick" }, { name = "slow", short = true, server = { cost_us = 500 } }]
-[[factor]]
-name = "Patience"
-levels = [{ name = "10 s" }, { name = "3 s", clients = { timeout_s = 3 } }]
-[[curve]]
-mechanism = "default"
-[[curve]]
-mechanism = "abort"
 "#;
+
+    fn whole() -> String {
+        format!("{LOAD}{FACTORS}\n[[curve]]\nmechanism = \"abort\"\n")
+    }
 
     fn scenario(text: &str) -> Scenario {
         Scenario::parse("s", "s.toml", text).expect("a scenario")
@@ -133,7 +128,7 @@ mechanism = "abort"
     }
 
     fn curves(part: &Part) -> Vec<String> {
-        let (cut, _) = scenario(WHOLE).part(part).expect("a part");
+        let (cut, _) = scenario(&whole()).part(part).expect("a part");
         cut.settings.iter().map(|setting| setting.curve.clone()).collect()
     }
 
@@ -159,7 +154,7 @@ mechanism = "abort"
     /// So that a part may be cut once more, as a form's is.
     #[test]
     fn a_part_is_a_scenario() {
-        let (half, _) = scenario(WHOLE).part(&only(&["abort", "3 s"], Form::Full)).unwrap();
+        let (half, _) = scenario(&whole()).part(&only(&["abort", "3 s"], Form::Full)).unwrap();
         let (quarter, _) = half.part(&only(&["quick"], Form::Full)).unwrap();
         assert_eq!(quarter.settings.len(), 1);
         assert_eq!(quarter.settings[0].curve, "abort, quick, 3 s");
@@ -170,7 +165,7 @@ mechanism = "abort"
     #[test]
     fn what_is_not_said_of_load_is_as_the_form_has_it() {
         let load = |part: Part| {
-            let (_, load) = scenario(WHOLE).part(&part).unwrap();
+            let (_, load) = scenario(&whole()).part(&part).unwrap();
             (load.offered, load.duration_s)
         };
         assert_eq!(load(Part::default()), (vec![2.0], 3.0));
@@ -183,24 +178,23 @@ mechanism = "abort"
 
     #[test]
     fn what_is_wrong_with_a_part_is_told_in_a_line() {
-        let unknown = refused(WHOLE, &only(&["abort", "nginx"], Form::Full));
+        let unknown = refused(&whole(), &only(&["abort", "nginx"], Form::Full));
         assert_eq!(
             unknown,
             "s: it has no \"nginx\"; there are \"quick\", \"slow\", \"10 s\", \"3 s\", \
              \"default\", \"abort\""
         );
         let offered = |offered| Part { offered: Some(offered), ..Part::default() };
-        assert!(refused(WHOLE, &offered(vec![2.0, 1.0])).contains("rise"));
-        assert!(refused(WHOLE, &offered(vec![0.0])).contains("impossible rate"));
+        assert!(refused(&whole(), &offered(vec![2.0, 1.0])).contains("rise"));
+        assert!(refused(&whole(), &offered(vec![0.0])).contains("impossible rate"));
         let endless = Part { duration_s: Some(1e9), ..Part::default() };
-        assert!(refused(WHOLE, &endless).contains("86400"));
+        assert!(refused(&whole(), &endless).contains("86400"));
     }
 
     #[test]
     fn rates_stay_multiples_of_what_they_were() {
-        let factorless: String = WHOLE.split("[[factor]]").take(1).collect();
         let curves = "[[curve]]\nmechanism = \"default\"\n[[curve]]\nmechanism = \"abort\"\n";
-        let text = format!("capacity_of = \"default\"\n{factorless}{curves}");
+        let text = format!("capacity_of = \"default\"\n{LOAD}{curves}");
         let without = refused(&text, &only(&["abort"], Form::Full));
         assert!(without.contains("\"default\" can do: name that, too"), "{without}");
         assert!(scenario(&text).part(&only(&["default"], Form::Full)).is_ok());
@@ -209,7 +203,8 @@ mechanism = "abort"
     #[test]
     fn steps_are_of_one_rate_in_a_part_too() {
         let steps = "[clients]\narrivals = { steps = [{ lasts_s = 2, times = 0.5 }] }\n[load]";
-        let text = WHOLE.replace("[load]", steps).replace("[0.5, 2]", "[1]").replace("[2]", "[1]");
+        let text =
+            whole().replace("[load]", steps).replace("[0.5, 2]", "[1]").replace("[2]", "[1]");
         let several = Part { offered: Some(vec![1.0, 2.0]), ..Part::default() };
         assert!(refused(&text, &several).contains("several"));
         assert!(

@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use tidegate_lab::{Namespace, skip_without, skip_without_root};
+use tidegate_lab::{Namespace, is_dead, skip_without, skip_without_root};
 use tidegate_tests::{Guard, Stage, run_to_end, tidegate_program, until};
 
 /// What a terminal of 120 columns and 30 rows is sent while `keys`, a shell command's output, is typed;
@@ -52,13 +52,6 @@ fn it_shows_what_is_until_a_key_or_a_signal_ends_it() {
     guard.stop();
 }
 
-/// Whether this process has: what its new parent has not asked about yet is a zombie (proc(5)), and the
-/// first process of a container may be slow to ask.
-fn has_ended(number: &str) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", number.trim())).unwrap_or_default();
-    stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('Z'))
-}
-
 /// It looked for keys for ever, and took a processor for that.
 #[test]
 fn it_ends_when_its_terminal_is_gone() {
@@ -77,8 +70,8 @@ fn it_ends_when_its_terminal_is_gone() {
         let number = || stage.server.run(|| fs::read_to_string("/run/top")).unwrap_or_default();
         until("it runs", || !number().is_empty());
         let number = number();
-        assert!(!has_ended(&number), "it waits for keys");
-        until("it has ended", || has_ended(&number));
+        assert!(!is_dead(number.trim()), "it waits for keys");
+        until("it has ended", || is_dead(number.trim()));
         stage.server.run(|| fs::remove_file("/run/top")).expect("it was there");
     }
 }
