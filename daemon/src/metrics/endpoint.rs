@@ -1,11 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where Prometheus asks.
+//! Where Prometheus asks. Whoever can reach it may send anything, or nothing: each connection has a
+//! time by which it is over, there are only so many at once, and of a request no body is read.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
+use std::time::Duration;
+use std::{io, thread};
 
-use tiny_http::{Header, Method, Request, Response, Server};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Notify, Semaphore};
+use tokio::time;
 
 use crate::failure::{Failure, Result, tell};
 use crate::{output, signals};
@@ -16,86 +30,218 @@ const PATH: &str = "/metrics";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Status, media type and body.
-type Answer = (u16, &'static str, String);
+/// What may be asked of this process by those who mean it no good.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    /// A connection is over by then; Prometheus itself waits for 10 s unless told otherwise.
+    lasts: Duration,
+    /// Connections at one time; others wait to be accepted.
+    at_once: usize,
+}
 
-fn answer(method: &Method, url: &str, read: impl Fn() -> Result<String>) -> Answer {
-    let path = url.split('?').next().unwrap_or_default();
+const BOUNDS: Bounds = Bounds { lasts: Duration::from_secs(5), at_once: 32 };
+
+/// Where no connection can be accepted (no descriptor is left) it is tried again after so long.
+const BETWEEN_TRIES: Duration = Duration::from_secs(1);
+
+/// Reads what is served.
+type Read = fn() -> Result<String>;
+
+/// Status, media type and body.
+type Answer = (StatusCode, &'static str, String);
+
+fn answer(method: &Method, path: &str, read: impl Fn() -> Result<String>) -> Answer {
     if path != PATH {
-        return (404, PLAIN, format!("There is nothing here but {PATH}.\n"));
+        return (StatusCode::NOT_FOUND, PLAIN, format!("There is nothing here but {PATH}.\n"));
     }
-    if !matches!(method, Method::Get | Method::Head) {
-        return (405, PLAIN, format!("{PATH} is there to be read: GET it.\n"));
+    if !matches!(*method, Method::GET | Method::HEAD) {
+        let text = format!("{PATH} is there to be read: GET it.\n");
+        return (StatusCode::METHOD_NOT_ALLOWED, PLAIN, text);
     }
     match read() {
-        Ok(text) => (200, OPEN_METRICS, text),
-        Err(failure) => (500, PLAIN, format!("{failure}\n")),
+        Ok(text) => (StatusCode::OK, OPEN_METRICS, text),
+        Err(failure) => {
+            tell(&failure.to_string());
+            (StatusCode::INTERNAL_SERVER_ERROR, PLAIN, format!("{failure}\n"))
+        }
     }
 }
 
-fn respond(request: Request, (status, media_type, body): Answer) {
-    let header = Header::from_bytes("Content-Type", media_type).expect("a header of ASCII");
-    let response = Response::from_string(body).with_status_code(status).with_header(header);
+fn response((status, media_type, body): Answer) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
+}
+
+/// One request and its answer, or nothing of what was to come by then.
+async fn converse(stream: TcpStream, read: Read, bounds: Bounds) {
+    let service = service_fn(|request: Request<Incoming>| {
+        let answer = answer(request.method(), request.uri().path(), read);
+        std::future::ready(Ok::<_, Infallible>(response(answer)))
+    });
+    let connection =
+        http1::Builder::new().keep_alive(false).serve_connection(TokioIo::new(stream), service);
     // Whoever asked may have gone.
-    let _ = request.respond(response);
+    let _ = time::timeout(bounds.lasts, connection).await;
+}
+
+/// Answers everyone who asks, until it is told to end.
+async fn answer_all(listener: TcpListener, read: Read, bounds: Bounds, end: &Notify) {
+    let places = Arc::new(Semaphore::new(bounds.at_once));
+    let accept = async || {
+        let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");
+        listener.accept().await.map(|(stream, _)| (stream, place))
+    };
+    loop {
+        let accepted = tokio::select! {
+            () = end.notified() => return,
+            accepted = accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, place)) => {
+                tokio::spawn(async move {
+                    converse(stream, read, bounds).await;
+                    drop(place);
+                });
+            }
+            Err(wrong) => {
+                tell(&format!("nobody is answered for now: {wrong}"));
+                time::sleep(BETWEEN_TRIES).await;
+            }
+        }
+    }
 }
 
 /// Ends the serving when the process is to end.
-fn end_when_told(server: &Arc<Server>) -> Result<()> {
-    let (server, mut signals) = (Arc::clone(server), signals::hear(&[])?);
-    thread::spawn(move || signals.forever().for_each(|_| server.unblock()));
+fn end_when_told(end: &Arc<Notify>) -> Result<()> {
+    let (end, mut signals) = (Arc::clone(end), signals::hear(&[])?);
+    thread::spawn(move || signals.forever().for_each(|_| end.notify_one()));
     Ok(())
+}
+
+fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_io().enable_time().build()
 }
 
 /// Serves what `read` reads, anew for everyone who asks, until SIGTERM.
 ///
 /// # Errors
 /// [`Failure::Argument`] where nothing can listen there.
-pub fn serve(at: SocketAddr, read: impl Fn() -> Result<String>) -> Result<()> {
+pub fn serve(at: SocketAddr, read: Read) -> Result<()> {
     // Who may not read is told now, and not by HTTP only.
     read()?;
-    let server = Arc::new(Server::http(at).map_err(|wrong| {
+    let runtime = runtime().map_err(|source| Failure::File {
+        path: PathBuf::from("epoll"),
+        source,
+        fix: "let this process have more descriptors (LimitNOFILE= in a unit)".to_owned(),
+    })?;
+    let listener = runtime.block_on(TcpListener::bind(at)).map_err(|wrong| {
         Failure::argument(
             format!("--listen {at}: {wrong}"),
             "give an address of this host, and a port that is free",
         )
-    })?);
-    end_when_told(&server)?;
-    let at = server.server_addr().to_ip().unwrap_or(at);
+    })?;
+    let end = Arc::new(Notify::new());
+    end_when_told(&end)?;
+    let at = listener.local_addr().unwrap_or(at);
     output::print(&format!("serving http://{at}{PATH}\n"))?;
-    for request in server.incoming_requests() {
-        let answer = answer(request.method(), request.url(), &read);
-        if answer.0 == 500 {
-            tell(answer.2.trim_end());
-        }
-        respond(request, answer);
-    }
+    runtime.block_on(answer_all(listener, read, BOUNDS, &end));
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net;
+    use std::time::Instant;
+
     use super::*;
 
-    fn of(method: Method, url: &str) -> (u16, String) {
-        let (status, _, body) = answer(&method, url, || Ok("tidegate_up 1\n".to_owned()));
-        (status, body)
+    fn of(method: Method, path: &str) -> (u16, String) {
+        let (status, _, body) = answer(&method, path, || Ok("tidegate_up 1\n".to_owned()));
+        (status.as_u16(), body)
     }
 
     #[test]
     fn who_asks_elsewhere_is_told_where() {
-        assert_eq!(of(Method::Get, "/metrics").0, 200);
-        assert_eq!(of(Method::Head, "/metrics?name[]=x").0, 200);
-        assert_eq!(of(Method::Get, "/"), (404, "There is nothing here but /metrics.\n".into()));
-        assert_eq!(of(Method::Post, "/metrics").0, 405);
+        assert_eq!(of(Method::GET, "/metrics").0, 200);
+        assert_eq!(of(Method::HEAD, "/metrics").0, 200);
+        assert_eq!(of(Method::GET, "/"), (404, "There is nothing here but /metrics.\n".into()));
+        assert_eq!(of(Method::POST, "/metrics").0, 405);
     }
 
     #[test]
     fn what_cannot_be_read_is_told_with_the_fix() {
-        let (status, media_type, body) = answer(&Method::Get, PATH, || {
+        let (status, media_type, body) = answer(&Method::GET, PATH, || {
             Err(Failure::argument("it is not there", "put it there"))
         });
-        assert_eq!((status, media_type), (500, PLAIN));
+        assert_eq!((status.as_u16(), media_type), (500, PLAIN));
         assert_eq!(body, "it is not there; put it there\n");
+    }
+
+    const FEW: Bounds = Bounds { lasts: Duration::from_millis(300), at_once: 4 };
+
+    /// Serves on loopback while `story` goes on.
+    fn while_served(story: impl FnOnce(SocketAddr)) {
+        let runtime = runtime().unwrap();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let at = listener.local_addr().unwrap();
+        let end = Arc::new(Notify::new());
+        let told = Arc::clone(&end);
+        let serving = thread::spawn(move || {
+            let read: Read = || Ok("tidegate_up 1\n".to_owned());
+            runtime.block_on(answer_all(listener, read, FEW, &told));
+        });
+        story(at);
+        end.notify_one();
+        serving.join().unwrap();
+    }
+
+    fn open(at: SocketAddr, says: &str) -> net::TcpStream {
+        let mut stream = net::TcpStream::connect(at).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.write_all(says.as_bytes()).unwrap();
+        stream
+    }
+
+    /// All that comes until the other end closes.
+    fn heard(mut stream: net::TcpStream) -> String {
+        let mut heard = Vec::new();
+        // What was sent and not read resets the connection behind the answer.
+        let _ = stream.read_to_end(&mut heard);
+        String::from_utf8(heard).unwrap()
+    }
+
+    fn is_answered(at: SocketAddr) -> bool {
+        let heard = heard(open(at, "GET /metrics?name[]=x HTTP/1.1\r\nHost: x\r\n\r\n"));
+        heard.starts_with("HTTP/1.1 200 ") && heard.ends_with("\r\n\r\ntidegate_up 1\n")
+    }
+
+    #[test]
+    fn a_body_that_is_announced_is_neither_read_nor_waited_for() {
+        while_served(|at| {
+            for length in ["2000", "1000000000000000", "18446744073709551615"] {
+                let asked = format!("GET /metrics HTTP/1.1\r\nContent-Length: {length}\r\n\r\n");
+                let begun = Instant::now();
+                let heard = heard(open(at, &asked));
+                assert!(heard.starts_with("HTTP/1.1 "), "{length}: {heard}");
+                assert!(begun.elapsed() < Duration::from_secs(10), "{length}");
+                assert!(is_answered(at), "after {length}");
+            }
+        });
+    }
+
+    #[test]
+    fn who_says_nothing_or_never_ends_keeps_nobody_from_being_answered() {
+        while_served(|at| {
+            let says = ["", "GET /met", "GET /metrics HTTP/1.1\r\nX: "];
+            let mut idle: Vec<_> = (0..3 * FEW.at_once).map(|i| open(at, says[i % 3])).collect();
+            assert!(is_answered(at));
+            // And each of them has been let go.
+            for stream in &mut idle {
+                stream.read_to_end(&mut Vec::new()).unwrap();
+            }
+        });
     }
 }
