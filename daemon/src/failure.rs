@@ -29,7 +29,7 @@ pub enum Failure {
     },
     /// The process may not do what it must.
     #[error(
-        "missing {missing}; run as root, or grant it (setcap, or AmbientCapabilities= in a unit)"
+        "missing {missing}; run as root, or grant it (setcap; in a unit CapabilityBoundingSet= and AmbientCapabilities=)"
     )]
     Privilege {
         /// The capabilities' names.

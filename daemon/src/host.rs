@@ -11,8 +11,9 @@ use crate::failure::{Failure, Result};
 const NEEDED: [(&str, u32); 4] =
     [("CAP_BPF", 39), ("CAP_PERFMON", 38), ("CAP_NET_ADMIN", 12), ("CAP_SYS_ADMIN", 21)];
 
-/// What taking another process's descriptor needs (pidfd_getfd), for `resize`.
-const TO_RESIZE: [(&str, u32); 1] = [("CAP_SYS_PTRACE", 19)];
+/// What `resize` needs: to find the socket in /proc/PID/fd of a process of another user, and to take
+/// its descriptor (pidfd_getfd).
+const TO_RESIZE: [(&str, u32); 2] = [("CAP_SYS_PTRACE", 19), ("CAP_DAC_READ_SEARCH", 2)];
 
 /// The processors that this process may run on, and so, as a rule, what it guards.
 pub fn processors() -> u64 {
