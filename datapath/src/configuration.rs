@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::programs::Programs;
 use crate::raw::*;
-use crate::{address, control, police, shed, time_wait};
+use crate::{address, control, counters, police, shed, time_wait};
 use tidegate_policy::raw::{
     tg_cookie_keys, tg_key, tg_limit, tg_rules, tg_shed_rules, tg_tw_rules,
 };
@@ -64,6 +64,11 @@ impl Configuration {
 }
 
 impl Guarded {
+    /// Whether it is this listener that the other guards, too, whatever is decided for it.
+    fn has_listener_of(&self, other: &Self) -> bool {
+        (self.port, self.address) == (other.port, other.address)
+    }
+
     /// Whether connections of this guard can reach a socket that is bound like this.
     pub fn covers(&self, row: &tg_listener_row) -> bool {
         if self.is_path || row.port != u32::from(self.port) {
@@ -141,12 +146,7 @@ fn place(before: &[(u32, Guarded)], guards: &[Guarded]) -> Result<Vec<u32>> {
     }
     let kept: Vec<Option<u32>> = guards
         .iter()
-        .map(|g| {
-            before
-                .iter()
-                .find(|(_, b)| b.port == g.port && b.address == g.address)
-                .map(|(index, _)| *index)
-        })
+        .map(|g| before.iter().find(|(_, b)| b.has_listener_of(g)).map(|(index, _)| *index))
         .collect();
     let mut free = (0..TG_GUARDS).filter(|i| !kept.contains(&Some(*i)));
     Ok(kept.iter().map(|k| k.unwrap_or_else(|| free.next().expect("as many as guards"))).collect())
@@ -227,7 +227,7 @@ fn prepare_shed(
         let now = config.guards[*index as usize].shed;
         let was = before
             .iter()
-            .find(|(b, g)| b == index && g.port == guarded.port && g.address == guarded.address)
+            .find(|(b, g)| b == index && g.has_listener_of(guarded))
             .map(|(_, g)| g.shed);
         if was != Some(now) {
             shed::clear(programs, *index)?;
@@ -236,6 +236,29 @@ fn prepare_shed(
         moved |= now.blocks != 0 && was.map(part) != Some(part(now));
     }
     if moved { shed::clear_table(programs) } else { Ok(()) }
+}
+
+/// A guard begins with nothing counted where its index was another listener's, or nobody's. Nor are the
+/// counts of that one's sockets to be added to it when they are found to be gone.
+fn begin_anew(
+    programs: &Programs,
+    before: &[(u32, Guarded)],
+    guards: &[Guarded],
+    indexes: &[u32],
+) -> Result<()> {
+    let is_kept = |index: &u32, guarded: &Guarded| {
+        before.iter().any(|(b, was)| b == index && was.has_listener_of(guarded))
+    };
+    let slots = counters::slots(programs);
+    for (index, _) in indexes.iter().zip(guards).filter(|(index, g)| !is_kept(index, g)) {
+        for (owner, slot) in slots.iter().filter(|((guard, _), _)| guard == index) {
+            counters::release_slot(programs, *owner)?;
+            counters::clear(programs, *slot)?;
+        }
+        counters::clear(programs, *index)?;
+        counters::clear_cleaned(programs, *index)?;
+    }
+    Ok(())
 }
 
 /// Puts `configuration` in force, whole.
@@ -248,9 +271,6 @@ pub fn write(programs: &Programs, configuration: &Configuration) -> Result<()> {
     let indexes = place(&before, &configuration.guards)?;
     let config = build(configuration, &indexes)?;
     for (index, guarded) in indexes.iter().zip(&configuration.guards) {
-        if !before.iter().any(|(b, _)| b == index) {
-            crate::counters::clear(programs, *index)?;
-        }
         write_one(programs, "watch_until_ns", *index, &watch_until_ns(configuration, guarded))?;
     }
     prepare_shed(programs, &before, &configuration.guards, &config, &indexes)?;
@@ -268,6 +288,8 @@ pub fn write(programs: &Programs, configuration: &Configuration) -> Result<()> {
     time_wait::DESTINATIONS.write(programs, next, destinations)?;
     control::prepare_held(programs, &mut control)?;
     write_one(programs, "config", next, &*config)?;
+    // The last that can fail: a configuration that is not put in force costs no counts.
+    begin_anew(programs, &before, &configuration.guards, &indexes)?;
     control.active = next;
     control.layout_version = TG_LAYOUT_VERSION;
     control.netns_cookie = crate::cgroup::netns_cookie()?;

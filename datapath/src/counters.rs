@@ -74,6 +74,11 @@ pub fn read_cleaned(programs: &Programs, guard: u32) -> Result<u64> {
     read_one(programs, "cleaned", guard)
 }
 
+/// None cleaned yet.
+pub(crate) fn clear_cleaned(programs: &Programs, guard: u32) -> Result<()> {
+    write_one(programs, "cleaned", guard, &0u64)
+}
+
 /// Counts cleaned reservations.
 pub fn add_cleaned(programs: &Programs, guard: u32, count: u64) -> Result<()> {
     write_one(programs, "cleaned", guard, &(read_cleaned(programs, guard)? + count))
