@@ -2,7 +2,8 @@
 //! The control record: which configuration is in force, and what holds for all of them.
 
 use crate::array::{read_one, write_one};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::pins::Pins;
 use crate::programs::Programs;
 use crate::raw::*;
 use crate::{clock, key, time_wait};
@@ -11,6 +12,16 @@ use tidegate_policy::raw::tg_key;
 /// Reads the control record.
 pub fn read(programs: &Programs) -> Result<tg_control> {
     read_one(programs, "control", 0)
+}
+
+/// Fails where another version made the maps that are pinned: what they hold has other types. libbpf
+/// would not say: it takes the sizes of a map that it is given, whatever the object declares.
+pub(crate) fn require_layout(pins: &Pins) -> Result<()> {
+    let pinned = Programs::of_maps(pins.open_maps()?);
+    // The record itself may be shorter than ours; the version stands at its start in each.
+    let is_ours = pinned.maps().contains_key("control")
+        && read_one::<u32>(&pinned, "control", 0)? == TG_LAYOUT_VERSION;
+    if is_ours { Ok(()) } else { Err(Error::OtherVersion) }
 }
 
 /// Writes it; what a program reads of it is one word at a time.

@@ -11,7 +11,6 @@ use crate::interfaces::Interface;
 use crate::link::{self, Place};
 use crate::pins::Pins;
 use crate::programs::{Objects, Program, Programs, Sizes};
-use crate::raw::*;
 
 /// What is attached on one interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,21 +174,24 @@ impl Guard {
     }
 
     fn adopt(pins: &Pins, sizes: Sizes) -> Result<Option<Programs>> {
+        if control::require_layout(pins).is_err() {
+            return Ok(None);
+        }
         let mut maps = pins.open_maps()?;
         // A larger table takes the place of one that is too small, and begins empty.
         maps.retain(|name, map| sizes.suits(name, map));
-        let Ok(programs) = Programs::load_maps(maps, sizes) else {
-            return Ok(None);
-        };
-        let same = control::read(&programs)?.layout_version == TG_LAYOUT_VERSION;
-        Ok(same.then_some(programs))
+        Ok(Programs::load_maps(maps, sizes).ok())
     }
 
     /// Opens the maps of a guard that stands, to read them; `None` where none does.
+    ///
+    /// # Errors
+    /// [`Error::OtherVersion`](crate::error::Error::OtherVersion): it would be read wrong.
     pub fn open_to_read(pins: &Pins) -> Result<Option<Programs>> {
         if !pins.exist() {
             return Ok(None);
         }
+        control::require_layout(pins)?;
         Ok(Some(Programs::load(Objects::Readers, pins.open_maps()?)?))
     }
 

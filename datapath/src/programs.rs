@@ -173,7 +173,7 @@ pub struct Programs {
 
 impl Programs {
     /// Loads `objects`. Maps that stand in `adopt` by name are used as they are; the
-    /// others are made. Sizes and types of adopted maps are checked by libbpf.
+    /// others are made. That they have the sizes and types of this version is the caller's to know.
     pub fn load(objects: Objects, adopt: BTreeMap<String, MapHandle>) -> Result<Self> {
         Self::load_sized(objects, adopt, Sizes::default())
     }

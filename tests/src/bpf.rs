@@ -25,6 +25,8 @@ pub enum Object {
 }
 
 // linux/bpf.h, enum bpf_cmd.
+const MAP_LOOKUP_ELEM: i64 = 1;
+const MAP_UPDATE_ELEM: i64 = 2;
 const OBJ_GET: i64 = 7;
 const PROG_GET_NEXT_ID: i64 = 11;
 const PROG_GET_FD_BY_ID: i64 = 13;
@@ -63,6 +65,44 @@ pub fn programs() -> BTreeSet<u32> {
         }
         all.insert((attributes[0] >> 32) as u32);
     }
+}
+
+/// Changes the first word of the first element of a map that a guard has pinned in this namespace.
+pub fn write_first_word(namespace: &Namespace, map: &str, word: u32) {
+    let map = format!("maps/{map}");
+    namespace.run(move || {
+        let folders = fs::read_dir(PINS).expect("a guard stands").flatten();
+        let path = folders.map(|folder| folder.path().join(&map)).find(|path| path.exists());
+        let path = path.expect("a map that is pinned").into_os_string().into_encoded_bytes();
+        let path = CString::new(path).expect("no zero in it");
+        let mut attributes = [0; 16];
+        attributes[0] = path.as_ptr() as u64;
+        let map = bpf(OBJ_GET, &attributes).expect("a pinned map");
+        let (key, mut value) = (0_u32, [0_u32; 1024]);
+        let first = value.as_mut_ptr();
+        // map_fd, key, value, flags.
+        attributes = [0; 16];
+        attributes[0] = map.as_raw_fd() as u64;
+        attributes[1] = (&raw const key) as u64;
+        attributes[2] = first as u64;
+        let mut ask = |command: i64| {
+            // SAFETY: key and value outlive the call, and no element of a guard's has 4 kB.
+            let answer = unsafe {
+                libc::syscall(
+                    libc::SYS_bpf,
+                    command,
+                    attributes.as_mut_ptr(),
+                    size_of_val(&attributes),
+                )
+            };
+            let error = std::io::Error::last_os_error();
+            assert_eq!(answer, 0, "an element that can be read and written: {error}");
+        };
+        ask(MAP_LOOKUP_ELEM);
+        // SAFETY: it points into the value, which only the calls read and write beside.
+        unsafe { *first = word };
+        ask(MAP_UPDATE_ELEM);
+    });
 }
 
 impl Object {
