@@ -65,7 +65,9 @@ fn listeners(rows: &[tg_listener_row]) -> String {
 }
 
 fn would_be(config: &Config, rows: &[tg_listener_row]) -> Result<String> {
-    let plan = plan::plan(&config.guards, &config.interfaces, &interfaces::list()?, rows)?;
+    let interfaces = interfaces::list()?;
+    plan::require(&config.interfaces, &interfaces)?;
+    let plan = plan::plan(&config.guards, &config.interfaces, &interfaces, rows)?;
     let mut out = "\nwould be guarded\n".to_owned();
     for g in &config.guards {
         let listening = rows.iter().filter(|row| g.covers(row)).count();

@@ -116,11 +116,11 @@ impl Stage {
 
     /// Where the SYN comes in: by the interface that is named, or that leads to its client.
     fn interface(&self, syn: &Syn) -> Result<Interface> {
-        let names = match &self.named {
-            Some(name) => vec![name.clone()],
-            None => vec![self.towards(syn)?],
+        let name = match &self.named {
+            Some(name) => name.clone(),
+            None => self.towards(syn)?,
         };
-        Ok(plan::named(&names, &self.interfaces)?[0].clone())
+        plan::one(&name, &self.interfaces)
     }
 
     fn towards(&self, syn: &Syn) -> Result<String> {

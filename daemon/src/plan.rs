@@ -12,9 +12,6 @@ use tidegate_policy::raw::TG_ROOM_RESERVE;
 
 use crate::failure::{Failure, Result};
 
-/// Drivers of interfaces whose packets pass another, guarded one first.
-const STACKED: [&str; 1] = ["802.1Q VLAN Support"];
-
 /// The addresses that a guard's listening sockets are bound to; empty where none listens yet.
 fn bound(guarded: &Guarded, listeners: &[tg_listener_row]) -> Vec<IpAddr> {
     match guarded.address {
@@ -44,47 +41,113 @@ fn carries(interface: &Interface, addresses: &[IpAddr]) -> bool {
 /// An interface that has hardware behind it, by its driver's name.
 fn is_virtual(interface: &Interface) -> bool {
     interface.loopback
+        || interface.below.is_some()
         || matches!(interface.driver.as_str(), "" | "veth" | "bridge" | "bonding" | "tun" | "dummy")
 }
 
-fn hooks(interface: &Interface, guards: &[&Guarded]) -> Hooks {
+/// The driver's place on a card is for what the card hands up as it came: it takes the tags of VLANs out
+/// (rx-vlan-offload, which is on as a rule), and an answer from there would leave without.
+fn hooks(interface: &Interface, has_vlans: bool, guards: &[&Guarded]) -> Hooks {
     // Loopback has no driver: what is asked of the driver is decided at the IP entry.
     if interface.loopback {
         Hooks::Ip
     } else if guards.iter().any(|g| g.hook == TG_HOOK_DRIVER) {
         Hooks::DriverAndIp
-    } else if !is_virtual(interface) && guards.iter().any(|g| g.hook == TG_HOOK_AUTO) {
+    } else if !is_virtual(interface) && !has_vlans && guards.iter().any(|g| g.hook == TG_HOOK_AUTO)
+    {
         Hooks::DriverIfPossible
     } else {
         Hooks::Ip
     }
 }
 
-/// The interfaces by name, where the operator named them.
-pub fn named<'a>(names: &[String], interfaces: &'a [Interface]) -> Result<Vec<&'a Interface>> {
-    names
-        .iter()
-        .map(|name| {
-            let found = interfaces.iter().find(|i| i.name == *name).ok_or_else(|| {
-                let known: Vec<&str> = interfaces.iter().map(|i| i.name.as_str()).collect();
-                Failure::argument(
-                    format!("interface \"{name}\" is not here or not up"),
-                    format!("name one of: {}", known.join(", ")),
-                )
-            })?;
-            if !found.ethernet {
-                return Err(Failure::argument(
-                    format!("interface \"{name}\" does not carry Ethernet frames"),
-                    "guard the interface below it",
-                ));
-            }
-            Ok(found)
-        })
-        .collect()
+fn by_name<'a>(name: &str, interfaces: &'a [Interface]) -> Option<&'a Interface> {
+    interfaces.iter().find(|i| i.name == name)
+}
+
+fn missing(name: &str, interfaces: &[Interface]) -> Failure {
+    let known: Vec<&str> = interfaces.iter().map(|i| i.name.as_str()).collect();
+    Failure::argument(
+        format!("interface \"{name}\" is not here or not up"),
+        format!("name one of: {}", known.join(", ")),
+    )
+}
+
+/// That all interfaces that the operator named are here, and up.
+pub fn require(names: &[String], interfaces: &[Interface]) -> Result<()> {
+    match names.iter().find(|name| by_name(name, interfaces).is_none()) {
+        Some(name) => Err(missing(name, interfaces)),
+        None => Ok(()),
+    }
+}
+
+/// That one of them is.
+pub fn require_any(names: &[String], interfaces: &[Interface]) -> Result<()> {
+    match names.first() {
+        Some(name) if names.iter().all(|name| by_name(name, interfaces).is_none()) => {
+            Err(missing(name, interfaces))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Those of the interfaces that the operator named that are here. One that is down, or not made yet,
+/// keeps nobody from guarding the others.
+fn named<'a>(names: &[String], interfaces: &'a [Interface]) -> Result<Vec<&'a Interface>> {
+    let here = names.iter().filter_map(|name| by_name(name, interfaces));
+    here.map(|found| {
+        if found.ethernet {
+            return Ok(found);
+        }
+        Err(Failure::argument(
+            format!("interface \"{}\" does not carry Ethernet frames", found.name),
+            "guard the interface below it",
+        ))
+    })
+    .collect()
+}
+
+/// The one interface of this name.
+pub fn one(name: &str, interfaces: &[Interface]) -> Result<Interface> {
+    let names = [name.to_owned()];
+    require(&names, interfaces)?;
+    Ok(named(&names, interfaces)?[0].clone())
+}
+
+/// The interface whose packets pass no other of this host's first: that below a VLAN, where it is
+/// here. (A container may have a VLAN whose lower interface is its host's.)
+fn lowest<'a>(interface: &'a Interface, interfaces: &'a [Interface]) -> &'a Interface {
+    let mut lowest = interface;
+    // No deeper than there are interfaces, whatever they are called.
+    for _ in interfaces {
+        let below = lowest.below.as_deref().and_then(|name| by_name(name, interfaces));
+        match below {
+            Some(below) => lowest = below,
+            None => break,
+        }
+    }
+    lowest
+}
+
+/// The interfaces that packets pass first, each with those whose packets it carries, itself among them.
+fn first_passed(interfaces: &[Interface]) -> Vec<(&Interface, Vec<&Interface>)> {
+    let carried = |lower: &Interface| {
+        let is_carried = |i: &&Interface| lowest(i, interfaces).index == lower.index;
+        interfaces.iter().filter(is_carried).collect()
+    };
+    let is_lowest = |i: &&Interface| i.ethernet && lowest(i, interfaces).index == i.index;
+    interfaces.iter().filter(is_lowest).map(|lower| (lower, carried(lower))).collect()
 }
 
 fn own_address(guarded: &Guarded, interfaces: &[Interface]) -> Option<IpAddr> {
     guarded.address.filter(|own| interfaces.iter().any(|i| i.addresses.contains(own)))
+}
+
+fn plan_for(plan: &mut Plan, interface: &Interface, has_vlans: bool, guards: &[&Guarded]) {
+    if !guards.is_empty() {
+        let hooks = hooks(interface, has_vlans, guards);
+        plan.interfaces.insert(interface.index, (interface.into(), hooks));
+    }
 }
 
 /// What should be attached for these guards.
@@ -94,11 +157,6 @@ pub fn plan(
     interfaces: &[Interface],
     listeners: &[tg_listener_row],
 ) -> Result<Plan> {
-    let chosen = if names.is_empty() {
-        interfaces.iter().filter(|i| i.ethernet && !STACKED.contains(&i.driver.as_str())).collect()
-    } else {
-        named(names, interfaces)?
-    };
     if let Some(own) = guards.iter().filter(|g| g.is_path).find_map(|g| own_address(g, interfaces))
     {
         return Err(Failure::argument(
@@ -108,15 +166,23 @@ pub fn plan(
     }
     let only_paths = configuration::only_paths(guards);
     let mut plan = Plan { only_paths, ..Default::default() };
-    for interface in chosen {
-        let concerns = |g: &Guarded| match g.is_path {
-            true => may_forward(interface),
-            false => carries(interface, &bound(g, listeners)),
-        };
-        let here: Vec<&Guarded> =
-            guards.iter().filter(|g| !names.is_empty() || concerns(g)).collect();
-        if !here.is_empty() {
-            plan.interfaces.insert(interface.index, (interface.into(), hooks(interface, &here)));
+    let passed = first_passed(interfaces);
+    if names.is_empty() {
+        for (lower, carried) in &passed {
+            let concerns = |g: &&Guarded| match g.is_path {
+                true => carried.iter().any(|i| may_forward(i)),
+                false => carried.iter().any(|i| carries(i, &bound(g, listeners))),
+            };
+            let here: Vec<&Guarded> = guards.iter().filter(concerns).collect();
+            plan_for(&mut plan, lower, carried.len() > 1, &here);
+        }
+    } else {
+        let all: Vec<&Guarded> = guards.iter().collect();
+        for interface in named(names, interfaces)? {
+            let on_it = |(lower, carried): &(&Interface, Vec<_>)| {
+                lower.index == interface.index && carried.len() > 1
+            };
+            plan_for(&mut plan, interface, passed.iter().any(on_it), &all);
         }
     }
     plan.local_in = guards.iter().any(|g| g.hook == TG_HOOK_TCP || g.rules.room == TG_ROOM_RESERVE);
@@ -126,10 +192,9 @@ pub fn plan(
 /// The interfaces at which the ends of connections are decided, by index: all that carry any.
 pub fn ends(names: &[String], interfaces: &[Interface]) -> Result<BTreeMap<u32, String>> {
     let chosen = if names.is_empty() {
-        let carries_any = |i: &&Interface| {
-            i.ethernet && !i.addresses.is_empty() && !STACKED.contains(&i.driver.as_str())
-        };
-        interfaces.iter().filter(carries_any).collect()
+        let carries_any =
+            |(_, carried): &(_, Vec<&Interface>)| carried.iter().any(|i| !i.addresses.is_empty());
+        first_passed(interfaces).into_iter().filter(carries_any).map(|(lower, _)| lower).collect()
     } else {
         named(names, interfaces)?
     };
@@ -148,7 +213,17 @@ mod tests {
             ethernet: true,
             loopback: name == "lo",
             driver: driver.to_owned(),
+            below: None,
         }
+    }
+
+    fn vlan(name: &str, index: u32, below: &str, addresses: &[&str]) -> Interface {
+        let below = Some(below.to_owned());
+        Interface { below, ..interface(name, index, "802.1Q VLAN Support", addresses) }
+    }
+
+    fn hooks_of(plan: &Plan) -> Vec<(u32, Hooks)> {
+        plan.interfaces.iter().map(|(index, (_, hooks))| (*index, *hooks)).collect()
     }
 
     fn host() -> Vec<Interface> {
@@ -168,24 +243,21 @@ mod tests {
     #[test]
     fn a_wildcard_stands_on_every_interface_with_an_address() {
         let plan = plan(&[guarded(None, TG_HOOK_AUTO)], &[], &host(), &[]).unwrap();
-        let hooks: Vec<_> = plan.interfaces.iter().map(|(i, (_, h))| (*i, *h)).collect();
-        assert_eq!(hooks, [(1, Hooks::Ip), (2, Hooks::DriverIfPossible), (3, Hooks::Ip)]);
+        assert_eq!(hooks_of(&plan), [(1, Hooks::Ip), (2, Hooks::DriverIfPossible), (3, Hooks::Ip)]);
     }
 
     #[test]
     fn an_address_stands_on_its_interface_only() {
         let plan =
             plan(&[guarded(Some("198.51.100.1"), TG_HOOK_DRIVER)], &[], &host(), &[]).unwrap();
-        let hooks: Vec<_> = plan.interfaces.iter().map(|(i, (_, h))| (*i, *h)).collect();
-        assert_eq!(hooks, [(3, Hooks::DriverAndIp)]);
+        assert_eq!(hooks_of(&plan), [(3, Hooks::DriverAndIp)]);
     }
 
     #[test]
     fn a_path_stands_wherever_its_packets_may_come_in() {
         let path = |address| Guarded { is_path: true, ..guarded(Some(address), TG_HOOK_AUTO) };
         let found = plan(&[path("203.0.113.5")], &[], &host(), &[]).unwrap();
-        let hooks: Vec<_> = found.interfaces.iter().map(|(i, (_, h))| (*i, *h)).collect();
-        assert_eq!(hooks, [(2, Hooks::DriverIfPossible), (3, Hooks::Ip)]);
+        assert_eq!(hooks_of(&found), [(2, Hooks::DriverIfPossible), (3, Hooks::Ip)]);
         assert!(found.only_paths);
         let both = [path("203.0.113.5"), guarded(None, TG_HOOK_AUTO)];
         assert!(!plan(&both, &[], &host(), &[]).unwrap().only_paths);
@@ -196,13 +268,46 @@ mod tests {
         );
     }
 
+    /// Its packets pass the one below it first, with their tags, unless the card has taken those out.
+    #[test]
+    fn a_vlan_is_guarded_at_the_interface_below_it_and_not_at_the_driver() {
+        let own = [guarded(Some("10.0.0.1"), TG_HOOK_AUTO)];
+        let above = vlan("eth0.7", 5, "eth0", &["10.0.0.1"]);
+        let host = [host(), vec![above, vlan("eth0.7.8", 6, "eth0.7", &["10.9.0.1"])]].concat();
+        for (address, at) in [
+            ("10.0.0.1", vec![(2, Hooks::Ip)]),
+            ("10.9.0.1", vec![(2, Hooks::Ip)]),
+            ("192.0.2.1", vec![(2, Hooks::Ip)]),
+            ("198.51.100.1", vec![(3, Hooks::Ip)]),
+        ] {
+            let guards = [guarded(Some(address), TG_HOOK_AUTO)];
+            assert_eq!(hooks_of(&plan(&guards, &[], &host, &[]).unwrap()), at, "{address}");
+        }
+        assert_eq!(ends(&[], &host).unwrap().into_keys().collect::<Vec<_>>(), [1, 2, 3]);
+        // A trunk has no address of its own.
+        let trunk = [interface("trunk", 8, "ixgbe", &[]), vlan("t.7", 9, "trunk", &["10.0.0.1"])];
+        assert_eq!(hooks_of(&plan(&own, &[], &trunk, &[]).unwrap()), [(8, Hooks::Ip)]);
+        // In a container the one below is its host's.
+        let alone = [vlan("eth0.7", 5, "eth0", &["10.0.0.1"])];
+        assert_eq!(hooks_of(&plan(&own, &[], &alone, &[]).unwrap()), [(5, Hooks::Ip)]);
+        let of_itself = [vlan("a", 5, "a", &["10.0.0.1"])];
+        assert_eq!(hooks_of(&plan(&own, &[], &of_itself, &[]).unwrap()), [(5, Hooks::Ip)]);
+    }
+
     #[test]
     fn a_missing_interface_is_told_with_those_that_are_there() {
-        let names = ["eth9".to_owned()];
-        let error = plan(&[guarded(None, TG_HOOK_AUTO)], &names, &host(), &[]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "interface \"eth9\" is not here or not up; name one of: lo, eth0, eth1, bare"
-        );
+        let names = ["eth0".to_owned(), "eth9".to_owned()];
+        let told = "interface \"eth9\" is not here or not up; name one of: lo, eth0, eth1, bare";
+        assert_eq!(require(&names, &host()).unwrap_err().to_string(), told);
+        assert_eq!(require_any(&names[1..], &host()).unwrap_err().to_string(), told);
+        assert!(require_any(&names, &host()).is_ok() && require_any(&[], &host()).is_ok());
+    }
+
+    #[test]
+    fn an_interface_that_is_down_keeps_nobody_from_guarding_the_others() {
+        let names = ["eth9".to_owned(), "eth0".to_owned()];
+        let found = plan(&[guarded(None, TG_HOOK_IP)], &names, &host(), &[]).unwrap();
+        assert_eq!(hooks_of(&found), [(2, Hooks::Ip)]);
+        assert_eq!(ends(&names, &host()).unwrap().into_keys().collect::<Vec<_>>(), [2]);
     }
 }

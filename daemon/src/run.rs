@@ -6,13 +6,14 @@ mod daemon;
 use std::path::PathBuf;
 
 use signal_hook::consts::SIGHUP;
+use tidegate_datapath::interfaces;
 
 use crate::config::{self, Config};
 use crate::failure::{Failure, Result, tell};
 use crate::host::Kernel;
 use crate::instance::{Instance, Role};
 use crate::pace::{Pace, TICK};
-use crate::{host, signals};
+use crate::{host, plan, signals};
 use daemon::Daemon;
 
 /// Where the configuration comes from; asked again at SIGHUP.
@@ -49,6 +50,10 @@ pub fn run(source: Source) -> Result<()> {
     host::require_capabilities()?;
     let kernel = host::kernel();
     check_host(&config, &kernel)?;
+    // Of those in a file one may come up later; who types a name is there to be told.
+    if matches!(source, Source::Arguments(_)) {
+        plan::require(&config.interfaces, &interfaces::list()?)?;
+    }
     let instance = Instance::claim(Role::Guard)?;
     // Before anything stands: a signal from here on is heard, and takes it down again.
     let mut signals = signals::hear(&[SIGHUP])?;

@@ -29,6 +29,8 @@ pub struct Interface {
     pub loopback: bool,
     /// The driver's name, as ethtool tells it; empty where it tells none.
     pub driver: String,
+    /// Of a VLAN's: the name of the interface that its packets pass first.
+    pub below: Option<String>,
 }
 
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
@@ -92,8 +94,45 @@ fn driver(name: &str) -> String {
     if ask(name, SIOCETHTOOL, |q| q.ifr_ifru.ifru_data = pointer).is_err() {
         return String::new();
     }
-    let end = info.driver.iter().position(|b| *b == 0).unwrap_or(info.driver.len());
-    String::from_utf8_lossy(&info.driver[..end]).into_owned()
+    text(&info.driver)
+}
+
+/// net/8021q/vlan.h, DRV_FULLNAME: what a VLAN's driver calls itself.
+const VLAN: &str = "802.1Q VLAN Support";
+const SIOCGIFVLAN: libc::c_ulong = 0x8982;
+const GET_VLAN_REALDEV_NAME_CMD: libc::c_int = 8;
+
+/// linux/if_vlan.h, struct vlan_ioctl_args; the second name is a member of a union.
+#[repr(C)]
+struct VlanQuestion {
+    command: libc::c_int,
+    name: [u8; 24],
+    below: [u8; 24],
+    priority: libc::c_short,
+}
+
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+/// The interface that a VLAN stands on; `None` of any other.
+fn below(name: &str) -> Option<String> {
+    let mut question = VlanQuestion {
+        command: GET_VLAN_REALDEV_NAME_CMD,
+        name: [0; 24],
+        below: [0; 24],
+        priority: 0,
+    };
+    // The kernel ends both names itself, at the 24th byte.
+    for (to, from) in question.name.iter_mut().zip(name.bytes().take(23)) {
+        *to = from;
+    }
+    let socket =
+        socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).ok()?;
+    // SAFETY: the structure is the one that this request reads and writes.
+    let answer = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGIFVLAN, &mut question) };
+    (answer >= 0).then(|| text(&question.below))
 }
 
 /// Every interface that is up, by index.
@@ -110,12 +149,16 @@ pub fn list() -> Result<Vec<Interface>> {
         };
         let interface = found.entry(index).or_insert_with(|| {
             let hardware = hardware_type(&entry.interface_name);
+            let driver = driver(&entry.interface_name);
+            // Asked of another, a kernel without VLANs would look for a module each time.
+            let is_vlan = driver == VLAN;
             Interface {
                 index,
                 addresses: Vec::new(),
                 ethernet: matches!(hardware, ARPHRD_ETHER | ARPHRD_LOOPBACK),
                 loopback: hardware == ARPHRD_LOOPBACK,
-                driver: driver(&entry.interface_name),
+                driver,
+                below: is_vlan.then(|| below(&entry.interface_name)).flatten(),
                 name: entry.interface_name.clone(),
             }
         });

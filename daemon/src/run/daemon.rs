@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::guard::{Guard, Plan};
+use tidegate_datapath::interfaces::Interface;
 use tidegate_datapath::pins::Pins;
 use tidegate_datapath::raw::*;
 use tidegate_datapath::{control, counters, interfaces, refusals, sockets, time_wait};
@@ -58,7 +59,9 @@ impl Daemon {
             None => keys::random(),
         };
         let rows = sockets::listeners(guard.programs())?;
-        let plan = current_plan(config, &rows)?;
+        let interfaces = interfaces::list()?;
+        plan::require_any(&config.interfaces, &interfaces)?;
+        let plan = planned(config, &interfaces, &rows)?;
         let syn_ns = syn_ns(&guard, &plan);
         control::write_clock(guard.programs(), kernel.cookies)?;
         guard.stand(&configuration_of(config, keys, shed_key, syn_ns), &plan)?;
@@ -77,8 +80,11 @@ impl Daemon {
         };
         daemon.follow_speakers(config, &rows)?;
         daemon.follow_sockets(&rows)?;
-        // The guard stands whether an application's backlog is ours to change or not.
-        if let Err(failure) = daemon.follow_backlogs(config, &rows) {
+        // The guard stands whether an application's backlog is ours to change or not, and with some
+        // of the interfaces.
+        let followed = daemon.follow_backlogs(config, &rows);
+        if let Err(failure) = followed.and_then(|()| plan::require(&config.interfaces, &interfaces))
+        {
             daemon.complain(&failure);
         }
         Ok(daemon)
@@ -96,7 +102,12 @@ impl Daemon {
             None => self.shed_key,
         };
         let rows = sockets::listeners(self.guard.programs())?;
-        let plan = current_plan(config, &rows)?;
+        let interfaces = interfaces::list()?;
+        // One that was named before may be down for now; a new name may be a slip.
+        let is_new = |name: &&String| !before.interfaces.contains(name);
+        let new: Vec<String> = config.interfaces.iter().filter(is_new).cloned().collect();
+        plan::require(&new, &interfaces)?;
+        let plan = planned(config, &interfaces, &rows)?;
         let syn_ns = syn_ns(&self.guard, &plan);
         let next = configuration_of(config, keys, shed_key, syn_ns);
         if let Err(error) = self.guard.stand(&next, &plan) {
@@ -192,18 +203,26 @@ impl Daemon {
     }
 
     /// Follows the host: its listening sockets, its interfaces, its half-open requests.
+    ///
+    /// # Errors
+    /// What did not work; and, when all else is done, that an interface that was named is not there.
     pub fn look(&mut self, config: &Config) -> Result<()> {
         let rows = sockets::listeners(self.guard.programs())?;
         self.follow_sockets(&rows)?;
         self.clean_reservations(config, &rows)?;
         self.follow_speakers(config, &rows)?;
-        let plan = current_plan(config, &rows)?;
+        let interfaces = interfaces::list()?;
+        let plan = planned(config, &interfaces, &rows)?;
         if plan != self.plan {
             self.guard.reattach(&plan)?;
             self.plan = plan;
         }
         self.follow_costs(config)?;
-        self.follow_backlogs(config, &rows)
+        self.follow_backlogs(config, &rows)?;
+        plan::require(&config.interfaces, &interfaces)?;
+        // What is wrong next is told, even if it is the same again.
+        self.complaint.clear();
+        Ok(())
     }
 
     /// A SYN costs something else where it is decided by now: on other interfaces, or not at the
@@ -313,12 +332,11 @@ fn configuration_of(
     Configuration { guards, keys, keys_are_shared, shed_key, destinations }
 }
 
-fn current_plan(config: &Config, rows: &[tg_listener_row]) -> Result<Plan> {
-    let interfaces = interfaces::list()?;
-    let mut plan = plan::plan(&config.guards, &config.interfaces, &interfaces, rows)?;
+fn planned(config: &Config, interfaces: &[Interface], rows: &[tg_listener_row]) -> Result<Plan> {
+    let mut plan = plan::plan(&config.guards, &config.interfaces, interfaces, rows)?;
     plan.socket_option = config.socket_option;
     if config.asks_time_wait() {
-        plan.ends = plan::ends(&config.interfaces, &interfaces)?;
+        plan.ends = plan::ends(&config.interfaces, interfaces)?;
     }
     Ok(plan)
 }

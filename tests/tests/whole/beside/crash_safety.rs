@@ -342,6 +342,97 @@ fn a_listener_that_closes_and_opens_again_is_guarded_as_before() {
     guard.stop();
 }
 
+/// A guard has its number for as long as its listener is guarded, and then another may have it.
+#[test]
+fn a_listener_in_the_place_of_another_has_none_of_its_counts() {
+    if skip_without_root("a_listener_in_the_place_of_another_has_none_of_its_counts") {
+        return;
+    }
+    let full = Full::new("replaced");
+    let text = |port: u16| format!("[[listener]]\nport = {port}\nmechanism = \"rst-syn\"\n");
+    let file = Configuration::new(&full.stage, &text(80));
+    let mut guard = Guard::start(&full.stage.server, &["--config", Configuration::PATH]);
+    let seen = fetch(&full.stage.client, server(80), PATIENCE);
+    assert_eq!(seen.answer, Answer::Refused);
+    assert_eq!(Counted::of(&full.stage.server).packets("ListenQFullAtSyn", "reset"), 1);
+    let _other = Stalled::new(&full.stage.server, server(81), BACKLOG);
+    file.write(&text(81));
+    guard.reload();
+    // By then the daemon has found out which sockets are gone from its guards.
+    std::thread::sleep(Duration::from_secs(1));
+    let counted = Counted::of(&full.stage.server);
+    assert_eq!(counted.all(), 0, "nobody came to port 81: {counted}");
+    guard.stop();
+}
+
+#[test]
+fn an_interface_that_is_not_there_yet_keeps_nobody_from_guarding_the_others() {
+    if skip_without_root("an_interface_that_is_not_there_yet") {
+        return;
+    }
+    let full = Full::new("late");
+    let text = |mechanism: &str| {
+        format!(
+            "interfaces = [\"late0\", \"srv0\"]\n[[listener]]\nport = 80\nmechanism = \"{mechanism}\"\n"
+        )
+    };
+    let file = Configuration::new(&full.stage, &text("rst-syn"));
+    let mut guard = Guard::start(&full.stage.server, &["--config", Configuration::PATH]);
+    let is_told = |guard: &mut Guard| {
+        let told = guard.complaint().expect("it is told");
+        assert!(told.contains("interface \"late0\" is not here or not up"), "{told}");
+    };
+    is_told(&mut guard);
+    let seen = fetch(&full.stage.client, server(80), PATIENCE);
+    assert_eq!(seen.answer, Answer::Refused, "at the other");
+    file.write(&text("abort rst-syn"));
+    assert!(guard.reload().contains("abort rst-syn"), "and it is looked after");
+
+    let host = &full.stage.server;
+    // By its number, which a new interface has last.
+    let attached = |guard: &Guard| guard.status()["attached"].clone();
+    let without = attached(&guard);
+    host.ip("link add late0 type bridge").expect("a bridge");
+    host.ip("address add 10.78.0.1/24 dev late0").expect("an address");
+    host.ip("link set late0 up").expect("a bridge that is up");
+    until("it is guarded when it comes up", || attached(&guard) != without);
+    host.ip("link set late0 down").expect("a bridge that is down");
+    until("and not when it is down", || attached(&guard) == without);
+    is_told(&mut guard);
+    let seen = fetch(&full.stage.client, server(80), PATIENCE);
+    assert_eq!(seen.answer, Answer::Refused, "at the other still");
+    guard.stop();
+}
+
+/// What its maps hold has other types: nothing of it is read as if it were ours.
+#[test]
+fn a_guard_of_another_version_is_told_in_a_sentence_and_stopped_or_replaced() {
+    if skip_without_root("a_guard_of_another_version") {
+        return;
+    }
+    let full = Full::new("version");
+    let host = &full.stage.server;
+    Guard::on_port(host, 80, "auto", "ip").kill();
+    bpf::write_first_word(host, "control", 1);
+    for command in [
+        &["status"][..],
+        &["metrics"],
+        &["size", "--port", "80", "--for", "1"],
+        &["explain", "--from", "10.77.0.2:40000", "--to", "10.77.0.1:80"],
+    ] {
+        let output = run_to_end(host, command);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && told.lines().count() == 1, "{command:?}: {told}");
+        assert!(told.contains("another version's"), "{command:?}: {told}");
+    }
+    let guard = Guard::on_port(host, 80, "rst-syn", "ip");
+    assert_eq!(fetch(&full.stage.client, server(80), PATIENCE).answer, Answer::Refused);
+    guard.kill();
+    bpf::write_first_word(host, "control", 1);
+    stop(&full.stage);
+    nothing_is_left(&full.stage, &BTreeSet::new());
+}
+
 #[test]
 fn a_bad_file_at_sighup_leaves_the_guard_as_it_was() {
     if skip_without_root("a_bad_file_at_sighup_leaves_the_guard_as_it_was") {
