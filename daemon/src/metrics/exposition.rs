@@ -134,13 +134,19 @@ impl OfListeners {
         self.waiting_clients.add(of.clone(), overload.waiting as f64);
     }
 
-    fn add(&self, listener: &ListenerStatus) {
+    /// What the socket itself has, whoever guards it.
+    fn add_queues(&self, listener: &ListenerStatus) {
         let of: Labels = vec![("listener", listener.address.clone())];
         self.listening_sockets.add(of.clone(), 1.0);
         self.listen_queue_length.add(of.clone(), listener.listen_queue.length.into());
         self.listen_queue_limit.add(of.clone(), listener.listen_queue.limit.into());
         self.syn_queue_length.add(of.clone(), listener.syn_queue.length.into());
-        self.syn_queue_limit.add(of.clone(), listener.syn_queue.limit.into());
+        self.syn_queue_limit.add(of, listener.syn_queue.limit.into());
+    }
+
+    /// What one guard has seen of its clients there.
+    fn add_seen(&self, listener: &ListenerStatus) {
+        let of: Labels = vec![("listener", listener.address.clone())];
         if let Some(overload) = &listener.overload {
             self.add_overload(&of, overload);
         }
@@ -215,10 +221,14 @@ pub fn text(status: &Status) -> String {
     for guard in &status.guards {
         guards.add(guard);
     }
-    // Of two guards one may be of an address, and the other of all.
-    let sockets = status.guards.iter().flat_map(|guard| &guard.listeners);
-    let sockets: BTreeMap<_, _> = sockets.map(|socket| (socket.socket_cookie, socket)).collect();
-    sockets.into_values().for_each(|socket| listeners.add(socket));
+    // Of two guards one may be of an address, and the other of all: a socket that both have has two
+    // kinds of clients, and each of its queues once.
+    let mut queues = BTreeMap::new();
+    for socket in status.guards.iter().flat_map(|guard| &guard.listeners) {
+        listeners.add_seen(socket);
+        queues.insert(socket.socket_cookie, socket);
+    }
+    queues.into_values().for_each(|socket| listeners.add_queues(socket));
     status.time_wait.iter().for_each(|seen| time_wait.add(seen));
     status.agent.iter().for_each(|seen| agent.add(seen));
     host.register(&mut registry);
@@ -235,7 +245,7 @@ pub fn text(status: &Status) -> String {
 mod tests {
     use super::*;
     use crate::share::ShareStatus;
-    use crate::status::example::{guard, listener};
+    use crate::status::example::{guard, listener, persistent};
 
     fn has(text: &str, lines: &[&str]) {
         for line in lines {
@@ -243,15 +253,17 @@ mod tests {
         }
     }
 
-    /// Two sockets of one application's; the second is of another guard, too.
+    /// Two sockets of one application's; the second is of another guard, too, whose clients are calm.
     #[test]
-    fn sockets_that_share_an_address_are_added_up_each_once() {
+    fn queues_are_added_up_by_socket_and_what_was_seen_by_guard() {
         let share = ShareStatus { limit_per_s: 2.5, ipv4_bits: 24, ipv6_bits: 56 };
         let another = || ListenerStatus { socket_cookie: 8, ..listener(&[]) };
         let first = ListenerStatus { fair_share: Some(share), ..listener(&[]) };
         let all = guard(vec![first, another()], &[("NewFirst", "reset", 5)]);
         let address = Some("192.0.2.1".to_owned());
-        let one = GuardStatus { address, ..guard(vec![another()], &[("NewFirst", "reset", 3)]) };
+        let calm = OverloadStatus { phase: "calm", new_per_s: 10.0, ..persistent() };
+        let calm = ListenerStatus { overload: Some(calm), ..another() };
+        let one = GuardStatus { address, ..guard(vec![calm], &[("NewFirst", "reset", 3)]) };
         let text = text(&Status { guards: vec![all, one], ..Status::default() });
         has(
             &text,
@@ -261,8 +273,8 @@ mod tests {
                 r#"tidegate_listening_sockets{listener="192.0.2.1:443"} 2.0"#,
                 r#"tidegate_listen_queue_length{listener="192.0.2.1:443"} 24.0"#,
                 r#"tidegate_overload_phase{listener="192.0.2.1:443",phase="persistent"} 2.0"#,
-                r#"tidegate_overload_phase{listener="192.0.2.1:443",phase="calm"} 0.0"#,
-                r#"tidegate_new_clients_per_second{listener="192.0.2.1:443"} 18000.0"#,
+                r#"tidegate_overload_phase{listener="192.0.2.1:443",phase="calm"} 1.0"#,
+                r#"tidegate_new_clients_per_second{listener="192.0.2.1:443"} 18010.0"#,
                 r#"tidegate_fair_share_syns_per_second{listener="192.0.2.1:443"} 2.5"#,
             ],
         );

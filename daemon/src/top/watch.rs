@@ -8,7 +8,7 @@ use tidegate_policy::is_refusal;
 use tidegate_policy::names::{REASONS, VERDICTS};
 use tidegate_policy::raw::*;
 
-use crate::status::{ListenerStatus, Status, Verdicts, each};
+use crate::status::{GuardStatus, ListenerStatus, Status, Verdicts, each};
 
 /// Looks that are remembered.
 pub const REMEMBERED: usize = 240;
@@ -35,6 +35,18 @@ pub struct Cause {
     pub per_s: f64,
     /// Packets so far.
     pub all: u64,
+}
+
+/// Who counts what comes to a socket: the guard of a port, or of an address on it, and the socket's
+/// cookie. A socket that is bound to every address may be of several.
+type Owner = (u16, Option<String>, u64);
+
+fn sockets_of(status: &Status) -> impl Iterator<Item = (Owner, &ListenerStatus)> {
+    let of = |guard: &GuardStatus, socket: &ListenerStatus| {
+        (guard.port, guard.address.clone(), socket.socket_cookie)
+    };
+    let guards = status.guards.iter();
+    guards.flat_map(move |guard| guard.listeners.iter().map(move |one| (of(guard, one), one)))
 }
 
 /// Packets by reason and verdict.
@@ -71,12 +83,12 @@ pub struct Watch {
     /// What happened a second, the last at the end.
     pub history: VecDeque<Fates<f64>>,
     /// The same now, by listening socket.
-    by_socket: BTreeMap<u64, Fates<f64>>,
+    by_socket: BTreeMap<Owner, Fates<f64>>,
     /// Most a second first.
     pub causes: Vec<Cause>,
     seen_at: Option<Instant>,
     counts: Counts,
-    totals: BTreeMap<u64, Fates<u64>>,
+    totals: BTreeMap<Owner, Fates<u64>>,
 }
 
 /// Counts that begin anew, as those of another guard do, are all of this time.
@@ -108,19 +120,18 @@ impl Watch {
         let empty = Status::default();
         let seen = status.as_ref().unwrap_or(&empty);
         let counts = counts(seen);
-        let sockets = seen.guards.iter().flat_map(|guard| &guard.listeners);
-        let totals: BTreeMap<u64, _> =
-            sockets.map(|socket| (socket.socket_cookie, fates(&socket.verdicts))).collect();
+        let sockets = sockets_of(seen);
+        let totals = sockets.map(|(owner, socket)| (owner, fates(&socket.verdicts))).collect();
         if let Some(passed_s) = passed_s.filter(|passed_s| *passed_s > 0.0) {
             self.compare(&counts, &totals, passed_s);
         }
         (self.status, self.counts, self.totals) = (status, counts, totals);
     }
 
-    fn compare(&mut self, counts: &Counts, totals: &BTreeMap<u64, Fates<u64>>, passed_s: f64) {
-        let before = |cookie: &u64| self.totals.get(cookie).copied().unwrap_or_default();
-        let rates = |(cookie, now): (&u64, &Fates<u64>)| {
-            (*cookie, fates_per_s(*now, before(cookie), passed_s))
+    fn compare(&mut self, counts: &Counts, totals: &BTreeMap<Owner, Fates<u64>>, passed_s: f64) {
+        let before = |owner: &Owner| self.totals.get(owner).copied().unwrap_or_default();
+        let rates = |(owner, now): (&Owner, &Fates<u64>)| {
+            (owner.clone(), fates_per_s(*now, before(owner), passed_s))
         };
         self.by_socket = totals.iter().map(rates).collect();
         let mut causes: Vec<Cause> = counts
@@ -147,12 +158,9 @@ impl Watch {
 
     /// Every listening socket with its rates, first who has most trouble.
     pub fn sockets(&self) -> Vec<(&ListenerStatus, Fates<f64>)> {
-        let guards = self.status.iter().flat_map(|status| &status.guards);
-        let mut sockets: Vec<_> = guards
-            .flat_map(|guard| &guard.listeners)
-            .map(|socket| (socket, self.by_socket.get(&socket.socket_cookie).copied()))
-            .map(|(socket, fates)| (socket, fates.unwrap_or_default()))
-            .collect();
+        let sockets = self.status.iter().flat_map(sockets_of);
+        let fates = |owner: &Owner| self.by_socket.get(owner).copied().unwrap_or_default();
+        let mut sockets: Vec<_> = sockets.map(|(owner, socket)| (socket, fates(&owner))).collect();
         let trouble = |fates: &Fates<f64>| fates.refused + fates.silent;
         sockets.sort_by(|(_, a), (_, b)| trouble(b).total_cmp(&trouble(a)));
         sockets
@@ -202,6 +210,29 @@ mod tests {
         assert_eq!(watch.history, [expected]);
         let first = &watch.causes[0];
         assert_eq!((first.reason, first.per_s, first.all), ("FinEnds", 450.0, 900));
+    }
+
+    /// One application listens on every address; one of these is guarded in another way.
+    #[test]
+    fn a_socket_of_two_guards_has_the_rates_of_each() {
+        let of = |address: Option<&str>, counted: &[Counted]| GuardStatus {
+            address: address.map(str::to_owned),
+            ..guard(vec![listener(counted)], counted)
+        };
+        let at = |all: u64, one: u64| Status {
+            guards: vec![
+                of(None, &[("NewFirst", "reset", all)]),
+                of(Some("192.0.2.1"), &[("NewFirst", "drop", one)]),
+            ],
+            ..Status::default()
+        };
+        let (mut watch, begun) = (Watch::default(), Instant::now());
+        watch.see(Some(at(10, 5)), begun);
+        watch.see(Some(at(110, 25)), begun + Duration::from_secs(1));
+        let refused = Fates { refused: 100.0, ..Fates::default() };
+        let silent = Fates { silent: 20.0, ..Fates::default() };
+        assert_eq!(watch.sockets().iter().map(|s| s.1).collect::<Vec<_>>(), [refused, silent]);
+        assert_eq!(watch.history, [Fates { refused: 100.0, silent: 20.0, connected: 0.0 }]);
     }
 
     #[test]
