@@ -224,7 +224,9 @@ fn next_generation(bytes: &[u8]) -> Option<Vec<(u16, &[u8])>> {
         }
         let length = order.length(rest, 4).filter(|length| *length >= 12 && length % 4 == 0);
         let Some(length) = length else { break };
-        let Some(body) = rest.get(8..length - 4) else { break };
+        // One that was cut off in the length behind its body is cut off, too.
+        let Some(block) = rest.get(..length) else { break };
+        let body = &block[8..length - 4];
         if kind == INTERFACE {
             links.push(order.half(body, 0)?);
         }
@@ -342,6 +344,11 @@ mod tests {
                 put(&mut bytes, order, &[block]);
             }
             assert_eq!(found(&bytes), packets, "{order:?}");
+            // Wherever it was cut off, in the length behind a block's body, too.
+            for end in 12..bytes.len() {
+                let found = found(&bytes[..end]);
+                assert!(found.len() < 2 && found[..] == packets[..found.len()], "{order:?}, {end}");
+            }
         }
     }
 
