@@ -95,18 +95,19 @@ impl Count {
         }
     }
 
-    /// What happened since.
-    fn since(&self, before: &Count) -> Look {
-        let arrived = self.arrived - before.arrived;
-        let entered = self.entered - before.entered;
-        let kept = entered + self.cookies - before.cookies;
-        Look {
+    /// What happened since; `None` where counting began anew in between, as it does when a guard is
+    /// taken out of the configuration and put back.
+    fn since(&self, before: &Count) -> Option<Look> {
+        let arrived = self.arrived.checked_sub(before.arrived)?;
+        let entered = self.entered.checked_sub(before.entered)?;
+        let kept = entered + self.cookies.checked_sub(before.cookies)?;
+        Some(Look {
             lasted_s: (self.at - before.at).as_secs_f64(),
             arrived,
             dropped: arrived.saturating_sub(kept),
             drained: (entered + before.inside).saturating_sub(self.inside),
             queued: self.queued,
-        }
+        })
     }
 }
 
@@ -143,7 +144,9 @@ fn look(
         let count = Count::of(&counters::read(programs, *slot)?, row);
         match watched.get_mut(&row.socket_cookie) {
             Some(socket) => {
-                socket.record.add(count.since(&socket.last));
+                if let Some(look) = count.since(&socket.last) {
+                    socket.record.add(look);
+                }
                 (socket.last, socket.row) = (count, *row);
             }
             None => {
@@ -202,4 +205,26 @@ pub fn burst(port: u16, address: Option<IpAddr>, lasts: Duration) -> Result<(Soc
         ));
     };
     Ok((socket(one, seen, lasts), *seen))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_that_began_anew_between_two_looks_are_no_burst() {
+        let count = |arrived, entered, cookies| Count {
+            at: Instant::now(),
+            arrived,
+            entered,
+            cookies,
+            queued: 0,
+            inside: 0,
+        };
+        let look = count(700, 500, 20).since(&count(100, 90, 10)).expect("counts that go on");
+        assert_eq!((look.arrived, look.dropped, look.drained), (600, 180, 410));
+        for anew in [count(99, 90, 10), count(100, 89, 10), count(100, 90, 9)] {
+            assert!(anew.since(&count(100, 90, 10)).is_none());
+        }
+    }
 }
