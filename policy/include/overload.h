@@ -52,9 +52,12 @@
  * persists: what is let in then is all that it takes, and if that counted, chance would
  * keep the overload alive when the crowd has gone. Should it have become slower, the
  * overload seems to end, and that shows it.
+ *
+ * Nor does it rise by cookies of which no ACK seems to come: who has one counts as let in, and in a
+ * flood of forged SYNs that is whoever asks.
  */
 TG_INLINE void tg_overload_see_rates(struct tg_overload *o, __u32 queued, int may_fall,
-                                     __u64 passed_ns)
+                                     int may_rise, __u64 passed_ns)
 {
 	__u64 in = o->entered + o->queued;
 	__u64 drain = tg_rate_of(in > queued ? in - queued : 0, passed_ns);
@@ -69,7 +72,7 @@ TG_INLINE void tg_overload_see_rates(struct tg_overload *o, __u32 queued, int ma
 	o->fresh_x256 = tg_rate_toward(o->fresh_x256, tg_rate_of(o->fresh, passed_ns), passed_ns,
 	                               TG_OVERLOAD_MEAN_NS);
 	o->silent_x256 = tg_rate_toward(o->silent_x256, waiting, passed_ns, TG_OVERLOAD_MEAN_NS);
-	if (may_fall || drain > o->drain_x256)
+	if (drain > o->drain_x256 ? may_rise : may_fall)
 		o->drain_x256 =
 			tg_rate_toward(o->drain_x256, drain, passed_ns, TG_OVERLOAD_DRAIN_NS);
 }
@@ -162,7 +165,7 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 	if (phase == TG_CALM)
 		o->is_persistent = 0;
 	tg_overload_see_rates(o, queued, is_overloaded && tg_overload_may_fall(o, phase),
-	                      passed_ns);
+	                      !o->cookies || tg_overload_was_half_full(o, now_ns), passed_ns);
 	if (is_overloaded) {
 		tg_overload_see_starved(o);
 		o->dropped_ns = over_ns;
@@ -213,6 +216,7 @@ TG_INLINE __u32 tg_overload_begin(struct tg_overload *o, struct tg_queues *queue
 
 	if (queues->syn_len < o->half_open)
 		o->half_open = queues->syn_len;
+	o->places = tg_overload_within(o->places, queues->listen_max);
 	tg_pace_begin(o, queues);
 	TG_IN_TURN();
 	queues->places = tg_overload_limit(o, phase, now_ns);

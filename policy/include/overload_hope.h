@@ -178,13 +178,13 @@ TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload
 	o->small_x16 = tg_overload_ended_by(o, lasted_ms / 2, until_ms, 0);
 	o->ends_soon = tg_overload_hope_of(o, lasted_ms, TG_OVERLOAD_AGAIN_MS) >= 1 << 15;
 	o->in_time = tg_overload_in_time(rules, o) | (tg_less(o->ended, 1) * TG_OVERLOAD_NO_BOUND);
-	o->worth = 0;
 	for (__u32 part = 0; part < TG_OVERLOAD_PARTS; part++) {
 		__u64 within_ms = rules->patience_ms >> part;
 		__u64 hope_x16 = tg_overload_hope_of(o, lasted_ms, within_ms);
 		__u64 worth = tg_overload_worth(o, within_ms, hope_x16);
 
-		if (worth > o->worth)
+		/* Never none meanwhile: another processor may close the window, and go by it. */
+		if (!part || worth > o->worth)
 			o->worth = worth;
 	}
 }

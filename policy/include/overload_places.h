@@ -32,6 +32,14 @@ TG_INLINE __u32 tg_overload_places(const struct tg_rules *rules, const struct tg
 	return places > TG_OVERLOAD_PLACES_LEAST ? (__u32)places : TG_OVERLOAD_PLACES_LEAST;
 }
 
+/* No more than the listen queue has: one that is as long as it gets is at its limit. */
+TG_INLINE __u32 tg_overload_within(__u32 places, __u32 listen_max)
+{
+	__u32 most = listen_max + !listen_max;
+
+	return places < most ? places : most;
+}
+
 /*
  * And those that are enough while a crowd is there: the more come, the sooner a place that becomes
  * free is taken again. From half as many again as the server takes fewer, by the excess; a quarter

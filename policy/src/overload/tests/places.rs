@@ -104,3 +104,30 @@ fn in_a_flood_that_brings_no_ack_every_syn_has_a_cookie() {
     story.bursts(3, 3000, 3 * CAPACITY, 9000);
     assert_eq!(cookies_of(&mut story, |_| false), 30_000);
 }
+
+/// Their cookies are no clients, and the server has taken none of them: the crowd that comes a minute
+/// later is seen as soon as any.
+#[test]
+fn a_flood_of_forged_syns_does_not_pass_for_what_the_server_takes() {
+    for round_trip_ms in [0, 20] {
+        let mut story = Story { round_trip_ms, ..Story::new() };
+        story.bursts(2, 3000, 3 * CAPACITY, 9000);
+        assert_eq!(cookies_of(&mut story, |_| false), 30_000);
+        let drain = story.watch.overload().drain_per_s();
+        assert!((800.0..1200.0).contains(&drain), "{drain} at {round_trip_ms} ms");
+    }
+}
+
+/// By its listen queue, which is full however long the short one would be that it seems to need.
+#[test]
+fn a_server_that_takes_far_less_than_was_thought_is_known_by_its_full_queue() {
+    for (round_trip_ms, times) in [(5, 4), (5, 100), (20, 4), (20, 100), (100, 10)] {
+        let mut story = Story { round_trip_ms, ..Story::new() };
+        story.bursts(2, 3000, 3 * CAPACITY, 9000);
+        story.watch.overload.drain_x256 *= times;
+        story.runs(20_000, 3 * CAPACITY);
+        let (phase, drain) = (story.phase(), story.watch.overload().drain_per_s());
+        assert_eq!(phase, "persistent", "{times} times at {round_trip_ms} ms: {drain}");
+        assert!((900.0..1200.0).contains(&drain), "{times} times at {round_trip_ms} ms: {drain}");
+    }
+}
