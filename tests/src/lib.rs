@@ -40,6 +40,6 @@ pub use routed::{
 };
 pub use stage::{CLIENT_V4, CLIENT_V6, SERVER_V4, SERVER_V6, Stage};
 pub use tidegate::{Guard, Refused, run_to_end, status, tidegate_program};
-pub use tidelab::serve;
+pub use tidelab::{serve, tidelab_program};
 
 pub use tidegate_lab::skip_without_root;

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tidegate_lab::{family, skip_without_root};
 use tidegate_tests::bpf::programs;
-use tidegate_tests::tidegate_program;
+use tidegate_tests::tidelab_program;
 
 /// A server that takes 2 ms a request is overloaded by a crowd that any machine can make. Its queue
 /// holds what comes at ease while a busy machine keeps the server from its processor for 0.2 s.
@@ -69,7 +69,7 @@ at_most = 0.5
 "#;
 
 fn tidelab() -> Command {
-    Command::new(tidegate_program().with_file_name("tidelab"))
+    Command::new(tidelab_program())
 }
 
 fn folder_with(name: &str, text: &str) -> (TempDir, PathBuf) {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use tidegate_lab::skip_without_root;
-use tidegate_tests::tidegate_program;
+use tidegate_tests::tidelab_program;
 
 const SCENARIO: &str = r#"title = "Who holds"
 source = "a test"
@@ -65,7 +65,7 @@ fn who_holds(curves: &[Curve]) {
     let folder = tempfile::tempdir().expect("a folder");
     let (file, out) = (folder.path().join("who.toml"), folder.path().join("out"));
     fs::write(&file, text).expect("a scenario");
-    let mut command = Command::new(tidegate_program().with_file_name("tidelab"));
+    let mut command = Command::new(tidelab_program());
     let ran = command.arg("run").arg(&file).arg("--out").arg(&out).output().expect("tidelab");
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
 

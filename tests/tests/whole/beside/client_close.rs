@@ -13,7 +13,7 @@ use serde_json::Value;
 use tidegate_crowd::{Class, Close, Driver, Load, Outcome, Plan, run};
 use tidegate_lab::{Child, Counters, Sockets, skip_without};
 use tidegate_tests::{
-    CLIENT_V4, Nginx, SERVER_V4, Stage, serve, skip_without_root, tidegate_program,
+    CLIENT_V4, Nginx, SERVER_V4, Stage, serve, skip_without_root, tidelab_program,
 };
 
 const PORT: u16 = 80;
@@ -209,7 +209,7 @@ fn story_of(kind: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let (file, out) = (folder.path().join("said.toml"), folder.path().join("out"));
     fs::write(&file, scenario).expect("a scenario");
-    let mut tidelab = Command::new(tidegate_program().with_file_name("tidelab"));
+    let mut tidelab = Command::new(tidelab_program());
     let output = tidelab.arg("run").arg(&file).arg("--out").arg(&out).output().expect("tidelab");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = fs::read_to_string(out.join("result.jsonl")).expect("results");

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tidegate_lab::{Child, Namespace};
+use tidegate_lab::{Child, Namespace, skip_without};
 use tidegate_tests::{
     Answer, Guard, Nginx, SERVER_V4, Stage, Stalled, fetch, guard_of, run_to_end, serve,
-    skip_without_root, until,
+    skip_without_root, tidegate_program, tidelab_program, until,
 };
 
 const FILE: &str = "/run/tidegate.toml";
@@ -117,6 +117,35 @@ fn our_own_servers_are_resized_while_they_serve() {
         let _server = serve(&stage.server, &[&named, "--port=80", "--backlog=64"], None);
         story(&stage);
     }
+}
+
+/// Its /proc/PID/fd is its user's alone. The daemon has what its unit allows, and what the drop-in of
+/// docs/size.md adds.
+#[test]
+fn an_application_of_another_user_is_resized_by_a_daemon_that_may_do_no_more_than_it_must() {
+    const TEST: &str = "an_application_of_another_user_is_resized";
+    if skip_without(TEST, &[("setpriv", "util-linux")]) {
+        return;
+    }
+    let stage = Stage::new("resize-user");
+    stage.server.sysctl("net.ipv4.ip_unprivileged_port_start", 80).expect("a sysctl");
+    // Where whoever may run it.
+    let program = tidelab_program();
+    stage.server.run(move || fs::copy(program, "/run/tidelab").expect("a copy"));
+    let nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups";
+    let server = "/run/tidelab serve --server=userver --port=80 --backlog=64";
+    let _server = other(&stage, &format!("{nobody} {server}"), "");
+    resize_to(&stage, 512);
+    let allowed = "+bpf,+perfmon,+net_admin,+sys_admin,+sys_ptrace,+dac_read_search";
+    let tidegate = tidegate_program();
+    let command = stage.server.command(&format!(
+        "setpriv --no-new-privs --bounding-set -all,{allowed} {} run --config {FILE}",
+        tidegate.display()
+    ));
+    let guard = Guard::launch(&stage.server, command, "guarding ").expect("it stands");
+    assert_eq!(backlog(&stage.server), 512);
+    guard.stop();
+    assert_eq!(backlog(&stage.server), 64, "the application's own again");
 }
 
 /// Starts a server by a command line, with a configuration in the stage's own /run.
