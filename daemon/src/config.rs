@@ -164,7 +164,7 @@ impl Reader<'_> {
     fn listener(&self, spanned: &Spanned<Listener>, ends: &Ends) -> Result<Guarded> {
         let listener = spanned.get_ref();
         let port = self.number("port", &listener.port, 1, 65535)? as u16;
-        let address = self.address(&listener.address)?;
+        let address = self.address(&listener.address, false)?;
         let (text, span) = match &listener.mechanism {
             Some(m) => (m.get_ref().as_str(), m.span()),
             None if listener.shed.is_some() => (BESIDE_SHED, spanned.span()),
@@ -205,7 +205,7 @@ impl Reader<'_> {
     fn path(&self, spanned: &Spanned<PathSection>) -> Result<Guarded> {
         let path = spanned.get_ref();
         let port = self.number("port", &path.port, 1, 65535)? as u16;
-        let Some(address) = self.address(&path.address)? else {
+        let Some(address) = self.address(&path.address, true)? else {
             return Err(self.wrong(
                 spanned.span(),
                 "a path leads to no address",

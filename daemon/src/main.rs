@@ -26,6 +26,7 @@ mod reader;
 mod reserv;
 mod resize;
 mod run;
+mod setting;
 mod share;
 mod shed;
 mod signals;
@@ -47,6 +48,7 @@ use tidegate_policy::mechanism;
 use crate::config::Config;
 use crate::failure::{Failure, Result, tell};
 use crate::instance::Role;
+use crate::setting::Written;
 
 /// Guards TCP listeners against overload, with eBPF, in the running kernel.
 #[derive(Parser)]
@@ -112,6 +114,9 @@ impl What {
     fn arguments(&self) -> Result<Option<Config>> {
         let Some(port) = self.port else { return Ok(None) };
         let wrong = |(what, fix)| Failure::Argument { what, fix };
+        if let Some(address) = self.address {
+            setting::address(Written::AsOption, address, false).map_err(wrong)?;
+        }
         let mut rules = mechanism::parse(&self.mechanism)
             .map_err(|wrong| Failure::argument(wrong.what, wrong.fix))?;
         rules.fin = fin::parse(&self.fin).map_err(wrong)?;

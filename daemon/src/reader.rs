@@ -13,6 +13,7 @@ use tidegate_policy::mechanism::QUEUE_LENGTH;
 use toml::{Spanned, Table, Value};
 
 use crate::failure::{Failure, Result};
+use crate::setting::{self, Written};
 
 /// A configuration file's text.
 pub fn text(path: &Path) -> Result<String> {
@@ -150,16 +151,23 @@ impl<'a> Reader<'a> {
         ))
     }
 
-    /// An IP address, where one is given.
-    pub fn address(&self, address: &Option<Spanned<String>>) -> Result<Option<IpAddr>> {
+    /// A listener's IP address, where one is given; of a path there must be one.
+    pub fn address(
+        &self,
+        address: &Option<Spanned<String>>,
+        is_path: bool,
+    ) -> Result<Option<IpAddr>> {
         let Some(text) = address else { return Ok(None) };
         let address = text.get_ref().parse().map_err(|_| {
+            let or_none = if is_path { "" } else { ", or leave it out" };
             self.wrong(
                 text.span(),
                 format!("address = \"{}\" is no IP address", text.get_ref()),
-                "write one like \"192.0.2.1\" or \"2001:db8::1\", or leave it out",
+                format!("write one like \"192.0.2.1\" or \"2001:db8::1\"{or_none}"),
             )
         })?;
+        setting::address(Written::InFile, address, is_path)
+            .map_err(|(what, fix)| self.wrong(text.span(), what, fix))?;
         Ok(Some(address))
     }
 

@@ -77,6 +77,14 @@ fn bad_files_are_answered_in_one_line() {
             "[[path]]\nport = 80\naddress = \"192.0.2.1\"\nfin = \"rst-fin\"",
             "t.toml:4: unknown field `fin`; expected one of `port`, `address`, `hook`, `refusals_per_s`, `log`, `shed`",
         ),
+        (
+            "[[listener]]\nport = 80\naddress = \"0.0.0.0\"",
+            "t.toml:3: address = \"0.0.0.0\" stands for every address, and no packet is sent to it; leave address out to guard every address",
+        ),
+        (
+            "[[path]]\nport = 80\naddress = \"::\"\nshed = { p = 0.1 }",
+            "t.toml:3: address = \"::\" stands for every address, and no packet is sent to it; give the one address that the path leads to",
+        ),
         ("", "t.toml:1: no listener is named; add a [[listener]] section with a port"),
         (
             "[[listener]]\nport = 80\nmechanism = \"rst-syn\"\nhook = \"tcp\"",

@@ -77,6 +77,10 @@ fn a_wrong_command_line_is_answered_with_what_and_the_fix() {
             &["interface \"eth9\" is not here or not up; name one of: lo, srv0"],
         ),
         (&["--port", "80", "--adress", "::1"], &["'--adress'", "'--address'"]),
+        (
+            &["--port", "80", "--address", "0.0.0.0"],
+            &["--address 0.0.0.0 stands for every address", "; leave --address out"],
+        ),
         (&["--port", "80", "--config", "x"], &["'--config", "cannot be used with"]),
         (&["--mechanism", "abort"], &["--port"]),
     ] {
