@@ -17,6 +17,7 @@ use crate::auto::{self, Auto};
 use crate::failure::Result;
 use crate::fin;
 use crate::hook;
+use crate::keys;
 use crate::notice;
 use crate::police::{self, Police};
 use crate::reader::{self, Reader};
@@ -294,9 +295,11 @@ impl Reader<'_> {
     }
 }
 
-/// Reads a configuration file.
+/// Reads a configuration file, and the keys' files that it names.
 pub fn read(path: &Path) -> Result<Config> {
-    parse(path, &reader::text(path)?)
+    let config = parse(path, &reader::text(path)?)?;
+    keys::check(config.cookie_keys.as_deref(), config.shed_key.as_deref())?;
+    Ok(config)
 }
 
 /// Checks a configuration's text; `path` is for what is told of it.

@@ -3,6 +3,7 @@
 //! change as time passes, and that of persistent dropping, which stays.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 pub use tidegate_datapath::key::random;
@@ -47,8 +48,11 @@ fn parse_line(line: &str) -> Option<tg_key> {
 fn lines(path: &Path, setting: &str) -> Result<Vec<tg_key>> {
     let text = fs::read_to_string(path).map_err(|source| Failure::File {
         path: path.to_owned(),
+        fix: match source.kind() {
+            ErrorKind::PermissionDenied => format!("run as who may read {setting}, such as root"),
+            _ => format!("make it with `openssl rand -hex 16`, or leave {setting} out"),
+        },
         source,
-        fix: format!("make it with `openssl rand -hex 16`, or leave {setting} out"),
     })?;
     let mut keys = Vec::new();
     for (at, line) in text.lines().enumerate() {
@@ -95,6 +99,12 @@ pub fn read_shed(path: &Path) -> Result<tg_key> {
             fix: "write one line".to_owned(),
         }),
     }
+}
+
+/// Whether both files can be read and have keys, before anything is done.
+pub fn check(cookie_keys: Option<&Path>, shed_key: Option<&Path>) -> Result<()> {
+    cookie_keys.map_or(Ok(()), |path| read(path).map(drop))?;
+    shed_key.map_or(Ok(()), |path| read_shed(path).map(drop))
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Good files and bad ones.
 
+use std::fs;
+
 use super::*;
 
 fn fails(text: &str) -> String {
@@ -292,4 +294,27 @@ fn refusals_are_told_at_a_rate() {
                    second from 10 to 10000";
         assert!(told.starts_with("t.toml:3: log = ") && told.ends_with(fix), "{told}");
     }
+}
+
+/// Whoever reads a configuration, to check it or to run, learns of its keys before anything is done.
+#[test]
+fn the_files_of_keys_are_read_with_the_configuration() {
+    let folder = std::env::temp_dir().join(format!("tidegate-keys-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let [key, file] = ["key", "t.toml"].map(|name| folder.join(name));
+    let told = |setting: &str, content: &str| {
+        fs::write(&key, content).unwrap();
+        let text = format!("{setting} = {key:?}\n[[listener]]\nport = 80");
+        fs::write(&file, text).unwrap();
+        read(&file).map(drop).map_err(|failure| failure.to_string())
+    };
+    let line = "000102030405060708090a0b0c0d0e0f\n";
+    for setting in ["cookie_keys", "shed_key"] {
+        assert_eq!(told(setting, line), Ok(()));
+        assert!(told(setting, "none").unwrap_err().contains("key:1: this is no "), "{setting}");
+    }
+    assert_eq!(told("cookie_keys", &line.repeat(2)), Ok(()));
+    assert!(told("shed_key", &line.repeat(2)).unwrap_err().contains("; write one line"));
+    fs::remove_dir_all(&folder).unwrap();
+    assert!(keys::check(Some(&key), None).unwrap_err().to_string().contains("No such file"));
 }

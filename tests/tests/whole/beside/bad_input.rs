@@ -133,6 +133,10 @@ fn a_wrong_file_is_answered_with_file_line_and_fix() {
             &["/nonexistent/keys: No such file", "openssl rand -hex 16"],
         ),
         (
+            b"shed_key = \"/run/tidegate.toml\"\n[[listener]]\nport = 80",
+            &["/run/tidegate.toml:1: this is no shed key; write 32 hexadecimal digits"],
+        ),
+        (
             b"[[listener]]\nport = 80\nbacklog = 4096",
             &[".toml:3: backlog is the application's", "; add resize = true"],
         ),
@@ -160,6 +164,9 @@ fn a_wrong_file_is_answered_with_file_line_and_fix() {
         &["--config", "/nonexistent/tidegate.toml"],
         &["/nonexistent/tidegate.toml: No such file", "--config"],
     );
+    // What `run` refuses because of a key, `check` has told before.
+    let path = file(&stage, b"shed_key = \"/nonexistent/key\"\n[[listener]]\nport = 80");
+    command_refused(&stage, "check", &["--config", path], &["/nonexistent/key: No such file"]);
 }
 
 #[test]
