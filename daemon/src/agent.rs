@@ -44,11 +44,7 @@ impl What {
                 "give --config FILE or --destination NETWORK[:PORT]",
             ));
         }
-        let destinations = self.destination.iter();
-        destinations
-            .map(|text| config::destination(text, self.longest_s))
-            .collect::<Result<_>>()
-            .map(Source::Arguments)
+        config::destinations(&self.destination, self.longest_s).map(Source::Arguments)
     }
 }
 

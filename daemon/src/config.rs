@@ -22,6 +22,7 @@ use crate::notice;
 use crate::police::{self, Police};
 use crate::reader::{self, Reader};
 use crate::reserv::{self, Reserv};
+use crate::setting::Wrong;
 use crate::share;
 use crate::shed::{self, Shed};
 use crate::time_wait::{self, Destination, Ends, TimeWait};
@@ -295,6 +296,34 @@ impl Reader<'_> {
     }
 }
 
+/// Whether the last of these is one too many for the programs' maps, which hold two configurations.
+fn too_many(guards: &[Guarded]) -> std::result::Result<(), Wrong> {
+    let preferred = guards.iter().map(|g| g.preferred.len()).sum::<usize>();
+    let limits = guards.iter().map(|g| g.limits.len()).sum::<usize>();
+    let port = guards.last().map_or(0, |g| g.port);
+    let on_port = guards.iter().filter(|g| g.port == port).count();
+    let (most, most_on_port) = (TG_GUARDS as usize, TG_GUARDS_A_PORT as usize);
+    let most_preferred = TG_PREFERRED as usize / 2;
+    let (what, fix) = if guards.len() > most {
+        (
+            format!("there are more than {most} [[listener]] and [[path]] sections"),
+            "join those of one port: without address, one is for every address",
+        )
+    } else if on_port > most_on_port {
+        (
+            format!("port {port} has more than {most_on_port} sections"),
+            "join some: without address, one is for every address that has none of its own",
+        )
+    } else if limits > MOST {
+        (format!("police and exempt name more than {MOST} networks"), "name fewer, larger ones")
+    } else if preferred > most_preferred {
+        (format!("preferred names more than {most_preferred} networks"), "name fewer, larger ones")
+    } else {
+        return Ok(());
+    };
+    Err((what, fix.to_owned()))
+}
+
 /// Reads a configuration file, and the keys' files that it names.
 pub fn read(path: &Path) -> Result<Config> {
     let config = parse(path, &reader::text(path)?)?;
@@ -337,13 +366,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config> {
             ));
         }
         config.guards.push(guarded);
-        if config.guards.iter().map(|g| g.limits.len()).sum::<usize>() > MOST {
-            return Err(reader.wrong(
-                span,
-                format!("police and exempt name more than {MOST} networks"),
-                "name fewer, larger ones",
-            ));
-        }
+        too_many(&config.guards).map_err(|(what, fix)| reader.wrong(span, what, fix))?;
     }
     // A host that only connects guards no listener.
     if config.guards.is_empty() && !config.asks_time_wait() {

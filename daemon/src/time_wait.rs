@@ -19,6 +19,9 @@ use crate::reader::Reader;
 /// server they are all of its ports.
 const ENTRIES: u32 = 32_768;
 const ENTRIES_MOST: i64 = 1 << 24;
+/// Networks that may be named: the map holds those of two configurations, and of each the two that
+/// stand for everywhere else.
+const DESTINATIONS_MOST: usize = TG_DESTINATIONS as usize / 2 - 2;
 
 /// `[time_wait]`: of every listener and every destination that says nothing else.
 #[derive(Deserialize)]
@@ -122,6 +125,13 @@ impl Ends {
                 ));
             }
             ends.destinations.push((network, rules));
+            if ends.destinations.len() > DESTINATIONS_MOST {
+                return Err(reader.wrong(
+                    one.span(),
+                    format!("there are more than {DESTINATIONS_MOST} [[destination]] sections"),
+                    "name fewer, larger networks",
+                ));
+            }
         }
         // Everywhere else.
         if ends.listeners != tg_tw_rules::default() {

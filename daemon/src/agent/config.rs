@@ -7,11 +7,13 @@ use std::time::Duration;
 use serde::Deserialize;
 use tidegate_datapath::agent::Destination;
 use tidegate_datapath::network::Network;
+use tidegate_datapath::raw::TG_OBEYED;
 use tidegate_policy::notice::{COME_BACK_MOST, LONGEST};
 use toml::Spanned;
 
 use crate::failure::{Failure, Result};
 use crate::reader::{self, Reader};
+use crate::setting::Wrong;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,6 +29,13 @@ struct Section {
     network: Spanned<String>,
     port: Option<Spanned<i64>>,
     longest_s: Option<Spanned<f64>>,
+}
+
+/// Destinations that may be named: the map has room for as many again, while others take their place.
+const MOST: usize = TG_OBEYED as usize / 2;
+
+fn too_many() -> Wrong {
+    (format!("there are more than {MOST} destinations"), "name fewer, larger networks".to_owned())
 }
 
 fn longest(seconds: f64) -> Option<Duration> {
@@ -52,8 +61,16 @@ fn parse(text: &str) -> Option<(Network, Option<u16>)> {
     }
 }
 
-/// A destination of the command line.
-pub fn destination(text: &str, longest_s: Option<f64>) -> Result<Destination> {
+/// The destinations of the command line.
+pub fn destinations(texts: &[String], longest_s: Option<f64>) -> Result<Vec<Destination>> {
+    if texts.len() > MOST {
+        let (what, fix) = too_many();
+        return Err(Failure::argument(what, fix));
+    }
+    texts.iter().map(|text| destination(text, longest_s)).collect()
+}
+
+fn destination(text: &str, longest_s: Option<f64>) -> Result<Destination> {
     let (network, port) = parse(text).ok_or_else(|| {
         Failure::argument(
             format!("--destination {text} is no network with or without a port"),
@@ -111,6 +128,10 @@ fn parse_file(path: &Path, text: &str) -> Result<Vec<Destination>> {
             ));
         }
         destinations.push(one);
+        if destinations.len() > MOST {
+            let (what, fix) = too_many();
+            return Err(reader.wrong(section.span(), what, fix));
+        }
     }
     if destinations.is_empty() {
         return Err(reader.wrong(
@@ -196,5 +217,19 @@ mod tests {
         ] {
             assert!(told(text).starts_with(expected), "{}", told(text));
         }
+    }
+
+    #[test]
+    fn more_destinations_than_the_kernel_is_given_room_for_are_refused() {
+        let networks = |count: usize| (0..count).map(|i| format!("10.{}.{}.0/24", i >> 8, i & 255));
+        let file = |count: usize| {
+            let section = |network: String| format!("[[destination]]\nnetwork = \"{network}\"\n");
+            parse_file(Path::new("t.toml"), &networks(count).map(section).collect::<String>())
+        };
+        let line = |count: usize| destinations(&networks(count).collect::<Vec<_>>(), None);
+        assert_eq!((file(512).unwrap().len(), line(512).unwrap().len()), (512, 512));
+        let said = "there are more than 512 destinations; name fewer, larger networks";
+        assert_eq!(file(513).unwrap_err().to_string(), format!("t.toml:1025: {said}"));
+        assert_eq!(line(513).unwrap_err().to_string(), said);
     }
 }

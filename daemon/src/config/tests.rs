@@ -318,3 +318,52 @@ fn the_files_of_keys_are_read_with_the_configuration() {
     fs::remove_dir_all(&folder).unwrap();
     assert!(keys::check(Some(&key), None).unwrap_err().to_string().contains("No such file"));
 }
+
+/// What the programs' maps have no room for is told with its line, before anything is done.
+#[test]
+fn more_than_the_maps_hold_is_refused_with_its_line() {
+    let repeated = |count: usize, one: &dyn Fn(usize) -> String| (0..count).map(one).collect();
+    let ports = |i: usize| format!("[[listener]]\nport = {}\n", i + 1);
+    let addresses =
+        |i: usize| format!("[[listener]]\nport = 80\naddress = \"192.0.2.{}\"\n", i + 1);
+    let destinations =
+        |i: usize| format!("[[destination]]\nnetwork = \"10.{}.{}.0/24\"\n", i >> 8, i & 255);
+    let asks = "[time_wait]\nnegotiate = \"server\"\n";
+    let read = |text: &str| parse(Path::new("t.toml"), text);
+    let networks = |count: usize| {
+        let quoted = (0..count).map(|i| format!("\"10.{}.{}.0/24\"", i >> 8, i & 255));
+        let list = quoted.collect::<Vec<_>>().join(", ");
+        format!("[[listener]]\nport = 80\nshed = {{ p = 0.1, preferred = [{list}] }}")
+    };
+    let fits: [String; 3] = [repeated(64, &ports), repeated(8, &addresses), networks(2048)];
+    for text in fits {
+        assert!(read(&text).is_ok(), "{text}");
+    }
+    let many: String = repeated(510, &destinations);
+    let config = read(&format!("{asks}{many}")).unwrap();
+    assert_eq!(config.ends.destinations.len() as u32, TG_DESTINATIONS / 2);
+    let too_many: [(String, &str); 4] = [
+        (
+            repeated(65, &ports),
+            "t.toml:129: there are more than 64 [[listener]] and [[path]] sections; join those of \
+             one port: without address, one is for every address",
+        ),
+        (
+            repeated(9, &addresses),
+            "t.toml:25: port 80 has more than 8 sections; join some: without address, one is for \
+             every address that has none of its own",
+        ),
+        (
+            repeated(511, &destinations),
+            "t.toml:1021: there are more than 510 [[destination]] sections; name fewer, larger \
+             networks",
+        ),
+        (
+            networks(2049),
+            "t.toml:1: preferred names more than 2048 networks; name fewer, larger ones",
+        ),
+    ];
+    for (text, told) in too_many {
+        assert_eq!(fails(&text), told);
+    }
+}
