@@ -44,8 +44,7 @@ fn add(
 ) -> Result<Network> {
     let wrong = |text: &str| format!("{key} names \"{text}\", which is no network");
     let network = reader.network(name, wrong)?;
-    let is_same = |other: &Network| other.bits == network.bits && other.contains(network.address);
-    if limits.iter().any(|(other, _)| is_same(other)) {
+    if limits.iter().any(|(other, _)| *other == network) {
         return Err(reader.wrong(
             name.span(),
             format!("{network} is named twice in police and exempt"),
@@ -140,10 +139,18 @@ mod tests {
             ),
             (
                 format!(
-                    "{}\nexempt = [\"10.9.0.0/8\"]",
+                    "{}\nexempt = [\"10.0.0.0/8\"]",
                     police("network = \"10.0.0.0/8\", syns_per_s = 5")
                 ),
-                "t.toml:4: 10.9.0.0/8 is named twice in police and exempt; remove one of the two",
+                "t.toml:4: 10.0.0.0/8 is named twice in police and exempt; remove one of the two",
+            ),
+            (
+                "[[listener]]\nport = 80\nexempt = [\"192.0.2.1/24\"]".to_owned(),
+                "t.toml:3: exempt names \"192.0.2.1/24\", which is no network, but an address in one; write \"192.0.2.0/24\", or \"192.0.2.1\" for that address alone",
+            ),
+            (
+                police("network = \"10.9.0.0/8\", syns_per_s = 5"),
+                "t.toml:3: police names \"10.9.0.0/8\", which is no network, but an address in one; write \"10.0.0.0/8\", or \"10.9.0.0\" for that address alone",
             ),
             (
                 format!("[[listener]]\nport = 80\nexempt = [{many}]"),

@@ -177,13 +177,20 @@ impl<'a> Reader<'a> {
         text: &Spanned<String>,
         wrong: impl FnOnce(&str) -> String,
     ) -> Result<Network> {
-        text.get_ref().parse().map_err(|_| {
-            self.wrong(
+        let Ok(network) = text.get_ref().parse() else {
+            return Err(self.wrong(
                 text.span(),
                 wrong(text.get_ref()),
                 "write one like \"192.0.2.0/24\" or \"2001:db8::/32\"",
-            )
-        })
+            ));
+        };
+        match setting::network_fix(&network) {
+            Some(fix) => {
+                let what = format!("{}, but an address in one", wrong(text.get_ref()));
+                Err(self.wrong(text.span(), what, fix))
+            }
+            None => Ok(network),
+        }
     }
 }
 

@@ -64,8 +64,14 @@ pub fn address(written: Written, address: IpAddr, is_path: bool) -> Result<(), W
     Ok(())
 }
 
-/// The network that is meant, where more bits are set than its length says.
-pub fn meant(network: &Network) -> Option<Network> {
+/// What to write for a network that has more bits than its length says: it may be the network that
+/// was meant, or that address alone.
+pub fn network_fix(network: &Network) -> Option<String> {
+    let meant = meant(network)?;
+    Some(format!("write \"{meant}\", or \"{}\" for that address alone", network.address))
+}
+
+fn meant(network: &Network) -> Option<Network> {
     let bits = u32::from(network.bits);
     let address: IpAddr = match network.address {
         IpAddr::V4(v4) => {

@@ -13,7 +13,7 @@ use toml::Spanned;
 
 use crate::failure::{Failure, Result};
 use crate::reader::{self, Reader};
-use crate::setting::Wrong;
+use crate::setting::{self, Wrong};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -77,6 +77,10 @@ fn destination(text: &str, longest_s: Option<f64>) -> Result<Destination> {
             "write one like 192.0.2.0/24, 192.0.2.7:443 or [2001:db8::/32]:443",
         )
     })?;
+    if let Some(fix) = setting::network_fix(&network) {
+        let what = format!("--destination {text} is no network, but an address in one");
+        return Err(Failure::argument(what, fix));
+    }
     let longest = longest_s.map_or(Some(LONGEST), longest).ok_or_else(|| {
         Failure::argument(
             format!("--longest-s {} is out of range", longest_s.unwrap_or_default()),
@@ -176,6 +180,11 @@ mod tests {
             let (found, at) = parse(text).unwrap_or_else(|| panic!("{text}"));
             assert_eq!((found.to_string().as_str(), at), (network, port), "{text}");
         }
+        assert_eq!(
+            destinations(&["192.0.2.7/24:443".to_owned()], None).unwrap_err().to_string(),
+            "--destination 192.0.2.7/24:443 is no network, but an address in one; \
+             write \"192.0.2.0/24\", or \"192.0.2.7\" for that address alone"
+        );
         for text in [
             "",
             "here",
@@ -201,6 +210,10 @@ mod tests {
             ("", "t.toml:1: no destination is named; add a [[destination]]"),
             ("[[destination]]\nnetwork = \"x\"", "t.toml:2: network = \"x\" is no network"),
             ("[[destination]]\nnetwork = \"::/0\"\nport = 0", "t.toml:3: port = 0 is out of range"),
+            (
+                "[[destination]]\nnetwork = \"::1/64\"",
+                "t.toml:2: network = \"::1/64\" is no network, but an address in one; write \"::/64\", or \"::1\" for that address alone",
+            ),
             (
                 "[[destination]]\nnetwork = \"::/0\"\nlongest_s = 0.0",
                 "t.toml:3: longest_s = 0 is out of range; give a number from 0.01 to 655.35",
