@@ -43,6 +43,13 @@ pub fn read(
         rules.early_probability_x256 = 256;
     }
     if let Some(probability) = &options.early_drop_probability {
+        if options.early_drop_from.is_none() {
+            return Err(reader.wrong(
+                probability.span(),
+                "early_drop_probability does nothing without early_drop_from",
+                "add early_drop_from = 0.75, or take it out",
+            ));
+        }
         rules.early_probability_x256 =
             reader.fraction_x256("early_drop_probability", probability, 0.0..=1.0)?;
     }

@@ -97,6 +97,10 @@ fn bad_files_are_answered_in_one_line() {
             "t.toml:3: reserv has options, but the mechanism names neither it nor \"lazy\"; add \"reserv\" to the mechanism, or take the options out",
         ),
         (
+            "[[listener]]\nport = 80\nmechanism = \"reserv\"\nreserv = { early_drop_probability = 0.5 }",
+            "t.toml:4: early_drop_probability does nothing without early_drop_from; add early_drop_from = 0.75, or take it out",
+        ),
+        (
             "[[listener]]\nport = 80\nmechanism = \"reserv\"\nahead = 2",
             "t.toml:4: ahead is lazy's, and the mechanism does not name it; add \"lazy\" to the mechanism, or take ahead out",
         ),
