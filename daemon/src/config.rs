@@ -344,9 +344,13 @@ pub fn parse(path: &Path, text: &str) -> Result<Config> {
         ends: Ends::read(&reader, &file.time_wait, &file.destination)?,
     };
     let ends = config.ends.clone();
-    let listeners = file.listener.iter().map(|l| (reader.listener(l, &ends), l.span()));
-    let paths = file.path.iter().map(|p| (reader.path(p), p.span()));
-    for (guarded, span) in listeners.chain(paths) {
+    let span_of = |shed: &Option<Spanned<Shed>>| shed.as_ref().map(Spanned::span);
+    let listeners = file
+        .listener
+        .iter()
+        .map(|l| (reader.listener(l, &ends), l.span(), span_of(&l.get_ref().shed)));
+    let paths = file.path.iter().map(|p| (reader.path(p), p.span(), span_of(&p.get_ref().shed)));
+    for (guarded, span, shed_span) in listeners.chain(paths) {
         let guarded = guarded?;
         if let Some(other) =
             config.guards.iter().find(|g| g.port == guarded.port && g.address == guarded.address)
@@ -366,6 +370,9 @@ pub fn parse(path: &Path, text: &str) -> Result<Config> {
             ));
         }
         config.guards.push(guarded);
+        let blocks = config.guards.iter().map(|g| g.shed.blocks);
+        shed::tables_fit(blocks)
+            .map_err(|(what, fix)| reader.wrong(shed_span.unwrap_or(span.clone()), what, fix))?;
         too_many(&config.guards).map_err(|(what, fix)| reader.wrong(span, what, fix))?;
     }
     // A host that only connects guards no listener.

@@ -12,6 +12,7 @@ use toml::{Spanned, Value};
 use crate::failure::Result;
 use crate::fin;
 use crate::reader::Reader;
+use crate::setting::Wrong;
 
 /// `shed = { … }`.
 #[derive(Deserialize)]
@@ -99,6 +100,27 @@ fn rate(
         ));
     }
     Ok(reader.number("rate_per_s", rate, 1, 10_000_000)? as u32)
+}
+
+/// What the tables of all listeners and paths may take, in bytes: ten listeners' with a million new
+/// connections a second.
+const TABLES_MOST: u64 = 1 << 30;
+
+/// Whether tables of so many blocks in all are too large for any host, and the kernel is not even to be
+/// asked for them.
+pub fn tables_fit(blocks: impl Iterator<Item = u32>) -> std::result::Result<(), Wrong> {
+    let bytes = blocks.map(u64::from).sum::<u64>() * size_of::<tg_shed_block>() as u64;
+    if bytes <= TABLES_MOST {
+        return Ok(());
+    }
+    let megabytes = |bytes: u64| bytes.div_ceil(1 << 20);
+    Err((
+        format!("the table of persistent dropping would take {} MB in all", megabytes(bytes)),
+        format!(
+            "give a smaller arrivals_per_s or oversize: {} MB is the most",
+            megabytes(TABLES_MOST)
+        ),
+    ))
 }
 
 fn oversize(reader: &Reader<'_>, value: &Option<Spanned<f64>>) -> Result<f64> {
@@ -327,6 +349,14 @@ mod tests {
             (
                 listener("p = 0.1, oversize = 0.5"),
                 "t.toml:3: oversize = 0.5 is out of range; give a number from 1 to 100",
+            ),
+            (
+                listener("p = 0.1, arrivals_per_s = 1_000_000, oversize = 100"),
+                "t.toml:3: the table of persistent dropping would take 8175 MB in all; give a smaller arrivals_per_s or oversize: 1024 MB is the most",
+            ),
+            (
+                listener("p = 0.1, preferred = [\"10.0.0.1/8\"]"),
+                "t.toml:3: preferred names \"10.0.0.1/8\", which is no network, but an address in one; write \"10.0.0.0/8\", or \"10.0.0.1\" for that address alone",
             ),
             (
                 listener("p = 0.1, preferred = [\"10.0.0.0/40\"]"),
