@@ -119,6 +119,9 @@ struct PathSection {
     shed: Option<Spanned<Shed>>,
 }
 
+/// Refusals a second and processor: a bucket of 100 ms holds none at a lower rate, and none would ever
+/// be sent.
+const REFUSALS_PER_S: RangeInclusive<i64> = 10..=1_000_000_000;
 /// Lines a second and processor: what a bucket of 100 ms can hold at least one of, and the most that
 /// the ring has room for between two looks of the daemon.
 const LOG_PER_S: RangeInclusive<i64> = 10..=10_000;
@@ -234,9 +237,20 @@ impl Reader<'_> {
 
     fn refusals(&self, rate: &Option<Spanned<i64>>, rules: &mut tg_rules) -> Result<()> {
         let Some(rate) = rate else { return Ok(()) };
-        rules.refusal_cost_ns = match self.number("refusals_per_s", rate, 0, 1_000_000_000)? {
+        rules.refusal_cost_ns = match *rate.get_ref() {
             0 => 0,
-            per_s => (1_000_000_000 / per_s) as u32,
+            per_s if REFUSALS_PER_S.contains(&per_s) => (1_000_000_000 / per_s) as u32,
+            other => {
+                return Err(self.wrong(
+                    rate.span(),
+                    format!("refusals_per_s = {other} is out of range"),
+                    format!(
+                        "give 0, which is no limit, or a number from {} to {}",
+                        REFUSALS_PER_S.start(),
+                        REFUSALS_PER_S.end()
+                    ),
+                ));
+            }
         };
         Ok(())
     }

@@ -371,3 +371,23 @@ fn more_than_the_maps_hold_is_refused_with_its_line() {
         assert_eq!(fails(&text), told);
     }
 }
+
+/// A bucket that holds less than one refusal sends none at all.
+#[test]
+fn a_rate_of_refusals_is_none_or_one_that_the_bucket_can_keep() {
+    let listener = |per_s: i64| format!("[[listener]]\nport = 80\nrefusals_per_s = {per_s}");
+    for (per_s, cost_ns) in [(0, 0), (10, 100_000_000), (1_000, 1_000_000), (1_000_000_000, 1)] {
+        let config = parse(Path::new("t.toml"), &listener(per_s)).unwrap();
+        assert_eq!(config.guards[0].rules.refusal_cost_ns, cost_ns);
+        assert!(cost_ns <= TG_BUCKET_DEPTH_NS, "the bucket holds one at {per_s} a second");
+    }
+    for per_s in [-1, 1, 9, 1_000_000_001] {
+        assert_eq!(
+            fails(&listener(per_s)),
+            format!(
+                "t.toml:3: refusals_per_s = {per_s} is out of range; give 0, which is no limit, or a \
+                 number from 10 to 1000000000"
+            )
+        );
+    }
+}
