@@ -347,7 +347,7 @@ pub fn read(path: &Path) -> Result<Config> {
 
 /// Checks a configuration's text; `path` is for what is told of it.
 pub fn parse(path: &Path, text: &str) -> Result<Config> {
-    let reader = Reader::new(path, text, "docs/configuration.md");
+    let reader = Reader::new(path, text, "configuration.md");
     let file: File = reader.file()?;
     let mut config = Config {
         guards: Vec::new(),

@@ -135,7 +135,7 @@ mod tests {
             ),
             (
                 police("network = \"10.0.0.0/8\""),
-                "t.toml:3: missing field `syns_per_s`; see docs/configuration.md",
+                "t.toml:3: missing field `syns_per_s`; see the documentation, configuration.md",
             ),
             (
                 format!(

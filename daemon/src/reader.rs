@@ -13,7 +13,7 @@ use tidegate_policy::mechanism::QUEUE_LENGTH;
 use toml::{Spanned, Table, Value};
 
 use crate::failure::{Failure, Result};
-use crate::setting::{self, Written};
+use crate::setting::{self, Written, Wrong};
 
 /// A configuration file's text.
 pub fn text(path: &Path) -> Result<String> {
@@ -58,11 +58,68 @@ impl<'a> Reader<'a> {
 
     /// The whole of it.
     pub fn file<T: DeserializeOwned>(&self) -> Result<T> {
-        toml::from_str(self.text).map_err(|e| {
-            let (what, fix) = explain(e.message());
-            let fix = fix.unwrap_or_else(|| format!("see {}", self.manual));
-            self.wrong(e.span().unwrap_or(0..0), what, fix)
+        toml::from_str(self.text).map_err(|mut error: toml::de::Error| {
+            let span = error.span().unwrap_or(0..0);
+            // It tells the keys that lead to the place only where it cannot show the place.
+            error.set_input(None);
+            let told = error.to_string();
+            let keys = told.lines().find_map(|line| line.strip_prefix("in `")?.strip_suffix('`'));
+            let (what, fix) = self.explain(error.message(), keys.unwrap_or_default(), &span);
+            self.wrong(span, what, fix)
         })
+    }
+
+    /// The parser's message, of what stands at `span` and has these keys, in an operator's words.
+    fn explain(&self, message: &str, keys: &str, span: &Range<usize>) -> Wrong {
+        let given = self.text.get(span.clone()).unwrap_or_default();
+        let message = message.replace('\n', " ");
+        let (found, expected) = match message.split_once(", expected ") {
+            Some((found, expected)) => (found, Some(expected)),
+            None => (&message[..], None),
+        };
+        match (found, expected) {
+            // A word that begins as inf or nan does is taken for a number.
+            ("string values must be quoted", _) | ("invalid float", Some("`inf`" | "`nan`")) => {
+                (format!("{given} is not in quotes"), format!("write \"{given}\""))
+            }
+            ("duplicate key", _) => {
+                (format!("{given} stands twice"), "remove one of the two".to_owned())
+            }
+            (found, Some(expected)) if !keys.is_empty() && found.starts_with("invalid ") => {
+                self.wrong_type(keys, given, span, expected)
+            }
+            (found, Some(expected)) => (found.to_owned(), format!("expected {expected}")),
+            (found, None) => (found.to_owned(), format!("see the documentation, {}", self.manual)),
+        }
+    }
+
+    /// A value, a part of one or a section, where another type belongs.
+    fn wrong_type(&self, keys: &str, given: &str, span: &Range<usize>, expected: &str) -> Wrong {
+        let key = keys.rsplit('.').next().unwrap_or(keys);
+        let (single, double) = (format!("[{keys}]"), format!("[[{keys}]]"));
+        let is_value = self.text[..span.start].trim_end().ends_with('=');
+        let what = if given == single || given == double {
+            given.to_owned()
+        } else if given.contains('\n') {
+            key.to_owned()
+        } else if is_value {
+            format!("{key} = {given}")
+        } else {
+            format!("{given} in {key}")
+        };
+        let fix = if SECTIONS.contains(&keys) && given == single {
+            format!("write {double}, with two brackets")
+        } else if SECTIONS.contains(&keys) && given.starts_with('{') {
+            format!("write {key} = [{{ ... }}], or {double} with two brackets")
+        } else if TABLES.contains(&keys) && given == double {
+            format!("write {single}, with one bracket")
+        } else if TABLES.contains(&keys) {
+            "give a table, { ... }".to_owned()
+        } else {
+            let known = EXPECTED.iter().find(|(theirs, _)| expected.starts_with(theirs));
+            format!("give {}", known.map_or(expected, |(_, ours)| ours))
+        };
+        (format!("{what} is of the wrong type"), fix)
     }
 
     /// What is `true`, `false` or a table of these options: `None` where it is false, and no options
@@ -194,23 +251,19 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// What stands in two brackets, as often as is needed.
+const SECTIONS: [&str; 4] = ["listener", "path", "destination", "listener.police"];
+/// What is a table. The parser takes a list for one, too, and then complains of what is in it.
+const TABLES: [&str; 5] =
+    ["time_wait", "listener.reserv", "listener.auto", "listener.shed", "path.shed"];
 /// What the parser expects, in its words and in an operator's.
-const EXPECTED: [(&str, &str); 5] = [
+const EXPECTED: [(&str, &str); 8] = [
     ("i64", "a whole number"),
     ("f64", "a number"),
     ("a boolean", "true or false"),
+    ("a string", "a text in quotes"),
+    ("path string", "a path in quotes"),
     ("a sequence", "a list, [...]"),
-    ("a map", "a table, {...}"),
+    ("a map", "a table, { ... }"),
+    ("struct", "a table, { ... }"),
 ];
-
-/// The parser's message as what and, where it says what it expected (a type, or the keys that it
-/// knows), fix.
-fn explain(message: &str) -> (String, Option<String>) {
-    let message = message.replace('\n', " ");
-    let Some((what, expected)) = message.split_once(", expected ") else {
-        return (message, None);
-    };
-    let expected =
-        EXPECTED.iter().find(|(theirs, _)| *theirs == expected).map_or(expected, |e| e.1);
-    (what.to_owned(), Some(format!("expected {expected}")))
-}

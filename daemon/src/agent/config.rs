@@ -119,7 +119,7 @@ pub fn read(path: &Path) -> Result<Vec<Destination>> {
 
 /// Checks a configuration's text; `path` is for what is told of it.
 fn parse_file(path: &Path, text: &str) -> Result<Vec<Destination>> {
-    let reader = Reader::new(path, text, "docs/notices.md");
+    let reader = Reader::new(path, text, "notices.md");
     let file: File = reader.file()?;
     let mut destinations: Vec<Destination> = Vec::new();
     for section in &file.destination {
@@ -225,7 +225,7 @@ mod tests {
             ("[[listener]]\nport = 80", "t.toml:1: unknown field `listener`; expected"),
             (
                 "[[destination]]\nport = 80",
-                "t.toml:1: missing field `network`; see docs/notices.md",
+                "t.toml:1: missing field `network`; see the documentation, notices.md",
             ),
         ] {
             assert!(told(text).starts_with(expected), "{}", told(text));

@@ -52,13 +52,13 @@ fn bad_files_are_answered_in_one_line() {
         ),
         (
             "[[listener]]\nport = \"http\"",
-            "t.toml:2: invalid type: string \"http\"; expected a whole number",
+            "t.toml:2: port = \"http\" is of the wrong type; give a whole number",
         ),
         (
             "[[listener]]\nport = 80\nexempt = \"::/0\"",
-            "t.toml:3: invalid type: string \"::/0\"; expected a list, [...]",
+            "t.toml:3: exempt = \"::/0\" is of the wrong type; give a list, [...]",
         ),
-        ("[[listener]]", "t.toml:1: missing field `port`; see docs/configuration.md"),
+        ("[[listener]]", "t.toml:1: missing field `port`; see the documentation, configuration.md"),
         (
             "[[listener]]\nport = 80\n\n[[listener]]\nport = 80",
             "t.toml:4: port 80 on every address is guarded twice; remove one of the two [[listener]] sections",
@@ -389,5 +389,70 @@ fn a_rate_of_refusals_is_none_or_one_that_the_bucket_can_keep() {
                  number from 10 to 1000000000"
             )
         );
+    }
+}
+
+#[test]
+fn a_value_of_the_wrong_type_is_named_with_the_type_that_it_should_have() {
+    let listener = |line: &str| format!("[[listener]]\nport = 80\n{line}");
+    for (text, told) in [
+        (
+            "[listener]\nport = 80",
+            "1: [listener] is of the wrong type; write [[listener]], with two brackets",
+        ),
+        ("[path]\nport = 80", "1: [path] is of the wrong type; write [[path]], with two brackets"),
+        (
+            "[destination]\nnetwork = \"::/0\"",
+            "1: [destination] is of the wrong type; write [[destination]], with two brackets",
+        ),
+        ("listener = 5", "1: listener = 5 is of the wrong type; give a list, [...]"),
+        (
+            "[[time_wait]]\nentries = 5",
+            "1: [[time_wait]] is of the wrong type; write [time_wait], with one bracket",
+        ),
+        ("time_wait = true", "1: time_wait = true is of the wrong type; give a table, { ... }"),
+        (
+            "interfaces = \"eth0\"",
+            "1: interfaces = \"eth0\" is of the wrong type; give a list, [...]",
+        ),
+        ("cookie_keys = 5", "1: cookie_keys = 5 is of the wrong type; give a path in quotes"),
+        (
+            &listener("police = { network = \"::/0\", syns_per_s = 5 }"),
+            "3: police = { network = \"::/0\", syns_per_s = 5 } is of the wrong type; write \
+             police = [{ ... }], or [[listener.police]] with two brackets",
+        ),
+        (
+            &listener("[listener.police]\nnetwork = \"::/0\""),
+            "3: [listener.police] is of the wrong type; write [[listener.police]], with two brackets",
+        ),
+        (
+            &listener("police = [{ network = 5 }]"),
+            "3: network = 5 is of the wrong type; give a text in quotes",
+        ),
+        (
+            &listener("exempt = [\"::/0\", 5]"),
+            "3: 5 in exempt is of the wrong type; give a text in quotes",
+        ),
+        (&listener("exempt = {}"), "3: exempt = {} is of the wrong type; give a list, [...]"),
+        (
+            &listener("reserv = true"),
+            "3: reserv = true is of the wrong type; give a table, { ... }",
+        ),
+        (&listener("auto = 1.5"), "3: auto = 1.5 is of the wrong type; give a table, { ... }"),
+        (
+            &listener("auto = { wait_ms = \"x\" }"),
+            "3: wait_ms = \"x\" is of the wrong type; give a number",
+        ),
+        (&listener("shed = [0.1]"), "3: 0.1 in shed is of the wrong type; give a table, { ... }"),
+        (
+            &listener("[[listener.shed]]\np = 0.1"),
+            "3: [[listener.shed]] is of the wrong type; write [listener.shed], with one bracket",
+        ),
+        (&listener("resize = 1"), "3: resize = 1 is of the wrong type; give true or false"),
+        (&listener("hook = [\n\"ip\"]"), "3: hook is of the wrong type; give a text in quotes"),
+        (&listener("hook = ip"), "3: ip is not in quotes; write \"ip\""),
+        (&listener("port = 81"), "3: port stands twice; remove one of the two"),
+    ] {
+        assert_eq!(fails(text), format!("t.toml:{told}"));
     }
 }

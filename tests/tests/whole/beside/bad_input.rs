@@ -98,7 +98,11 @@ fn a_wrong_file_is_answered_with_file_line_and_fix() {
         (&b""[..], &[".toml:1: no listener is named; add a [[listener]]"][..]),
         (b"[[listener]]\nport = 0", &[".toml:2: port = 0 is out of range; give a number from 1"]),
         (b"[[listener]]\nport = 70000", &[".toml:2: port = 70000 is out of range", "65535"]),
-        (b"[[listener]]\nport = \"80\"", &[".toml:2: ", "string", "expected"]),
+        (
+            b"[[listener]]\nport = \"80\"",
+            &[".toml:2: port = \"80\" is of the wrong type; give a whole number"],
+        ),
+        (b"[listener]\nport = 80", &[".toml:1: [listener] ", "; write [[listener]], with two"]),
         (
             b"[[listener]]\nport = 80\n\n[[listener]]\nport = 80\n",
             &[".toml:4: port 80 on every address is guarded twice; remove one"],
