@@ -36,9 +36,11 @@ pub const QUEUE_LENGTH: RangeInclusive<u32> = 1..=i32::MAX as u32;
 /// What a forged flood could make of us is bounded so; a silent drop is what is left.
 pub const REFUSALS_PER_S: u32 = 1_000_000;
 
-/// The name that was meant: the nearest, where it has half of the word's letters.
+/// The name that was meant: the nearest, where it has half of the word's letters. Names are in lower
+/// case.
 fn nearest(word: &str) -> Option<&'static str> {
-    let far = |known: &&str| strsim::damerau_levenshtein(known, word);
+    let word = word.to_lowercase();
+    let far = |known: &&str| strsim::damerau_levenshtein(known, &word);
     NAMES.into_iter().min_by_key(far).filter(|known| 2 * far(known) <= word.len())
 }
 
@@ -61,6 +63,14 @@ pub fn parse(text: &str) -> Result<tg_rules, NoMechanism> {
         |what: &str, fix: &str| Err(NoMechanism { what: what.to_owned(), fix: fix.to_owned() });
     let words: Vec<&str> = text.split_whitespace().collect();
     for (at, word) in words.iter().enumerate() {
+        if word.contains([',', '+', ';']) {
+            let apart = text.split([',', '+', ';']).flat_map(str::split_whitespace);
+            let apart = apart.collect::<Vec<_>>().join(" ");
+            return wrong(
+                &format!("\"{text}\" is no mechanism"),
+                &format!("separate names by a space: \"{apart}\""),
+            );
+        }
         if !NAMES.contains(word) {
             let meant = nearest(word).map(|name| format!("did you mean \"{name}\"? "));
             return wrong(
@@ -195,6 +205,12 @@ mod tests {
         let wrong = parse("abort rst-sin").unwrap_err();
         assert_eq!(wrong.what, "unknown mechanism \"rst-sin\"");
         assert!(wrong.fix.starts_with("did you mean \"rst-syn\"? known: auto"), "{wrong}");
+        assert!(parse("ABORT").unwrap_err().fix.starts_with("did you mean \"abort\"? "));
+        for apart in ["abort,rst-syn", "abort, rst-syn", "abort+rst-syn"] {
+            let wrong = parse(apart).unwrap_err().to_string();
+            let told = "is no mechanism; separate names by a space: \"abort rst-syn\"";
+            assert_eq!(wrong, format!("\"{apart}\" {told}"));
+        }
         // Nothing is guessed of a word that is like none.
         assert!(parse("none").unwrap_err().fix.starts_with("known: auto"));
     }
