@@ -28,8 +28,13 @@ pub struct What {
     #[arg(long, value_name = "NETWORK[:PORT]")]
     destination: Vec<String>,
     /// Heed none for longer, and half as long again [default: 60].
-    #[arg(long, requires = "destination")]
+    #[arg(long, requires = "destination", allow_negative_numbers = true)]
     longest_s: Option<f64>,
+}
+
+/// What a number of this option may be, as a fix.
+pub fn wanted(option: &str) -> Option<String> {
+    (option == "--longest-s").then(config::longest_fix)
 }
 
 impl What {

@@ -22,7 +22,7 @@ use crate::notice;
 use crate::police::{self, Police};
 use crate::reader::{self, Reader};
 use crate::reserv::{self, Reserv};
-use crate::setting::Wrong;
+use crate::setting::{Written, Wrong};
 use crate::share;
 use crate::shed::{self, Shed};
 use crate::time_wait::{self, Destination, Ends, TimeWait};
@@ -184,7 +184,7 @@ impl Reader<'_> {
         auto::read(self, &listener.auto, &mut rules)?;
         let hook = self.hook(&listener.hook, span, &rules)?;
         if let Some(fin) = &listener.fin {
-            rules.fin = fin::parse(fin.get_ref())
+            rules.fin = fin::parse(Written::InFile, fin.get_ref())
                 .map_err(|(what, fix)| self.wrong(fin.span(), what, fix))?;
         }
         let time_wait = time_wait::listener(self, &listener.time_wait, &ends.listeners)?;
@@ -287,7 +287,7 @@ impl Reader<'_> {
             Some(h) => (h.get_ref().as_str(), h.span()),
             None => ("auto", otherwise),
         };
-        hook::parse(name, rules).map_err(|(what, fix)| self.wrong(span, what, fix))
+        hook::parse(Written::InFile, name, rules).map_err(|(what, fix)| self.wrong(span, what, fix))
     }
 
     fn shed(

@@ -6,15 +6,17 @@ use tidegate_policy::mechanism;
 use tidegate_policy::names::FIN_RULES;
 use tidegate_policy::raw::*;
 
+use crate::setting::{Written, Wrong};
+
 /// What a client's FIN does, by its name.
 ///
 /// # Errors
 /// What is wrong, and the fix.
-pub fn parse(name: &str) -> Result<u32, (String, String)> {
+pub fn parse(written: Written, name: &str) -> Result<u32, Wrong> {
     let number = FIN_RULES.iter().position(|known| *known == name);
     number.map(|number| number as u32).ok_or_else(|| {
         (
-            format!("fin = \"{name}\" is unknown"),
+            format!("{} is unknown", written.setting("fin", name)),
             "write \"half-close\", \"rst-fin\" or \"rst-fin strict\"".to_owned(),
         )
     })

@@ -5,8 +5,10 @@ use tidegate_datapath::raw::*;
 use tidegate_policy::mechanism;
 use tidegate_policy::raw::*;
 
+use crate::setting::{Written, Wrong};
+
 /// The hook of a name, where it can carry out the rules; or what is wrong, and the fix.
-pub fn parse(name: &str, rules: &tg_rules) -> Result<u32, (String, String)> {
+pub fn parse(written: Written, name: &str, rules: &tg_rules) -> Result<u32, Wrong> {
     let hook = match name {
         "auto" => TG_HOOK_AUTO,
         "driver" => TG_HOOK_DRIVER,
@@ -14,7 +16,7 @@ pub fn parse(name: &str, rules: &tg_rules) -> Result<u32, (String, String)> {
         "tcp" => TG_HOOK_TCP,
         other => {
             return Err((
-                format!("hook = \"{other}\" is unknown"),
+                format!("{} is unknown", written.setting("hook", other)),
                 "write \"auto\", \"driver\", \"ip\" or \"tcp\"".to_owned(),
             ));
         }
@@ -26,7 +28,10 @@ pub fn parse(name: &str, rules: &tg_rules) -> Result<u32, (String, String)> {
                 "\"{}\" cannot be carried out at the tcp hook, which can only drop",
                 mechanism::name(rules)
             ),
-            "use hook = \"auto\", or a mechanism such as \"abort early-syn-drop\"".to_owned(),
+            format!(
+                "use {}, or a mechanism such as \"abort early-syn-drop\"",
+                written.setting("hook", "auto")
+            ),
         ));
     }
     Ok(hook)
@@ -39,5 +44,30 @@ pub fn name(hook: u32) -> &'static str {
         TG_HOOK_IP => "ip",
         TG_HOOK_TCP => "tcp",
         _ => "auto",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_hook_is_told_as_it_was_written() {
+        let rules = |text| mechanism::parse(text).unwrap();
+        let told = |written, name, mechanism| {
+            let (what, fix) = parse(written, name, &rules(mechanism)).unwrap_err();
+            format!("{what}; {fix}")
+        };
+        let names = "write \"auto\", \"driver\", \"ip\" or \"tcp\"";
+        assert_eq!(
+            told(Written::InFile, "xdp", "abort"),
+            format!("hook = \"xdp\" is unknown; {names}")
+        );
+        assert_eq!(
+            told(Written::AsOption, "xdp", "abort"),
+            format!("--hook xdp is unknown; {names}")
+        );
+        let fix = told(Written::AsOption, "tcp", "rst-syn");
+        assert!(fix.contains("; use --hook auto, or a mechanism"), "{fix}");
     }
 }

@@ -34,6 +34,7 @@ mod size;
 mod status;
 mod time_wait;
 mod top;
+mod usage;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -91,7 +92,7 @@ struct What {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["port", "address", "mechanism", "fin", "hook", "interface"])]
     config: Option<PathBuf>,
     /// The port of the listener.
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     port: Option<u16>,
     /// Its address [default: every one].
     #[arg(long, requires = "port")]
@@ -119,8 +120,8 @@ impl What {
         }
         let mut rules = mechanism::parse(&self.mechanism)
             .map_err(|wrong| Failure::argument(wrong.what, wrong.fix))?;
-        rules.fin = fin::parse(&self.fin).map_err(wrong)?;
-        let hook = hook::parse(&self.hook, &rules).map_err(wrong)?;
+        rules.fin = fin::parse(Written::AsOption, &self.fin).map_err(wrong)?;
+        let hook = hook::parse(Written::AsOption, &self.hook, &rules).map_err(wrong)?;
         let guards =
             vec![Guarded { address: self.address, port, rules, hook, ..Default::default() }];
         Ok(Some(Config { guards, interfaces: self.interface.clone(), ..Default::default() }))
@@ -175,20 +176,6 @@ fn dispatch(cli: Cli) -> Result<()> {
     }
 }
 
-/// clap's answer in one line: what is wrong, and where the fix is told.
-fn one_line(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let tip = lines.clone().find_map(|line| line.strip_prefix("tip: "));
-    let what: Vec<&str> = lines
-        .by_ref()
-        .take_while(|line| !["Usage:", "tip:", "For more"].iter().any(|s| line.starts_with(s)))
-        .collect();
-    let what = what.join(" ");
-    let fix = tip.unwrap_or("`tidegate --help` tells what there is");
-    format!("{}; {fix}", what.trim_start_matches("error: "))
-}
-
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -197,7 +184,9 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(error) => {
-            tell(&one_line(&error));
+            let words: Vec<String> =
+                std::env::args_os().skip(1).map(|word| word.to_string_lossy().into()).collect();
+            tell(&usage::one_line(&error, &words));
             return ExitCode::from(2);
         }
     };

@@ -23,22 +23,40 @@ pub struct Arguments {
     #[arg(long, value_name = "N", requires_all = ["burst_per_s", "burst_s"], allow_negative_numbers = true)]
     drain_per_s: Option<f64>,
     /// Connections that come a second in the burst.
-    #[arg(long, value_name = "N", requires = "drain_per_s", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "drain_per_s",
+        conflicts_with = "port",
+        allow_negative_numbers = true
+    )]
     burst_per_s: Option<f64>,
     /// How long the burst lasts, in seconds.
-    #[arg(long, value_name = "S", requires = "drain_per_s", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "S",
+        requires = "drain_per_s",
+        conflicts_with = "port",
+        allow_negative_numbers = true
+    )]
     burst_s: Option<f64>,
     /// Connections that come a second before and after it [default: 0].
-    #[arg(long, value_name = "N", requires = "drain_per_s", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "drain_per_s",
+        conflicts_with = "port",
+        allow_negative_numbers = true
+    )]
     calm_per_s: Option<f64>,
     /// A guarded port: watch it, and take the largest burst that comes.
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     port: Option<u16>,
     /// Its address, where several are guarded.
     #[arg(long, requires = "port")]
     address: Option<IpAddr>,
     /// How long to watch, in seconds.
-    #[arg(long = "for", value_name = "S", requires = "port", default_value_t = 60,
+    #[arg(long = "for", value_name = "S", requires = "port", default_value_t = 60, allow_negative_numbers = true,
         value_parser = clap::value_parser!(u32).range(1..=86_400))]
     watch_s: u32,
     /// The clients' round trip, in milliseconds.
@@ -57,6 +75,49 @@ pub struct Arguments {
     /// As JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// The longest that clients wait, in s.
+const PATIENCE_MOST_S: f64 = 600.0;
+
+/// What an option's number may be: above 0, or from it, up to the most of its units.
+struct Bounds {
+    option: &'static str,
+    unit: &'static str,
+    may_be_zero: bool,
+    most: f64,
+}
+
+const fn bounds(option: &'static str, unit: &'static str, may_be_zero: bool, most: f64) -> Bounds {
+    Bounds { option, unit, may_be_zero, most }
+}
+
+const BOUNDS: [Bounds; 8] = [
+    bounds("--drain-per-s", "connections a second", false, size::RATE_MOST_PER_S),
+    bounds("--burst-per-s", "connections a second", false, size::RATE_MOST_PER_S),
+    bounds("--burst-s", "seconds", false, size::BURST_MOST_S),
+    bounds("--calm-per-s", "connections a second", true, size::RATE_MOST_PER_S),
+    bounds("--rtt-ms", "milliseconds", true, size::TIME_MOST_S * 1000.0),
+    bounds("--pause-ms", "milliseconds", true, size::TIME_MOST_S * 1000.0),
+    bounds("--drops", "a share", true, size::DROPS_MOST),
+    bounds("--patience-s", "seconds", false, PATIENCE_MOST_S),
+];
+
+impl Bounds {
+    fn fix(&self) -> String {
+        let from = if self.may_be_zero { "from 0" } else { "above 0, up" };
+        format!("give {} {from} to {}", self.unit, self.most)
+    }
+
+    /// Written so that NaN is refused too.
+    fn contain(&self, number: f64) -> bool {
+        (number > 0.0 || self.may_be_zero && number == 0.0) && number <= self.most
+    }
+}
+
+/// What a number of this option may be, as a fix.
+pub fn wanted(option: &str) -> Option<String> {
+    BOUNDS.iter().find(|bounds| bounds.option == option).map(Bounds::fix)
 }
 
 /// The whole answer.
@@ -148,18 +209,30 @@ impl Arguments {
         }
     }
 
-    fn patience_s(&self) -> Result<f64> {
-        if self.patience_s > 0.0 && self.patience_s <= 600.0 {
-            return Ok(self.patience_s);
+    /// The model names its own numbers, in its own units; whoever typed is told of the options.
+    fn check(&self) -> Result<()> {
+        let given = [
+            self.drain_per_s,
+            self.burst_per_s,
+            self.burst_s,
+            self.calm_per_s,
+            Some(self.rtt_ms),
+            Some(self.pause_ms),
+            Some(self.drops),
+            Some(self.patience_s),
+        ];
+        for (bounds, number) in BOUNDS.iter().zip(given) {
+            if let Some(number) = number.filter(|number| !bounds.contain(*number)) {
+                let what = format!("{} {number} is out of range", bounds.option);
+                return Err(Failure::argument(what, bounds.fix()));
+            }
         }
-        Err(Failure::argument(
-            format!("--patience-s {} is out of range", self.patience_s),
-            "give seconds above 0, up to 600",
-        ))
+        Ok(())
     }
 
     fn answer(&self) -> Result<Answer> {
-        let patience_s = self.patience_s()?;
+        self.check()?;
+        let patience_s = self.patience_s;
         let clients = self.clients();
         let Some(port) = self.port else {
             return Ok(answer(&clients, &size::recommend(&clients)?, patience_s, None));
@@ -245,4 +318,48 @@ fn table(answer: &Answer) -> String {
 pub fn run(arguments: &Arguments) -> Result<()> {
     let answer = arguments.answer()?;
     if arguments.json { output::print_json(&answer) } else { output::print(&table(&answer)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    const BURST: &str = "--drain-per-s 10 --burst-per-s 20 --burst-s 1";
+
+    fn told(options: &str) -> String {
+        let line = format!("size {options}");
+        let answer = Line::parse_from(line.split(' ')).arguments.answer();
+        answer.err().map_or(String::new(), |failure| failure.to_string())
+    }
+
+    /// The model has its own names and seconds; an operator typed an option, perhaps in ms.
+    #[test]
+    fn a_number_out_of_range_is_told_by_its_option_and_in_its_units() {
+        for number in ["0", "inf", "1e9", "NaN"] {
+            let told = told(&format!("--drain-per-s {number} --burst-per-s 20 --burst-s 1"));
+            assert!(told.starts_with("--drain-per-s "), "{told}");
+            let fix = " is out of range; give connections a second above 0, up to 100000000";
+            assert!(told.ends_with(fix), "{told}");
+        }
+        for (options, expected) in [
+            ("--calm-per-s -1", "give connections a second from 0 to 100000000"),
+            ("--rtt-ms -1", "give milliseconds from 0 to 600000"),
+            ("--pause-ms 600001", "give milliseconds from 0 to 600000"),
+            ("--drops 0.6", "give a share from 0 to 0.5"),
+            ("--patience-s 0", "give seconds above 0, up to 600"),
+        ] {
+            let told = told(&format!("{BURST} {options}"));
+            assert_eq!(told, format!("{options} is out of range; {expected}"));
+        }
+        let most = "--rtt-ms 600000 --pause-ms 600000 --drops 0.5 --patience-s 600";
+        assert_eq!(told(&format!("{BURST} {most}")), "");
+    }
 }

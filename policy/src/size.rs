@@ -56,6 +56,15 @@ const AGAIN_S: f64 = 0.5;
 /// listen() takes an int.
 const BACKLOG_MOST: f64 = i32::MAX as f64;
 
+/// The most connections a second that the model knows.
+pub const RATE_MOST_PER_S: f64 = 1e8;
+/// The longest burst, in s.
+pub const BURST_MOST_S: f64 = 86_400.0;
+/// The longest round trip or pause, in s.
+pub const TIME_MOST_S: f64 = 600.0;
+/// The largest share of a burst that may be dropped.
+pub const DROPS_MOST: f64 = 0.5;
+
 /// A burst before a server, and what is asked of its queues.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Burst {
@@ -134,26 +143,32 @@ pub enum NoSize {
 impl Burst {
     // Ranges are written so that NaN is refused too.
     fn check(&self) -> Result<(), NoSize> {
-        let rate = |per_s: f64| per_s > 0.0 && per_s <= 1e8;
-        let time = |s: f64| (0.0..=600.0).contains(&s);
+        let rate = |per_s: f64| per_s > 0.0 && per_s <= RATE_MOST_PER_S;
+        let time = |s: f64| (0.0..=TIME_MOST_S).contains(&s);
+        let a_rate = "a rate above 0 a second, up to 100000000";
         for (name, value, is_good, expected) in [
-            ("drain", self.drain_per_s, rate(self.drain_per_s), "a rate above 0 a second"),
-            ("burst rate", self.burst_per_s, rate(self.burst_per_s), "a rate above 0 a second"),
+            ("drain", self.drain_per_s, rate(self.drain_per_s), a_rate),
+            ("burst rate", self.burst_per_s, rate(self.burst_per_s), a_rate),
             (
                 "burst length",
                 self.burst_s,
-                self.burst_s > 0.0 && self.burst_s <= 86_400.0,
+                self.burst_s > 0.0 && self.burst_s <= BURST_MOST_S,
                 "seconds above 0, up to 86400",
             ),
             (
                 "calm rate",
                 self.calm_per_s,
                 self.calm_per_s == 0.0 || rate(self.calm_per_s),
-                "a rate from 0 a second",
+                "a rate from 0 to 100000000 a second",
             ),
             ("round trip", self.rtt_s, time(self.rtt_s), "seconds from 0 to 600"),
             ("pause", self.pause_s, time(self.pause_s), "seconds from 0 to 600"),
-            ("drops", self.drops, self.drops >= 0.0 && self.drops <= 0.5, "a share from 0 to 0.5"),
+            (
+                "drops",
+                self.drops,
+                self.drops >= 0.0 && self.drops <= DROPS_MOST,
+                "a share from 0 to 0.5",
+            ),
         ] {
             if !is_good {
                 return Err(NoSize::Range { name, value, expected });

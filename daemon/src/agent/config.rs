@@ -43,8 +43,8 @@ fn longest(seconds: f64) -> Option<Duration> {
     bounds.contains(&seconds).then(|| Duration::from_secs_f64(seconds))
 }
 
-fn longest_fix() -> String {
-    format!("give a number from 0.01 to {}", COME_BACK_MOST.as_secs_f64())
+pub fn longest_fix() -> String {
+    format!("give seconds from 0.01 to {}", COME_BACK_MOST.as_secs_f64())
 }
 
 /// `NETWORK` or `NETWORK:PORT`; an IPv6 network with a port stands in brackets.
@@ -216,7 +216,7 @@ mod tests {
             ),
             (
                 "[[destination]]\nnetwork = \"::/0\"\nlongest_s = 0.0",
-                "t.toml:3: longest_s = 0 is out of range; give a number from 0.01 to 655.35",
+                "t.toml:3: longest_s = 0 is out of range; give seconds from 0.01 to 655.35",
             ),
             (
                 "[[destination]]\nnetwork = \"::/0\"\n[[destination]]\nnetwork = \"::/0\"",
