@@ -27,8 +27,8 @@ pub struct What {
     /// Servers whose notices are heeded, as NETWORK or NETWORK:PORT; may be repeated.
     #[arg(long, value_name = "NETWORK[:PORT]")]
     destination: Vec<String>,
-    /// Heed none for longer, and half as long again [default: 60].
-    #[arg(long, requires = "destination", allow_negative_numbers = true)]
+    /// Heed a notice for at most this long, plus up to half as long again by lot [default: 60].
+    #[arg(long, value_name = "S", requires = "destination", allow_negative_numbers = true)]
     longest_s: Option<f64>,
 }
 

@@ -71,9 +71,9 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Show that on a screen that goes on, with what happens a second, until q.
+    /// Show status on a live screen, with rates a second, until q, Esc or Ctrl-C.
     Top(top::Arguments),
-    /// Tell the same as status to Prometheus: printed once, or served over HTTP.
+    /// Print what status shows, for Prometheus, or serve it over HTTP.
     Metrics(metrics::Arguments),
     /// Tell what would become of a SYN that came in now, and why. Nothing changes by asking.
     Explain(explain::Asked),
