@@ -15,6 +15,7 @@ mod serve;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -85,8 +86,23 @@ fn usage(error: &clap::Error) -> ExitCode {
         text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
     let sentence = sentence.join(" ");
     let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
-    eprintln!("tidelab: {sentence}; `tidelab help` shows what there is");
+    eprintln!("tidelab: {sentence}; `{}` shows what there is", help());
     ExitCode::from(2)
+}
+
+/// How to have the options shown that may be given here.
+fn help() -> String {
+    let command = std::env::args().nth(1);
+    let known = Arguments::command();
+    match command.filter(|name| known.get_subcommands().any(|known| known.get_name() == name)) {
+        Some(name) => format!("tidelab {name} --help"),
+        None => "tidelab help".to_owned(),
+    }
+}
+
+/// A whole number above 0.
+fn count<N: FromStr>(given: &str) -> Result<N, String> {
+    given.parse().map_err(|_| "give a number from 1".to_owned())
 }
 
 /// Prints a line, at once: someone may wait for it at the other end of a pipe.

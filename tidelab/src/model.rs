@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `tidelab model`: Jamjoom's equations, as two columns.
 
+use std::num::NonZeroU32;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tidegate_client::model::{
 };
 
 use crate::failure::Failure;
-use crate::quantity;
+use crate::{count, quantity};
 
 /// Compare dropping every SYN alike with dropping some connections whole, by the model.
 ///
@@ -36,16 +37,17 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 100.0)]
     arrivals: f64,
     /// Queues in series, each dropping as the one.
-    #[arg(long, value_name = "M", default_value_t = 5)]
-    queues: u32,
+    #[arg(long, value_name = "M", default_value = "5", value_parser = count::<NonZeroU32>)]
+    queues: NonZeroU32,
     /// Parallel connections of a visit to a page.
-    #[arg(long, value_name = "M", default_value_t = 6)]
-    parallel: u32,
+    #[arg(long, value_name = "M", default_value = "6", value_parser = count::<NonZeroU32>)]
+    parallel: NonZeroU32,
 }
 
 /// Prints both.
 pub(crate) fn model(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let Arguments { p, arrivals, queues, parallel, .. } = *arguments;
+    let Arguments { p, arrivals, .. } = *arguments;
+    let (queues, parallel) = (arguments.queues.get(), arguments.parallel.get());
     if !(p > 0.0 && p < 1.0) {
         return Err(Failure::Share { given: p });
     }

@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::time::Duration;
 
 use nix::libc;
@@ -15,7 +14,7 @@ use tidegate_servers::{
 };
 
 use crate::failure::Failure;
-use crate::{quantity, say};
+use crate::{count, quantity, say};
 
 /// Serve HTTP at a known processor cost per request, in this network namespace.
 ///
@@ -132,10 +131,6 @@ fn go_first() {
     // SAFETY: no memory is passed. Of Linux' threads each has a priority of its own, and 0 is the
     // calling one.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
-}
-
-fn count<N: FromStr>(given: &str) -> Result<N, String> {
-    given.parse().map_err(|_| "give a number from 1".to_owned())
 }
 
 /// Statistics for people, and for the file where one is wanted.

@@ -133,6 +133,10 @@ fn a_mistake_is_one_sentence() {
         ("serve --address 192.0.2.1 --port 80", "192.0.2.1:80"),
         ("demo --times 0", "--times"),
         ("model --p 1", "--p 1"),
+        ("model --queues 0", "'--queues <M>': give a number from 1;"),
+        ("model --parallel 0", "'--parallel <M>': give a number from 1;"),
+        ("model --cues 3", "; `tidelab model --help` shows what there is"),
+        ("modle", "; `tidelab help` shows what there is"),
         ("model --os beos", "beos"),
         ("calibrate --from /no/such/folder", "/no/such/folder"),
     ];
