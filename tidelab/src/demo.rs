@@ -12,7 +12,7 @@ use tidegate_client::Progress;
 use tidegate_lab::LabError;
 use tidegate_live::Programs;
 use tidegate_report::{Point, ResultsError, Watcher};
-use tidegate_scenarios::{Form, Scenario};
+use tidegate_scenarios::{Form, Scenario, ScenarioError};
 use tidegate_sim::Machine;
 
 use crate::failure::Failure;
@@ -76,7 +76,7 @@ pub(crate) fn demo(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if !(arguments.times > 0.0 && arguments.times <= 100.0) {
         return Err(Failure::Times { given: arguments.times });
     }
-    let scenario = Scenario::parse("demo", "demo", &text(arguments))?;
+    let scenario = Scenario::parse("demo", "demo", &text(arguments)).map_err(by_option)?;
     let rows = match arguments.world {
         Some(World::Live) => live(&scenario)?,
         Some(World::Sim) => simulated(&scenario)?,
@@ -98,6 +98,24 @@ pub(crate) fn demo(arguments: &Arguments) -> Result<ExitCode, Failure> {
     };
     std::io::stdout().write_all(report.to_string().as_bytes()).map_err(Failure::Output)?;
     Ok(if report.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Nobody has written the scenario, so that its lines and keys say nothing: what was given is an option.
+fn by_option(error: ScenarioError) -> Failure {
+    let ScenarioError::Text { what, .. } = error else { return error.into() };
+    let keys = [
+        ("timeout_s", "--timeout"),
+        ("duration_s", "--duration"),
+        ("backlog", "--backlog"),
+        ("cost_us", "--cost-us"),
+    ];
+    let found = keys.iter().find_map(|(key, option)| Some((option, what.strip_prefix(key)?)));
+    Failure::Option {
+        what: match found {
+            Some((option, rest)) => format!("{option}{rest}"),
+            None => format!("--mechanism: {what}"),
+        },
+    }
 }
 
 fn live_or_simulated(scenario: &Scenario) -> Result<Vec<Row>, Failure> {

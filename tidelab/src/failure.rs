@@ -29,6 +29,8 @@ pub(crate) enum Failure {
     Signals(io::Error),
     #[error(transparent)]
     Os(#[from] tidegate_client::UnknownOs),
+    #[error("{what}")]
+    Option { what: String },
     #[error("--p {given} is no share of connections to drop: give more than 0 and less than 1")]
     Share { given: f64 },
     #[error("--arrivals {given} is no rate: give more than 0 a second")]
