@@ -109,7 +109,7 @@ impl Browsing {
 impl Class {
     pub(crate) fn check(&self) -> Result<(), CrowdError> {
         if !(self.share > 0.0 && self.share.is_finite()) {
-            return Err(CrowdError::Share { what: "a class", share: self.share });
+            return Err(CrowdError::Weight { share: self.share });
         }
         if self.timeout.is_zero() || self.timeout > TIMEOUT_MAX {
             let given_s = self.timeout.as_secs_f64();

@@ -56,8 +56,14 @@ pub enum CrowdError {
         /// What was given.
         given: f64,
     },
-    /// A share that is none.
-    #[error("{what} of {share} is no share: give 0 to 1, or, for a class, a weight above 0")]
+    /// A class of nobody, among others.
+    #[error("a class of {share} has no weight among the others: give one above 0")]
+    Weight {
+        /// What was given.
+        share: f64,
+    },
+    /// A share of packets that is none.
+    #[error("{what} of {share} is no chance: give 0 to 1")]
     Share {
         /// Of what.
         what: &'static str,

@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tidegate_crowd::{
-    Browser, Browsing, Class, Close, Delay, Driver, Load, Network, Os, Plan, run_watched,
+    Browser, Browsing, Class, Close, CrowdError, Delay, Driver, Load, Network, Os, Plan,
+    run_watched,
 };
 use tidegate_scenarios::read_trace;
 
@@ -64,7 +65,7 @@ pub(crate) struct Arguments {
     #[arg(long = "path", default_value = "/")]
     paths: Vec<String>,
     /// Requests on one connection, in the mean.
-    #[arg(long, value_name = "N", default_value_t = 1.0)]
+    #[arg(long, value_name = "N", default_value_t = 1.0, allow_negative_numbers = true)]
     requests: f64,
     /// Clients visit pages with a browser, over its parallel connections: chrome,
     /// internet-explorer-6, mozilla-1.2, …
@@ -74,7 +75,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 21, requires = "browser")]
     objects: u16,
     /// Pages that a client visits, in the mean.
-    #[arg(long, value_name = "N", default_value_t = 1.0, requires = "browser")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1.0,
+        requires = "browser",
+        allow_negative_numbers = true
+    )]
     pages: f64,
     /// Time between two pages, in the mean.
     #[arg(long, value_name = "TIME", default_value = "0s", requires = "browser",
@@ -97,13 +104,13 @@ pub(crate) struct Arguments {
     #[arg(long, default_value = "linux", value_parser = os)]
     os: &'static Os,
     /// How far raw clients are away, one way, in ms.
-    #[arg(long, value_name = "MS", default_value_t = 0.0)]
+    #[arg(long, value_name = "MS", default_value_t = 0.0, allow_negative_numbers = true)]
     delay_ms: f64,
     /// Chance of a raw client's packet to be lost, each way.
-    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     loss: f64,
     /// Chance of a raw client's packet to come late, each way.
-    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     reorder: f64,
 }
 
@@ -142,7 +149,7 @@ pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let plan = plan(arguments)?;
     let mut bar = progress::bar();
     bar.step(1, 1, "crowd", plan.warm_up + plan.duration + plan.cool_down);
-    let outcome = run_watched(&plan, &mut |progress| bar.show(1, &progress))?;
+    let outcome = run_watched(&plan, &mut |progress| bar.show(1, &progress)).map_err(by_option)?;
     bar.finish();
     let mut out = io::stdout().lock();
     let written = if out.is_terminal() {
@@ -152,6 +159,27 @@ pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
     };
     written.map_err(io::Error::from).and_then(|()| writeln!(out)).map_err(Failure::Output)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a crowd cannot be is told with the option that asked for it.
+fn by_option(error: CrowdError) -> Failure {
+    let option = match &error {
+        CrowdError::NoSource { .. } => "--from",
+        CrowdError::Rate { .. } | CrowdError::NoRate => "--rate",
+        CrowdError::Ports { .. } => "--ports",
+        CrowdError::NoClients => "--clients",
+        CrowdError::Requests { .. } => "--requests",
+        CrowdError::Delay { .. } => "--delay-ms",
+        CrowdError::Path { .. } => "--path",
+        CrowdError::Share { what: "loss", .. } => "--loss",
+        CrowdError::Share { what: "reorder", .. } => "--reorder",
+        CrowdError::Duration { what: "a timeout", .. } => "--timeout",
+        CrowdError::Duration { what: "a warm-up", .. } => "--warm-up",
+        CrowdError::Duration { what: "a cool-down", .. } => "--cool-down",
+        CrowdError::Duration { .. } => "--duration",
+        _ => return error.into(),
+    };
+    Failure::Option { what: format!("{option}: {error}") }
 }
 
 /// How starts come about.
