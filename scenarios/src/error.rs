@@ -31,13 +31,17 @@ pub enum ScenarioError {
         what: String,
     },
     /// No scenario of that name is on the shelf.
-    #[error("there is no figure {name}; there are {there_are}")]
+    #[error("there is no figure {name}; {}`tidelab figure --list` has all", did_you_mean(.nearest))]
     Unknown {
         /// The name asked for.
         name: String,
-        /// Every name on the shelf.
-        there_are: String,
+        /// The name on the shelf that it is like.
+        nearest: Option<String>,
     },
+}
+
+fn did_you_mean(nearest: &Option<String>) -> String {
+    nearest.as_ref().map(|name| format!("did you mean {name}? ")).unwrap_or_default()
 }
 
 /// A file and a line of it.

@@ -39,7 +39,7 @@ pub fn shelf() -> Vec<(String, &'static str)> {
 /// experiment fills several figures of a paper.
 ///
 /// # Errors
-/// [`ScenarioError::Unknown`], with the names that there are.
+/// [`ScenarioError::Unknown`], with the name that was meant, where one is near.
 pub fn named(name: &str) -> Result<Scenario, ScenarioError> {
     let shelf = shelf();
     if let Some((_, text)) = shelf.iter().find(|(known, _)| known == name) {
@@ -53,7 +53,13 @@ pub fn named(name: &str) -> Result<Scenario, ScenarioError> {
         }
         names.extend(std::iter::once(known.clone()).chain(scenario.also));
     }
-    Err(ScenarioError::Unknown { name: name.to_owned(), there_are: names.join(", ") })
+    Err(ScenarioError::Unknown { name: name.to_owned(), nearest: nearest(name, names) })
+}
+
+/// The name that was meant: the nearest, where it has half of the letters.
+fn nearest(name: &str, names: Vec<String>) -> Option<String> {
+    let far = |known: &String| strsim::damerau_levenshtein(known, &name.to_lowercase());
+    names.into_iter().min_by_key(far).filter(|known| 2 * far(known) <= name.len())
 }
 
 #[cfg(test)]
@@ -71,8 +77,18 @@ mod tests {
             }
         }
         assert_eq!(named("pariag-table-4.1").expect("a scenario").name, "pariag-4.1");
-        let error = named("shukla-9.9").unwrap_err().to_string();
-        assert!(error.contains("shukla-9.9"), "{error}");
+    }
+
+    /// In one short line: there are a hundred names.
+    #[test]
+    fn a_name_that_is_none_is_answered_with_the_nearest() {
+        let told = |name: &str| named(name).unwrap_err().to_string();
+        let list = "`tidelab figure --list` has all";
+        for meant in ["shukla-4.77", "shulka-4.7", "SHUKLA-4.7"] {
+            let expected = format!("there is no figure {meant}; did you mean shukla-4.7? {list}");
+            assert_eq!(told(meant), expected);
+        }
+        assert_eq!(told("nope"), format!("there is no figure nope; {list}"));
     }
 
     /// What a short form promises. Each point takes a moment to lay its ground; what the server can
