@@ -23,6 +23,11 @@ pub(crate) enum Failure {
     Results(#[from] tidegate_report::ResultsError),
     #[error("cannot write {}: {source}; name another place with --out", path.display())]
     Folder { path: PathBuf, source: io::Error },
+    #[error(
+        "{}: there are no results; name a folder that `tidelab run` wrote, or its result.jsonl",
+        path.display()
+    )]
+    NoResults { path: PathBuf },
     #[error("cannot write to standard output: {0}; is its reader gone?")]
     Output(io::Error),
     #[error("cannot wait for signals: {0}; run it outside the tool that forbids it")]

@@ -14,8 +14,8 @@ use crate::folder::{COLUMNS, COMMANDS, HOST, LEFT_OUT, RESULTS, SCENARIOS};
 /// Draw the results in folders as one page that needs nothing else.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Folders that `tidelab run` or `tidelab figure` wrote, here or on other machines; their
-    /// points are drawn as those of one sweep.
+    /// Folders that `tidelab run` or `tidelab figure` wrote, or the result.jsonl in them, here or on
+    /// other machines; their points are drawn as those of one sweep.
     #[arg(value_name = "DIR", required = true)]
     folders: Vec<PathBuf>,
     /// The page; by default report.html in the first folder.
@@ -25,10 +25,25 @@ pub(crate) struct Arguments {
 
 /// Draws the page and says where it is.
 pub(crate) fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let out = arguments.out.clone().unwrap_or_else(|| arguments.folders[0].join("report.html"));
-    let page = draw(&arguments.folders, &out)?;
+    let folders: Vec<PathBuf> =
+        arguments.folders.iter().map(|given| folder_of(given)).collect::<Result<_, _>>()?;
+    let out = arguments.out.clone().unwrap_or_else(|| folders[0].join("report.html"));
+    let page = draw(&folders, &out)?;
     crate::say(&format!("The report is {}", page.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The folder of results that is meant: itself, or where the file lies that was named.
+fn folder_of(given: &Path) -> Result<PathBuf, Failure> {
+    let is_results = given.ends_with(RESULTS) || given.ends_with(COLUMNS);
+    let folder = match given.parent() {
+        Some(parent) if is_results && given.is_file() => parent,
+        _ => given,
+    };
+    if results_in(folder).is_file() {
+        return Ok(folder.to_owned());
+    }
+    Err(Failure::NoResults { path: given.to_owned() })
 }
 
 /// Draws the results in folders.

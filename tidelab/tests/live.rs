@@ -143,6 +143,12 @@ fn a_mistake_is_one_sentence() {
         ("demo --backlog 0", "tidelab: --backlog 0 is not between 1 and 65535"),
         ("demo --cost-us 99999999", "tidelab: --cost-us 99999999 is more than ten seconds"),
         ("demo --mechanism nope", "tidelab: --mechanism: unknown mechanism \"nope\"; known: auto"),
+        (
+            "report /no/such/folder",
+            "/no/such/folder: there are no results; name a folder that `tidelab run` wrote, or its \
+             result.jsonl",
+        ),
+        ("report /no/such/result.jsonl", "/no/such/result.jsonl: there are no results; name"),
         ("figure nope", "there is no figure nope; `tidelab figure --list` has all"),
         ("model --p 1", "--p 1"),
         ("model --queues 0", "'--queues <M>': give a number from 1;"),

@@ -62,6 +62,16 @@ fn parts_that_are_run_into_one_folder_make_the_whole() {
     let last = run("--only slow --offered 0.5 --only abort --out parts");
     assert!(last.contains("✓ held"), "{last}");
     assert_eq!(points(&folder.join("parts")), points(&folder.join("whole")));
+
+    // A folder's results are named as well by their file.
+    let [by_folder, by_file] = ["parts", "parts/result.jsonl"].map(|named| {
+        succeeds(folder, &format!("report {named} --out page.html"));
+        fs::read(folder.join("page.html")).unwrap()
+    });
+    assert!(by_folder == by_file, "the same page");
+    fs::remove_file(folder.join("parts/report.html")).unwrap();
+    succeeds(folder, "report parts/result.jsonl");
+    assert!(folder.join("parts/report.html").is_file(), "it lies with the results");
 }
 
 #[test]
