@@ -20,7 +20,9 @@ TG_INLINE void tg_cookie_agree_options(const struct tg_syn_stage *s, struct tg_c
 		!s->packet->ecn_capable;
 
 	__builtin_memset(o, 0, sizeof(*o));
-	o->mss = tg_has_option(offered, TG_OPTION_MSS) ? offered->mss : 536;
+	o->mss = tg_has_option(offered, TG_OPTION_MSS)
+	                 ? offered->mss
+	                 : tg_cookie_mss_least(s->packet->tuple.is_ipv6);
 	o->wscale = tg_has_option(offered, TG_OPTION_WSCALE) && net->ipv4.sysctl_tcp_window_scaling
 	                    ? offered->wscale
 	                    : TG_COOKIE_NO_WSCALE;

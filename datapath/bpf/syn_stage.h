@@ -119,7 +119,8 @@ TG_INLINE int tg_syn_cookie_usable(const struct tg_syn_stage *s)
 
 	if (!s->at->control->cookies_work || s->taken || o->unanswerable || s->socket.tp->is_mptcp)
 		return 0;
-	return !tg_has_option(o, TG_OPTION_MSS) || o->mss >= TG_COOKIE_MSS_LEAST;
+	return !tg_has_option(o, TG_OPTION_MSS) ||
+	       o->mss >= tg_cookie_mss_least(s->packet->tuple.is_ipv6);
 }
 
 /* The place that was claimed is not taken. */

@@ -23,8 +23,6 @@
 
 #define TG_COOKIE_MAC_MASK 0x001fffffu
 #define TG_COOKIE_NO_WSCALE 15u
-/* A smaller MSS than the table's least cannot be kept. */
-#define TG_COOKIE_MSS_LEAST 536u
 /* An epoch is 2^36 ns, 68.7 s; a cookie is good in its own and the next: up to 137.4 s. */
 #define TG_COOKIE_EPOCH_SHIFT 36
 #define TG_COOKIE_LIFE_NS (2ull << TG_COOKIE_EPOCH_SHIFT)
@@ -89,6 +87,16 @@ TG_INLINE __u32 tg_cookie_mss_index(__u32 mss)
 	if (mss >= 1220)
 		return 1;
 	return 0;
+}
+
+/*
+ * The least MSS that a cookie can keep, and what a client has that names none (RFC 9293, section
+ * 3.7.1). bpf_sk_assign_tcp_reqsk() lets no smaller one in: 536 by IPv4, 1220 by IPv6, its least
+ * MTU less 60 (Linux 6.9).
+ */
+TG_INLINE __u32 tg_cookie_mss_least(__u32 is_ipv6)
+{
+	return is_ipv6 ? 1220 : 536;
 }
 
 /* The MAC binds addresses, ports, the client's ISN, the epoch and the options. */

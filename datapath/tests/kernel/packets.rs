@@ -2,15 +2,15 @@
 //! A packet goes in; a verdict and a packet come out. Every program runs in the kernel, against
 //! listening sockets whose queues are really full.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 
 use crate::common::Runner;
 use crate::common::cookie;
 use crate::common::scene::*;
 use crate::common::segment::*;
-use crate::common::wire::{Wire, hardware_address};
 use etherparse::{SlicedPacket, TcpOptionElement, TransportSlice};
 use libbpf_rs::{MapCore, MapFlags};
+use nix::sys::socket::{getsockopt, sockopt};
 use tidegate_datapath::clock;
 use tidegate_datapath::configuration::{self, Configuration};
 use tidegate_datapath::control;
@@ -568,6 +568,12 @@ fn read_syn_ack(frame: &[u8]) -> SynAck {
     SynAck { tcp, tsval }
 }
 
+/// What a client has that names none (RFC 9293, section 3.7.1), and the least that the kernel takes
+/// of a cookie.
+fn least_mss(to: SocketAddr) -> u16 {
+    if to.is_ipv4() { 536 } else { 1220 }
+}
+
 /// The options of every combination, and of the systems that clients run.
 fn offers() -> Vec<(String, Vec<Offer>)> {
     use Offer::*;
@@ -632,7 +638,7 @@ fn assert_cookie(segment: &Segment, offered: &[Offer], reply: &[u8], why: &str) 
     assert_eq!(answers.opened_ok, 1, "{why}: the policy opens what the program made");
     let opened = answers.opened;
     let kept = [65475, 8940, 1460, 1440, 1380, 1300, 1220, 536];
-    let at_most = mss.unwrap_or(536).max(536);
+    let at_most = mss.unwrap_or(least_mss(segment.to));
     assert_eq!(opened.mss, kept.into_iter().find(|m| *m <= at_most).unwrap(), "{why}: MSS");
     assert_eq!(opened.wscale, scale.map_or(15, |by| by.min(14)), "{why}: window scale");
     assert_eq!((opened.sack, opened.ecn), (sack.into(), ecn.into()), "{why}: SACK, ECN");
@@ -747,7 +753,7 @@ fn options_that_fit_no_cookie_are_left_to_the_kernel() {
         let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_COOKIE))]);
         for to in both_families() {
             for (why, bytes) in [
-                ("an MSS below every value of the table", options(&[Offer::Mss(535)])),
+                ("an MSS below the least", options(&[Offer::Mss(least_mss(to) - 1)])),
                 ("an option without a length", vec![1, 1, 1, 3]),
                 ("an option of length 1", vec![3, 1, 0, 0]),
                 ("an option that runs out of the header", vec![8, 10, 0, 0]),
@@ -769,8 +775,13 @@ fn options_that_fit_no_cookie_are_left_to_the_kernel() {
 /// The ACK that brings a cookie back, at the IP entry.
 fn cookie_ack(guards: &Guards, segment: &Segment) -> Segment {
     let (_, reply, _) = one(guards, IP, &segment.bytes());
-    let isn = read_syn_ack(&reply).tcp.sequence_number;
-    segment.clone().with(|s| {
+    acknowledging(segment, &reply)
+}
+
+/// The bare ACK of the SYN/ACK that this SYN was answered with.
+fn acknowledging(syn: &Segment, reply: &[u8]) -> Segment {
+    let isn = read_syn_ack(reply).tcp.sequence_number;
+    syn.clone().with(|s| {
         s.flags = ACK;
         s.seq = s.seq.wrapping_add(1);
         s.ack = isn.wrapping_add(1);
@@ -805,21 +816,62 @@ fn a_cookie_that_comes_back_is_let_in_where_there_is_room() {
     });
 }
 
+/// bpf_sk_assign_tcp_reqsk() refuses an MSS below 536 by IPv4 and below 1220 by IPv6: a cookie that
+/// keeps less would be answered with RST when it comes back.
+#[test]
+fn whoever_has_a_cookie_is_let_in_with_it_however_small_its_mss() {
+    in_a_namespace("whoever_has_a_cookie_is_let_in_with_it_however_small_its_mss", |namespace| {
+        let outside = Outside::of(namespace);
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_COOKIE))]);
+        let _at_the_cable = guards.at_the_cable(IP.program);
+        for to in both_families() {
+            let server = Server::bound(to, 0, false);
+            server.listener.set_nonblocking(true).unwrap();
+            let (least, usual) = (least_mss(to), if to.is_ipv4() { 1460 } else { 1440 });
+            for (port, mss, kept) in [
+                (600, None, least),
+                (601, Some(least), least),
+                (602, Some(least + 1), least),
+                (603, Some(usual), usual),
+            ] {
+                let _waits = connect(to);
+                let offered: Vec<Offer> = mss.map(Offer::Mss).into_iter().collect();
+                let asks = Segment::syn(Outside::client(to, port), to)
+                    .with(|s| s.options = options(&offered));
+                let (outcome, reply, _) = one(&guards, IP, &asks.bytes());
+                assert_eq!(outcome, Outcome::Answer, "{to}, {mss:?}");
+                assert_cookie(&asks, &offered, &reply, &format!("{to}, {mss:?}"));
+                accept(&server);
+
+                outside.sends(&acknowledging(&asks, &reply));
+                let (came_in, from) = accept(&server);
+                assert_eq!(from, asks.from, "{mss:?}");
+                let carried = getsockopt(&came_in, sockopt::TcpMaxSeg).unwrap();
+                assert_eq!(carried, u32::from(kept), "{to}, {mss:?}");
+            }
+        }
+    });
+}
+
+/// The connection that comes in next.
+fn accept(server: &Server) -> (TcpStream, SocketAddr) {
+    let mut accepted = None;
+    eventually("a connection comes in", || {
+        accepted = server.listener.accept().ok();
+        accepted.is_some()
+    });
+    accepted.expect("it came in")
+}
+
 /// A retransmitted SYN whose request holds its place is the kernel's to answer.
 #[test]
 fn a_syn_whose_request_stands_passes() {
     in_a_namespace("a_syn_whose_request_stands_passes", |namespace| {
-        // The clients' end never answers: what the server sends there stays unconfirmed.
-        let clients = Namespace::new("clients").unwrap();
-        let link = Link::between(namespace, "srv0", &clients, "cli0").unwrap();
-        link.up().unwrap();
-        link.a().add_route("10.9.1.0/24", None).unwrap();
-        namespace.ip("neighbor add 10.9.1.7 lladdr 02:00:00:00:00:07 dev srv0").unwrap();
+        let outside = Outside::of(namespace);
         let to = at(V4, FULL);
         let server = Server::bound(to, 0, false);
-        let half_open = Segment::syn(at("10.9.1.7", 555), to);
-        let addressed = half_open.clone().with(|s| s.link_to = hardware_address(namespace, "srv0"));
-        clients.run(move || Wire::open("cli0").send(&addressed.bytes()));
+        let half_open = Segment::syn(Outside::client(to, 555), to);
+        outside.sends(&half_open);
         let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
         eventually("the request stands", || {
             let rows = tidegate_datapath::sockets::listeners(&guards.programs).unwrap();

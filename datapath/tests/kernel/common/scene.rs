@@ -3,7 +3,7 @@
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -15,11 +15,15 @@ use nix::sys::socket::{
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::control;
 use tidegate_datapath::counters;
+use tidegate_datapath::link::{self, Place};
 use tidegate_datapath::programs::{Objects, Programs, Sizes};
 use tidegate_datapath::raw::TG_HOOK_AUTO;
-use tidegate_lab::Namespace;
+use tidegate_lab::{Link, Namespace};
 use tidegate_policy::names::{REASONS, VERDICTS};
 use tidegate_policy::raw::*;
+
+use super::segment::Segment;
+use super::wire::{Wire, hardware_address};
 
 pub const V4: &str = "10.9.0.1";
 pub const V6: &str = "fd09::1";
@@ -155,6 +159,39 @@ pub fn client(to: SocketAddr) -> SocketAddr {
     at(if to.is_ipv4() { "10.9.0.77" } else { "fd09::77" }, 40_000)
 }
 
+/// Clients beyond a cable, whose end of it answers nothing: what the server sends them stays
+/// unconfirmed.
+pub struct Outside {
+    clients: Namespace,
+    link_to: [u8; 6],
+    _link: Link,
+}
+
+impl Outside {
+    pub fn of(namespace: &Namespace) -> Self {
+        let clients = Namespace::new("clients").unwrap();
+        let link = Link::between(namespace, "srv0", &clients, "cli0").unwrap();
+        link.up().unwrap();
+        for (network, client) in [("10.9.1.0/24", "10.9.1.7"), ("fd09:1::/64", "fd09:1::7")] {
+            link.a().add_route(network, None).unwrap();
+            let neighbor = format!("neighbor add {client} lladdr 02:00:00:00:00:07 dev srv0");
+            namespace.ip(&neighbor).unwrap();
+        }
+        let link_to = hardware_address(namespace, "srv0");
+        Outside { clients, link_to, _link: link }
+    }
+
+    /// The one of them that speaks the family of `to`.
+    pub fn client(to: SocketAddr, port: u16) -> SocketAddr {
+        at(if to.is_ipv4() { "10.9.1.7" } else { "fd09:1::7" }, port)
+    }
+
+    pub fn sends(&self, segment: &Segment) {
+        let frame = segment.clone().with(|s| s.link_to = self.link_to).bytes();
+        assert!(self.clients.run(move || Wire::open("cli0").send(&frame)));
+    }
+}
+
 pub fn guarded(address: Option<&str>, port: u16, rules: tg_rules) -> Guarded {
     let address = address.map(|a| a.parse().unwrap());
     Guarded { address, port, rules, hook: TG_HOOK_AUTO, ..Default::default() }
@@ -194,6 +231,12 @@ impl Guards {
 
     pub fn program(&self, name: &str) -> BorrowedFd<'_> {
         self.programs.program(name).unwrap()
+    }
+
+    /// A program attached where the cable to those outside ends.
+    pub fn at_the_cable(&self, name: &str) -> OwnedFd {
+        let index = nix::net::if_::if_nametoindex("srv0").unwrap();
+        link::create(self.program(name), name, Place::Ingress(index)).unwrap()
     }
 
     pub fn counts(&self) -> Counts {
