@@ -90,6 +90,15 @@ TG_INLINE int tg_syn_asks_for_request(__u32 reason, const struct tg_queues *queu
 	return !tg_syn_has_room(reason) && queues->syn_len > 0;
 }
 
+/*
+ * Would the kernel let in a SYN that finds no room here? Its rule is not reserv's, nor its limits
+ * ours: what stands against this SYN is then nothing to it.
+ */
+TG_INLINE int tg_syn_kernel_has_room(const struct tg_rules *rules, __u32 reason)
+{
+	return rules->room == TG_ROOM_RESERVE || !tg_is_queue_drop(reason);
+}
+
 /* The form of the refusal: an enum tg_syn_refusal. */
 TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason, const struct tg_syn *syn)
 {
@@ -101,9 +110,7 @@ TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason, const
 		return TG_SYN_COOKIE;
 	if (reason == TG_NO_RESERVATION && rules->cookie_when_reserved)
 		return TG_SYN_COOKIE;
-	/* The kernel would answer these: its rule is not reserv's, nor its limits ours. */
-	if (rules->syn == TG_SYN_KERNEL &&
-	    (rules->room == TG_ROOM_RESERVE || reason == TG_WAIT_LIMIT || tg_syn_is_held(reason)))
+	if (rules->syn == TG_SYN_KERNEL && tg_syn_kernel_has_room(rules, reason))
 		return TG_SYN_DROP;
 	if (rules->syn == TG_SYN_RESET && syn->answer == TG_ANSWER_HOLLOW)
 		return TG_SYN_HOLLOW;
@@ -154,10 +161,11 @@ TG_INLINE struct tg_decision tg_syn_decide(const struct tg_rules *rules, __u32 r
 			return tg_decide(TG_DROP, TG_REFUSAL_LIMIT);
 		return tg_decide(refusal == TG_SYN_RESET ? TG_RESET : TG_HOLLOW, reason);
 	case TG_SYN_COOKIE:
-		/* The kernel may still have an answer for a SYN whose options we cannot keep. */
-		if (!syn->cookie_usable)
-			return tg_decide(TG_PASS, TG_NO_COOKIE);
-		return tg_decide(TG_COOKIE, reason);
+		if (syn->cookie_usable)
+			return tg_decide(TG_COOKIE, reason);
+		/* The kernel may still have a cookie for a SYN whose options we cannot keep. */
+		return tg_decide(tg_syn_kernel_has_room(rules, reason) ? TG_DROP : TG_PASS,
+		                 TG_NO_COOKIE);
 	default: return tg_decide(TG_PASS, reason);
 	}
 }

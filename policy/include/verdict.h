@@ -74,6 +74,12 @@ struct tg_decision {
 	__u32 reason;  /* enum tg_reason */
 };
 
+/* Is there no room by the kernel's own queue drop rules? Then it drops what we pass. */
+TG_INLINE int tg_is_queue_drop(__u32 reason)
+{
+	return reason >= TG_SYNQ_FULL && reason <= TG_LISTENQ_FULL_AT_SYN;
+}
+
 /* Does this client get nothing now? Also where the kernel makes the drop. */
 TG_INLINE int tg_is_refusal(struct tg_decision d)
 {
@@ -82,8 +88,8 @@ TG_INLINE int tg_is_refusal(struct tg_decision d)
 	case TG_DROP: return d.reason != TG_HOLLOW_ANSWERED;
 	case TG_HOLLOW: return 1;
 	case TG_PASS:
-		return (d.reason >= TG_SYNQ_FULL && d.reason <= TG_LISTENQ_FULL_AT_SYN) ||
-		       d.reason == TG_OVERFLOW_SYNACK_ACK || d.reason == TG_OVERFLOW_OTHER;
+		return tg_is_queue_drop(d.reason) || d.reason == TG_OVERFLOW_SYNACK_ACK ||
+		       d.reason == TG_OVERFLOW_OTHER;
 	default: return 0;
 	}
 }

@@ -275,6 +275,37 @@ mod tests {
         }
     }
 
+    /// Passed is let in, but where the kernel's own rule says no.
+    #[test]
+    fn who_fits_no_cookie_passes_only_where_the_kernel_has_no_room() {
+        let told = |rules: &tg_rules, queues: &tg_queues, source: u32| {
+            let asked = tg_syn { source: source as u16, ..Default::default() };
+            let d = decide_syn(rules, queues, &asked, &mut tg_bucket::default());
+            assert_eq!(d.reason, TG_NO_COOKIE);
+            d.verdict
+        };
+        let cookies = tg_rules { syn: TG_SYN_COOKIE, ..Default::default() };
+        let no_kernel_cookies =
+            tg_queues { syncookies: 0, syn_max: 128, listen_max: 4096, ..queues(0, 97) };
+        for full in [queues(129, 0), queues(0, 129), no_kernel_cookies] {
+            assert_eq!(told(&cookies, &full, TG_SOURCE_ANY), TG_PASS);
+            assert_eq!(told(&cookies, &full, TG_SOURCE_OVER), TG_DROP);
+            assert_eq!(told(&cookies, &full, TG_SOURCE_BEYOND), TG_DROP);
+        }
+        let few_places = tg_rules { places: 16, ..cookies };
+        assert_eq!(told(&few_places, &queues(16, 0), TG_SOURCE_ANY), TG_DROP);
+        let shut = tg_queues { shut: TG_SHUT, ..queues(0, 0) };
+        assert_eq!(told(&cookies, &shut, TG_SOURCE_ANY), TG_DROP);
+        let reserv = tg_rules { room: TG_ROOM_RESERVE, ..cookies };
+        let early = tg_rules { early_from_x256: 1, early_probability_x256: 256, ..reserv };
+        let exhausted = tg_rules { syn: TG_SYN_RESET, cookie_when_reserved: 1, ..reserv };
+        for (rules, queues) in
+            [(reserv, queues(64, 65)), (early, queues(0, 128)), (exhausted, queues(64, 65))]
+        {
+            assert_eq!(told(&rules, &queues, TG_SOURCE_ANY), TG_DROP);
+        }
+    }
+
     /// Jamjoom 2.1.3, Grow: the kernel's limit stands above the logical one.
     #[test]
     fn places_are_for_new_syns_and_the_rest_for_who_has_its_syn_ack() {

@@ -12,7 +12,7 @@ use etherparse::{SlicedPacket, TcpOptionElement, TransportSlice};
 use libbpf_rs::{MapCore, MapFlags};
 use nix::sys::socket::{getsockopt, sockopt};
 use tidegate_datapath::clock;
-use tidegate_datapath::configuration::{self, Configuration};
+use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::control;
 use tidegate_lab::{Link, Namespace};
 use tidegate_policy::agree;
@@ -516,8 +516,7 @@ fn each_hook_decides_for_its_own_guards() {
             (TG_HOOK_IP, vec![IP, AFTER_DRIVER]),
             (TG_HOOK_TCP, vec![]),
         ] {
-            let guard =
-                configuration::Guarded { hook: home, ..guarded(None, FULL, refusing(TG_SYN_DROP)) };
+            let guard = Guarded { hook: home, ..guarded(None, FULL, refusing(TG_SYN_DROP)) };
             let guards = Guards::new(vec![guard]);
             for hook in [DRIVER, DRIVER_VETH, IP, AFTER_DRIVER] {
                 let (outcome, _, counted) = one(&guards, hook, &syn(at(V4, FULL)).bytes());
@@ -769,6 +768,47 @@ fn options_that_fit_no_cookie_are_left_to_the_kernel() {
         }
         control::write_clock(&guards.programs, false).unwrap();
         assert_passed(&guards, &syn(at(V4, FULL)).bytes(), "NoCookie");
+    });
+}
+
+/// Where the kernel has room, and only a rule of ours stands against a SYN, the kernel would let it in:
+/// options that fit no cookie would be the way round every limit.
+#[test]
+fn options_that_fit_no_cookie_are_no_way_round_a_limit_of_ours() {
+    in_a_namespace("options_that_fit_no_cookie_are_no_way_round_a_limit_of_ours", |_| {
+        let to = [at(V4, ROOMY), at(V6, ROOMY)];
+        let _servers = to.map(|to| Server::new(to, 128, 1));
+        let cookies = refusing(TG_SYN_COOKIE);
+        // One, and no other for 18 minutes.
+        let limit = tg_limit { cost_ns: 1 << 40, ..Default::default() };
+        let everybody = ["0.0.0.0/0", "::/0"].map(|network| (network.parse().unwrap(), limit));
+        let policed = Guarded { limits: everybody.to_vec(), ..guarded(None, ROOMY, cookies) };
+        let few_places = tg_rules { places: 1, ..cookies };
+        let lazy = tg_rules { room: TG_ROOM_RESERVE, ahead: 1, ..cookies };
+        let exhausted = tg_rules { cookie_when_reserved: 1, ..lazy };
+        for (guard, reason) in [
+            (policed, "Policed"),
+            (guarded(None, ROOMY, few_places), "WaitLimit"),
+            (guarded(None, ROOMY, lazy), "NoReservation"),
+            (guarded(None, ROOMY, tg_rules { syn: TG_SYN_RESET, ..exhausted }), "NoReservation"),
+        ] {
+            let guards = Guards::new(vec![guard]);
+            for to in to {
+                let fits = syn(to).bytes();
+                if reason == "Policed" {
+                    assert_eq!(one(&guards, IP, &fits).2, [(0, "Room", "pass", 1)], "its first");
+                }
+                for hook in HOOKS {
+                    assert_eq!(one(&guards, hook, &fits).2, [(0, reason, "cookie", 1)], "{hook:?}");
+                    for bytes in [options(&[Offer::Mss(535)]), vec![3, 1, 0, 0]] {
+                        let fits_none = syn(to).with(|s| s.options = bytes);
+                        let (outcome, _, counted) = one(&guards, hook, &fits_none.bytes());
+                        assert_eq!(outcome, Outcome::Drop, "{reason}, {hook:?}");
+                        assert_eq!(counted, [(0, "NoCookie", "drop", 1)], "{reason}, {hook:?}");
+                    }
+                }
+            }
+        }
     });
 }
 
