@@ -4,18 +4,26 @@
  *
  * A driver hands up a batch of SYNs before TCP sees the first, and several
  * processors do so at once; for that time a SYN that was let through stands in
- * no queue. So each SYN is claimed before the queues are looked at, and settled
- * when it is refused, or when TCP has certainly seen it: at netfilter's
- * local-in, one step before TCP, a SYN is noted, and the *next* SYN on the same
- * processor, at whichever hook, settles it. At every moment the queues and the
- * claims together count each connection at least once.
+ * no queue. So each SYN is claimed before the queues are looked at. The claim is
+ * taken back when it is refused, and settled when TCP has certainly seen it: at
+ * netfilter's local-in, one step before TCP, a SYN is noted, and the *next* SYN on
+ * the same processor, at whichever hook, settles it. At every moment the queues and
+ * the claims together count each connection at least once.
+ *
+ * Some SYNs TCP never sees: the host's firewall takes them, or rp_filter. Which
+ * they were nobody tells, so claims are forgotten by age, those of refused SYNs not
+ * among them: how many were let through is noted once a period, and what is not
+ * settled of them a period later never will be. Others that were settled meanwhile
+ * hide as many of the lost; that is too many claims and never too few, and no more than
+ * go up in a period. Where nobody is let in nothing is settled either, so that even a guard
+ * that such claims have closed is open again after two periods, whatever comes.
  */
 #ifndef TG_CLAIMS_H
 #define TG_CLAIMS_H
 
 #include "maps.h"
 
-/* Claims that TCP never saw (a firewall took the SYN) are forgotten after this calm. */
+/* A SYN that was let through is at TCP within this time, or lost. */
 #define TG_CLAIM_LIFE_NS 20000000ull
 
 struct tg_unsettled {
@@ -29,16 +37,33 @@ struct {
 	__type(value, struct tg_unsettled);
 } unsettled SEC(".maps");
 
+/* Once a period: forgets what was let through before the last time, and is not settled. */
+TG_INLINE void tg_claims_forget(struct tg_claims *c, __u64 now_ns)
+{
+	__u64 noted_ns = c->noted_ns, passed = c->passed, old = c->noted, settled;
+
+	/* One processor does it. */
+	if (now_ns <= noted_ns + TG_CLAIM_LIFE_NS ||
+	    __sync_val_compare_and_swap(&c->noted_ns, noted_ns, now_ns) != noted_ns)
+		return;
+	/* The first in a whole period: all are old. */
+	if (now_ns > noted_ns + 2 * TG_CLAIM_LIFE_NS)
+		old = passed;
+	c->noted = passed;
+	settled = c->settled;
+	if (settled >= old)
+		return;
+	/* Before the count: what is forgotten is not settled once more. */
+	c->forgotten_ns = now_ns;
+	__sync_val_compare_and_swap(&c->settled, settled, old);
+}
+
 /* Claims a place; returns how many others are claimed. */
 TG_INLINE __u32 tg_claim(struct tg_claims *c, __u64 now_ns)
 {
 	__u64 before, settled;
 
-	if (now_ns > c->last_ns + TG_CLAIM_LIFE_NS) {
-		c->forgotten_ns = now_ns;
-		c->settled = c->made;
-	}
-	c->last_ns = now_ns;
+	tg_claims_forget(c, now_ns);
 	before = __sync_fetch_and_add(&c->made, 1);
 	settled = c->settled;
 	return before > settled ? before - settled : 0;
@@ -53,9 +78,13 @@ TG_INLINE __u32 tg_claimed(__u32 guard)
 	return c && c->made > settled ? c->made - settled : 0;
 }
 
-TG_INLINE void tg_settle(struct tg_claims *c)
+/* The place that was claimed is taken, or it is not: the SYN goes up to TCP, or is refused. */
+TG_INLINE void tg_claim_end(struct tg_claims *c, int is_passed)
 {
-	__sync_fetch_and_add(&c->settled, 1);
+	if (is_passed)
+		__sync_fetch_and_add(&c->passed, 1);
+	else
+		__sync_fetch_and_add(&c->made, -1);
 }
 
 /* Another SYN is here: TCP has seen the one that went up from this processor before. */
@@ -66,8 +95,8 @@ TG_INLINE void tg_settle_previous(__u32 guard)
 
 	if (!u || !c)
 		return;
-	if (u->since_ns > c->forgotten_ns && c->settled < c->made)
-		tg_settle(c);
+	if (u->since_ns > c->forgotten_ns && c->settled < c->passed)
+		__sync_fetch_and_add(&c->settled, 1);
 	u->since_ns = 0;
 }
 

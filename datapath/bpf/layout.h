@@ -18,7 +18,7 @@
 #include "../../policy/include/waiting.h"
 
 /* Changes whenever a type below changes: a restarted daemon adopts no other. */
-#define TG_LAYOUT_VERSION 22
+#define TG_LAYOUT_VERSION 23
 
 #define TG_GUARDS 64
 /* Counter slots: a guard's own first, then one for each listening socket. */
@@ -187,10 +187,12 @@ enum tg_agent_count {
 
 /* reserv's own count of one guard: see claims.h. */
 struct tg_claims {
-	__u64 made;
-	__u64 settled;
-	__u64 last_ns;
-	__u64 forgotten_ns;
+	__u64 made;    /* SYNs let through, and those that are being decided */
+	__u64 passed;  /* SYNs let through */
+	__u64 settled; /* of them, those that TCP has seen, and those that are forgotten */
+	__u64 noted;   /* what passed was at noted_ns */
+	__u64 noted_ns;
+	__u64 forgotten_ns; /* when some were last forgotten */
 };
 
 /* Which counters a decision is counted in: a listening socket's, under one guard. */

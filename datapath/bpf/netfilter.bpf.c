@@ -18,6 +18,27 @@ int bpf_dynptr_from_skb(struct sk_buff *skb, __u64 flags, struct bpf_dynptr *ptr
 void *bpf_dynptr_slice(const struct bpf_dynptr *ptr, __u32 offset, void *buffer,
                        __u32 buffer__szk) __ksym;
 
+/* Where TCP begins behind IPv6's header, or 0: as at the earlier hooks, see tg_parse_ipv6(). */
+TG_INLINE __u32 tg_nf_behind_extensions(const struct bpf_dynptr *packet, __u32 next)
+{
+	__u32 offset = sizeof(struct ipv6hdr);
+
+	for (int i = 0; i < TG_IPV6_EXTENSIONS; i++) {
+		__u8 buffer[4], *ext;
+		__u32 bytes;
+
+		if (next == TG_IPPROTO_TCP)
+			break;
+		ext = bpf_dynptr_slice(packet, offset, buffer, sizeof(buffer));
+		bytes = ext ? tg_extension_bytes(ext, next, !i) : 0;
+		if (!bytes)
+			return 0;
+		next = ext[0];
+		offset += bytes;
+	}
+	return next == TG_IPPROTO_TCP ? offset : 0;
+}
+
 /* The segment from the network header on; fills what the SYN stage needs. */
 TG_INLINE int tg_nf_parse(struct bpf_nf_ctx *ctx, struct tg_packet *p)
 {
@@ -29,13 +50,14 @@ TG_INLINE int tg_nf_parse(struct bpf_nf_ctx *ctx, struct tg_packet *p)
 	if (ctx->state->pf == AF_INET6) {
 		struct ipv6hdr buffer, *ip = bpf_dynptr_slice(&packet, 0, &buffer, sizeof(buffer));
 
-		/* Behind extension headers the earlier hooks decide. */
-		if (!ip || ip->nexthdr != TG_IPPROTO_TCP)
+		if (!ip)
 			return 0;
 		__builtin_memcpy(p->tuple.saddr, &ip->saddr, 16);
 		__builtin_memcpy(p->tuple.daddr, &ip->daddr, 16);
 		p->tuple.is_ipv6 = 1;
-		p->l4_offset = sizeof(*ip);
+		p->l4_offset = tg_nf_behind_extensions(&packet, ip->nexthdr);
+		if (!p->l4_offset)
+			return 0;
 	} else {
 		struct iphdr buffer, *ip = bpf_dynptr_slice(&packet, 0, &buffer, sizeof(buffer));
 

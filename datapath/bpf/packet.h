@@ -101,6 +101,20 @@ TG_INLINE __u32 tg_parse_ipv4(void *data, void *data_end, struct tg_packet *p, _
 	return p->l3_offset + header_bytes;
 }
 
+/*
+ * How long an extension header of this kind is whose first four bytes are here; 0 where we leave
+ * it. Hop-by-hop 0 (first or not at all), routing 43, destination 60; not fragments, nor the rest.
+ */
+TG_INLINE __u32 tg_extension_bytes(const __u8 *ext, __u32 kind, int is_first)
+{
+	if ((kind != 0 || !is_first) && kind != 43 && kind != 60)
+		return 0;
+	/* Segments left: it travels on, and its checksum is another destination's. */
+	if (kind == 43 && ext[3])
+		return 0;
+	return (ext[1] + 1) * 8;
+}
+
 TG_INLINE __u32 tg_parse_ipv6(void *data, void *data_end, struct tg_packet *p, __u32 *l4_bytes)
 {
 	struct ipv6hdr *ip = data + p->l3_offset;
@@ -124,19 +138,10 @@ TG_INLINE __u32 tg_parse_ipv6(void *data, void *data_end, struct tg_packet *p, _
 
 		if (next == TG_IPPROTO_TCP)
 			break;
-		/*
-		 * Hop-by-hop 0 (first or not at all), routing 43, destination 60;
-		 * fragments and the rest we leave.
-		 */
-		if ((next != 0 || i) && next != 43 && next != 60)
-			return 0;
 		if ((void *)(ext + 1) + 2 > data_end)
 			return 0;
-		/* Segments left: it travels on, and its checksum is another destination's. */
-		if (next == 43 && ((__u8 *)ext)[3])
-			return 0;
-		bytes = (ext->hdrlen + 1) * 8;
-		if (bytes > left)
+		bytes = tg_extension_bytes((__u8 *)ext, next, !i);
+		if (!bytes || bytes > left)
 			return 0;
 		left -= bytes;
 		offset += bytes;

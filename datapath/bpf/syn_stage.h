@@ -123,14 +123,13 @@ TG_INLINE int tg_syn_cookie_usable(const struct tg_syn_stage *s)
 	       o->mss >= tg_cookie_mss_least(s->packet->tuple.is_ipv6);
 }
 
-/* The place that was claimed is not taken. */
-TG_INLINE void tg_syn_settle(const struct tg_syn_stage *s)
+TG_INLINE void tg_syn_claim_end(const struct tg_syn_stage *s, __u32 verdict)
 {
 	__u32 index = s->at->index;
 	struct tg_claims *own = bpf_map_lookup_elem(&claims, &index);
 
 	if (own)
-		tg_settle(own);
+		tg_claim_end(own, verdict == TG_PASS);
 }
 
 /* Second half: decides, counts, and remembers what later packets need. */
@@ -158,8 +157,8 @@ TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 	if (tg_share_concerns(rules, s->syn.source))
 		tg_share_part(s->socket.slot, decision.reason, s->syn.now_ns);
 	tg_accepts_meet(s->socket.slot, &s->queues, decision.reason, s->syn.now_ns);
-	if (decision.verdict != TG_PASS && rules->room == TG_ROOM_RESERVE)
-		tg_syn_settle(s);
+	if (rules->room == TG_ROOM_RESERVE)
+		tg_syn_claim_end(s, decision.verdict);
 	if (decision.verdict == TG_COOKIE)
 		tg_watch(until_ns, s->syn.now_ns + TG_COOKIE_LIFE_NS);
 	else if (decision.verdict == TG_HOLLOW)

@@ -488,20 +488,14 @@ fn refusals_beyond_the_limit_are_silent() {
             let rules = tg_rules { refusal_cost_ns: 100_000_000, ..refusing(TG_SYN_RESET) };
             let guards = Guards::new(vec![guarded(None, FULL, rules)]);
             let frame = syn(at(V4, FULL)).bytes();
-            on_one_processor();
+            // Each processor has a bucket of its own.
+            on_processor(0);
             assert_eq!(one(&guards, hook, &frame).2, [(0, "ListenQFullAtSyn", "reset", 1)]);
             let (outcome, _, counted) = one(&guards, hook, &frame);
             assert_eq!(counted, [(0, "RefusalLimit", "drop", 1)], "{hook:?}");
             assert_eq!(outcome, Outcome::Drop, "{hook:?}");
         }
     });
-}
-
-/// Each processor has a bucket of its own.
-fn on_one_processor() {
-    let mut set = nix::sched::CpuSet::new();
-    set.set(0).unwrap();
-    nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set).unwrap();
 }
 
 /// `hook = "ip"` is for tc alone, `hook = "driver"` decides at tc only where no driver does.

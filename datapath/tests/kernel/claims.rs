@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! reserv's claims: a SYN that was let through holds its place until TCP has seen it, or is lost. A
+//! program that is run here hands nothing on, so its SYN is lost unless the TCP entry is run as well.
+
+use std::net::SocketAddr;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::common::Runner;
+use crate::common::scene::*;
+use crate::common::segment::*;
+use tidegate_datapath::configuration::Guarded;
+use tidegate_datapath::link::{self, Place};
+use tidegate_datapath::raw::TG_HOOK_TCP;
+use tidegate_policy::raw::*;
+
+const TCP: &str = "tidegate_tcp";
+const PLACES: usize = 9;
+/// `TG_CLAIM_LIFE_NS` in claims.h.
+const LIFE: Duration = Duration::from_millis(20);
+
+fn reserving() -> Guards {
+    let rules = tg_rules { room: TG_ROOM_RESERVE, ..Default::default() };
+    Guards::new(vec![guarded(None, ROOMY, rules)])
+}
+
+fn both_families() -> [SocketAddr; 2] {
+    [at(V4, ROOMY), at(V6, ROOMY)]
+}
+
+fn server(to: SocketAddr) -> Server {
+    Server::bound(to, PLACES as i32 - 1, false)
+}
+
+fn plain(to: SocketAddr) -> Segment {
+    Segment::syn(client(to), to)
+}
+
+fn is_let_through(guards: &Guards, hook: Hook, frame: &[u8]) -> bool {
+    let mut runner = Runner::new();
+    let ran = runner.run(guards.program(hook.program), frame, &[]).unwrap();
+    hook.outcome(ran.returned) == Outcome::Pass
+}
+
+/// netfilter's local-in, one step before TCP: linux/netfilter.h, struct nf_hook_state.
+fn comes_to_tcp(guards: &Guards, segment: &Segment) {
+    const LOCAL_IN: u8 = 1;
+    const ACCEPT: u32 = 1;
+    let family = if segment.to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let mut state = [0; 48];
+    (state[0], state[1]) = (LOCAL_IN, family as u8);
+    let mut runner = Runner::new();
+    let ran = runner.run(guards.program(TCP), &segment.bytes(), &state).unwrap();
+    assert_eq!(ran.returned, ACCEPT);
+}
+
+/// Until all claims are.
+fn forgotten() {
+    sleep(3 * LIFE);
+}
+
+/// As many as there are places, and not one more: none is counted twice, none is forgotten while it
+/// may still be on its way.
+fn assert_as_many_as_places(guards: &Guards, hook: Hook, frame: &[u8], why: &str) {
+    eventually("a burst within the life of a claim", || {
+        forgotten();
+        let begun = Instant::now();
+        let let_through = (0..3 * PLACES).filter(|_| is_let_through(guards, hook, frame)).count();
+        if begun.elapsed() > LIFE / 2 {
+            return false;
+        }
+        assert_eq!(let_through, PLACES, "{why}, {hook:?}");
+        true
+    });
+}
+
+#[test]
+fn a_batch_claims_as_many_places_as_there_are() {
+    in_a_namespace("a_batch_claims_as_many_places_as_there_are", |_| {
+        let _servers = both_families().map(server);
+        let guards = reserving();
+        on_processor(0);
+        for to in both_families() {
+            for hook in HOOKS {
+                assert_as_many_as_places(&guards, hook, &plain(to).bytes(), "a batch");
+            }
+        }
+    });
+}
+
+/// Also one behind extension headers: it is settled as any other.
+#[test]
+fn a_syn_that_tcp_has_seen_holds_no_place_by_its_claim() {
+    in_a_namespace("a_syn_that_tcp_has_seen_holds_no_place_by_its_claim", |_| {
+        let _servers = both_families().map(server);
+        let guards = reserving();
+        on_processor(0);
+        let hop_by_hop = (0, vec![0, 1, 4, 0, 0, 0, 0]);
+        let destination = (60, vec![1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let routing = (43, vec![0, 4, 0, 0, 0, 0, 0]);
+        let [v4, v6] = both_families();
+        let behind = |extensions: &[&(u8, Vec<u8>)]| {
+            plain(v6).with(|s| s.extensions = extensions.iter().copied().cloned().collect())
+        };
+        for segment in [
+            plain(v4),
+            plain(v4).with(|s| s.ip_options = vec![1; 40]),
+            plain(v6),
+            behind(&[&hop_by_hop]),
+            behind(&[&destination]),
+            behind(&[&hop_by_hop, &destination, &routing, &destination]),
+        ] {
+            for hook in HOOKS {
+                let frame = segment.bytes();
+                forgotten();
+                for number in 0..50 * PLACES {
+                    assert!(is_let_through(&guards, hook, &frame), "{number}: {segment:?}");
+                    comes_to_tcp(&guards, &segment);
+                }
+                assert_as_many_as_places(&guards, hook, &frame, "after others");
+            }
+        }
+    });
+}
+
+/// A firewall behind us takes them, say: they come steadily, and each would hold a place.
+#[test]
+fn syns_that_never_come_to_tcp_do_not_close_the_guard() {
+    in_a_namespace("syns_that_never_come_to_tcp_do_not_close_the_guard", |_| {
+        let _servers = both_families().map(server);
+        let guards = reserving();
+        for to in both_families() {
+            for hook in HOOKS {
+                let lost = plain(to).bytes();
+                for number in 0..8 * PLACES {
+                    assert!(is_let_through(&guards, hook, &lost), "the SYN {number}, {hook:?}");
+                    sleep(LIFE / 2);
+                }
+            }
+        }
+    });
+}
+
+/// A flood of them takes every place, and those that are refused go on coming: the places are free
+/// again after two periods.
+#[test]
+fn a_flood_that_never_comes_to_tcp_is_forgotten_while_it_lasts() {
+    in_a_namespace("a_flood_that_never_comes_to_tcp_is_forgotten_while_it_lasts", |_| {
+        let _servers = both_families().map(server);
+        let guards = reserving();
+        for to in both_families() {
+            for hook in HOOKS {
+                let (frame, begun) = (plain(to).bytes(), Instant::now());
+                let (mut let_through, mut refused) = (0, 0);
+                while begun.elapsed() < 30 * LIFE {
+                    if is_let_through(&guards, hook, &frame) {
+                        let_through += 1
+                    } else {
+                        refused += 1
+                    }
+                }
+                assert!(refused > let_through, "{refused} refused: it is a flood");
+                assert!(let_through >= 8 * PLACES, "{let_through} in 30 periods, {hook:?}");
+                assert!(let_through <= 16 * PLACES, "{let_through} in 30 periods, {hook:?}");
+            }
+        }
+    });
+}
+
+/// One that came to TCP, and was forgotten since no other settled it: the next on its processor finds
+/// it there.
+#[test]
+fn what_is_forgotten_is_not_settled_once_more() {
+    in_a_namespace("what_is_forgotten_is_not_settled_once_more", |_| {
+        let to = at(V4, ROOMY);
+        let _server = server(to);
+        let guards = reserving();
+        let segment = plain(to);
+        let frame = segment.bytes();
+        for hook in HOOKS {
+            on_processor(1);
+            assert!(is_let_through(&guards, hook, &frame));
+            comes_to_tcp(&guards, &segment);
+            on_processor(0);
+            let begun = Instant::now();
+            while begun.elapsed() < 5 * LIFE {
+                is_let_through(&guards, hook, &frame);
+            }
+            // Just forgotten, and taken again.
+            eventually("the places are free again", || is_let_through(&guards, hook, &frame));
+            eventually("the places are taken", || !is_let_through(&guards, hook, &frame));
+            on_processor(1);
+            assert!(!is_let_through(&guards, hook, &frame), "{hook:?}");
+            forgotten();
+        }
+    });
+}
+
+/// At the TCP entry as at the others.
+#[test]
+fn the_tcp_entry_judges_syns_behind_extension_headers() {
+    in_a_namespace("the_tcp_entry_judges_syns_behind_extension_headers", |namespace| {
+        let outside = Outside::of(namespace);
+        let to = at(V6, FULL);
+        let _full = Server::full(to);
+        let guard = Guarded { hook: TG_HOOK_TCP, ..guarded(None, FULL, refusing(TG_SYN_DROP)) };
+        let guards = Guards::new(vec![guard]);
+        let _at_the_cable = guards.at_the_cable(IP.program);
+        let place = Place::LocalIn(libc::AF_INET6 as u8);
+        let _local_in = link::create(guards.program(TCP), TCP, place).unwrap();
+        let segment = Segment::syn(Outside::client(to, 700), to);
+        let pad = (60, vec![0, 1, 4, 0, 0, 0, 0]);
+        for extensions in [vec![], vec![pad.clone()], vec![pad; 4]] {
+            let before = guards.counts();
+            outside.sends(&segment.clone().with(|s| s.extensions = extensions));
+            eventually("it is judged", || {
+                guards.counts().since(&before) == [(0, "ListenQFullAtSyn", "drop", 1)]
+            });
+        }
+    });
+}
