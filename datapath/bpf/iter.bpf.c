@@ -78,6 +78,7 @@ TG_INLINE void tg_request_tuple(struct sock_common *sk, struct tg_tuple *t)
 	if (t->is_ipv6) {
 		BPF_CORE_READ_INTO(&t->saddr, sk, skc_v6_daddr);
 		BPF_CORE_READ_INTO(&t->daddr, sk, skc_v6_rcv_saddr);
+		tg_unmap(t);
 	}
 }
 

@@ -8,11 +8,6 @@
 
 #include "held_table.h"
 
-TG_INLINE int tg_is_mapped(const __u32 *addr)
-{
-	return !addr[0] && !addr[1] && addr[2] == bpf_htonl(0xffff);
-}
-
 /*
  * The connection from the client to the server, of which this socket is the end `us`. Global, as
  * is what else is long here: the verifier walks it once.
@@ -36,13 +31,6 @@ __noinline int tg_ops_tuple(struct bpf_sock_ops *ctx, __u32 us, struct tg_tuple 
 		peer[2] = ctx->remote_ip6[2];
 		peer[3] = ctx->remote_ip6[3];
 		t->is_ipv6 = 1;
-		/* IPv4 on a socket that takes both. */
-		if (tg_is_mapped(peer)) {
-			own[0] = own[3];
-			peer[0] = peer[3];
-			own[2] = own[3] = peer[2] = peer[3] = 0;
-			t->is_ipv6 = 0;
-		}
 	} else {
 		own[0] = ctx->local_ip4;
 		peer[0] = ctx->remote_ip4;
@@ -58,6 +46,7 @@ __noinline int tg_ops_tuple(struct bpf_sock_ops *ctx, __u32 us, struct tg_tuple 
 		t->sport = peer_port;
 		t->dport = own_port;
 	}
+	tg_unmap(t);
 	return 1;
 }
 

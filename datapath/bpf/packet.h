@@ -225,6 +225,17 @@ enum {
 	TG_OPTION_AO = 29,  /* RFC 5925 */
 };
 
+/* IPv4 on a socket that takes both has mapped addresses there, and not on the wire. */
+TG_INLINE void tg_unmap(struct tg_tuple *t)
+{
+	if (!t->is_ipv6 || t->saddr[0] || t->saddr[1] || t->saddr[2] != bpf_htonl(0xffff))
+		return;
+	t->saddr[0] = t->saddr[3];
+	t->daddr[0] = t->daddr[3];
+	t->saddr[2] = t->saddr[3] = t->daddr[2] = t->daddr[3] = 0;
+	t->is_ipv6 = 0;
+}
+
 /* What a client offers in its SYN, or says in a later segment's options. */
 struct tg_tcp_options {
 	__u32 tsval;

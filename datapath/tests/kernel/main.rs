@@ -9,6 +9,7 @@ mod clock;
 mod common;
 mod destinations;
 mod fin;
+mod half_open;
 mod malformed;
 mod notice_agreement;
 mod packets;

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Old reservations are cleaned: the half-open requests that the iterator tells of, and what removes
+//! them.
+
+use std::net::SocketAddr;
+
+use crate::common::scene::*;
+use crate::common::segment::*;
+use tidegate_datapath::raw::tg_request_row;
+use tidegate_datapath::sockets;
+use tidegate_policy::raw::*;
+
+/// reserv, where a request is old after a millisecond.
+fn cleaning() -> tg_rules {
+    tg_rules { room: TG_ROOM_RESERVE, clean_after_ms: 1, ..Default::default() }
+}
+
+/// Half-open connections of the one listening socket there is.
+fn half_open(guards: &Guards) -> u32 {
+    let rows = sockets::listeners(&guards.programs).unwrap();
+    rows.iter().find(|row| row.port == u32::from(FULL)).expect("a listening socket").syn_len
+}
+
+/// A client's SYN, and its old request, which takes the only place.
+fn asks(
+    outside: &Outside,
+    guards: &Guards,
+    to: SocketAddr,
+    port: u16,
+) -> (Segment, tg_request_row) {
+    let syn = Segment::syn(Outside::client(to, port), to);
+    outside.sends(&syn);
+    let mut old = Vec::new();
+    eventually("the request is old", || {
+        old = sockets::stale_requests(&guards.programs).unwrap();
+        !old.is_empty()
+    });
+    assert_eq!(old.len(), 1);
+    (syn, old.remove(0))
+}
+
+/// Also an IPv4 client's on a socket that takes both families, where it has mapped addresses.
+#[test]
+fn an_old_request_gives_its_place_back_under_its_own_guard() {
+    in_a_namespace("an_old_request_gives_its_place_back_under_its_own_guard", |namespace| {
+        let outside = Outside::of(namespace);
+        let [v4, v6] = [at(V4, FULL), at(V6, FULL)];
+        for (bound, to) in [(v4, v4), (v6, v6), (at("::", FULL), v4), (at("::", FULL), v6)] {
+            let _server = Server::bound(bound, 0, false);
+            let other = if to == v4 { V6 } else { V4 };
+            let guards = vec![
+                guarded(None, FULL, tg_rules::default()),
+                guarded(Some(&to.ip().to_string()), FULL, cleaning()),
+                guarded(Some(other), FULL, tg_rules::default()),
+            ];
+            let guards = Guards::new(guards);
+            let (syn, row) = asks(&outside, &guards, to, 800);
+            assert_eq!(row.guard, 1, "{to} of {bound}");
+            assert_eq!(row.tuple, tg_tuple::between(syn.from, to), "{to} of {bound}");
+            assert_eq!(half_open(&guards), 1);
+            sockets::destroy_request(&row).unwrap();
+            assert_eq!(half_open(&guards), 0, "{to} of {bound}");
+        }
+    });
+}
