@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tidegate_client::{Outcome, Second};
 use tidegate_scenarios::{Arrivals, Load, Scenario, Setting};
 
-use crate::point::{Point, World};
+use crate::point::{Point, Times, World};
 
 /// An operating point: one curve at one offered load.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,8 @@ impl OperatingPoint<'_> {
     /// it knows.
     #[must_use]
     pub fn seen_by_clients(&self, world: World, outcome: &Outcome) -> Point {
+        let is_even = self.is_even();
+        let times = |times: Times| Times { ci95: times.ci95.filter(|_| is_even), ..times };
         Point {
             scenario: self.scenario.name.clone(),
             world,
@@ -40,10 +42,10 @@ impl OperatingPoint<'_> {
             offered_over_capacity: self.offered_over_capacity,
             attempts: outcome.attempts,
             replies_per_s: outcome.replies_per_s,
-            replies_per_s_ci95: outcome.replies_per_s_ci95,
-            response_ms: outcome.response_ms,
-            refusal_ms: outcome.refusal_ms,
-            delay_ms: outcome.delay_ms,
+            replies_per_s_ci95: outcome.replies_per_s_ci95.filter(|_| is_even),
+            response_ms: times(outcome.response_ms),
+            refusal_ms: times(outcome.refusal_ms),
+            delay_ms: times(outcome.delay_ms),
             errors_per_s: errors_per_s(outcome),
             queue_drops_per_s: BTreeMap::new(),
             verdicts_per_s: BTreeMap::new(),
@@ -62,6 +64,12 @@ impl OperatingPoint<'_> {
             duration_s: outcome.duration_s,
             seed: self.load.seed,
         }
+    }
+
+    /// Whether one part of the time that counts is like another, so that their spread says how sure a
+    /// mean is. That of bursts and steps says how these fall into the parts.
+    fn is_even(&self) -> bool {
+        !matches!(self.setting.clients.arrivals, Arrivals::Bursts { .. } | Arrivals::Steps(_))
     }
 
     /// Elsewhere each second is like the other, and a result would be long.
@@ -116,15 +124,17 @@ fn errors_per_s(outcome: &Outcome) -> BTreeMap<String, f64> {
 fn visits(outcome: &Outcome) -> BTreeMap<String, f64> {
     let Some(visits) = &outcome.visits else { return BTreeMap::new() };
     let per_s = |count: u64| count as f64 / outcome.duration_s;
-    [
+    let mut numbers = vec![
         ("started_per_s", per_s(visits.started)),
         ("completed_per_s", per_s(visits.completed)),
         ("abandoned_per_s", per_s(visits.abandoned)),
-        ("page_mean_ms", visits.page_ms.mean),
-        ("page_p99_ms", visits.page_ms.p99),
-    ]
-    .map(|(name, number)| (name.to_owned(), number))
-    .into()
+    ];
+    // How long none took is unknown, and not 0.
+    if visits.completed > 0 {
+        let page = visits.page_ms;
+        numbers.extend([("page_mean_ms", page.mean), ("page_p99_ms", page.p99)]);
+    }
+    numbers.into_iter().map(|(name, number)| (name.to_owned(), number)).collect()
 }
 
 fn time_wait(outcome: &Outcome) -> BTreeMap<String, f64> {
@@ -138,4 +148,56 @@ fn segments(outcome: &Outcome) -> BTreeMap<String, u64> {
     let value = serde_json::to_value(outcome.segments).unwrap_or_default();
     let entries = value.as_object().into_iter().flatten();
     entries.filter_map(|(name, count)| Some((name.clone(), count.as_u64()?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_client::{Tally, VisitEnd};
+    use tidegate_scenarios::Form;
+
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    /// Of ten seconds in which one visit began, and was given up.
+    fn point(clients: &str) -> Point {
+        let text = format!(
+            "title = \"t\"\nsource = \"s\"\n[clients]\n{clients}\n[load]\noffered = [1]\n\
+             [[curve]]\nmechanism = \"default\""
+        );
+        let scenario = Scenario::parse("t", "t.toml", &text).unwrap();
+        let load = scenario.load(Form::Full);
+        let (setting, capacity_per_s, offered_over_capacity) = (&scenario.settings[0], 1.0, 1.0);
+        let mut tally = Tally::new(0..10 * S);
+        tally.visit_started(S);
+        tally.visit_ended(VisitEnd::Abandoned, S, 2 * S);
+        let at = OperatingPoint {
+            scenario: &scenario,
+            setting,
+            load: &load,
+            capacity_per_s,
+            offered_over_capacity,
+        };
+        at.seen_by_clients(World::Sim, &tally.outcome(1))
+    }
+
+    /// Ten parts of bursts with silences between differ by how many of each they have.
+    #[test]
+    fn an_interval_is_told_where_one_part_of_the_time_is_like_another() {
+        for (arrivals, is_told) in [
+            ("", true),
+            ("arrivals = \"constant\"", true),
+            ("arrivals = { bursts = { burst_s = 1, silence_s = 5 } }", false),
+        ] {
+            assert_eq!(point(arrivals).replies_per_s_ci95.is_some(), is_told, "{arrivals}");
+        }
+    }
+
+    #[test]
+    fn how_long_a_page_takes_that_nobody_has_had_is_unknown() {
+        let point = point("");
+        assert_eq!(point.measure("visits.abandoned_per_s"), Some(0.1));
+        assert_eq!(point.measure("visits.completed_per_s"), Some(0.0));
+        assert_eq!(point.measure("visits.page_mean_ms"), None);
+    }
 }

@@ -151,6 +151,7 @@ impl Point {
             ("cpu", _) => measured(&self.cpu, part, |n| *n),
             ("cpu_components", _) => measured(&self.cpu_components, part, |n| *n),
             ("cpu_calls", _) => measured(&self.cpu_calls, part, |n| *n),
+            ("visits", Some(part)) if part.ends_with("_ms") => self.visits.get(part).copied(),
             ("visits", _) => measured(&self.visits, part, |n| *n),
             ("serving", _) => measured(&self.serving, part, |n| *n),
             ("time_wait", Some(part)) => self.time_wait.get(part).copied(),
@@ -295,7 +296,9 @@ mod tests {
         point.kernel.insert("TcpExtListenDrops".to_owned(), 1);
         point.refusal_ms.mean = 1.0;
         point.delay_ms.mean = 1.0;
-        point.visits.insert("completed_per_s".to_owned(), 1.0);
+        for name in ["completed_per_s", "page_mean_ms", "page_p99_ms"] {
+            point.visits.insert(name.to_owned(), 1.0);
+        }
         for name in ["server", "server_max", "server_bytes", "server_tcbs", "server_tcb_bytes"] {
             point.time_wait.insert(name.to_owned(), 1.0);
         }

@@ -11,6 +11,25 @@ pub(crate) fn same_load(a: f64, b: f64) -> bool {
     (a - b).abs() <= SAME_LOAD * a.abs().max(b.abs())
 }
 
+/// How many runs there are already of any of these curves at any of these loads, at the most: so many
+/// seeds are spent.
+#[must_use]
+pub fn runs_of<'a>(
+    scenario: &str,
+    world: World,
+    curves: impl IntoIterator<Item = &'a str> + Clone,
+    offered: &[f64],
+    points: &[Point],
+) -> u32 {
+    let is_asked = |cell: &Cell| {
+        cell.world == world
+            && offered.iter().any(|load| same_load(*load, cell.offered))
+            && curves.clone().into_iter().any(|curve| curve == cell.curve)
+    };
+    let cells = Cell::gather(scenario, points).into_iter().filter(is_asked);
+    cells.map(|cell| cell.runs.len() as u32).max().unwrap_or(0)
+}
+
 /// A number over all runs of a point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {

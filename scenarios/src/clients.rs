@@ -274,6 +274,12 @@ impl Clients {
         if !(delay.mean_ms >= 0.0 && delay.mean_ms <= 10_000.0 && delay.spread_ms >= 0.0) {
             return Err(format!("a delay of {} ms is not between 0 and 10000", delay.mean_ms));
         }
+        if delay.mean_ms == 0.0 && delay.spread_ms > 0.0 {
+            return Err(format!(
+                "a delay that is spread by {} ms has no mean: give mean_ms above 0, or no spread_ms",
+                delay.spread_ms
+            ));
+        }
         let weather = self.loss > 0.0 || self.reorder > 0.0 || delay.mean_ms > 0.0;
         if self.driver == Driver::Sockets && weather {
             return Err("delay, loss and reorder need driver = \"raw\"".to_owned());

@@ -40,6 +40,11 @@ pub enum SimError {
     /// Clients that browse.
     #[error("the simulator's clients do not browse yet: leave the browser out, or run it live")]
     Browsing,
+    /// Clients behind a few addresses.
+    #[error(
+        "the simulator's clients have an address each, but where ports are few: add ports, leave addresses out, or run it live"
+    )]
+    Addresses,
     /// A recorded trace that cannot be played.
     #[error(transparent)]
     Trace(#[from] tidegate_scenarios::ScenarioError),

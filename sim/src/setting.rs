@@ -38,6 +38,9 @@ pub(crate) fn setup(
     if setting.clients.browsing.is_some() {
         return Err(SimError::Browsing);
     }
+    if setting.clients.addresses.is_some() && setting.clients.ports.is_none() {
+        return Err(SimError::Addresses);
+    }
     let mut kernel = Kernel::of(machine.profile);
     let mut guard = None;
     match &setting.treatment {
@@ -210,6 +213,22 @@ mod tests {
     use tidegate_scenarios::Form;
 
     use super::*;
+
+    /// Else whoever sheds by address would shed other clients than live.
+    #[test]
+    fn a_few_addresses_without_a_few_ports_are_refused_rather_than_left_out() {
+        let of = |keys: &str| {
+            let text = format!(
+                "title = \"t\"\nsource = \"s\"\n[clients]\n{keys}\n[load]\noffered = [1]\n\
+                 [[curve]]\nmechanism = \"default\""
+            );
+            let scenario = Scenario::parse("t", "t.toml", &text).unwrap();
+            let load = scenario.load(Form::Full);
+            setup(&scenario, &scenario.settings[0], &load, &Machine::today()).map(drop)
+        };
+        assert!(of("addresses = 4\nports = 100").is_ok());
+        assert!(matches!(of("addresses = 4"), Err(SimError::Addresses)));
+    }
 
     #[test]
     fn nginx_is_a_userver_that_accepts_one_at_a_time_where_its_cost_is_known() {

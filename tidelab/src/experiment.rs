@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tidegate_client::Progress;
 use tidegate_live::Programs;
-use tidegate_report::{Host, Point, Results, ResultsError, Summary, Watcher, Writer};
+use tidegate_report::{Host, Point, Results, ResultsError, Summary, Watcher, Writer, runs_of};
 use tidegate_scenarios::{Form, Part, Scenario, shelf};
 use tidegate_sim::{Machine, Profile, SimError};
 
@@ -178,15 +178,22 @@ fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
     let mut keeper = Keeper::open(&folder, scenarios)?;
     let settings =
         tidegate_sim::Settings { machine: how.machine, threads: tidegate_sim::processors() };
+    // With a seed that is there already the same clients would come again, and count for others.
+    let earlier = Results::read([folder.join(RESULTS)])?.points;
     for (scenario, load) in &parts {
         keeper.begin(scenario);
+        let curves = scenario.settings.iter().map(|setting| setting.curve.as_str());
+        let spent = |world| runs_of(&scenario.name, world, curves.clone(), &load.offered, &earlier);
+        let (of_sim, of_live) =
+            (spent(tidegate_report::World::Sim), spent(tidegate_report::World::Live));
         for run in 0..how.runs {
             keeper.run = (how.runs > 1).then(|| format!("run {} of {}, ", run + 1, how.runs));
-            let load = load.clone().again(run);
             if sim {
-                tidegate_sim::run(scenario, load.clone(), &settings, &mut keeper)?;
+                let load = load.clone().again(of_sim + run);
+                tidegate_sim::run(scenario, load, &settings, &mut keeper)?;
             }
             if let Some(programs) = &programs {
+                let load = load.clone().again(of_live + run);
                 tidegate_live::run(scenario, load, programs, &mut keeper)?;
             }
         }

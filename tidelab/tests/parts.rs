@@ -74,6 +74,20 @@ fn parts_that_are_run_into_one_folder_make_the_whole() {
     assert!(folder.join("parts/report.html").is_file(), "it lies with the results");
 }
 
+/// Other clients come: with those of the first run once more the interval over runs would tell of nothing.
+#[test]
+fn a_further_run_into_a_folder_has_seeds_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("s.toml"), SCENARIO).unwrap();
+    let run = |rest: &str| succeeds(folder, &format!("run s.toml --world sim --full {rest}"));
+    run("--only slow --runs 2 --out by-and-by");
+    run("--only slow --offered 3 --out by-and-by");
+    run("--only slow --offered 0.5 --out by-and-by");
+    run("--only slow --runs 3 --out at-once");
+    assert_eq!(points(&folder.join("by-and-by")), points(&folder.join("at-once")));
+}
+
 #[test]
 fn a_point_lasts_as_long_as_was_asked_for() {
     let folder = tempfile::tempdir().unwrap();

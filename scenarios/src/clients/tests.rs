@@ -66,3 +66,12 @@ fn a_trace_lies_beside_its_scenario() {
     let nowhere = refused(&Clients::default(), "arrivals = { trace = \"\" }");
     assert!(nowhere.contains("names no file"), "{nowhere}");
 }
+
+/// Live it would be no delay, and simulated half of one.
+#[test]
+fn a_delay_that_is_spread_has_a_mean() {
+    let plain = Clients::default();
+    let told = refused(&plain, "delay = { mean_ms = 0, spread_ms = 20 }");
+    assert!(told.contains("spread by 20 ms"), "{told}");
+    assert_eq!(over(&plain, "delay = { mean_ms = 10, spread_ms = 20 }").check(), Ok(()));
+}
