@@ -108,7 +108,8 @@ int stale_requests(struct bpf_iter__tcp *ctx)
 	row.age_ms = now_us > req->snt_synack ? (now_us - req->snt_synack) / 1000 : 0;
 	if (!tg_reservation_stale(&at.guard->rules, &queues, row.age_ms))
 		return 0;
-	row.socket_cookie = req->req.req.__req_common.skc_cookie.counter;
+	/* It has none before somebody asks. */
+	row.socket_cookie = bpf_get_socket_cookie(sk);
 	bpf_seq_write(ctx->meta->seq, &row, sizeof(row));
 	return 0;
 }

@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem::zeroed;
+use std::ops::ControlFlow;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use nix::sys::socket::{
@@ -18,12 +19,12 @@ use crate::programs::Programs;
 use crate::raw::{tg_listener_row, tg_request_row};
 use tidegate_policy::raw::tg_tuple;
 
-/// Rows of an iterator, until `enough` says so of one, which is left out.
+/// Hands each row of an iterator to `take`, as it is read, until that has had enough.
 fn iterate<T: Plain>(
     programs: &Programs,
     program: &str,
-    enough: impl Fn(&T) -> bool,
-) -> Result<Vec<T>> {
+    mut take: impl FnMut(T) -> ControlFlow<()>,
+) -> Result<()> {
     let fail = |source| Error::Read { what: format!("sockets by {program}"), source };
     let fd = programs.program(program).expect("the iterators are in every set that reads");
     // SAFETY: an open program; no options are passed.
@@ -42,40 +43,53 @@ fn iterate<T: Plain>(
     }
     // SAFETY: a fresh descriptor that nobody else owns.
     let mut file = unsafe { File::from_raw_fd(iter) };
-    let (mut rows, mut bytes) = (Vec::new(), vec![0; size_of::<T>()]);
+    let mut bytes = vec![0; size_of::<T>()];
     // A row at a time: the kernel walks no further than what is asked for.
     loop {
         match file.read_exact(&mut bytes) {
             Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(rows),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             Err(e) => return Err(fail(e)),
         }
-        let row = from_bytes(&bytes);
-        if enough(&row) {
-            return Ok(rows);
+        if take(from_bytes(&bytes)).is_break() {
+            return Ok(());
         }
-        rows.push(row);
+    }
+}
+
+/// The iterators of listening sockets end with an empty row.
+fn until_through(
+    mut take: impl FnMut(tg_listener_row),
+) -> impl FnMut(tg_listener_row) -> ControlFlow<()> {
+    move |row| {
+        if row.socket_cookie == 0 {
+            return ControlFlow::Break(());
+        }
+        take(row);
+        ControlFlow::Continue(())
     }
 }
 
 /// Every listening TCP socket of the calling thread's network namespace.
 pub fn listeners(programs: &Programs) -> Result<Vec<tg_listener_row>> {
-    let through = |row: &tg_listener_row| row.socket_cookie == 0;
-    let mut rows = iterate(programs, "listeners", through)?;
+    let mut rows = Vec::new();
+    iterate(programs, "listeners", until_through(|row| rows.push(row)))?;
     rows.sort_by_key(|row| (row.port, row.is_ipv6, row.addr, row.socket_cookie));
     Ok(rows)
 }
 
 /// Has listeners that are guarded, and stood before us, ask about their SYN/ACKs (Linux 6.12).
 pub fn mark_speaking(programs: &Programs) -> Result<()> {
-    let through = |row: &tg_listener_row| row.socket_cookie == 0;
-    iterate(programs, "speaking_listeners", through).map(drop)
+    iterate(programs, "speaking_listeners", until_through(drop))
 }
 
-/// Half-open requests whose reservation is older than their guard allows, while its
-/// places are short.
-pub fn stale_requests(programs: &Programs) -> Result<Vec<tg_request_row>> {
-    iterate(programs, "stale_requests", |_| false)
+/// Hands over the half-open requests whose reservation is older than their guard allows, while its
+/// places are short: each as it is read, for it may complete at any moment.
+pub fn stale_requests(programs: &Programs, mut take: impl FnMut(tg_request_row)) -> Result<()> {
+    iterate(programs, "stale_requests", |row| {
+        take(row);
+        ControlFlow::Continue(())
+    })
 }
 
 impl tg_listener_row {
@@ -85,13 +99,21 @@ impl tg_listener_row {
     }
 }
 
+/// linux/sock_diag.h
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const SOCK_DESTROY: u16 = 21;
-const NLM_F_REQUEST_ACK: u16 = 1 | 4;
+/// linux/netlink.h
+const NLMSG_ERROR: u16 = 2;
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
+const HEADER_BYTES: usize = 16;
+/// linux/tcp_states.h: what sock_diag says of a half-open request.
+const TCP_SYN_RECV: u8 = 3;
 
 /// linux/inet_diag.h, struct inet_diag_req_v2, behind a netlink header.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct DestroyRequest {
+struct Request {
     length: u32,
     kind: u16,
     flags: u16,
@@ -111,16 +133,35 @@ struct DestroyRequest {
 }
 
 // SAFETY: integers in C's layout; every field stands at its own alignment without a gap.
-unsafe impl Plain for DestroyRequest {}
+unsafe impl Plain for Request {}
 
 /// Removes a half-open request, as `ss --kill` would (CONFIG_INET_DIAG_DESTROY). The client
 /// learns of it by RST when it sends its ACK.
+///
+/// Without the cookie the kernel would take the listening socket for a request that is gone. One that
+/// has completed goes on as a connection with the same cookie, and SOCK_DESTROY heeds no state: so it
+/// is looked at just before. A client whose ACK comes in these microseconds is reset, as one whose ACK
+/// comes behind them.
+///
+/// # Errors
+/// The kernel's; `NotFound` where it is no request any more.
 pub fn destroy_request(row: &tg_request_row) -> io::Result<()> {
-    destroy(&row.tuple, None)
+    let answer = ask(SOCK_DIAG_BY_FAMILY, 0, &row.tuple, row.socket_cookie)?;
+    // struct inet_diag_msg: the family, and the state.
+    if answer.get(HEADER_BYTES + 1) != Some(&TCP_SYN_RECV) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    destroy(&row.tuple, row.socket_cookie)
 }
 
-/// Removes the socket to which packets with this tuple come: the one with this cookie, or any.
-pub(crate) fn destroy(tuple: &tg_tuple, cookie: Option<u64>) -> io::Result<()> {
+/// Removes the socket to which packets with this tuple come, where it is the one with this cookie.
+pub(crate) fn destroy(tuple: &tg_tuple, cookie: u64) -> io::Result<()> {
+    ask(SOCK_DESTROY, NLM_F_ACK, tuple, cookie).map(drop)
+}
+
+/// Asks sock_diag about the socket to which packets with this tuple come. Where it has another cookie
+/// than this one the kernel does nothing, and says so.
+fn ask(kind: u16, flags: u16, tuple: &tg_tuple, cookie: u64) -> io::Result<Vec<u8>> {
     let netlink = socket(
         AddressFamily::Netlink,
         SockType::Raw,
@@ -128,10 +169,10 @@ pub(crate) fn destroy(tuple: &tg_tuple, cookie: Option<u64>) -> io::Result<()> {
         SockProtocol::NetlinkSockDiag,
     )?;
     // SAFETY: all zero is a valid value of this plain C structure.
-    let mut request: DestroyRequest = unsafe { zeroed() };
-    request.length = size_of::<DestroyRequest>() as u32;
-    request.kind = SOCK_DESTROY;
-    request.flags = NLM_F_REQUEST_ACK;
+    let mut request: Request = unsafe { zeroed() };
+    request.length = size_of::<Request>() as u32;
+    request.kind = kind;
+    request.flags = NLM_F_REQUEST | flags;
     request.family = if tuple.is_ipv6 != 0 { libc::AF_INET6 } else { libc::AF_INET } as u8;
     request.protocol = libc::IPPROTO_TCP as u8;
     request.states = u32::MAX;
@@ -140,16 +181,19 @@ pub(crate) fn destroy(tuple: &tg_tuple, cookie: Option<u64>) -> io::Result<()> {
     request.dport = tuple.sport;
     request.src = tuple.daddr;
     request.dst = tuple.saddr;
-    request.cookie = cookie.map_or([u32::MAX; 2], |c| [c as u32, (c >> 32) as u32]);
+    request.cookie = [cookie as u32, (cookie >> 32) as u32];
     send(netlink.as_raw_fd(), bytes_of(&request), MsgFlags::empty())?;
-    let mut answer = [0u8; 256];
+    let mut answer = vec![0; 1024];
     let length = recv(netlink.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-    if length < 20 {
-        return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+    answer.truncate(length);
+    if length < HEADER_BYTES + 4 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    // An NLMSG_ERROR carries the negative errno behind its header.
-    match i32::from_ne_bytes(answer[16..20].try_into().expect("four bytes")) {
-        0 => Ok(()),
-        errno => Err(io::Error::from_raw_os_error(-errno)),
+    let kind = u16::from_ne_bytes([answer[4], answer[5]]);
+    // It carries the negative errno behind its header; that of an ACK is 0.
+    let errno = i32::from_ne_bytes(answer[16..20].try_into().expect("four bytes"));
+    if kind == NLMSG_ERROR && errno != 0 {
+        return Err(io::Error::from_raw_os_error(-errno));
     }
+    Ok(answer)
 }

@@ -79,7 +79,7 @@ pub fn end_late(programs: &Programs) -> Result<u64> {
         let Ok(Some(leaving)) = map.lookup(&key, MapFlags::ANY) else { continue };
         let (tuple, leaving): (tg_tuple, tg_leaving) = (from_bytes(&key), from_bytes(&leaving));
         // Gone already is as good.
-        if sockets::destroy(&tuple, Some(leaving.socket_cookie)).is_ok() {
+        if sockets::destroy(&tuple, leaving.socket_cookie).is_ok() {
             ended += 1;
         }
         let _ = map.delete(&key);

@@ -2,7 +2,7 @@
 //! The guard, kept in step with the host: its listening sockets, its interfaces, its half-open requests,
 //! what a SYN costs there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::time::Instant;
 
@@ -302,11 +302,15 @@ impl Daemon {
             return Ok(());
         }
         let programs = self.guard.programs();
-        for row in sockets::stale_requests(programs)? {
+        let mut cleaned = BTreeMap::new();
+        sockets::stale_requests(programs, |row| {
             // A request that completed in between is gone, and so is the need.
             if sockets::destroy_request(&row).is_ok() {
-                counters::add_cleaned(programs, row.guard, 1)?;
+                *cleaned.entry(row.guard).or_default() += 1;
             }
+        })?;
+        for (guard, count) in cleaned {
+            counters::add_cleaned(programs, guard, count)?;
         }
         Ok(())
     }

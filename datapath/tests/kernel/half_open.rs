@@ -2,13 +2,19 @@
 //! Old reservations are cleaned: the half-open requests that the iterator tells of, and what removes
 //! them.
 
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use crate::common::scene::*;
 use crate::common::segment::*;
+use crate::common::wire::Tap;
+use etherparse::{SlicedPacket, TransportSlice};
 use tidegate_datapath::raw::tg_request_row;
 use tidegate_datapath::sockets;
 use tidegate_policy::raw::*;
+
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// reserv, where a request is old after a millisecond.
 fn cleaning() -> tg_rules {
@@ -32,7 +38,7 @@ fn asks(
     outside.sends(&syn);
     let mut old = Vec::new();
     eventually("the request is old", || {
-        old = sockets::stale_requests(&guards.programs).unwrap();
+        sockets::stale_requests(&guards.programs, |row| old.push(row)).unwrap();
         !old.is_empty()
     });
     assert_eq!(old.len(), 1);
@@ -62,4 +68,53 @@ fn an_old_request_gives_its_place_back_under_its_own_guard() {
             assert_eq!(half_open(&guards), 0, "{to} of {bound}");
         }
     });
+}
+
+/// No request is left of a client that went away: where it stood the kernel finds the listening socket.
+#[test]
+fn a_request_that_is_gone_does_not_end_the_listening_socket() {
+    in_a_namespace("a_request_that_is_gone_does_not_end_the_listening_socket", |namespace| {
+        let outside = Outside::of(namespace);
+        for to in [at(V4, FULL), at(V6, FULL)] {
+            let server = Server::bound(to, 0, false);
+            let guards = Guards::new(vec![guarded(None, FULL, cleaning())]);
+            let (syn, row) = asks(&outside, &guards, to, 801);
+            outside.sends(&syn.with(|s| {
+                s.flags = RST;
+                s.seq = s.seq.wrapping_add(1);
+            }));
+            eventually("the request is gone", || half_open(&guards) == 0);
+            sockets::destroy_request(&row).unwrap_err();
+            let _comes_in = connect(to);
+            server.listener.accept().unwrap();
+        }
+    });
+}
+
+/// The connection that it has become has its cookie.
+#[test]
+fn a_request_that_has_completed_is_left_alone() {
+    in_a_namespace("a_request_that_has_completed_is_left_alone", |namespace| {
+        let outside = Outside::of(namespace);
+        for to in [at(V4, FULL), at(V6, FULL)] {
+            let server = Server::bound(to, 0, false);
+            let guards = Guards::new(vec![guarded(None, FULL, cleaning())]);
+            let tap = Tap::open("srv0");
+            let (syn, row) = asks(&outside, &guards, to, 802);
+            let answer = std::iter::from_fn(|| tap.next(PATIENCE)).find(|frame| is_syn_ack(frame));
+            outside.sends(&syn.acknowledging(&answer.expect("a SYN/ACK")));
+            eventually("the request is a connection", || half_open(&guards) == 0);
+            let gone = sockets::destroy_request(&row).unwrap_err();
+            assert_eq!(gone.kind(), ErrorKind::NotFound);
+            let (mut connection, from) = server.listener.accept().unwrap();
+            assert_eq!(from, syn.from);
+            connection.write_all(b"it stands").unwrap();
+        }
+    });
+}
+
+/// Neighbours and routers are spoken to as well.
+fn is_syn_ack(frame: &[u8]) -> bool {
+    let sliced = SlicedPacket::from_ethernet(frame).unwrap();
+    matches!(sliced.transport, Some(TransportSlice::Tcp(tcp)) if tcp.syn() && tcp.ack())
 }

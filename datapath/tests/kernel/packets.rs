@@ -8,7 +8,6 @@ use crate::common::Runner;
 use crate::common::cookie;
 use crate::common::scene::*;
 use crate::common::segment::*;
-use etherparse::{SlicedPacket, TcpOptionElement, TransportSlice};
 use libbpf_rs::{MapCore, MapFlags};
 use nix::sys::socket::{getsockopt, sockopt};
 use tidegate_datapath::clock;
@@ -542,25 +541,6 @@ fn a_swapped_configuration_decides_the_next_packet() {
     });
 }
 
-/// A SYN/ACK as the client's TCP would read it.
-struct SynAck {
-    tcp: etherparse::TcpHeader,
-    tsval: Option<u32>,
-}
-
-fn read_syn_ack(frame: &[u8]) -> SynAck {
-    let sliced = SlicedPacket::from_ethernet(frame).unwrap();
-    let Some(TransportSlice::Tcp(tcp)) = &sliced.transport else {
-        panic!("no TCP segment: {sliced:?}");
-    };
-    let tcp = tcp.to_header();
-    let tsval = tcp.options_iterator().flatten().find_map(|option| match option {
-        TcpOptionElement::Timestamp(now, _) => Some(now),
-        _ => None,
-    });
-    SynAck { tcp, tsval }
-}
-
 /// What a client has that names none (RFC 9293, section 3.7.1), and the least that the kernel takes
 /// of a cookie.
 fn least_mss(to: SocketAddr) -> u16 {
@@ -809,18 +789,7 @@ fn options_that_fit_no_cookie_are_no_way_round_a_limit_of_ours() {
 /// The ACK that brings a cookie back, at the IP entry.
 fn cookie_ack(guards: &Guards, segment: &Segment) -> Segment {
     let (_, reply, _) = one(guards, IP, &segment.bytes());
-    acknowledging(segment, &reply)
-}
-
-/// The bare ACK of the SYN/ACK that this SYN was answered with.
-fn acknowledging(syn: &Segment, reply: &[u8]) -> Segment {
-    let isn = read_syn_ack(reply).tcp.sequence_number;
-    syn.clone().with(|s| {
-        s.flags = ACK;
-        s.seq = s.seq.wrapping_add(1);
-        s.ack = isn.wrapping_add(1);
-        s.options.clear();
-    })
+    segment.acknowledging(&reply)
 }
 
 #[test]
@@ -877,7 +846,7 @@ fn whoever_has_a_cookie_is_let_in_with_it_however_small_its_mss() {
                 assert_cookie(&asks, &offered, &reply, &format!("{to}, {mss:?}"));
                 accept(&server);
 
-                outside.sends(&acknowledging(&asks, &reply));
+                outside.sends(&asks.acknowledging(&reply));
                 let (came_in, from) = accept(&server);
                 assert_eq!(from, asks.from, "{mss:?}");
                 let carried = getsockopt(&came_in, sockopt::TcpMaxSeg).unwrap();

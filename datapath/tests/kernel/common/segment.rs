@@ -6,7 +6,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use etherparse::{IpNumber, Ipv4Header, Ipv6Header, TcpHeader};
+use etherparse::{
+    IpNumber, Ipv4Header, Ipv6Header, SlicedPacket, TcpHeader, TcpOptionElement, TransportSlice,
+};
 
 pub const FIN: u8 = 0x01;
 pub const SYN: u8 = 0x02;
@@ -218,6 +220,17 @@ impl Segment {
         frame
     }
 
+    /// The bare ACK of the SYN/ACK that this SYN was answered with.
+    pub fn acknowledging(&self, syn_ack: &[u8]) -> Self {
+        let isn = read_syn_ack(syn_ack).tcp.sequence_number;
+        self.clone().with(|s| {
+            s.flags = ACK;
+            s.seq = s.seq.wrapping_add(1);
+            s.ack = isn.wrapping_add(1);
+            s.options.clear();
+        })
+    }
+
     /// The RST that refuses this SYN (RFC 9293, section 3.10.7.1).
     pub fn reset(&self) -> Vec<u8> {
         self.reset_with(&[], &[])
@@ -233,6 +246,25 @@ impl Segment {
             tcp.acknowledgment_number = self.seq.wrapping_add(1).wrapping_add(length);
         })
     }
+}
+
+/// A SYN/ACK as the client's TCP would read it.
+pub struct SynAck {
+    pub tcp: TcpHeader,
+    pub tsval: Option<u32>,
+}
+
+pub fn read_syn_ack(frame: &[u8]) -> SynAck {
+    let sliced = SlicedPacket::from_ethernet(frame).unwrap();
+    let Some(TransportSlice::Tcp(tcp)) = &sliced.transport else {
+        panic!("no TCP segment: {sliced:?}");
+    };
+    let tcp = tcp.to_header();
+    let tsval = tcp.options_iterator().flatten().find_map(|option| match option {
+        TcpOptionElement::Timestamp(now, _) => Some(now),
+        _ => None,
+    });
+    SynAck { tcp, tsval }
 }
 
 /// One or more TCP options, as clients write them.
