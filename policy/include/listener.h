@@ -174,7 +174,12 @@ TG_INLINE int tg_listen_queue_full(const struct tg_queues *queues)
 	return queues->listen_len > queues->listen_max;
 }
 
-/* Linux's rule since 4.4, inet_csk_reqsk_queue_is_full(): bounded by the backlog. */
+/*
+ * Linux's rule, inet_csk_reqsk_queue_is_full(): bounded by the backlog since 4.4, and strictly
+ * above it since 6.13, 6.12.10, 6.6.72 and 6.1.125. An older kernel calls the queue full one
+ * request before we do: of a SYN that finds just so many half-open as the backlog we say that there
+ * is room, and it answers with a cookie, or drops it where tcp_syncookies is 0.
+ */
 TG_INLINE int tg_syn_queue_full(const struct tg_queues *queues)
 {
 	return queues->syn_len > queues->listen_max;

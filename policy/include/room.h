@@ -8,7 +8,8 @@
 
 /*
  * What the kernel does with a SYN now: TG_ROOM, TG_KERNEL_COOKIE, or the rule
- * by which it drops it. In the order of tcp_conn_request(), Linux 4.10 to 6.18.
+ * by which it drops it. In the order of tcp_conn_request(), Linux 4.10 to 6.18; before 6.13 the SYN
+ * queue is full one request earlier: see tg_syn_queue_full().
  * SynQ3/4Full spares destinations that the kernel remembers from before
  * (tcp_peer_is_proven); that memory cannot be read, so they are counted with
  * the others.
