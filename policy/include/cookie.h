@@ -11,9 +11,12 @@
  * Window scale 15 says that the client offered none. Timestamps need no bit: a
  * client that agreed on them sends them in its ACK (RFC 7323, section 3.2).
  *
- * A blind attacker's ACK is taken for a cookie with probability 2^-21 for each
- * key in use; the kernel's own cookies (24 bits, 4 MSS values, 2 minutes) stand
- * at 2^-21 as well.
+ * A blind attacker's ACK is taken for a cookie with probability 2^-20.4: of 2^32
+ * numbers 3072 are good, one for each of 3 epochs, 512 options and 2 keys. Who puts in
+ * an epoch that counts gets 2^-20. That is what the options cost: the number of the kernel's own
+ * cookies keeps no more than 4 MSS values, for 2 minutes, under a hash over all 32 bits,
+ * so that 8 numbers are good, 2^-29. A hash over the upper 11 bits of ours would hide
+ * what they say, and leave as many good numbers.
  */
 #ifndef TG_COOKIE_H
 #define TG_COOKIE_H
