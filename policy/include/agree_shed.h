@@ -31,6 +31,8 @@ struct tg_shed_answers {
 	struct tg_shed_state state;
 	struct tg_shed_monitor monitor;
 	struct tg_bucket refusals;
+	__u32 answer; /* our number to this SYN, where it is hollow */
+	__u32 padding;
 };
 
 TG_INLINE void tg_agree_shed(const struct tg_shed_case *c, struct tg_shed_answers *a)
@@ -53,6 +55,7 @@ TG_INLINE void tg_agree_shed(const struct tg_shed_case *c, struct tg_shed_answer
 		                             c->refusal_cost_ns, c->syn.now_ns);
 	if (c->rules.is_auto)
 		tg_auto_end(&a->state.control, &c->queue, a->decision.verdict == TG_PASS);
+	a->answer = tg_shed_answer(&c->key, &c->tuple, c->syn.isn);
 }
 
 #endif

@@ -104,10 +104,9 @@ TG_INLINE void tg_shed_absorb(struct tg_shed_work *w, const struct tg_key *key,
 
 /* What is asked of the hash, in the two bits of the length byte that no length needs. */
 enum tg_shed_question {
-	TG_ASK_TURN = 0 << 6,   /* with the turn's number: below p*? */
-	TG_ASK_DRAW = 1 << 6,   /* with the initial sequence number: below p*? */
-	TG_ASK_PLACE = 2 << 6,  /* where in the table? */
-	TG_ASK_ANSWER = 3 << 6, /* with 24 bits of the initial sequence number: our own */
+	TG_ASK_TURN = 0 << 6,  /* with the turn's number: below p*? */
+	TG_ASK_DRAW = 1 << 6,  /* with the initial sequence number: below p*? */
+	TG_ASK_PLACE = 2 << 6, /* where in the table? */
 };
 
 /* The last word: what is asked, 24 bits of the number that goes with it, the ports. */
@@ -139,13 +138,13 @@ TG_INLINE void tg_shed_ask_hash(struct tg_shed_work *w, const struct tg_shed_syn
 	w->wants_block = (w->chosen & is_late) | w->chosen_before;
 }
 
-/* Our initial sequence number in the SYN/ACK that refuses (TG_HOLLOW). */
+/*
+ * Our initial sequence number in the SYN/ACK that refuses (TG_HOLLOW). It goes out, so it is made
+ * as a cookie is; and binds no epoch, so that with one key for both it is not a cookie's.
+ */
 TG_INLINE __u32 tg_shed_answer(const struct tg_key *key, const struct tg_tuple *tuple, __u32 isn)
 {
-	struct tg_shed_work w = {0};
-
-	tg_shed_absorb(&w, key, tuple, TG_KEY_CONNECTION);
-	return (__u32)tg_shed_hash(&w, TG_ASK_ANSWER, isn);
+	return (__u32)tg_cookie_mac(key, tuple, isn, 0);
 }
 
 TG_INLINE void tg_shed_find_place(struct tg_shed_work *w)

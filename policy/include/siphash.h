@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * SipHash (Aumasson and Bernstein, INDOCRYPT 2012) over 64-bit words and a tail of none or
- * four bytes. SipHash-2-4, as proposed, wherever somebody sees what it says: cookies. What is
- * only looked up by it, or drawn, does with SipHash-1-3, as the kernel's own tables do
- * (hsiphash, 4.11): five rounds for a short message in place of eight.
+ * four bytes. SipHash-2-4, as proposed, wherever somebody sees what it says: the numbers of
+ * SYN/ACKs, cookies and refusals. What is only looked up by it, or drawn, does with SipHash-1-3, as
+ * the kernel's own tables do (hsiphash, 4.11): five rounds for a short message in place of eight.
  */
 #ifndef TG_SIPHASH_H
 #define TG_SIPHASH_H

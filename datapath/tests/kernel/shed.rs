@@ -13,9 +13,9 @@ use fastrand::Rng;
 use tidegate_datapath::array::write_one;
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::{clock, control, shed};
-use tidegate_policy::agree;
 use tidegate_policy::raw::*;
 use tidegate_policy::shed::{blocks, hash, parts_x32};
+use tidegate_policy::{agree, agree_shed};
 
 const SECOND: u64 = 1_000_000_000;
 const TURN: u64 = TG_SHED_TURN_NS;
@@ -238,6 +238,13 @@ fn refused_by_cookie_is_answered_with_a_syn_ack_to_nothing() {
                     });
                     assert_eq!(reply, expected, "{to}, {hook:?}");
                     given.push(ours);
+                    let native = agree_shed(&tg_shed_case {
+                        key: SHED_KEY,
+                        tuple: tg_tuple::between(segment.from, to),
+                        syn: tg_shed_syn { isn: segment.seq, ..Default::default() },
+                        ..Default::default()
+                    });
+                    assert_eq!(ours, native.answer, "{to}, {hook:?}");
                     let counted = guards.counts().since(&before);
                     assert_eq!(counted.len(), 1, "{counted:?}");
                     let (_, reason, verdict, 1) = counted[0] else { panic!("{counted:?}") };

@@ -2,9 +2,11 @@
 //! The paper's claims of section 3.4, and ours.
 
 use std::collections::BTreeMap;
+use std::hash::Hasher;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use random::Random;
+use siphasher::sip::SipHasher24;
 
 use super::*;
 use crate::agree_shed;
@@ -96,6 +98,26 @@ fn the_hash_spreads_consecutive_ports_and_clustered_addresses_evenly() {
                 }
             }
         }
+    }
+}
+
+/// Everybody sees the number of the SYN/ACK that refuses: it is SipHash-2-4, as another implementation
+/// has it, of addresses, ports and the client's number.
+#[test]
+fn the_number_of_a_refusal_is_siphash_as_it_was_proposed() {
+    for (tuple, isn) in [(connection(7, 40_000), 0x8765_4321u32), (connection_v6(7, 40_000), 5)] {
+        let words = if tuple.is_ipv6 != 0 { 4 } else { 1 };
+        let mut theirs = SipHasher24::new_with_keys(KEY.k0, KEY.k1);
+        for word in tuple.saddr[..words].iter().chain(&tuple.daddr[..words]) {
+            theirs.write(&word.to_ne_bytes());
+        }
+        theirs.write(&tuple.sport.to_ne_bytes());
+        theirs.write(&tuple.dport.to_ne_bytes());
+        theirs.write(&isn.to_ne_bytes());
+        theirs.write(&[0; 4]);
+        let syn = tg_shed_syn { isn, ..Default::default() };
+        let ours = agree_shed(&tg_shed_case { key: KEY, tuple, syn, ..Default::default() });
+        assert_eq!(ours.answer, theirs.finish() as u32);
     }
 }
 
