@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `tidegate top`: `status` on a screen that goes on, with what happens a second.
+//! `tidegate top`: `status` on a live screen, with what happens a second.
 
 mod screen;
 mod watch;

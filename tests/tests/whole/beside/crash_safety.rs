@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -14,7 +15,7 @@ use nix::sys::signal::Signal;
 use tidegate_tests::bpf::{self, Object};
 use tidegate_tests::{
     Answer, Counted, Guard, Nginx, Plain, SERVER_V4, Stage, Stalled, fetch, fill, listen_queue,
-    run_to_end, skip_without_root, status, until,
+    run_to_end, skip_without_root, status, tidegate_program, until,
 };
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -340,6 +341,54 @@ fn a_listener_that_closes_and_opens_again_is_guarded_as_before() {
         );
     }
     guard.stop();
+}
+
+/// Starts `tidegate` with these arguments, and kills it so long after, wherever it is by then.
+fn killed_after(stage: &Stage, arguments: &[&str], after: Duration) {
+    let mut command = Command::new(tidegate_program());
+    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = stage.server.spawn(command).expect("tidegate starts");
+    std::thread::sleep(after);
+    // It may have ended by itself.
+    let _ = child.signal(Signal::SIGKILL);
+    child.wait().expect("an ended process");
+}
+
+/// With its pins half there, one configuration in the place of another, or its links half gone.
+#[test]
+fn killed_at_any_moment_it_leaves_what_the_next_one_takes_over() {
+    if skip_without_root("killed_at_any_moment_it_leaves_what_the_next_one_takes_over") {
+        return;
+    }
+    let full = Full::new("any-moment");
+    let text = |mechanism: &str| {
+        format!("[[listener]]\nport = 80\nmechanism = \"{mechanism}\"\nhook = \"ip\"\n")
+    };
+    let file = Configuration::new(&full.stage, &text("rst-syn"));
+    let run = ["run", "--config", Configuration::PATH];
+    let is_refused = |when: &str| {
+        let seen = fetch(&full.stage.client, server(80), PATIENCE);
+        assert_eq!(seen.answer, Answer::Refused, "{when}");
+    };
+    for moment in 0..10 {
+        // A start takes some hundred milliseconds, a reload some ten, and a stop as many.
+        killed_after(&full.stage, &run, Duration::from_millis(40 * moment));
+        let guard = Guard::start(&full.stage.server, &run[1..]);
+        is_refused("after a start that was killed");
+        file.write(&text("abort rst-syn"));
+        guard.signal(Signal::SIGHUP);
+        std::thread::sleep(Duration::from_millis(6 * moment));
+        guard.kill();
+        is_refused("by the one configuration or the other");
+        file.write(&text("rst-syn"));
+        Guard::start(&full.stage.server, &run[1..]).kill();
+        killed_after(&full.stage, &["stop"], Duration::from_millis(12 * moment));
+        // Unless it had done all by then.
+        let again = run_to_end(&full.stage.server, &["stop"]);
+        let told = String::from_utf8_lossy(&again.stderr);
+        assert!(again.status.success() || told.contains("no guard stands here"), "{told}");
+        nothing_is_left(&full.stage, &BTreeSet::new());
+    }
 }
 
 /// A guard has its number for as long as its listener is guarded, and then another may have it.
