@@ -23,8 +23,8 @@ plain!(u32, u64, tg_control, tg_config, tg_claims, tg_counters, tg_listener_row,
 plain!(tg_case, tg_answers, tg_shed_case, tg_shed_answers, tg_tw_case, tg_tw_answers);
 plain!(tg_notice_case, tg_notice_answers, tg_slot_key);
 plain!(tg_shed_block, tg_overload, tg_shed_state, tg_shed_monitor, tg_network, tg_limit);
-plain!(tg_tw_rules, tg_held_block, tg_leaving, tg_tuple, tg_resized, tg_refusal);
-plain!(tg_agent, tg_obeyed, tg_avoided, tg_target);
+plain!(tg_tw_rules, tg_held_block, tg_leaving, tg_agreement, tg_tuple, tg_resized);
+plain!(tg_refusal, tg_agent, tg_obeyed, tg_avoided, tg_target);
 plain!(tg_accepts, tg_accepts_case, tg_accepts_answers);
 plain!(tg_share, tg_share_cell, tg_share_case, tg_share_answers);
 

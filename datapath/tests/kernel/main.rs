@@ -11,6 +11,8 @@ mod destinations;
 mod fin;
 mod half_open;
 mod malformed;
+mod malformed_ends;
+mod malformed_notices;
 mod notice_agreement;
 mod packets;
 mod share_agreement;

@@ -62,9 +62,8 @@ fn whole(rng: &mut Rng, link_to: [u8; 6]) -> Segment {
     let all = listeners();
     let to = all[rng.usize(..all.len())];
     let from = SocketAddr::new(client(to).ip(), rng.u16(1024..));
-    Segment::syn(from, to).with(|s| {
+    let syn = Segment::syn(from, to).with(|s| {
         s.link_to = link_to;
-        s.vlans = vec![(0x8100, rng.u16(..)); [0, 0, 0, 1, 2][rng.usize(..5)]];
         s.seq = rng.u32(..);
         if rng.bool() {
             use Offer::*;
@@ -73,13 +72,21 @@ fn whole(rng: &mut Rng, link_to: [u8; 6]) -> Segment {
         if rng.u8(..4) == 0 {
             s.payload = vec![rng.u8(..); rng.usize(..40)];
         }
+    });
+    dressed(rng, syn)
+}
+
+/// A segment with all that may stand around it, and at times with other flags.
+pub fn dressed(rng: &mut Rng, segment: Segment) -> Segment {
+    segment.with(|s| {
+        s.vlans = vec![(0x8100, rng.u16(..)); [0, 0, 0, 1, 2][rng.usize(..5)]];
         if rng.u8(..8) == 0 {
             s.flags = rng.u8(..);
         }
-        if rng.u8(..4) == 0 && to.is_ipv4() {
+        if rng.u8(..4) == 0 && s.to.is_ipv4() {
             s.ip_options = vec![1; 4 * rng.usize(1..=10)];
         }
-        if rng.u8(..4) == 0 && to.is_ipv6() {
+        if rng.u8(..4) == 0 && s.to.is_ipv6() {
             let count = rng.usize(1..=5);
             let kinds = [0, 43, 60, 60, 44, 51, 50];
             s.extensions = (0..count)
@@ -105,9 +112,14 @@ fn bend(rng: &mut Rng, frame: &mut [u8]) {
     }
 }
 
-/// A frame and whatever happened to it on the way.
+/// Such a SYN, and whatever happened to it on the way.
 fn mangled(rng: &mut Rng, link_to: [u8; 6]) -> Vec<u8> {
-    let mut frame = whole(rng, link_to).bytes();
+    let frame = whole(rng, link_to).bytes();
+    mangle(rng, frame)
+}
+
+/// What may happen to a frame on the way.
+pub fn mangle(rng: &mut Rng, mut frame: Vec<u8>) -> Vec<u8> {
     match rng.u8(..10) {
         0 => {}
         1..4 => {

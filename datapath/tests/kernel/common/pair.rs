@@ -49,6 +49,14 @@ fn queue_ends_at(socket: &TcpStream, queue: i32) -> u32 {
     number
 }
 
+/// What a socket expects next and what it sends next: one that can be repaired tells.
+pub fn numbers_of(socket: &TcpStream) -> (u32, u32) {
+    set(socket, libc::TCP_REPAIR, 1);
+    let numbers = (queue_ends_at(socket, RECEIVE_QUEUE), queue_ends_at(socket, SEND_QUEUE));
+    set(socket, libc::TCP_REPAIR, REPAIR_OFF);
+    numbers
+}
+
 impl Pair {
     /// Connects to a listening socket and accepts.
     pub fn at(listener: &TcpListener) -> Self {
@@ -59,12 +67,9 @@ impl Pair {
         pair
     }
 
-    /// Reads where the numbers stand now: sockets that can be repaired tell.
+    /// Reads where the numbers stand now.
     pub fn look(&mut self) {
-        set(&self.server, libc::TCP_REPAIR, 1);
-        self.expected = queue_ends_at(&self.server, RECEIVE_QUEUE);
-        self.next = queue_ends_at(&self.server, SEND_QUEUE);
-        set(&self.server, libc::TCP_REPAIR, REPAIR_OFF);
+        (self.expected, self.next) = numbers_of(&self.server);
     }
 
     fn ends(&self) -> (SocketAddr, SocketAddr) {

@@ -159,6 +159,17 @@ pub fn client(to: SocketAddr) -> SocketAddr {
     at(if to.is_ipv4() { "10.9.0.77" } else { "fd09::77" }, 40_000)
 }
 
+/// A connection from `from` that is begun, and that nobody answers.
+pub fn connecting(from: SocketAddr, to: SocketAddr) -> TcpStream {
+    let family = if to.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let fd = socket(family, SockType::Stream, flags, None).unwrap();
+    bind(fd.as_raw_fd(), &SockaddrStorage::from(from)).unwrap();
+    let begun = nix::sys::socket::connect(fd.as_raw_fd(), &SockaddrStorage::from(to));
+    assert_eq!(begun, Err(Errno::EINPROGRESS), "from {from} to {to}");
+    fd.into()
+}
+
 /// Clients beyond a cable, whose end of it answers nothing: what the server sends them stays
 /// unconfirmed.
 pub struct Outside {
