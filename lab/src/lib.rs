@@ -48,5 +48,5 @@ pub use namespace::Namespace;
 pub use placement::{allowed_cpus, pin_command, pin_thread};
 pub use processor::{ForeignTime, ProcessorTime};
 pub use profile::{Profile, Profiled};
-pub use root::{is_installed, require_root, skip_without, skip_without_root};
+pub use root::{is_installed, require_root, say_skipped, skip_without, skip_without_root};
 pub use sockets::{SocketBytes, Sockets};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whether this process may build a testbed at all.
 
+use std::fmt::Display;
 use std::fs;
 use std::path::Path;
 
@@ -49,9 +50,17 @@ pub fn skip_without(test: &str, programs: &[(&str, &str)]) -> bool {
     let Err(lacking) = require_root().and_then(|()| programs.iter().try_for_each(has)) else {
         return false;
     };
+    say_skipped(test, &lacking);
+    true
+}
+
+/// Says that a test, or a part of one, does not run, and what it lacks.
+///
+/// # Panics
+/// When `CI` is `true`, where a test that does not run is a failure.
+pub fn say_skipped(test: &str, lacking: &dyn Display) {
     assert!(std::env::var("CI").as_deref() != Ok("true"), "{test} cannot run: {lacking}");
     eprintln!("{test} skipped: {lacking}");
-    true
 }
 
 fn missing_capabilities(status: &str) -> Vec<&'static str> {

@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tidegate_lab::{
-    Counters, End, LabError, Link, Namespace, allowed_cpus, is_dead, pin_thread, skip_without_root,
+    Counters, End, LabError, Link, Namespace, allowed_cpus, is_dead, pin_thread, say_skipped,
+    skip_without_root,
 };
 
 /// The host's mounts of the kinds that a namespace makes.
@@ -72,7 +73,10 @@ fn an_end_is_polled_on_the_processor_that_it_is_told() {
 fn polled_as_told(poll: impl Fn(&End, usize) -> Result<(), LabError>) {
     const DATAGRAMS: u64 = 50_000;
     let cpus = allowed_cpus().unwrap();
-    let [receiver, .., sender] = cpus[..] else { return };
+    let [receiver, .., sender] = cpus[..] else {
+        let test = "an_end_is_polled_on_the_processor_that_it_is_told";
+        return say_skipped(test, &"this process has one processor alone");
+    };
     let (a, b) = (Namespace::new("polled").unwrap(), Namespace::new("sender").unwrap());
     let cable = Link::between(&a, "poll0", &b, "poll1").unwrap();
     cable.a().add_address("10.3.0.1/24").unwrap();
