@@ -196,10 +196,17 @@ fn a_choice_that_is_not_acceptable_is_reset() {
 fn strip(namespace: &Namespace, hook: &str, flags: &str) {
     let table = format!(
         "table inet strip {{\nchain c {{\ntype filter hook {hook} priority -300\n\
-         tcp flags & (syn | ack) == {flags} reset tcp option 253\n}}\n}}\n"
+         tcp flags & (syn | ack) == {flags} tcp option 253 exists counter reset tcp option 253\n}}\n}}\n"
     );
     namespace.place_file("/run/strip.nft", table).expect("a file");
     namespace.output(namespace.command("nft -f /run/strip.nft")).expect("nft takes it");
+}
+
+/// The segments that the firewall has taken it out of.
+fn stripped(namespace: &Namespace) -> u64 {
+    let listed = namespace.output(namespace.command("nft list table inet strip")).expect("nft");
+    let (_, behind) = listed.split_once("counter packets ").expect("a counter");
+    behind.split(' ').next().and_then(|number| number.parse().ok()).expect("a number")
 }
 
 /// A middlebox that takes the option out of SYN, SYN/ACK or ACK: every connection works, and
@@ -228,8 +235,15 @@ fn no_pair_is_unguarded(holder: &str) {
         sleep(Duration::from_millis(600));
         let (there, here) = waiting(&stage);
         assert!(there + here >= 100, "{holder}, {flags} at {hook}: {there} and {here} wait");
+        let taken = stripped(&stage.server);
+        assert!(taken >= 100, "{holder}, {flags} at {hook}: {taken} options were taken out");
         let agreed = count(&time_wait(&stage.server), "agreed_there");
         assert_eq!(agreed, 0, "the server knows of no agreement that the client holds");
+        // Only of an ACK that lost it the client does not learn.
+        if flags != "ack" {
+            let agreed = count(&time_wait(&stage.client), "agreed_there");
+            assert_eq!(agreed, 0, "{holder}, {flags}: nor does the client, that the server holds");
+        }
         guards.into_iter().for_each(Guard::stop);
     }
 }
