@@ -185,7 +185,9 @@ fn presets_at(hook: &str, presets: &[Preset]) {
     for (i, (mechanism, ..)) in presets.iter().enumerate() {
         let counted = guard_of(&status, port(i), None);
         assert_eq!((&counted["hook"], &counted["mechanism"]), (&hook.into(), &(*mechanism).into()));
-        for listener in counted["listeners"].as_array().expect("listeners") {
+        let listeners = counted["listeners"].as_array().expect("listeners");
+        assert_eq!(listeners.len(), 2, "one a family: {counted:#}");
+        for listener in listeners {
             let syns = packets(listener, FULL, verdict(mechanism));
             assert!(syns > 0, "{mechanism} at {hook}: {counted:#}");
         }

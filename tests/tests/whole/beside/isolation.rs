@@ -113,7 +113,9 @@ fn story(mechanism: &str, counted: (&str, &str)) {
     }
     let with_room = ["Room", "Handshake"].map(|reason| packets(healthy, reason, "pass"));
     assert_eq!(packets_with(healthy, "pass"), with_room.iter().sum::<u64>(), "{status:#}");
-    for listener in healthy["listeners"].as_array().expect("listeners") {
+    let listeners = healthy["listeners"].as_array().expect("listeners");
+    assert_eq!(listeners.len(), 1, "nginx's: {status:#}");
+    for listener in listeners {
         assert_eq!(listener["kernel_drops"], 0, "{status:#}");
     }
     crowd.into_iter().for_each(Plain::discard);

@@ -192,7 +192,9 @@ fn counters_name_it(claim: &Claim, status: &Value) {
     let guard = guard_of(status, 80, None);
     assert_eq!(guard["mechanism"], claim.mechanism);
     let (reason, verdict) = claim.syn_counted;
-    for listener in guard["listeners"].as_array().expect("listeners") {
+    let listeners = guard["listeners"].as_array().expect("listeners");
+    assert_eq!(listeners.len(), servers().len(), "one a family: {status:#}");
+    for listener in listeners {
         assert!(packets(listener, reason, verdict) >= 2, "{reason} {verdict}: {status:#}");
         assert_eq!(listener["listen_queue"]["length"], PLACES);
         assert_eq!(listener["listen_queue"]["limit"], BACKLOG);
