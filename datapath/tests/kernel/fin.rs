@@ -238,12 +238,11 @@ fn other_flags_are_none_of_its_business() {
         let pair = Pair::at(&server.listener);
         for flags in 0..=u8::MAX {
             // A SYN alone is the SYN stage's.
-            if flags & (SYN | ACK | RST | FIN) == SYN || flags & (SYN | ACK | RST) == ACK {
+            if [SYN, ACK | FIN].contains(&(flags & (SYN | ACK | RST | FIN))) {
                 continue;
             }
             assert_not_judged(&guards, &pair.fin().with(|s| s.flags = flags));
         }
-        assert_not_judged(&guards, &pair.fin().with(|s| s.flags = ACK));
     });
 }
 

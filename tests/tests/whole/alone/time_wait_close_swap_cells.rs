@@ -61,8 +61,10 @@ fn it_is_compatible_with_current_protocols() {
         return;
     }
     let Column { routed, .. } = &mut *column();
+    let client = Tally::of(routed.client());
     let before = Counters::of(routed.server()).expect("counters");
     routed.visits(routed.at(TODAY), VISITS, |i| First::ALL[usize::from(i) % First::ALL.len()]);
+    settled("where the server closed first, they swapped", || client.since("swapped") > 0);
     let counted = Counters::of(routed.server()).and_then(|now| now.since(&before));
     let counted = counted.expect("counters");
     assert_eq!(counted.get("TcpPassiveOpens").expect("a counter"), i64::from(VISITS));
