@@ -4,16 +4,21 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tidegate_lab::{Namespace, is_dead, skip_without, skip_without_root};
 use tidegate_tests::{Guard, Stage, run_to_end, tidegate_program, until};
 
-/// What a terminal of 120 columns and 30 rows is sent while `keys`, a shell command's output, is typed;
-/// and how it was left.
+/// What a terminal of 120 columns and 30 rows is sent, and how it was left. Once the screen is there
+/// `keys`, a shell command's output, is typed.
 fn screen(namespace: &Namespace, keys: &str) -> String {
     let top = tidegate_program();
     let inner = format!("stty cols 120 rows 30; {} top; echo ended $?; stty -a", top.display());
+    let shown =
+        "for i in $(seq 150); do grep -qs \"q ends it\" /run/screen && break; sleep 0.1; done";
+    let typed = format!("rm -f /run/screen; ({shown}; {keys})");
     let mut command = Command::new("sh");
-    command.args(["-c", &format!("({keys}) | timeout 20 script -qec '{inner}' /dev/null")]);
+    command.args(["-c", &format!("{typed} | timeout 20 script -qefc '{inner}' /run/screen")]);
     namespace.output(command).expect("a terminal")
 }
 
@@ -32,15 +37,15 @@ fn it_shows_what_is_until_a_key_or_a_signal_ends_it() {
         return;
     }
     let stage = Stage::new("top");
-    let none = screen(&stage.server, "sleep 1; printf q");
+    let none = screen(&stage.server, "printf q");
     assert!(none.contains("no guard stands here"), "{none:?}");
     is_left_as_it_was(&none);
 
     let guard = Guard::on_port(&stage.server, 80, "abort rst-syn", "ip");
     let daemon = format!("{};", guard.pid());
     // The shell that asks is in this terminal's session, too.
-    let signal = "sleep 1; pkill -TERM --ns $$ --nslist net -f \"tidegate top$\"; sleep 1";
-    for keys in ["sleep 1; printf q", "sleep 1; printf \"\\003\"", signal] {
+    let signal = "pkill -TERM --ns $$ --nslist net -f \"tidegate top$\"; sleep 1";
+    for keys in ["printf q", "printf \"\\003\"", signal] {
         let seen = screen(&stage.server, keys);
         // In words: over what is blank already a screen is not written, but passed.
         for expected in [&daemon, "80:", "abort", "rst-syn", "connected/s", "listener", "q ends it"]
@@ -50,6 +55,17 @@ fn it_shows_what_is_until_a_key_or_a_signal_ends_it() {
         is_left_as_it_was(&seen);
     }
     guard.stop();
+}
+
+/// A process that nothing else ends where the story fails.
+struct Ended(Pid);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        if !is_dead(self.0) {
+            let _ = kill(self.0, Signal::SIGKILL);
+        }
+    }
 }
 
 /// It looked for keys for ever, and took a processor for that.
@@ -68,10 +84,10 @@ fn it_ends_when_its_terminal_is_gone() {
         command.args(["-c", &line]).stdout(Stdio::null());
         let _terminal = stage.server.spawn(command).expect("a terminal");
         let number = || stage.server.run(|| fs::read_to_string("/run/top")).unwrap_or_default();
-        until("it runs", || !number().is_empty());
-        let number = number();
-        assert!(!is_dead(number.trim()), "it waits for keys");
-        until("it has ended", || is_dead(number.trim()));
+        until("it runs", || number().ends_with('\n'));
+        let top = Ended(Pid::from_raw(number().trim().parse().expect("a process")));
+        assert!(!is_dead(top.0), "it waits for keys");
+        until("it has ended", || is_dead(top.0));
         stage.server.run(|| fs::remove_file("/run/top")).expect("it was there");
     }
 }
