@@ -53,8 +53,17 @@ impl Books {
 
     /// What we counted by the kernel's names, what the kernel did, and all that we did.
     fn both(&self, stage: &Stage) -> (Drops, Drops, Counted) {
-        let now = Counters::of(&stage.server).expect("the kernel's counters");
-        let ours = Counted::of(&stage.server);
+        let read = || Counters::of(&stage.server).expect("the kernel's counters");
+        // Clients send again: both are of one moment only where nothing came between.
+        let (mut now, mut ours) = (read(), Counted::of(&stage.server));
+        until("nothing comes while it is counted", || {
+            let after = read();
+            let is_quiet = after == now;
+            if !is_quiet {
+                (now, ours) = (after, Counted::of(&stage.server));
+            }
+            is_quiet
+        });
         let since = now.since(&self.before).expect("the same counters");
         let kernel = |name: &str| since.get(name).expect("a counter of this kernel");
         let counted = |reason: &str, verdict: &str| ours.packets(reason, verdict) as i64;

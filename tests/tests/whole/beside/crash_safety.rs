@@ -296,7 +296,8 @@ fn an_interface_that_comes_back_is_guarded_again() {
         }
         let plugged = Instant::now();
         until("the new interface is guarded", || attached(&guard.status()) == before);
-        assert!(plugged.elapsed() < Duration::from_secs(2), "within two seconds");
+        // Rests of two seconds are allowed, and then it has to look, on a busy machine too.
+        assert!(plugged.elapsed() < Duration::from_secs(4), "within a rest");
         let seen = fetch(&stage.client, server(80), PATIENCE);
         assert_eq!(seen.answer, Answer::Refused, "the guard stands on the new one, at {hook}");
         drop(clients);

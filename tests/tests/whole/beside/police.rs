@@ -54,6 +54,12 @@ fn with_fate(stage: &Stage, from: &str, to: SocketAddr, fate: Fate) -> (Vec<Dial
     until("the first of them have come in", || {
         dialed.iter_mut().take(BURST).all(|one| one.fate() == Fate::Connected)
     });
+    // Who is refused, or let in late, learns of it a moment after.
+    if fate != Fate::Silent {
+        until("nobody waits for an answer", || {
+            dialed.iter_mut().all(|one| one.fate() != Fate::Silent)
+        });
+    }
     let count = dialed.iter_mut().filter_map(|one| (one.fate() == fate).then_some(())).count();
     (dialed, count)
 }
