@@ -191,6 +191,16 @@ fn wait_for_children(run: &Child) -> Vec<i32> {
     panic!("the run started nothing");
 }
 
+/// A run that does not outlive the story, however that ends.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A shell has what it runs in the background ignore ctrl-C, and these tests with it.
 fn as_in_the_foreground() -> std::io::Result<()> {
     // SAFETY: the default disposition runs no code of ours.
@@ -215,13 +225,13 @@ fn an_interrupted_run_leaves_nothing_behind() {
         command.stdout(Stdio::null()).stderr(Stdio::null());
         // SAFETY: between fork and exec only sigaction(2) is called, which is async-signal-safe.
         unsafe { command.pre_exec(as_in_the_foreground) };
-        (signal, command.spawn().expect("tidelab"))
+        (signal, Running(command.spawn().expect("tidelab")))
     });
     let mut children = Vec::new();
     for (signal, mut run) in runs {
-        children.push((signal, wait_for_children(&run)));
-        kill(Pid::from_raw(run.id().cast_signed()), signal).expect("a running tidelab");
-        let status = run.wait().expect("an ended run");
+        children.push((signal, wait_for_children(&run.0)));
+        kill(Pid::from_raw(run.0.id().cast_signed()), signal).expect("a running tidelab");
+        let status = run.0.wait().expect("an ended run");
         assert!(!status.success(), "{signal}");
     }
     let deadline = Instant::now() + Duration::from_secs(10);
