@@ -63,6 +63,23 @@ impl Request {
     }
 }
 
+/// Which requests come next, where all attempts of a crowd make them in turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    next: u32,
+}
+
+impl Turn {
+    /// The place of the first of so many requests; the next attempt's begin behind the last. If they
+    /// overlapped, a crowd would ask for few places many times, and what a server can do would hang
+    /// on which these are.
+    pub fn take(&mut self, requests: u16) -> u32 {
+        let first = self.next;
+        self.next = first.wrapping_add(u32::from(requests));
+        first
+    }
+}
+
 fn head(method: &str, host: &str, path: &str, more: &str) -> Box<[u8]> {
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: tidelab-crowd\r\n{more}\r\n"
@@ -100,5 +117,18 @@ impl Requests {
     #[must_use]
     pub fn at(&self, place: u32) -> &Request {
         &self.each[place as usize % self.each.len()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_request_is_two_attempts_turn() {
+        let mut turn = Turn::default();
+        assert_eq!([1, 100, 7].map(|requests| turn.take(requests)), [0, 1, 101]);
+        turn.next = u32::MAX;
+        assert_eq!([2, 1].map(|requests| turn.take(requests)), [u32::MAX, 1]);
     }
 }

@@ -61,7 +61,7 @@ pub use arrivals::{Arrivals, Step};
 pub use attempt::{Attempt, Close, End, Person};
 pub use browser::{Browser, UnknownBrowser};
 pub use connection::{Ended, Wait};
-pub use http::{Request, Requests};
+pub use http::{Request, Requests, Turn};
 pub use os::{OnRefusal, Os, UnknownOs};
 pub use outcome::{Errors, Held, LateStarts, Outcome, Second, Segments, SynClass, Times, Visits};
 pub use pairs::{LastNumbers, Pairs};

@@ -17,7 +17,7 @@ use nix::sys::time::TimeSpec;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use tidegate_client::{End, Os, Outcome, Progress, Requests, Tally};
+use tidegate_client::{End, Os, Outcome, Progress, Requests, Tally, Turn};
 
 use crate::attempt::{Attempt, Errand, New};
 use crate::class::{Class, Classes, each_at_each};
@@ -61,7 +61,7 @@ struct Crowd<'a> {
     /// By class. Patience is the same within one, so the first to start is the first to give up.
     deadlines: Vec<VecDeque<(u64, u64)>>,
     begun: Instant,
-    started: u32,
+    turn: Turn,
     visits: Visits,
     tally: Tally,
     meter: Meter<'a>,
@@ -84,7 +84,7 @@ impl<'a> Crowd<'a> {
             leaving: Leaving::default(),
             deadlines: vec![VecDeque::new(); plan.classes.len()],
             begun: Instant::now(),
-            started: 0,
+            turn: Turn::default(),
             visits: Visits::new(counted_ns.clone(), ns(plan.whole()), 0),
             meter: Meter::new(watch),
             tally: Tally::new(counted_ns),
@@ -154,23 +154,17 @@ impl<'a> Crowd<'a> {
         if self.errands[errand].objects.is_some() {
             return self.come(home, intended_ns, now_ns);
         }
+        let count = draw_requests(self.plan.classes[class].requests, &mut self.chance);
         let new = New {
             errand,
-            first: self.next_place(),
-            count: draw_requests(self.plan.classes[class].requests, &mut self.chance),
+            first: self.turn.take(count),
+            count,
             intended_ns,
             counts: self.tally.counts(intended_ns),
             visit: ALONE,
         };
         // What kept it from starting is counted.
         let _ = self.open(&home, new, now_ns);
-    }
-
-    /// The place of the next request among those that are made in turn.
-    fn next_place(&mut self) -> u32 {
-        let place = self.started;
-        self.started = place.wrapping_add(1);
-        place
     }
 
     /// Starts an attempt and returns its token, or its end already.

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Each way an attempt can end, against a real kernel, and that each is counted once.
 
+mod common;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use common::answer_noting;
 use socket2::{Domain, SockRef, Socket, Type};
 use tidegate_crowd::{Class, Close, Load, Outcome, Plan, run};
 
@@ -121,6 +125,28 @@ fn replied_to_several_requests_of_one_connection() {
     let outcome = sent(&Plan { classes: several(), ..plan(once) });
     assert!(outcome.errors.closed_early > 0);
     assert_eq!(outcome.replies + outcome.errors.closed_early, 10);
+}
+
+/// Files of different sizes are served in the mean that their shares have, however many of them a
+/// connection asks for.
+#[test]
+fn no_two_attempts_ask_for_the_same_of_what_is_asked_in_turn() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let target = serve({
+        let asked = asked.clone();
+        move |stream| {
+            let asked = asked.clone();
+            thread::spawn(move || answer_noting(stream, &asked));
+        }
+    });
+    let paths = (0..200).map(|place| format!("/{place}")).collect();
+    let several = Class { requests: 3.0, paths, ..impatient() };
+    let outcome = sent(&Plan { classes: vec![several], ..plan(target) });
+    assert_eq!((outcome.attempts, outcome.replies), (10, 10));
+    let mut asked = asked.lock().unwrap().clone();
+    asked.sort_unstable();
+    assert!(asked.len() > 10);
+    assert!(asked.iter().copied().eq(0..asked.len()), "{asked:?}");
 }
 
 #[test]

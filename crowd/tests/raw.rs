@@ -4,10 +4,11 @@
 mod common;
 
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::wire::{SYN, Wire};
-use common::{NOBODY, Stage, answer, answer_at_length, answer_once, raw};
+use common::{NOBODY, Stage, answer, answer_at_length, answer_noting, answer_once, raw};
 use tidegate_crowd::{Class, Close, Delay, Driver, Load, Network, Plan, SynClass, run_watched};
 use tidegate_lab::{Counters, Sockets, allowed_cpus, skip_without_root};
 
@@ -145,6 +146,27 @@ fn a_class_is_what_it_says() {
     // Retransmissions may add a few; 500 draws from a geometric distribution vary by 55 one
     // way or the other (one standard deviation).
     assert!((1300..1800).contains(&outcome.segments.data_sent), "{outcome:?}");
+}
+
+/// Files of different sizes are served in the mean that their shares have, however many of them a
+/// connection asks for.
+#[test]
+fn no_two_attempts_ask_for_the_same_of_what_is_asked_in_turn() {
+    if skip_without_root("no_two_attempts_ask_for_the_same_of_what_is_asked_in_turn") {
+        return;
+    }
+    let stage = Stage::new();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let noting = asked.clone();
+    stage.serve("10.0.0.1:80".parse().unwrap(), move |stream| answer_noting(stream, &noting));
+    let paths = (0..1000).map(|place| format!("/{place}")).collect();
+    let several = Class { requests: 3.0, paths, ..Class::default() };
+    let outcome = stage.send(raw("10.0.0.1:80", 100.0, several));
+    assert_eq!((outcome.attempts, outcome.replies), (100, 100), "{outcome:?}");
+    let mut asked = asked.lock().unwrap().clone();
+    asked.sort_unstable();
+    assert!(asked.len() > 100);
+    assert!(asked.iter().copied().eq(0..asked.len()), "{asked:?}");
 }
 
 #[test]

@@ -53,7 +53,8 @@ impl World {
         let delay_ns = self.way.draw_ns(&mut chance);
         let requests = draw_requests(self.crowd.requests, &mut chance);
         let counts = self.tally.counts(now_ns);
-        let first = number as u32;
+        let first = self.turn.take(requests);
+        let number = number as u32;
         let kind = self.people.draw();
         let flow = Flow {
             attempt: None,
@@ -64,7 +65,8 @@ impl World {
             first,
             count: requests,
             port: ANY,
-            pair: first,
+            number,
+            pair: number,
             network: self.sources.draw(),
             packets: 0,
             kind,
@@ -262,4 +264,34 @@ fn draw_requests(mean: f64, chance: &mut Chance) -> u16 {
     let share: f64 = OpenClosed01.sample(chance);
     let more = (share.ln() / (1.0 - 1.0 / mean).ln()).floor();
     (1.0 + more).min(f64::from(u16::MAX)) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_client::Os;
+
+    use super::*;
+    use crate::machine::Machine;
+    use crate::setup::{Load, Setup};
+
+    #[test]
+    fn no_two_attempts_ask_for_the_same_place() {
+        let mut setup = Setup::one_packet(Machine::today(), None, Os::linux());
+        setup.crowd.requests = 7.2;
+        setup.crowd.load = Load::Closed { clients: 20 };
+        let mut world = World::new(setup);
+        while world.balance.attempts < 20 {
+            world.advance();
+        }
+        let asked: Vec<_> = world.flows.each().map(|flow| (flow.first, flow.count)).collect();
+        assert_eq!(asked.len(), 20);
+        assert!(asked.iter().any(|(_, count)| *count > 1));
+        let mut next = 0;
+        for (first, count) in asked {
+            assert_eq!(first, next);
+            next += u32::from(count);
+        }
+        // Who they are is told by their own number.
+        assert!(world.flows.each().map(|flow| flow.number).eq(0..20));
+    }
 }

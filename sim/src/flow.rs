@@ -22,6 +22,8 @@ pub(crate) struct Flow {
     /// Which request is its first, and how many it makes.
     pub first: u32,
     pub count: u16,
+    /// Which of all attempts it is.
+    pub number: u32,
     /// Its address and port, or [`ANY`](crate::ports::ANY).
     pub port: u32,
     /// The number of its pair of addresses and ports: its port's where these are counted, else its own.

@@ -3,7 +3,7 @@
 
 use std::iter::Peekable;
 
-use tidegate_client::{Arrivals, Outcome, Progress, TIME_WAIT_NS, Tally};
+use tidegate_client::{Arrivals, Outcome, Progress, TIME_WAIT_NS, Tally, Turn};
 use tidegate_policy::accepts::Seen;
 use tidegate_servers::Statistics;
 
@@ -102,6 +102,8 @@ pub struct World {
     pub(crate) flows: Flows,
     pub(crate) sources: Sources,
     pub(crate) people: People,
+    /// What they ask for.
+    pub(crate) turn: Turn,
     pub(crate) wire: Wire,
     pub(crate) host: Host,
     pub(crate) tally: Tally,
@@ -169,6 +171,7 @@ impl World {
             flows: Flows::new(crowd.ports),
             sources: Sources::new(&crowd.networks, seed),
             people: People::of(&crowd, seed),
+            turn: Turn::default(),
             crowd,
             way,
             seed,

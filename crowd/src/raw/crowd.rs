@@ -13,7 +13,7 @@ use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use tidegate_client::{Outcome, Person, Progress, Segments, Tally};
+use tidegate_client::{Outcome, Person, Progress, Segments, Tally, Turn};
 
 use crate::class::Classes;
 use crate::error::CrowdError;
@@ -71,7 +71,7 @@ pub(crate) struct Crowd<'a> {
     chance: ChaCha8Rng,
     tally: Tally,
     meter: Meter<'a>,
-    started: u32,
+    turn: Turn,
     begun_ns: u64,
 }
 
@@ -110,7 +110,7 @@ impl<'a> Crowd<'a> {
             chance: ChaCha8Rng::seed_from_u64(plan.seed),
             tally,
             meter: Meter::new(watch),
-            started: 0,
+            turn: Turn::default(),
             begun_ns,
         })
     }

@@ -50,7 +50,7 @@ impl Crowd<'_> {
         let page = home.class * self.ways.each.len() + home.target;
         let (errand, first) = match (opening.object, self.errands[page].objects) {
             (Some(object), Some(objects)) => (objects, object),
-            _ => (page, self.next_place()),
+            _ => (page, self.turn.take(opening.requests)),
         };
         let new = New {
             errand,

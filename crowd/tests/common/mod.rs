@@ -4,6 +4,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Mutex;
 
 use tidegate_crowd::{Class, Driver, Load, Outcome, Plan, run};
 use tidegate_lab::{Link, Namespace};
@@ -95,6 +96,17 @@ pub fn answer(mut stream: TcpStream) {
         if count == 0 || !is_whole || stream.write_all(REPLY).is_err() {
             return;
         }
+    }
+}
+
+/// Answers each request until the client closes, and notes the number that it asks for.
+pub fn answer_noting(mut stream: TcpStream, asked: &Mutex<Vec<usize>>) {
+    let mut bytes = [0; 4096];
+    while let Ok(count @ 1..) = stream.read(&mut bytes) {
+        let request = String::from_utf8_lossy(&bytes[..count]);
+        let place = request.strip_prefix("GET /").and_then(|rest| rest.split(' ').next());
+        asked.lock().unwrap().push(place.unwrap().parse().unwrap());
+        stream.write_all(REPLY).unwrap();
     }
 }
 

@@ -32,7 +32,7 @@ impl Host {
         let room = syn_room(&rules, &shown, u32::MAX);
         let queue = tg_auto_queue::of(&self.listener.queues(&self.kernel), room);
         let Some(shed) = &mut self.shed else { return tg_decision::default() };
-        let decision = shed.judge(&tuple(flow.first, flow.network), packet.seq, now_ns, &queue);
+        let decision = shed.judge(&tuple(flow.number, flow.network), packet.seq, now_ns, &queue);
         // As the datapath counts: on a path what passes too.
         if decision.verdict != TG_PASS || shed.hook.is_none() {
             self.counted.judge(decision);
@@ -78,7 +78,7 @@ impl Host {
     fn source(&mut self, flow: &Flow, now_ns: u64) -> u32 {
         match &mut self.guard {
             Some(Guard { police, .. }) if !police.is_empty() => {
-                police.source(&tuple(flow.first, flow.network), now_ns)
+                police.source(&tuple(flow.number, flow.network), now_ns)
             }
             _ => TG_SOURCE_ANY,
         }
@@ -201,7 +201,7 @@ impl Host {
             ..tg_syn::default()
         };
         let decision =
-            guard.decide_syn(&queues, &syn, &tuple(flow.first, flow.network), packet.seq);
+            guard.decide_syn(&queues, &syn, &tuple(flow.number, flow.network), packet.seq);
         guard.accepts.look(&self.listener.queues(&self.kernel), decision.reason, syn.now_ns);
         self.counted.judge(decision);
         // A hook before TCP turns the frame round; TCP makes a packet of its own.

@@ -47,7 +47,7 @@ impl Crowd<'_> {
             return self.come(home, intended_ns, now_ns);
         }
         let requests = draw_requests(persona.requests, &mut self.chance);
-        let first = self.next_place();
+        let first = self.turn.take(requests);
         let visit = ALONE;
         self.open(Coming { place, tuple, visit, first, requests, delay_ns, intended_ns }, now_ns);
     }
@@ -64,12 +64,6 @@ impl Crowd<'_> {
         self.tally.started(intended_ns, now_ns - self.begun_ns);
         self.meter.started();
         self.count(End::NO_PORT, intended_ns, now_ns, 0);
-    }
-
-    /// The place of the next request among those that are made in turn.
-    pub(super) fn next_place(&mut self) -> u32 {
-        self.started = self.started.wrapping_add(1);
-        self.started
     }
 
     /// Starts an attempt and returns its number.

@@ -57,11 +57,11 @@ impl Crowd<'_> {
             return self.visits.not_opened(visit, opening, End::NO_PORT, now_ns);
         };
         let page = class * self.ways.len() + target;
+        let requests = opening.requests;
         let (place, first) = match (opening.object, self.personas[page].objects) {
             (Some(object), Some(objects)) => (objects, object),
-            _ => (page, self.next_place()),
+            _ => (page, self.turn.take(requests)),
         };
-        let requests = opening.requests;
         let coming = Coming { place, tuple, visit, first, requests, delay_ns, intended_ns };
         let number = self.open(coming, now_ns);
         self.visits.opened(visit, opening, number.into());
