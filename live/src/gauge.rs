@@ -9,15 +9,16 @@ use tidegate_servers::Statistics;
 
 use crate::error::LiveError;
 use crate::ground::Ground;
-use crate::guard::{Counted, Guard};
+use crate::guard::{self, Guard};
 use crate::server::Running;
+use crate::timed::{Timed, Within};
 
 /// Readings taken at the beginning.
 pub(crate) struct Gauge {
-    counters: Counters,
+    counters: Timed<Counters>,
     processor: ProcessorTime,
     foreign: ForeignTime,
-    guard: Option<Counted>,
+    guard: Option<Timed<guard::Counted>>,
     server: Option<Statistics>,
     profile: Option<Profile>,
     /// The most TIME-WAIT blocks that were seen at the server.
@@ -29,7 +30,7 @@ pub(crate) struct Gauge {
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     /// The kernel's counters that changed.
-    pub kernel: BTreeMap<String, i64>,
+    pub kernel: Within<BTreeMap<String, i64>>,
     /// Shares of the server's processor by mode.
     pub cpu: BTreeMap<String, f64>,
     /// Shares of its busy time by component.
@@ -43,7 +44,7 @@ pub(crate) struct Reading {
     /// What the server counted of itself, where it is one of ours.
     pub serving: BTreeMap<String, f64>,
     /// What the guard counted, where there is one.
-    pub guard: Option<Counted>,
+    pub guard: Option<Within<guard::Counted>>,
     /// TIME-WAIT: the server's at the end, the most of it, and in bytes; what kernel sockets hold
     /// at the clients.
     pub time_wait: BTreeMap<String, f64>,
@@ -58,11 +59,11 @@ impl Gauge {
     ) -> Result<Self, LiveError> {
         Ok(Self {
             server: server.statistics(None)?,
-            guard: guard.map(Guard::counted).transpose()?,
+            guard: guard.map(|guard| Timed::read(|| guard.counted())).transpose()?,
             profile: profile.then(|| Profile::start(ground.server_cpu)).transpose()?,
             processor: ProcessorTime::of(ground.server_cpu)?,
             foreign: ForeignTime::now(),
-            counters: Counters::of(&ground.server)?,
+            counters: Timed::read(|| Counters::of(&ground.server))?,
             time_waits_max: 0,
             lost: ground.lost()?,
         })
@@ -82,15 +83,19 @@ impl Gauge {
         server: &Running,
         guard: Option<&Guard>,
     ) -> Result<Reading, LiveError> {
-        let now = guard.map(Guard::counted).transpose()?;
-        let time_wait = self.time_wait(ground, now.as_ref().map_or(0, |now| now.pairs))?;
+        let now = guard.map(|guard| Timed::read(|| guard.counted())).transpose()?;
+        let time_wait = self.time_wait(ground, now.as_ref().map_or(0, |now| now.what.pairs))?;
         let served = server.statistics(self.server.as_ref())?.zip(self.server);
-        let counters = Counters::of(&ground.server)?.since(&self.counters)?;
+        let counters = Timed::read(|| Counters::of(&ground.server))?;
+        let changed = counters.what.since(&self.counters.what)?;
         let cpu = ProcessorTime::of(ground.server_cpu)?.shares_since(&self.processor);
         let profiled = self.profile.map(Profile::finish);
         let calls = profiled.as_ref().map(|profiled| profiled.calls(&server.processes()));
         Ok(Reading {
-            kernel: counters.nonzero().map(|(name, value)| (name.to_owned(), value)).collect(),
+            kernel: Within {
+                counts: changed.nonzero().map(|(name, value)| (name.to_owned(), value)).collect(),
+                seconds: counters.seconds_since(&self.counters),
+            },
             cpu,
             foreign: ForeignTime::now().share_since(&self.foreign),
             lost: ground.lost()? - self.lost,

@@ -17,6 +17,7 @@ mod preload;
 mod programs;
 mod run;
 mod server;
+mod timed;
 
 pub use error::LiveError;
 pub use programs::Programs;

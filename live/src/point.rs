@@ -23,15 +23,16 @@ pub(crate) struct Measured<'a> {
     pub at: OperatingPoint<'a>,
     pub outcome: Outcome,
     pub reading: Reading,
-    /// Time between the readings, in s.
-    pub reading_s: f64,
     /// The server's and its kernel's, where it is one of ours.
     pub accounts: Option<Accounts>,
 }
 
 impl Measured<'_> {
     pub(crate) fn point(self) -> Point {
-        let (queue_drops_per_s, verdicts_per_s) = self.guard_rates();
+        let (queue_drops_per_s, verdicts_per_s) = match &self.reading.guard {
+            Some(guard) => (guard.queue_drops_per_s(), guard.verdicts_per_s()),
+            None => (self.reading.kernel.queue_drops_per_s(), BTreeMap::new()),
+        };
         let warnings = self.warnings();
         let seen = self.at.seen_by_clients(World::Live, &self.outcome);
         let Reading { cpu, cpu_components, cpu_calls, serving, kernel, .. } = self.reading;
@@ -44,29 +45,11 @@ impl Measured<'_> {
             cpu_components,
             cpu_calls,
             serving,
-            kernel,
+            kernel: kernel.counts,
             time_wait,
             warnings,
             ..seen
         }
-    }
-
-    /// A guard tells drops by cause. Without one there are the kernel's two counters, which do
-    /// not tell a SYN from an ACK.
-    fn guard_rates(&self) -> (BTreeMap<String, f64>, BTreeMap<String, f64>) {
-        let rate = |count: f64| count / self.reading_s;
-        if let Some(counted) = &self.reading.guard {
-            let rates = |counts: &BTreeMap<String, u64>| {
-                counts.iter().map(|(name, count)| (name.clone(), rate(*count as f64))).collect()
-            };
-            return (rates(&counted.queue_drops), rates(&counted.verdicts));
-        }
-        let kernel = |name: &str| self.reading.kernel.get(name).copied().unwrap_or_default() as f64;
-        let overflows = kernel("TcpExtListenOverflows");
-        let others = (kernel("TcpExtListenDrops") - overflows).max(0.0);
-        let drops = [("ListenOverflows", overflows), ("ListenDrops, others", others)];
-        let drops = drops.map(|(name, count)| (name.to_owned(), rate(count)));
-        (drops.into(), BTreeMap::new())
     }
 
     fn warnings(&self) -> Vec<String> {

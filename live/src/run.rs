@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Runs a scenario: at every load every curve, each on a ground of its own.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate_client::Progress;
 use tidegate_report::{OperatingPoint, Point, Watcher};
@@ -10,7 +10,7 @@ use tidegate_scenarios::{Load, Peer, Scenario, ServerUse, Setting, Treatment};
 use crate::accounts::Accounts;
 use crate::crowd::Crowd;
 use crate::error::LiveError;
-use crate::gauge::{Gauge, Reading};
+use crate::gauge::Gauge;
 use crate::ground::Ground;
 use crate::guard::Guard;
 use crate::peer;
@@ -125,14 +125,12 @@ impl Run<'_> {
         let guard = set_treatment(&ground, self.programs, setting, capacity_per_s)?;
         let mut sent = crowd.send(&ground)?;
         sent.watch_for(phases.warm_up, |progress| self.progress(progress));
-        let begun = Instant::now();
         let mut gauge = Gauge::begin(&ground, &server, guard.as_ref(), self.scenario.profile)?;
         sent.watch_for(phases.duration, |progress| {
             gauge.look(&ground);
             self.progress(progress);
         });
-        let reading: Reading = gauge.end(&ground, &server, guard.as_ref())?;
-        let reading_s = begun.elapsed().as_secs_f64();
+        let reading = gauge.end(&ground, &server, guard.as_ref())?;
         let outcome = sent.wait(|progress| self.progress(progress))?;
         server.check()?;
         let accounts = Accounts::settle(&ground.server, &server)?;
@@ -146,7 +144,7 @@ impl Run<'_> {
             capacity_per_s,
             offered_over_capacity: offered,
         };
-        Ok(Measured { at, outcome, reading, reading_s, accounts }.point())
+        Ok(Measured { at, outcome, reading, accounts }.point())
     }
 
     fn next_step(&mut self, name: &str, lasts: Duration) {
