@@ -5,7 +5,7 @@ use tidegate_client::Flags;
 use tidegate_policy::decide_ack;
 use tidegate_policy::raw::{
     TG_ACK_COOKIE, TG_ACK_HOLLOW, TG_ACK_KERNEL, TG_ACK_KERNEL_COOKIE, TG_ACK_NO_COOKIE,
-    TG_ACK_RESET, TG_COOKIE_VALID, TG_HANDSHAKE, TG_RESET, tg_ack, tg_decision, tg_rules,
+    TG_ACK_RESET, TG_COOKIE_VALID, TG_HANDSHAKE, TG_PASS, TG_RESET, tg_ack, tg_decision, tg_rules,
 };
 
 use super::syn::hollow_isn;
@@ -66,13 +66,22 @@ impl Host {
         work: &mut Work<'_>,
     ) {
         work.tcp_takes(self.costs.overflow_ns);
-        self.counted.listen_overflows += 1;
+        self.count_overflow(decision);
         if decision.verdict == TG_RESET {
             self.refuse_at(Hook::Tcp, flow, packet, work);
             self.remove_request(flow, work);
         } else {
-            self.counted.listen_drops += 1;
             flow.conn.was_acked = true;
+        }
+    }
+
+    /// The kernel counts both in tcp_v4_syn_recv_sock(), before tcp_check_req() asks
+    /// tcp_abort_on_overflow. What a guard refuses does not come so far: it sets the SYN bit, which
+    /// tcp_check_req() answers first, and cookies it answers itself.
+    fn count_overflow(&mut self, decision: tg_decision) {
+        if self.guard.is_none() || decision.verdict == TG_PASS {
+            self.counted.listen_overflows += 1;
+            self.counted.listen_drops += 1;
         }
     }
 
@@ -165,12 +174,10 @@ impl Host {
             flow.conn.has_cookie = false;
             return self.make_child(flow, packet, work);
         }
-        self.counted.listen_overflows += 1;
+        self.count_overflow(decision);
         if decision.verdict == TG_RESET {
             // Nothing is kept of a cookie: the segment after this one brings it again.
             self.refuse_at(place, flow, packet, work);
-        } else {
-            self.counted.listen_drops += 1;
         }
         work.ends_at(place, &self.costs);
     }
@@ -208,6 +215,59 @@ impl Host {
         self.listener.queue.push_back(work.place);
         if packet.length > 0 || packet.flags.has(Flags::FIN) {
             self.established(flow, packet, work);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_client::{Arrivals, Os};
+    use tidegate_policy::mechanism;
+    use tidegate_policy::raw::{TG_OVERFLOW_OTHER, TG_OVERFLOW_SYNACK_ACK};
+
+    use super::super::Counted;
+    use super::*;
+    use crate::machine::Machine;
+    use crate::setup::{Load, Setup};
+    use crate::world::{Report, World};
+
+    /// A crowd three times too large, from far enough away that ACKs find the listen queue full.
+    fn crowd(machine: Machine, mechanism: Option<&str>, abort_on_overflow: bool) -> Report {
+        let guard = mechanism.map(|name| (mechanism::parse(name).unwrap(), Hook::Ip));
+        let mut setup = Setup::one_packet(machine, guard, Os::named("linux-2.4").unwrap());
+        setup.kernel.abort_on_overflow = abort_on_overflow;
+        setup.way.delay.mean_ms = 10.0;
+        setup.crowd.load = Load::Open(Arrivals::poisson(60_000.0, 1));
+        setup.crowd.duration_ns = 500_000_000;
+        World::new(setup).run(&mut |_| {})
+    }
+
+    /// tcp_v4_syn_recv_sock() counts before tcp_check_req() looks at the sysctl.
+    #[test]
+    fn what_the_kernel_refuses_at_the_ack_it_counts_as_overflow_and_as_drop() {
+        for aborts in [false, true] {
+            // Linux 2.4 counts no SYNs, so that these are ACKs alone.
+            let report = crowd(Machine::xeon(), None, aborts);
+            let Counted { listen_overflows, listen_drops, .. } = report.counted;
+            assert!(listen_overflows > 1000, "{listen_overflows}");
+            assert_eq!(listen_drops, listen_overflows);
+            assert_eq!(report.outcome.errors.reset > 1000, aborts);
+        }
+        let counted = crowd(Machine::xeon(), Some("default"), false).counted;
+        let told = [TG_OVERFLOW_SYNACK_ACK, TG_OVERFLOW_OTHER].map(|why| counted.dropped(why));
+        assert_eq!(counted.listen_drops, told.iter().sum::<u64>(), "a guard that lets it decide");
+        assert_eq!(counted.listen_overflows, counted.listen_drops);
+    }
+
+    /// A segment with the SYN bit is answered before anything is counted, and a cookie by the guard.
+    #[test]
+    fn what_a_guard_refuses_at_the_ack_the_kernel_counts_nowhere() {
+        for (machine, mechanism) in [(Machine::xeon(), "abort"), (Machine::today(), "no-syn-drop")]
+        {
+            let report = crowd(machine, Some(mechanism), false);
+            assert!(report.outcome.errors.reset > 1000, "{:?}", report.outcome.errors);
+            let Counted { listen_overflows, listen_drops, .. } = report.counted;
+            assert_eq!((listen_overflows, listen_drops), (0, 0), "{mechanism}");
         }
     }
 }
