@@ -244,12 +244,21 @@ fn cable(namespace: &Namespace, clients: &Namespace) -> Link {
         cable.b().add_address(client).unwrap();
         cable.b().add_route(server, None).unwrap();
     }
-    // A host answers for none but an interface's own IPv6 addresses.
-    let server = hardware_address(namespace, "srv0").map(|byte| format!("{byte:02x}")).join(":");
+    // None is asked for: a host does not answer for the IPv6 addresses of another interface, and
+    // tells itself, by ICMP on loopback, of a neighbor that is away.
+    let link_of = |namespace, name| {
+        hardware_address(namespace, name).map(|byte| format!("{byte:02x}")).join(":")
+    };
+    let (server, client) = (link_of(namespace, "srv0"), link_of(clients, "cli0"));
     clients.ip(&format!("neighbor add fd09::1 lladdr {server} dev cli0")).unwrap();
-    for absent in ["10.9.1.8", "fd09:1::8"] {
-        let neighbor = format!("neighbor add {absent} lladdr 02:00:00:00:00:08 dev srv0");
-        namespace.ip(&neighbor).unwrap();
+    let absent = "02:00:00:00:00:08";
+    for (peer, link) in [
+        ("10.9.1.7", client.as_str()),
+        ("fd09:1::7", &client),
+        ("10.9.1.8", absent),
+        ("fd09:1::8", absent),
+    ] {
+        namespace.ip(&format!("neighbor add {peer} lladdr {link} dev srv0")).unwrap();
     }
     cable
 }
