@@ -297,7 +297,10 @@ fn a_question_that_makes_no_sense_is_answered_in_one_line() {
         (&["--pcap", "/run"], "/run: Is a directory"),
         (&["--pcap", "/run/text.pcap"], "/run/text.pcap: this is no capture; write one with"),
         (&["--pcap", "/run/none.pcap"], "/run/none.pcap: there is no whole SYN in it; capture"),
-        (&["--pcap", "x", from[0], from[1]], "cannot be used with"),
+        (
+            &["--pcap", "x", from[0], from[1]],
+            "--pcap does not go with --from; leave one of the two out",
+        ),
         (
             &[from[0], from[1], to[0], to[1], "--interface", "eth9"],
             "interface \"eth9\" is not here or not up; name one of: lo, srv0",
