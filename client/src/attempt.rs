@@ -115,7 +115,11 @@ impl Attempt {
     /// due.
     pub fn timer(&mut self, now_ns: u64, person: &Person, out: &mut impl Out) -> Option<End> {
         if self.end.is_none() && now_ns >= self.deadline_ns {
-            return self.give_up(now_ns, person, out);
+            let end = self.give_up(now_ns, person, out);
+            // A timer of the connection's may be due in the same nanosecond.
+            let data = self.data(person);
+            self.connection.timer(now_ns, data, out);
+            return end;
         }
         self.part(now_ns, person, out);
         let data = self.data(person);

@@ -328,6 +328,25 @@ proptest! {
     }
 }
 
+/// Connected after nine seconds, with a window of 0: it would ask again a second later, which is when
+/// ten seconds of patience end. Once that has fired nothing more is due then.
+#[test]
+fn patience_may_end_with_a_timer_of_the_connections() {
+    let syn_ack = Event::Segment {
+        flags: (Flags::SYN | Flags::ACK).0,
+        seq: 0,
+        ack: 0,
+        window: 0,
+        from: 0,
+        length: 0,
+        clock: None,
+    };
+    let events = [Event::Wait(9000), syn_ack, Event::Wait(1000)];
+    let (_, ends, is_finished) = survive(&person("macos"), 1, &events, 0);
+    assert_eq!(ends, [End::TimedOutWaiting]);
+    assert!(is_finished);
+}
+
 #[test]
 fn the_seed_chooses_the_numbers() {
     let first = |seed| survive(&person("linux"), 1, &[], seed).0[0].clone();
