@@ -4,6 +4,7 @@
 
 use std::ops::RangeInclusive;
 
+use crate::names::nearest;
 use crate::raw::{
     TG_ACK_KERNEL, TG_ACK_RESET, TG_ONE_X256, TG_ROOM_KERNEL, TG_ROOM_RESERVE, TG_SYN_COOKIE,
     TG_SYN_DROP, TG_SYN_KERNEL, TG_SYN_RESET, tg_rules,
@@ -36,14 +37,6 @@ pub const QUEUE_LENGTH: RangeInclusive<u32> = 1..=i32::MAX as u32;
 /// What a forged flood could make of us is bounded so; a silent drop is what is left.
 pub const REFUSALS_PER_S: u32 = 1_000_000;
 
-/// The name that was meant: the nearest, where it has half of the word's letters. Names are in lower
-/// case.
-fn nearest(word: &str) -> Option<&'static str> {
-    let word = word.to_lowercase();
-    let far = |known: &&str| strsim::damerau_levenshtein(known, &word);
-    NAMES.into_iter().min_by_key(far).filter(|known| 2 * far(known) <= word.len())
-}
-
 /// Why a text names no mechanism.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}; {fix}")]
@@ -72,7 +65,7 @@ pub fn parse(text: &str) -> Result<tg_rules, NoMechanism> {
             );
         }
         if !NAMES.contains(word) {
-            let meant = nearest(word).map(|name| format!("did you mean \"{name}\"? "));
+            let meant = nearest(word, NAMES).map(|name| format!("did you mean \"{name}\"? "));
             return wrong(
                 &format!("unknown mechanism \"{word}\""),
                 &format!("{}known: {}", meant.unwrap_or_default(), NAMES.join(", ")),

@@ -2,6 +2,7 @@
 //! The scenarios that come with the program: a folder a paper, and one for today.
 
 use include_dir::{Dir, include_dir};
+use tidegate_policy::names::nearest;
 
 use crate::error::ScenarioError;
 use crate::scenario::Scenario;
@@ -54,12 +55,6 @@ pub fn named(name: &str) -> Result<Scenario, ScenarioError> {
         names.extend(std::iter::once(known.clone()).chain(scenario.also));
     }
     Err(ScenarioError::Unknown { name: name.to_owned(), nearest: nearest(name, names) })
-}
-
-/// The name that was meant: the nearest, where it has half of the letters.
-fn nearest(name: &str, names: Vec<String>) -> Option<String> {
-    let far = |known: &String| strsim::damerau_levenshtein(known, &name.to_lowercase());
-    names.into_iter().min_by_key(far).filter(|known| 2 * far(known) <= name.len())
 }
 
 #[cfg(test)]
