@@ -15,7 +15,6 @@ mod serve;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::str::FromStr;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -92,17 +91,13 @@ fn usage(error: &clap::Error) -> ExitCode {
 
 /// How to have the options shown that may be given here.
 fn help() -> String {
-    let command = std::env::args().nth(1);
+    let command = std::env::args_os().nth(1);
+    let command = command.as_deref().and_then(|name| name.to_str());
     let known = Arguments::command();
-    match command.filter(|name| known.get_subcommands().any(|known| known.get_name() == name)) {
+    match command.filter(|name| known.get_subcommands().any(|known| known.get_name() == *name)) {
         Some(name) => format!("tidelab {name} --help"),
         None => "tidelab help".to_owned(),
     }
-}
-
-/// A whole number above 0.
-fn count<N: FromStr>(given: &str) -> Result<N, String> {
-    given.parse().map_err(|_| "give a number from 1".to_owned())
 }
 
 /// Prints a line, at once: someone may wait for it at the other end of a pipe.

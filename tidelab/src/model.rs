@@ -13,7 +13,7 @@ use tidegate_client::model::{
 };
 
 use crate::failure::Failure;
-use crate::{count, quantity};
+use crate::quantity;
 
 /// Compare dropping every SYN alike with dropping some connections whole, by the model.
 ///
@@ -37,10 +37,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 100.0)]
     arrivals: f64,
     /// Queues in series, each dropping as the one.
-    #[arg(long, value_name = "M", default_value = "5", value_parser = count::<NonZeroU32>)]
+    #[arg(long, value_name = "M", default_value = "5", value_parser = quantity::count::<NonZeroU32>)]
     queues: NonZeroU32,
     /// Parallel connections of a visit to a page.
-    #[arg(long, value_name = "M", default_value = "6", value_parser = count::<NonZeroU32>)]
+    #[arg(long, value_name = "M", default_value = "6", value_parser = quantity::count::<NonZeroU32>)]
     parallel: NonZeroU32,
 }
 

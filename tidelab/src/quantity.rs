@@ -2,11 +2,17 @@
 //! Quantities as people write and read them.
 
 use std::net::IpAddr;
+use std::str::FromStr;
 use std::time::Duration;
 
 use ipnet::{IpAddrRange, IpNet, Ipv4AddrRange, Ipv6AddrRange};
 
 const ADDRESSES_MAX: usize = 65_536;
+
+/// A whole number above 0.
+pub(crate) fn count<N: FromStr>(given: &str) -> Result<N, String> {
+    given.parse().map_err(|_| "give a number from 1".to_owned())
+}
 
 /// Reads `8s`, `500ms`, `2m`, or a bare number of seconds.
 pub(crate) fn duration(given: &str) -> Result<Duration, String> {

@@ -14,7 +14,7 @@ use tidegate_servers::{
 };
 
 use crate::failure::Failure;
-use crate::{count, quantity, say};
+use crate::{quantity, say};
 
 /// Serve HTTP at a known processor cost per request, in this network namespace.
 ///
@@ -31,10 +31,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME")]
     events: Option<EventsKind>,
     /// Threads of a Knot, 1000 by default.
-    #[arg(long, value_name = "N", value_parser = count::<NonZeroU32>)]
+    #[arg(long, value_name = "N", value_parser = quantity::count::<NonZeroU32>)]
     threads: Option<NonZeroU32>,
     /// Servers that share the port (SO_REUSEPORT), each in a thread.
-    #[arg(long, value_name = "N", default_value_t = NonZeroU32::MIN, value_parser = count::<NonZeroU32>)]
+    #[arg(long, value_name = "N", default_value_t = NonZeroU32::MIN, value_parser = quantity::count::<NonZeroU32>)]
     workers: NonZeroU32,
     /// Address to listen on (again for more).
     #[arg(long = "address", value_name = "IP", default_value = "0.0.0.0")]
@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "US", default_value_t = 0)]
     cost_us: u64,
     /// What a µs of such work is, in steps [default: measured at the start].
-    #[arg(long, value_name = "N", value_parser = count::<NonZeroU64>)]
+    #[arg(long, value_name = "N", value_parser = quantity::count::<NonZeroU64>)]
     steps_per_us: Option<NonZeroU64>,
     /// Most connections accepted before working on those at hand: a number, inf or dynamic.
     #[arg(long, value_name = "N", default_value = "inf")]
