@@ -64,6 +64,23 @@ pub struct Outcome {
     pub visits: Option<Visits>,
 }
 
+impl Outcome {
+    /// The same where one part of the time was not like another: how far the parts differ says nothing
+    /// of how sure a mean is.
+    #[must_use]
+    pub fn of_uneven_time(mut self) -> Self {
+        self.replies_per_s_ci95 = None;
+        for times in [&mut self.response_ms, &mut self.refusal_ms, &mut self.delay_ms] {
+            times.ci95 = None;
+        }
+        if let Some(visits) = &mut self.visits {
+            visits.page_ms.ci95 = None;
+            visits.abandoned_ms.ci95 = None;
+        }
+        self
+    }
+}
+
 /// What is held at one side, and takes memory there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {

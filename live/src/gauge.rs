@@ -84,9 +84,10 @@ impl Gauge {
         guard: Option<&Guard>,
     ) -> Result<Reading, LiveError> {
         let now = guard.map(|guard| Timed::read(|| guard.counted())).transpose()?;
+        // Before a server is asked, which may answer seconds later: counts are over the same time.
+        let counters = Timed::read(|| Counters::of(&ground.server))?;
         let time_wait = self.time_wait(ground, now.as_ref().map_or(0, |now| now.what.pairs))?;
         let served = server.statistics(self.server.as_ref())?.zip(self.server);
-        let counters = Timed::read(|| Counters::of(&ground.server))?;
         let changed = counters.what.since(&self.counters.what)?;
         let cpu = ProcessorTime::of(ground.server_cpu)?.shares_since(&self.processor);
         let profiled = self.profile.map(Profile::finish);

@@ -27,6 +27,6 @@ pub use operating::OperatingPoint;
 pub use page::{Host, Study, page};
 pub use point::{Point, SynClass, Times, World};
 pub use results::{Results, ResultsError, Writer};
-pub use statistics::{Cell, Estimate, runs_of};
+pub use statistics::{Cell, Estimate, next_seed};
 pub use text::Summary;
 pub use watcher::Watcher;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tidegate_client::{Outcome, Second};
 use tidegate_scenarios::{Arrivals, Load, Scenario, Setting};
 
-use crate::point::{Point, Times, World};
+use crate::point::{Point, World};
 
 /// An operating point: one curve at one offered load.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +28,10 @@ impl OperatingPoint<'_> {
     /// it knows.
     #[must_use]
     pub fn seen_by_clients(&self, world: World, outcome: &Outcome) -> Point {
-        let is_even = self.is_even();
-        let times = |times: Times| Times { ci95: times.ci95.filter(|_| is_even), ..times };
+        let outcome = &match self.is_even() {
+            true => outcome.clone(),
+            false => outcome.clone().of_uneven_time(),
+        };
         Point {
             scenario: self.scenario.name.clone(),
             world,
@@ -42,10 +44,10 @@ impl OperatingPoint<'_> {
             offered_over_capacity: self.offered_over_capacity,
             attempts: outcome.attempts,
             replies_per_s: outcome.replies_per_s,
-            replies_per_s_ci95: outcome.replies_per_s_ci95.filter(|_| is_even),
-            response_ms: times(outcome.response_ms),
-            refusal_ms: times(outcome.refusal_ms),
-            delay_ms: times(outcome.delay_ms),
+            replies_per_s_ci95: outcome.replies_per_s_ci95,
+            response_ms: outcome.response_ms,
+            refusal_ms: outcome.refusal_ms,
+            delay_ms: outcome.delay_ms,
             errors_per_s: errors_per_s(outcome),
             queue_drops_per_s: BTreeMap::new(),
             verdicts_per_s: BTreeMap::new(),
@@ -67,9 +69,9 @@ impl OperatingPoint<'_> {
     }
 
     /// Whether one part of the time that counts is like another, so that their spread says how sure a
-    /// mean is. That of bursts and steps says how these fall into the parts.
+    /// mean is. That of bursts, steps and what was recorded says how these fall into the parts.
     fn is_even(&self) -> bool {
-        !matches!(self.setting.clients.arrivals, Arrivals::Bursts { .. } | Arrivals::Steps(_))
+        matches!(self.setting.clients.arrivals, Arrivals::Poisson | Arrivals::Constant)
     }
 
     /// Elsewhere each second is like the other, and a result would be long.

@@ -11,23 +11,25 @@ pub(crate) fn same_load(a: f64, b: f64) -> bool {
     (a - b).abs() <= SAME_LOAD * a.abs().max(b.abs())
 }
 
-/// How many runs there are already of any of these curves at any of these loads, at the most: so many
-/// seeds are spent.
+/// The first seed from `first` on that is above those of all runs there are already of any of these
+/// curves at any of these loads.
 #[must_use]
-pub fn runs_of<'a>(
+pub fn next_seed<'a>(
     scenario: &str,
     world: World,
     curves: impl IntoIterator<Item = &'a str> + Clone,
     offered: &[f64],
     points: &[Point],
-) -> u32 {
+    first: u64,
+) -> u64 {
     let is_asked = |cell: &Cell| {
         cell.world == world
             && offered.iter().any(|load| same_load(*load, cell.offered))
             && curves.clone().into_iter().any(|curve| curve == cell.curve)
     };
     let cells = Cell::gather(scenario, points).into_iter().filter(is_asked);
-    cells.map(|cell| cell.runs.len() as u32).max().unwrap_or(0)
+    let spent = cells.flat_map(|cell| cell.runs).map(|run| run.seed);
+    spent.map(|seed| seed.saturating_add(1)).max().unwrap_or(0).max(first)
 }
 
 /// A number over all runs of a point.
@@ -56,7 +58,8 @@ pub struct Cell<'a> {
 }
 
 impl<'a> Cell<'a> {
-    /// Gathers the points of a scenario: by world, by curve as they first appear, by rising load.
+    /// Gathers the points of a scenario: by world, by curve as they first appear, by rising load. The
+    /// same line twice, of results that lie in two folders, is one run.
     #[must_use]
     pub fn gather(scenario: &str, points: &'a [Point]) -> Vec<Self> {
         let mut cells: Vec<Self> = Vec::new();
@@ -70,6 +73,7 @@ impl<'a> Cell<'a> {
                     && same_load(cell.offered, offered)
             };
             match cells.iter_mut().find(same) {
+                Some(cell) if cell.runs.contains(&point) => (),
                 Some(cell) => cell.runs.push(point),
                 None => cells.push(Self {
                     world: point.world,
@@ -169,6 +173,30 @@ mod tests {
         assert_eq!((found.mean, found.runs), (100.0, 3));
         // 4.303 · 10 / √3.
         assert!((found.half_width.unwrap() - 24.84).abs() < 0.01, "{found:?}");
+    }
+
+    #[test]
+    fn the_same_line_twice_is_one_run() {
+        let run = point("default", 2.0);
+        let other = Point { seed: run.seed + 1, ..run.clone() };
+        let runs = [run.clone(), other, run];
+        assert_eq!(Cell::gather("s", &runs)[0].estimate("replies_per_s").unwrap().runs, 2);
+    }
+
+    /// Not of all cells there are as many runs, nor had those the first seeds.
+    #[test]
+    fn a_further_run_has_a_seed_that_no_asked_cell_has_had() {
+        let run = |curve: &str, offered, seed| Point { seed, ..point(curve, offered) };
+        let runs = [run("a", 1.0, 1), run("a", 1.0, 2), run("b", 1.0, 4), run("c", 2.0, 9)];
+        let next = |curves: &[&str], offered: &[f64], first| {
+            let curves = curves.iter().copied();
+            next_seed("s", World::Live, curves, offered, &runs, first)
+        };
+        assert_eq!(next(&["a"], &[1.0], 1), 3);
+        assert_eq!(next(&["b"], &[1.0], 1), 5, "one run, with the fourth seed");
+        assert_eq!(next(&["a", "b", "c"], &[1.0], 1), 5, "the other is not asked for");
+        assert_eq!(next(&["a"], &[3.0], 7), 7);
+        assert_eq!(next(&["a"], &[1.0], 20), 20);
     }
 
     #[test]

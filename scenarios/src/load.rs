@@ -110,13 +110,6 @@ impl LoadKeys {
 }
 
 impl Load {
-    /// The same load for a further run of all, 0 the first: other clients come, by another seed.
-    #[must_use]
-    pub fn again(mut self, run: u32) -> Self {
-        self.seed = self.seed.wrapping_add(u64::from(run));
-        self
-    }
-
     /// How long a point takes at this offered load, in multiples of capacity.
     #[must_use]
     pub fn phases(&self, clients: &Clients, offered: f64) -> Phases {

@@ -42,7 +42,7 @@ pub enum SimError {
     Browsing,
     /// Clients behind a few addresses.
     #[error(
-        "the simulator's clients have an address each, but where ports are few: add ports, leave addresses out, or run it live"
+        "the simulator's clients have an address each: leave addresses out, or run it live (addresses with ports are simulated where neither auto nor shed decides)"
     )]
     Addresses,
     /// A recorded trace that cannot be played.

@@ -38,9 +38,6 @@ pub(crate) fn setup(
     if setting.clients.browsing.is_some() {
         return Err(SimError::Browsing);
     }
-    if setting.clients.addresses.is_some() && setting.clients.ports.is_none() {
-        return Err(SimError::Addresses);
-    }
     let mut kernel = Kernel::of(machine.profile);
     let mut guard = None;
     match &setting.treatment {
@@ -61,10 +58,15 @@ pub(crate) fn setup(
         Treatment::Peer(Peer::SynCookies2) => kernel.syncookies = 2,
         Treatment::Peer(peer) => return Err(SimError::Peer { peer: *peer }),
     }
+    let judges_addresses =
+        setting.shed.is_some() || guard.as_ref().is_some_and(|(rules, _)| rules.is_auto != 0);
+    let clients = &setting.clients;
+    if clients.addresses.is_some() && (clients.ports.is_none() || judges_addresses) {
+        return Err(SimError::Addresses);
+    }
     let hook = Hook::named(&setting.hook, machine.hook)?;
     let shed = setting.shed.as_ref().map(|shed| Shed::of(shed, hook));
     let pages = Pages::of(server.page, load.seed);
-    let clients = &setting.clients;
     let cables = match scenario.network {
         Network::Direct => 1,
         Network::Routed => 2,
@@ -218,16 +220,21 @@ mod tests {
     #[test]
     fn a_few_addresses_without_a_few_ports_are_refused_rather_than_left_out() {
         let of = |keys: &str| {
-            let text = format!(
-                "title = \"t\"\nsource = \"s\"\n[clients]\n{keys}\n[load]\noffered = [1]\n\
-                 [[curve]]\nmechanism = \"default\""
-            );
+            let text =
+                format!("title = \"t\"\nsource = \"s\"\n[load]\noffered = [1]\n[clients]\n{keys}");
             let scenario = Scenario::parse("t", "t.toml", &text).unwrap();
             let load = scenario.load(Form::Full);
             setup(&scenario, &scenario.settings[0], &load, &Machine::today()).map(drop)
         };
-        assert!(of("addresses = 4\nports = 100").is_ok());
-        assert!(matches!(of("addresses = 4"), Err(SimError::Addresses)));
+        let few = "addresses = 4\nports = 100\n[[curve]]\nmechanism =";
+        assert!(of(&format!("{few} \"default\"")).is_ok());
+        for keys in [
+            "addresses = 4\n[[curve]]\nmechanism = \"default\"",
+            &format!("{few} \"auto\""),
+            &format!("{few} \"default\"\nshed = {{ p = 0.5, key = \"client\" }}"),
+        ] {
+            assert!(matches!(of(keys), Err(SimError::Addresses)), "{keys}");
+        }
     }
 
     #[test]

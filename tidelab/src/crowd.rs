@@ -147,10 +147,12 @@ enum Maker {
 /// Sends the crowd and prints the outcome.
 pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let plan = plan(arguments)?;
+    let is_recorded = matches!(plan.load, Load::Trace { .. });
     let mut bar = progress::bar();
     bar.step(1, 1, "crowd", plan.warm_up + plan.duration + plan.cool_down);
     let outcome = run_watched(&plan, &mut |progress| bar.show(1, &progress)).map_err(by_option)?;
     bar.finish();
+    let outcome = if is_recorded { outcome.of_uneven_time() } else { outcome };
     let mut out = io::stdout().lock();
     let written = if out.is_terminal() {
         serde_json::to_writer_pretty(&mut out, &outcome)
@@ -198,20 +200,27 @@ fn load(arguments: &Arguments) -> Result<Load, Failure> {
 }
 
 /// How long attempts are counted when nobody says.
-fn duration(load: &Load, warm_up: Duration) -> Duration {
+fn duration(load: &Load, warm_up: Duration) -> Result<Duration, Failure> {
     match load {
         // As long as it lasts, its last start included.
         Load::Trace { trace, per_s: None } => {
             let lasts = Duration::from_nanos(trace.last_ns()) + Duration::from_millis(1);
-            lasts.saturating_sub(warm_up)
+            let is_left = |duration: &Duration| !duration.is_zero();
+            lasts.checked_sub(warm_up).filter(is_left).ok_or_else(|| Failure::Option {
+                what: format!(
+                    "--warm-up {} s: the trace is over by then; give less than its {:.3} s",
+                    warm_up.as_secs_f64(),
+                    lasts.as_secs_f64()
+                ),
+            })
         }
-        _ => Duration::from_secs(10),
+        _ => Ok(Duration::from_secs(10)),
     }
 }
 
 fn plan(arguments: &Arguments) -> Result<Plan, Failure> {
     let load = load(arguments)?;
-    let duration = arguments.duration.unwrap_or_else(|| duration(&load, arguments.warm_up));
+    let duration = arguments.duration.map_or_else(|| duration(&load, arguments.warm_up), Ok)?;
     let delay = match arguments.delay_ms {
         0.0 => Delay::None,
         ms => Delay::Constant { ms },

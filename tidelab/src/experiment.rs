@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tidegate_client::Progress;
 use tidegate_live::Programs;
-use tidegate_report::{Host, Point, Results, ResultsError, Summary, Watcher, Writer, runs_of};
-use tidegate_scenarios::{Form, Part, Scenario, shelf};
+use tidegate_report::{Host, Point, Results, ResultsError, Summary, Watcher, Writer, next_seed};
+use tidegate_scenarios::{Form, Load, Part, Scenario, shelf};
 use tidegate_sim::{Machine, Profile, SimError};
 
 use crate::failure::Failure;
@@ -130,7 +130,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     // All are read before anything is run: no one should wait to be told of a typing mistake.
     let scenarios: Result<Vec<_>, _> =
         arguments.files.iter().map(|file| Scenario::read(file)).collect();
-    carry_out(&scenarios?, &arguments.how)
+    carry_out(&once(scenarios?)?, &arguments.how)
 }
 
 /// Runs scenarios that come with the program.
@@ -140,7 +140,21 @@ pub(crate) fn figure(arguments: &FigureArguments) -> Result<ExitCode, Failure> {
     }
     let scenarios: Result<Vec<_>, _> =
         arguments.names.iter().map(|name| tidegate_scenarios::named(name)).collect();
-    carry_out(&scenarios?, &arguments.how)
+    carry_out(&once(scenarios?)?, &arguments.how)
+}
+
+/// Each scenario once: two figures may be of one, and run twice it would have the same clients. Others
+/// of the same name would have their results in one place.
+fn once(scenarios: Vec<Scenario>) -> Result<Vec<Scenario>, Failure> {
+    let mut once: Vec<Scenario> = Vec::new();
+    for scenario in scenarios {
+        match once.iter().find(|known| known.name == scenario.name) {
+            None => once.push(scenario),
+            Some(known) if known.settings == scenario.settings && known.text == scenario.text => (),
+            Some(_) => return Err(Failure::SameName { name: scenario.name }),
+        }
+    }
+    Ok(once)
 }
 
 fn list() -> Result<ExitCode, Failure> {
@@ -183,18 +197,19 @@ fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
     for (scenario, load) in &parts {
         keeper.begin(scenario);
         let curves = scenario.settings.iter().map(|setting| setting.curve.as_str());
-        let spent = |world| runs_of(&scenario.name, world, curves.clone(), &load.offered, &earlier);
+        let next = |world| {
+            next_seed(&scenario.name, world, curves.clone(), &load.offered, &earlier, load.seed)
+        };
         let (of_sim, of_live) =
-            (spent(tidegate_report::World::Sim), spent(tidegate_report::World::Live));
-        for run in 0..how.runs {
+            (next(tidegate_report::World::Sim), next(tidegate_report::World::Live));
+        let with = |seed: u64, run| Load { seed: seed.wrapping_add(run), ..load.clone() };
+        for run in 0..u64::from(how.runs) {
             keeper.run = (how.runs > 1).then(|| format!("run {} of {}, ", run + 1, how.runs));
             if sim {
-                let load = load.clone().again(of_sim + run);
-                tidegate_sim::run(scenario, load, &settings, &mut keeper)?;
+                tidegate_sim::run(scenario, with(of_sim, run), &settings, &mut keeper)?;
             }
             if let Some(programs) = &programs {
-                let load = load.clone().again(of_live + run);
-                tidegate_live::run(scenario, load, programs, &mut keeper)?;
+                tidegate_live::run(scenario, with(of_live, run), programs, &mut keeper)?;
             }
         }
         keeper.end();

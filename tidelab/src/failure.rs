@@ -28,6 +28,8 @@ pub(crate) enum Failure {
         path.display()
     )]
     NoResults { path: PathBuf },
+    #[error("two scenarios are called {name}: rename one of the files")]
+    SameName { name: String },
     #[error("cannot write to standard output: {0}; is its reader gone?")]
     Output(io::Error),
     #[error("cannot wait for signals: {0}; run it outside the tool that forbids it")]

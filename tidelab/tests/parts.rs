@@ -88,6 +88,35 @@ fn a_further_run_into_a_folder_has_seeds_of_its_own() {
     assert_eq!(points(&folder.join("by-and-by")), points(&folder.join("at-once")));
 }
 
+/// Whatever was run of it, and in which order.
+#[test]
+fn no_cell_has_a_seed_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("s.toml"), SCENARIO).unwrap();
+    fs::create_dir(folder.join("other")).unwrap();
+    fs::write(folder.join("other/s.toml"), SCENARIO.replace("In parts", "In others")).unwrap();
+    let rest = "--world sim --full --offered 3 --only slow --out it";
+    let run = |part: &str| succeeds(folder, &format!("run {part} {rest}"));
+    run("s.toml --only default --runs 3");
+    run("s.toml");
+    // The same file twice is one scenario.
+    run("s.toml s.toml --only abort");
+    let points = points(&folder.join("it"));
+    let seeds = |curve: &str| -> BTreeSet<u64> {
+        let all =
+            points.iter().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let of = all.filter(|point| point["curve"].as_str().unwrap().contains(curve));
+        of.map(|point| point["seed"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(seeds("default"), BTreeSet::from([1, 2, 3, 4]));
+    assert_eq!(seeds("abort"), BTreeSet::from([4, 5]));
+    let output = tidelab(folder, "run s.toml other/s.toml --world sim");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("two scenarios are called s: rename one of the files"), "{said}");
+    assert!(!output.status.success());
+}
+
 #[test]
 fn a_point_lasts_as_long_as_was_asked_for() {
     let folder = tempfile::tempdir().unwrap();
