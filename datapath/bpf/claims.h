@@ -7,7 +7,8 @@
  * no queue. So each SYN is claimed before the queues are looked at. The claim is
  * taken back when it is refused, and settled when TCP has certainly seen it: at
  * netfilter's local-in, one step before TCP, a SYN is noted, and the *next* SYN on
- * the same processor, at whichever hook, settles it. At every moment the queues and
+ * the same processor, at whichever hook, settles it; or, where that has none for a while (there may
+ * be more processors than places), the next on any. At every moment the queues and
  * the claims together count each connection at least once.
  *
  * Some SYNs TCP never sees: the host's firewall takes them, or rp_filter. Which
@@ -25,6 +26,13 @@
 
 /* A SYN that was let through is at TCP within this time, or lost. */
 #define TG_CLAIM_LIFE_NS 20000000ull
+
+/*
+ * The step from local-in to TCP is one of the same softirq: TCP has seen what was noted so long
+ * ago, unless the processor was taken away in between, and then one may be let in too many.
+ */
+#define TG_CLAIM_SEEN_NS 4000000ull
+#define TG_PROCESSORS_MOST 8192
 
 struct tg_unsettled {
 	__u64 since_ns; /* when a SYN went up to TCP from this processor; 0: settled */
@@ -87,17 +95,58 @@ TG_INLINE void tg_claim_end(struct tg_claims *c, int is_passed)
 		__sync_fetch_and_add(&c->made, -1);
 }
 
+/* TCP has seen the SYN of this note: whoever takes the note settles it. */
+TG_INLINE void tg_settle(struct tg_claims *c, struct tg_unsettled *u, __u64 since_ns)
+{
+	if (!since_ns || __sync_val_compare_and_swap(&u->since_ns, since_ns, 0) != since_ns)
+		return;
+	if (since_ns > c->forgotten_ns && c->settled < c->passed)
+		__sync_fetch_and_add(&c->settled, 1);
+}
+
 /* Another SYN is here: TCP has seen the one that went up from this processor before. */
 TG_INLINE void tg_settle_previous(__u32 guard)
 {
 	struct tg_unsettled *u = bpf_map_lookup_elem(&unsettled, &guard);
 	struct tg_claims *c = bpf_map_lookup_elem(&claims, &guard);
 
+	if (u && c)
+		tg_settle(c, u, u->since_ns);
+}
+
+struct tg_settling {
+	__u64 now_ns;
+	__u32 guard;
+};
+
+static long tg_settle_processors(__u32 processor, struct tg_settling *s)
+{
+	struct tg_unsettled *u = bpf_map_lookup_percpu_elem(&unsettled, &s->guard, processor);
+	struct tg_claims *c = bpf_map_lookup_elem(&claims, &s->guard);
+	__u64 since_ns;
+
+	/* There are no more. */
 	if (!u || !c)
-		return;
-	if (u->since_ns > c->forgotten_ns && c->settled < c->passed)
-		__sync_fetch_and_add(&c->settled, 1);
-	u->since_ns = 0;
+		return 1;
+	since_ns = u->since_ns;
+	if (s->now_ns > since_ns + TG_CLAIM_SEEN_NS)
+		tg_settle(c, u, since_ns);
+	return 0;
+}
+
+/* Once in a while: settles what every processor has noted. Global: it is verified once. */
+__noinline int tg_settle_all(__u32 guard, __u64 now_ns)
+{
+	struct tg_claims *c = bpf_map_lookup_elem(&claims, &guard);
+	struct tg_settling s = {.now_ns = now_ns, .guard = guard};
+	__u64 looked_ns = c ? c->looked_ns : now_ns;
+
+	/* One processor does it. */
+	if (now_ns <= looked_ns + TG_CLAIM_SEEN_NS || !c ||
+	    __sync_val_compare_and_swap(&c->looked_ns, looked_ns, now_ns) != looked_ns)
+		return 0;
+	bpf_loop(TG_PROCESSORS_MOST, tg_settle_processors, &s, 0);
+	return 1;
 }
 
 /* A SYN goes up to TCP now, and is settled by the next one. */

@@ -108,6 +108,7 @@ int stale_requests(struct bpf_iter__tcp *ctx)
 	row.age_ms = now_us > req->snt_synack ? (now_us - req->snt_synack) / 1000 : 0;
 	if (!tg_reservation_stale(&at.guard->rules, &queues, row.age_ms))
 		return 0;
+	row.bound_ifindex = sk->skc_bound_dev_if;
 	/* It has none before somebody asks. */
 	row.socket_cookie = bpf_get_socket_cookie(sk);
 	bpf_seq_write(ctx->meta->seq, &row, sizeof(row));

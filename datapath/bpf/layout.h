@@ -18,7 +18,7 @@
 #include "../../policy/include/waiting.h"
 
 /* Changes whenever a type below changes: a restarted daemon adopts no other. */
-#define TG_LAYOUT_VERSION 23
+#define TG_LAYOUT_VERSION 24
 
 #define TG_GUARDS 64
 /* Counter slots: a guard's own first, then one for each listening socket. */
@@ -123,7 +123,7 @@ struct tg_agreement {
 struct tg_leaving {
 	__u64 socket_cookie;
 	__u32 fin_seq; /* of its agreement, which TIME_WAIT does not have */
-	__u32 _padding;
+	__u32 bound_ifindex;
 };
 
 /* What happened to the ends of connections, counted. */
@@ -193,6 +193,7 @@ struct tg_claims {
 	__u64 noted;   /* what passed was at noted_ns */
 	__u64 noted_ns;
 	__u64 forgotten_ns; /* when some were last forgotten */
+	__u64 looked_ns;    /* when the notes of all processors were last looked at */
 };
 
 /* Which counters a decision is counted in: a listening socket's, under one guard. */
@@ -237,6 +238,8 @@ struct tg_request_row {
 	struct tg_tuple tuple; /* from the client's side: saddr is the client */
 	__u32 guard;
 	__u32 age_ms;
+	__u32 bound_ifindex; /* without it sock_diag finds none that is bound */
+	__u32 _padding;
 	__u64 socket_cookie; /* of the request, as sock_diag wants it */
 };
 

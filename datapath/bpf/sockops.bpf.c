@@ -24,9 +24,11 @@ TG_INLINE void tg_closing_port(__u32 port, __u32 add)
 TG_INLINE void tg_leave(struct bpf_sock_ops *ctx, const struct tg_tuple *t,
                         const struct tg_agreement *a, void *map)
 {
+	struct bpf_sock *sk = ctx->sk;
 	struct tg_leaving leaving_now = {
 		.socket_cookie = bpf_get_socket_cookie(ctx),
 		.fin_seq = a->fin_seq,
+		.bound_ifindex = sk ? sk->bound_dev_if : 0,
 	};
 	struct tg_tuple in = *t;
 

@@ -89,6 +89,7 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 	if (rules->room == TG_ROOM_RESERVE) {
 		/* TCP is done with what went up from this processor before. */
 		tg_settle_previous(index);
+		tg_settle_all(index, s->syn.now_ns);
 		/* Before the queues are read: a SYN that TCP sees in between counts twice, not
 		 * never. */
 		claimed = tg_claim(own, s->syn.now_ns);

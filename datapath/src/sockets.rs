@@ -146,22 +146,35 @@ unsafe impl Plain for Request {}
 /// # Errors
 /// The kernel's; `NotFound` where it is no request any more.
 pub fn destroy_request(row: &tg_request_row) -> io::Result<()> {
-    let answer = ask(SOCK_DIAG_BY_FAMILY, 0, &row.tuple, row.socket_cookie)?;
+    let which =
+        Which { tuple: &row.tuple, bound_ifindex: row.bound_ifindex, cookie: row.socket_cookie };
+    let answer = ask(SOCK_DIAG_BY_FAMILY, 0, which)?;
     // struct inet_diag_msg: the family, and the state.
     if answer.get(HEADER_BYTES + 1) != Some(&TCP_SYN_RECV) {
         return Err(io::ErrorKind::NotFound.into());
     }
-    destroy(&row.tuple, row.socket_cookie)
+    destroy(which)
 }
 
-/// Removes the socket to which packets with this tuple come, where it is the one with this cookie.
-pub(crate) fn destroy(tuple: &tg_tuple, cookie: u64) -> io::Result<()> {
-    ask(SOCK_DESTROY, NLM_F_ACK, tuple, cookie).map(drop)
+/// One socket, as sock_diag is asked for it.
+#[derive(Clone, Copy)]
+pub(crate) struct Which<'a> {
+    /// Packets that come to it have this.
+    pub tuple: &'a tg_tuple,
+    /// The interface that it is bound to, by an option, a VRF or an address that only that has; 0: none.
+    /// The kernel finds no bound socket without (`inet_sk_bound_dev_eq()`).
+    pub bound_ifindex: u32,
+    /// Where it has another cookie than this one the kernel does nothing, and says so.
+    pub cookie: u64,
 }
 
-/// Asks sock_diag about the socket to which packets with this tuple come. Where it has another cookie
-/// than this one the kernel does nothing, and says so.
-fn ask(kind: u16, flags: u16, tuple: &tg_tuple, cookie: u64) -> io::Result<Vec<u8>> {
+/// Removes a socket.
+pub(crate) fn destroy(which: Which<'_>) -> io::Result<()> {
+    ask(SOCK_DESTROY, NLM_F_ACK, which).map(drop)
+}
+
+fn ask(kind: u16, flags: u16, which: Which<'_>) -> io::Result<Vec<u8>> {
+    let Which { tuple, bound_ifindex, cookie } = which;
     let netlink = socket(
         AddressFamily::Netlink,
         SockType::Raw,
@@ -181,6 +194,7 @@ fn ask(kind: u16, flags: u16, tuple: &tg_tuple, cookie: u64) -> io::Result<Vec<u
     request.dport = tuple.sport;
     request.src = tuple.daddr;
     request.dst = tuple.saddr;
+    request.interface = bound_ifindex;
     request.cookie = [cookie as u32, (cookie >> 32) as u32];
     send(netlink.as_raw_fd(), bytes_of(&request), MsgFlags::empty())?;
     let mut answer = vec![0; 1024];

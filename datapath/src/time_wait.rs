@@ -9,6 +9,7 @@ use crate::networks::Networks;
 use crate::plain::from_bytes;
 use crate::programs::Programs;
 use crate::raw::*;
+use crate::sockets::Which;
 use crate::table::Table;
 use crate::{clock, memory, per_cpu, sockets};
 use tidegate_policy::raw::*;
@@ -78,8 +79,9 @@ pub fn end_late(programs: &Programs) -> Result<u64> {
     for key in map.keys().collect::<Vec<_>>() {
         let Ok(Some(leaving)) = map.lookup(&key, MapFlags::ANY) else { continue };
         let (tuple, leaving): (tg_tuple, tg_leaving) = (from_bytes(&key), from_bytes(&leaving));
+        let tg_leaving { bound_ifindex, socket_cookie: cookie, .. } = leaving;
         // Gone already is as good.
-        if sockets::destroy(&tuple, leaving.socket_cookie).is_ok() {
+        if sockets::destroy(Which { tuple: &tuple, bound_ifindex, cookie }).is_ok() {
             ended += 1;
         }
         let _ = map.delete(&key);

@@ -10,6 +10,7 @@ use crate::common::scene::*;
 use crate::common::segment::*;
 use crate::common::wire::Tap;
 use etherparse::{SlicedPacket, TransportSlice};
+use nix::sys::socket::{setsockopt, sockopt};
 use tidegate_datapath::raw::tg_request_row;
 use tidegate_datapath::sockets;
 use tidegate_policy::raw::*;
@@ -66,6 +67,23 @@ fn an_old_request_gives_its_place_back_under_its_own_guard() {
             assert_eq!(half_open(&guards), 1);
             sockets::destroy_request(&row).unwrap();
             assert_eq!(half_open(&guards), 0, "{to} of {bound}");
+        }
+    });
+}
+
+/// As one is whose client has a link-local address.
+#[test]
+fn a_request_of_a_socket_that_is_bound_to_an_interface_gives_its_place_back() {
+    in_a_namespace("a_request_of_a_socket_that_is_bound_to_an_interface", |namespace| {
+        let outside = Outside::of(namespace);
+        for to in [at(V4, FULL), at(V6, FULL)] {
+            let server = Server::bound(to, 0, false);
+            setsockopt(&server.listener, sockopt::BindToDevice, &"srv0".into()).unwrap();
+            let guards = Guards::new(vec![guarded(None, FULL, cleaning())]);
+            let (_, row) = asks(&outside, &guards, to, 803);
+            assert_ne!(row.bound_ifindex, 0, "{to}");
+            sockets::destroy_request(&row).unwrap();
+            assert_eq!(half_open(&guards), 0, "{to}");
         }
     });
 }

@@ -13,7 +13,7 @@ use nix::sys::socket::{getsockopt, sockopt};
 use tidegate_datapath::clock;
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::control;
-use tidegate_lab::{Link, Namespace};
+use tidegate_lab::{Link, Namespace, pin_thread};
 use tidegate_policy::agree;
 use tidegate_policy::raw::*;
 
@@ -488,7 +488,7 @@ fn refusals_beyond_the_limit_are_silent() {
             let guards = Guards::new(vec![guarded(None, FULL, rules)]);
             let frame = syn(at(V4, FULL)).bytes();
             // Each processor has a bucket of its own.
-            on_processor(0);
+            pin_thread(0).unwrap();
             assert_eq!(one(&guards, hook, &frame).2, [(0, "ListenQFullAtSyn", "reset", 1)]);
             let (outcome, _, counted) = one(&guards, hook, &frame);
             assert_eq!(counted, [(0, "RefusalLimit", "drop", 1)], "{hook:?}");

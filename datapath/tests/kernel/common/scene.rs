@@ -283,13 +283,6 @@ impl Counts {
     }
 }
 
-/// From here on this thread runs on one processor alone.
-pub fn on_processor(number: usize) {
-    let mut set = nix::sched::CpuSet::new();
-    set.set(number).unwrap();
-    nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set).unwrap();
-}
-
 /// Until a listener that was looked up before is looked up anew: `TG_REMEMBER_NS`, and a tick
 /// of the coarse clock.
 pub fn forget() {
