@@ -13,7 +13,7 @@ use tidegate_policy::raw::{TG_TW_NOBODY, tg_held_block};
 
 use crate::config::{self, Config};
 use crate::failure::Result;
-use crate::{hook, host, output, plan, resize, shed, time_wait};
+use crate::{hook, host, output, plan, resize, run, shed, time_wait};
 
 fn answer(name: &str, good: bool, what: &str) -> String {
     format!("  {} {name:<22} {what}\n", if good { "yes" } else { "no " })
@@ -66,7 +66,8 @@ fn listeners(rows: &[tg_listener_row]) -> String {
 
 fn would_be(config: &Config, rows: &[tg_listener_row]) -> Result<String> {
     let interfaces = interfaces::list()?;
-    plan::require(&config.interfaces, &interfaces)?;
+    run::check_host(config, &host::kernel())?;
+    plan::require_any(&config.interfaces, &interfaces)?;
     let plan = plan::plan(&config.guards, &config.interfaces, &interfaces, rows)?;
     let mut out = "\nwould be guarded\n".to_owned();
     for g in &config.guards {
@@ -106,6 +107,9 @@ fn would_be(config: &Config, rows: &[tg_listener_row]) -> Result<String> {
             Hooks::DriverIfPossible => "at the driver if it takes XDP, else at the IP entry",
         };
         let _ = writeln!(out, "  on {} {place}", interface.name);
+    }
+    for failure in plan::left_out(&config.interfaces, &interfaces) {
+        let _ = writeln!(out, "  {failure}");
     }
     if config.socket_option {
         out += "  applications may say by a socket option how their connections end\n";

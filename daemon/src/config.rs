@@ -17,7 +17,7 @@ use crate::auto::{self, Auto};
 use crate::failure::Result;
 use crate::fin;
 use crate::hook;
-use crate::keys;
+use crate::keys::Given;
 use crate::notice;
 use crate::police::{self, Police};
 use crate::reader::{self, Reader};
@@ -38,6 +38,8 @@ pub struct Config {
     pub cookie_keys: Option<PathBuf>,
     /// The file that holds the key of persistent dropping; none: a random one.
     pub shed_key: Option<PathBuf>,
+    /// What these files hold, once they are read.
+    pub keys: Given,
     /// Applications may say by a socket option how their connections end.
     pub socket_option: bool,
     /// Who holds TIME-WAIT.
@@ -119,12 +121,13 @@ struct PathSection {
     shed: Option<Spanned<Shed>>,
 }
 
-/// Refusals a second and processor: a bucket of 100 ms holds none at a lower rate, and none would ever
-/// be sent.
-const REFUSALS_PER_S: RangeInclusive<i64> = 10..=1_000_000_000;
-/// Lines a second and processor: what a bucket of 100 ms can hold at least one of, and the most that
-/// the ring has room for between two looks of the daemon.
-const LOG_PER_S: RangeInclusive<i64> = 10..=10_000;
+/// So much a second is the least of which a bucket, of 100 ms, holds one: of less there would never be
+/// any.
+const LEAST_PER_S: i64 = 1_000_000_000 / TG_BUCKET_DEPTH_NS as i64;
+/// Refusals a second and processor.
+const REFUSALS_PER_S: RangeInclusive<i64> = LEAST_PER_S..=1_000_000_000;
+/// Lines a second and processor, to the most that the ring has room for between two looks of the daemon.
+const LOG_PER_S: RangeInclusive<i64> = LEAST_PER_S..=10_000;
 
 /// The mechanism of a listener that names none.
 pub const DEFAULT_MECHANISM: &str = "auto";
@@ -341,8 +344,8 @@ fn too_many(guards: &[Guarded]) -> std::result::Result<(), Wrong> {
 /// Reads a configuration file, and the keys' files that it names.
 pub fn read(path: &Path) -> Result<Config> {
     let config = parse(path, &reader::text(path)?)?;
-    keys::check(config.cookie_keys.as_deref(), config.shed_key.as_deref())?;
-    Ok(config)
+    let keys = Given::read(config.cookie_keys.as_deref(), config.shed_key.as_deref())?;
+    Ok(Config { keys, ..config })
 }
 
 /// Checks a configuration's text; `path` is for what is told of it.
@@ -354,6 +357,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config> {
         interfaces: file.interfaces,
         cookie_keys: file.cookie_keys,
         shed_key: file.shed_key,
+        keys: Given::default(),
         socket_option: file.socket_option,
         ends: Ends::read(&reader, &file.time_wait, &file.destination)?,
     };
@@ -366,9 +370,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config> {
     let paths = file.path.iter().map(|p| (reader.path(p), p.span(), span_of(&p.get_ref().shed)));
     for (guarded, span, shed_span) in listeners.chain(paths) {
         let guarded = guarded?;
-        if let Some(other) =
-            config.guards.iter().find(|g| g.port == guarded.port && g.address == guarded.address)
-        {
+        if let Some(other) = config.guards.iter().find(|g| g.has_listener_of(&guarded)) {
             let place = guarded.address.map_or("every address".to_owned(), |a| a.to_string());
             let kind = if other.is_path == guarded.is_path && guarded.is_path {
                 "[[path]] sections"

@@ -66,6 +66,15 @@ impl Failure {
     pub fn argument(what: impl Into<String>, fix: impl Into<String>) -> Self {
         Failure::Argument { what: what.into(), fix: fix.into() }
     }
+
+    /// What is wrong, without the fix where that may name what there is instead, and so become another
+    /// while the wrong stays the same.
+    pub fn what(&self) -> String {
+        match self {
+            Failure::Argument { what, .. } => what.clone(),
+            other => other.to_string(),
+        }
+    }
 }
 
 /// The result of a command.

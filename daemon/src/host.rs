@@ -35,18 +35,14 @@ pub fn missing_capabilities() -> Vec<&'static str> {
     missing(&NEEDED)
 }
 
+/// The same of those that changing an application's backlog needs.
+pub fn missing_to_resize() -> Vec<&'static str> {
+    missing(&TO_RESIZE)
+}
+
 /// Fails with the names of the capabilities that are missing.
 pub fn require_capabilities() -> Result<()> {
-    require(&NEEDED)
-}
-
-/// The same for those that changing an application's backlog needs.
-pub fn require_to_resize() -> Result<()> {
-    require(&TO_RESIZE)
-}
-
-fn require(needed: &[(&'static str, u32)]) -> Result<()> {
-    let missing = missing(needed);
+    let missing = missing_capabilities();
     if missing.is_empty() {
         return Ok(());
     }

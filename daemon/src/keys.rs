@@ -49,7 +49,9 @@ fn lines(path: &Path, setting: &str) -> Result<Vec<tg_key>> {
     let text = fs::read_to_string(path).map_err(|source| Failure::File {
         path: path.to_owned(),
         fix: match source.kind() {
-            ErrorKind::PermissionDenied => format!("run as who may read {setting}, such as root"),
+            ErrorKind::PermissionDenied => {
+                format!("make root its owner (chown root {}), and run as root", path.display())
+            }
             _ => format!("make it with `openssl rand -hex 16`, or leave {setting} out"),
         },
         source,
@@ -73,7 +75,7 @@ fn lines(path: &Path, setting: &str) -> Result<Vec<tg_key>> {
 /// Keys from a file: a line of 32 hexadecimal digits each, the first makes cookies, a
 /// second is only taken. To rotate on many hosts: first add the new key as the second
 /// line everywhere, then swap the lines.
-pub fn read(path: &Path) -> Result<tg_cookie_keys> {
+fn read_cookies(path: &Path) -> Result<tg_cookie_keys> {
     let keys = lines(path, "cookie_keys")?;
     match keys[..] {
         [current] => Ok(tg_cookie_keys { current, previous: current }),
@@ -88,7 +90,7 @@ pub fn read(path: &Path) -> Result<tg_cookie_keys> {
 }
 
 /// The key of persistent dropping from a file: one such line.
-pub fn read_shed(path: &Path) -> Result<tg_key> {
+fn read_shed(path: &Path) -> Result<tg_key> {
     let keys = lines(path, "shed_key")?;
     match keys[..] {
         [key] => Ok(key),
@@ -101,10 +103,21 @@ pub fn read_shed(path: &Path) -> Result<tg_key> {
     }
 }
 
-/// Whether both files can be read and have keys, before anything is done.
-pub fn check(cookie_keys: Option<&Path>, shed_key: Option<&Path>) -> Result<()> {
-    cookie_keys.map_or(Ok(()), |path| read(path).map(drop))?;
-    shed_key.map_or(Ok(()), |path| read_shed(path).map(drop))
+/// The keys that a configuration's files hold; those of which it names none are ours to choose.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Given {
+    /// Those of our SYN cookies.
+    pub cookies: Option<tg_cookie_keys>,
+    /// That of persistent dropping.
+    pub shed: Option<tg_key>,
+}
+
+impl Given {
+    /// Reads both files.
+    pub fn read(cookie_keys: Option<&Path>, shed_key: Option<&Path>) -> Result<Self> {
+        let cookies = cookie_keys.map(read_cookies).transpose()?;
+        Ok(Given { cookies, shed: shed_key.map(read_shed).transpose()? })
+    }
 }
 
 #[cfg(test)]

@@ -47,13 +47,17 @@ fn is_virtual(interface: &Interface) -> bool {
 
 /// The driver's place on a card is for what the card hands up as it came: it takes the tags of VLANs out
 /// (rx-vlan-offload, which is on as a rule), and an answer from there would leave without.
-fn hooks(interface: &Interface, has_vlans: bool, guards: &[&Guarded]) -> Hooks {
-    // Loopback has no driver: what is asked of the driver is decided at the IP entry.
-    if interface.loopback {
+fn hooks(interface: &Interface, interfaces: &[Interface], guards: &[&Guarded]) -> Hooks {
+    let has_vlans = || interfaces.iter().any(|i| i.below.as_ref() == Some(&interface.name));
+    // Loopback has no driver, and a VLAN none of its own: what is asked of the driver is decided at the IP
+    // entry.
+    if interface.loopback || interface.below.is_some() {
         Hooks::Ip
     } else if guards.iter().any(|g| g.hook == TG_HOOK_DRIVER) {
         Hooks::DriverAndIp
-    } else if !is_virtual(interface) && !has_vlans && guards.iter().any(|g| g.hook == TG_HOOK_AUTO)
+    } else if !is_virtual(interface)
+        && !has_vlans()
+        && guards.iter().any(|g| g.hook == TG_HOOK_AUTO)
     {
         Hooks::DriverIfPossible
     } else {
@@ -65,68 +69,87 @@ fn by_name<'a>(name: &str, interfaces: &'a [Interface]) -> Option<&'a Interface>
     interfaces.iter().find(|i| i.name == name)
 }
 
-fn missing(name: &str, interfaces: &[Interface]) -> Failure {
-    let known: Vec<&str> = interfaces.iter().map(|i| i.name.as_str()).collect();
-    Failure::argument(
-        format!("interface \"{name}\" is not here or not up"),
-        format!("name one of: {}", known.join(", ")),
-    )
-}
-
-/// That all interfaces that the operator named are here, and up.
-pub fn require(names: &[String], interfaces: &[Interface]) -> Result<()> {
-    match names.iter().find(|name| by_name(name, interfaces).is_none()) {
-        Some(name) => Err(missing(name, interfaces)),
-        None => Ok(()),
-    }
-}
-
-/// That one of them is.
-pub fn require_any(names: &[String], interfaces: &[Interface]) -> Result<()> {
-    match names.first() {
-        Some(name) if names.iter().all(|name| by_name(name, interfaces).is_none()) => {
-            Err(missing(name, interfaces))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Those of the interfaces that the operator named that are here. One that is down, or not made yet,
-/// keeps nobody from guarding the others.
-fn named<'a>(names: &[String], interfaces: &'a [Interface]) -> Result<Vec<&'a Interface>> {
-    let here = names.iter().filter_map(|name| by_name(name, interfaces));
-    here.map(|found| {
-        if found.ethernet {
-            return Ok(found);
-        }
-        Err(Failure::argument(
-            format!("interface \"{}\" does not carry Ethernet frames", found.name),
+/// Why an interface that the operator named cannot be guarded, if it cannot.
+fn wrong(name: &str, interfaces: &[Interface]) -> Option<Failure> {
+    match by_name(name, interfaces) {
+        Some(found) if found.ethernet => None,
+        Some(_) => Some(Failure::argument(
+            format!("interface \"{name}\" does not carry Ethernet frames"),
             "guard the interface below it",
-        ))
+        )),
+        None => {
+            let known: Vec<&str> = interfaces.iter().map(|i| i.name.as_str()).collect();
+            Some(Failure::argument(
+                format!("interface \"{name}\" is not here or not up"),
+                format!("name one of: {}", known.join(", ")),
+            ))
+        }
+    }
+}
+
+/// Why each of the interfaces that the operator named is not guarded that is not.
+pub fn left_out(names: &[String], interfaces: &[Interface]) -> impl Iterator<Item = Failure> {
+    names.iter().filter_map(|name| wrong(name, interfaces))
+}
+
+/// That all interfaces that the operator named can be guarded.
+pub fn require(names: &[String], interfaces: &[Interface]) -> Result<()> {
+    let Some(first) = left_out(names, interfaces).next() else { return Ok(()) };
+    let others: Vec<String> = left_out(names, interfaces).skip(1).map(|f| f.what()).collect();
+    Err(match (first, others.is_empty()) {
+        (Failure::Argument { what, fix }, false) => {
+            Failure::argument(format!("{what}, {}", others.join(", ")), fix)
+        }
+        (first, _) => first,
     })
-    .collect()
+}
+
+/// That one of them can be. One that is down, or not made yet, keeps nobody from guarding the others.
+pub fn require_any(names: &[String], interfaces: &[Interface]) -> Result<()> {
+    match left_out(names, interfaces).count() == names.len() {
+        true => require(names, interfaces),
+        false => Ok(()),
+    }
+}
+
+/// Those of the interfaces that the operator named that can be guarded. A VLAN is already, where one
+/// below it is named, too.
+fn named<'a>(names: &[String], interfaces: &'a [Interface]) -> Vec<&'a Interface> {
+    let here = names.iter().filter_map(|name| by_name(name, interfaces)).filter(|i| i.ethernet);
+    let is_named_below =
+        |i: &Interface| down(i, interfaces).skip(1).any(|lower| names.contains(&lower.name));
+    here.filter(|i| !is_named_below(i)).collect()
 }
 
 /// The one interface of this name.
 pub fn one(name: &str, interfaces: &[Interface]) -> Result<Interface> {
     let names = [name.to_owned()];
     require(&names, interfaces)?;
-    Ok(named(&names, interfaces)?[0].clone())
+    Ok(by_name(name, interfaces).expect("it is required").clone())
 }
 
-/// The interface whose packets pass no other of this host's first: that below a VLAN, where it is
-/// here. (A container may have a VLAN whose lower interface is its host's.)
-fn lowest<'a>(interface: &'a Interface, interfaces: &'a [Interface]) -> &'a Interface {
-    let mut lowest = interface;
+/// The interface at which a VLAN's packets can be judged first: that below it, where they are for it by
+/// their frame's address. Of a VLAN with an address of its own they are others' there
+/// (`PACKET_OTHERHOST`, until `vlan_do_receive()`); and where a container has a VLAN of its host's,
+/// another interface may have the name of the one below it.
+fn below<'a>(vlan: &Interface, interfaces: &'a [Interface]) -> Option<&'a Interface> {
+    let below = by_name(vlan.below.as_deref()?, interfaces)?;
+    (below.index != vlan.index && below.hardware == vlan.hardware).then_some(below)
+}
+
+/// An interface, and those below it.
+fn down<'a>(
+    interface: &'a Interface,
+    interfaces: &'a [Interface],
+) -> impl Iterator<Item = &'a Interface> {
+    let next = |above: &&'a Interface| below(above, interfaces);
     // No deeper than there are interfaces, whatever they are called.
-    for _ in interfaces {
-        let below = lowest.below.as_deref().and_then(|name| by_name(name, interfaces));
-        match below {
-            Some(below) => lowest = below,
-            None => break,
-        }
-    }
-    lowest
+    std::iter::successors(Some(interface), next).take(interfaces.len())
+}
+
+/// The interface whose packets can be judged at no other of this host's first.
+fn lowest<'a>(interface: &'a Interface, interfaces: &'a [Interface]) -> &'a Interface {
+    down(interface, interfaces).last().unwrap_or(interface)
 }
 
 /// The interfaces that packets pass first, each with those whose packets it carries, itself among them.
@@ -141,13 +164,6 @@ fn first_passed(interfaces: &[Interface]) -> Vec<(&Interface, Vec<&Interface>)> 
 
 fn own_address(guarded: &Guarded, interfaces: &[Interface]) -> Option<IpAddr> {
     guarded.address.filter(|own| interfaces.iter().any(|i| i.addresses.contains(own)))
-}
-
-fn plan_for(plan: &mut Plan, interface: &Interface, has_vlans: bool, guards: &[&Guarded]) {
-    if !guards.is_empty() {
-        let hooks = hooks(interface, has_vlans, guards);
-        plan.interfaces.insert(interface.index, (interface.into(), hooks));
-    }
 }
 
 /// What should be attached for these guards.
@@ -166,39 +182,38 @@ pub fn plan(
     }
     let only_paths = configuration::only_paths(guards);
     let mut plan = Plan { only_paths, ..Default::default() };
-    let passed = first_passed(interfaces);
-    if names.is_empty() {
-        for (lower, carried) in &passed {
+    let chosen: Vec<(&Interface, Vec<&Guarded>)> = if names.is_empty() {
+        let concerning = |carried: &[&Interface]| {
             let concerns = |g: &&Guarded| match g.is_path {
                 true => carried.iter().any(|i| may_forward(i)),
                 false => carried.iter().any(|i| carries(i, &bound(g, listeners))),
             };
-            let here: Vec<&Guarded> = guards.iter().filter(concerns).collect();
-            plan_for(&mut plan, lower, carried.len() > 1, &here);
-        }
+            guards.iter().filter(concerns).collect()
+        };
+        let passed = first_passed(interfaces).into_iter();
+        passed.map(|(lower, carried)| (lower, concerning(&carried))).collect()
     } else {
-        let all: Vec<&Guarded> = guards.iter().collect();
-        for interface in named(names, interfaces)? {
-            let on_it = |(lower, carried): &(&Interface, Vec<_>)| {
-                lower.index == interface.index && carried.len() > 1
-            };
-            plan_for(&mut plan, interface, passed.iter().any(on_it), &all);
-        }
+        let named = named(names, interfaces).into_iter();
+        named.map(|interface| (interface, guards.iter().collect())).collect()
+    };
+    for (interface, here) in chosen.into_iter().filter(|(_, here)| !here.is_empty()) {
+        let hooks = hooks(interface, interfaces, &here);
+        plan.interfaces.insert(interface.index, (interface.into(), hooks));
     }
     plan.local_in = guards.iter().any(|g| g.hook == TG_HOOK_TCP || g.rules.room == TG_ROOM_RESERVE);
     Ok(plan)
 }
 
 /// The interfaces at which the ends of connections are decided, by index: all that carry any.
-pub fn ends(names: &[String], interfaces: &[Interface]) -> Result<BTreeMap<u32, String>> {
+pub fn ends(names: &[String], interfaces: &[Interface]) -> BTreeMap<u32, String> {
     let chosen = if names.is_empty() {
         let carries_any =
             |(_, carried): &(_, Vec<&Interface>)| carried.iter().any(|i| !i.addresses.is_empty());
         first_passed(interfaces).into_iter().filter(carries_any).map(|(lower, _)| lower).collect()
     } else {
-        named(names, interfaces)?
+        named(names, interfaces)
     };
-    Ok(chosen.into_iter().map(|i| (i.index, i.name.clone())).collect())
+    chosen.into_iter().map(|i| (i.index, i.name.clone())).collect()
 }
 
 #[cfg(test)]
@@ -213,6 +228,7 @@ mod tests {
             ethernet: true,
             loopback: name == "lo",
             driver: driver.to_owned(),
+            hardware: Some([2; 6]),
             below: None,
         }
     }
@@ -283,15 +299,38 @@ mod tests {
             let guards = [guarded(Some(address), TG_HOOK_AUTO)];
             assert_eq!(hooks_of(&plan(&guards, &[], &host, &[]).unwrap()), at, "{address}");
         }
-        assert_eq!(ends(&[], &host).unwrap().into_keys().collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(ends(&[], &host).into_keys().collect::<Vec<_>>(), [1, 2, 3]);
         // A trunk has no address of its own.
         let trunk = [interface("trunk", 8, "ixgbe", &[]), vlan("t.7", 9, "trunk", &["10.0.0.1"])];
         assert_eq!(hooks_of(&plan(&own, &[], &trunk, &[]).unwrap()), [(8, Hooks::Ip)]);
-        // In a container the one below is its host's.
-        let alone = [vlan("eth0.7", 5, "eth0", &["10.0.0.1"])];
-        assert_eq!(hooks_of(&plan(&own, &[], &alone, &[]).unwrap()), [(5, Hooks::Ip)]);
+        // In a container the one below is its host's, and may have its namesake here.
+        let alone = vlan("eth0.7", 5, "eth0", &["10.0.0.1"]);
+        assert_eq!(
+            hooks_of(&plan(&own, &[], std::slice::from_ref(&alone), &[]).unwrap()),
+            [(5, Hooks::Ip)]
+        );
+        let namesake =
+            Interface { hardware: Some([4; 6]), ..interface("eth0", 2, "veth", &["10.8.0.1"]) };
+        let container = [namesake, alone];
+        assert_eq!(hooks_of(&plan(&own, &[], &container, &[]).unwrap()), [(5, Hooks::Ip)]);
+        // Both are named: one is enough.
+        for (names, at) in [
+            (&["eth0", "eth0.7"][..], 2),
+            (&["eth0", "eth0.7.8"], 2),
+            (&["eth0.7"], 5),
+            (&["eth0"], 2),
+        ] {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(hooks_of(&plan(&own, &names, &host, &[]).unwrap()), [(at, Hooks::Ip)]);
+            assert_eq!(ends(&names, &host).into_keys().collect::<Vec<_>>(), [at]);
+        }
+        // Or its own.
         let of_itself = [vlan("a", 5, "a", &["10.0.0.1"])];
-        assert_eq!(hooks_of(&plan(&own, &[], &of_itself, &[]).unwrap()), [(5, Hooks::Ip)]);
+        for names in [&[][..], &["a".to_owned()]] {
+            assert_eq!(hooks_of(&plan(&own, names, &of_itself, &[]).unwrap()), [(5, Hooks::Ip)]);
+        }
+        let driver = [guarded(Some("10.0.0.1"), TG_HOOK_DRIVER)];
+        assert_eq!(hooks_of(&plan(&driver, &[], &of_itself, &[]).unwrap()), [(5, Hooks::Ip)]);
     }
 
     #[test]
@@ -304,10 +343,21 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_is_down_keeps_nobody_from_guarding_the_others() {
-        let names = ["eth9".to_owned(), "eth0".to_owned()];
-        let found = plan(&[guarded(None, TG_HOOK_IP)], &names, &host(), &[]).unwrap();
-        assert_eq!(hooks_of(&found), [(2, Hooks::Ip)]);
-        assert_eq!(ends(&names, &host()).unwrap().into_keys().collect::<Vec<_>>(), [2]);
+    fn an_interface_that_cannot_be_guarded_keeps_nobody_from_guarding_the_others() {
+        let tunnel = Interface { ethernet: false, ..interface("wg0", 9, "wireguard", &[]) };
+        let host = [host(), vec![tunnel]].concat();
+        for (name, what) in [
+            ("eth9", "interface \"eth9\" is not here or not up"),
+            ("wg0", "interface \"wg0\" does not carry Ethernet frames"),
+        ] {
+            let names = [name.to_owned(), "eth0".to_owned()];
+            let found = plan(&[guarded(None, TG_HOOK_IP)], &names, &host, &[]).unwrap();
+            assert_eq!(hooks_of(&found), [(2, Hooks::Ip)]);
+            assert_eq!(ends(&names, &host).into_keys().collect::<Vec<_>>(), [2]);
+            assert!(require_any(&names, &host).is_ok());
+            let told: Vec<String> = left_out(&names, &host).map(|f| f.what()).collect();
+            assert_eq!(told, [what]);
+            assert_eq!(require_any(&names[..1], &host).unwrap_err().what(), what);
+        }
     }
 }

@@ -241,13 +241,9 @@ impl<'a> Reader<'a> {
                 "write one like \"192.0.2.0/24\" or \"2001:db8::/32\"",
             ));
         };
-        match setting::network_fix(&network) {
-            Some(fix) => {
-                let what = format!("{}, but an address in one", wrong(text.get_ref()));
-                Err(self.wrong(text.span(), what, fix))
-            }
-            None => Ok(network),
-        }
+        setting::network(&network, str::to_owned)
+            .map(|()| network)
+            .map_err(|(what, fix)| self.wrong(text.span(), wrong(text.get_ref()) + &what, fix))
     }
 }
 

@@ -61,10 +61,17 @@ pub fn described(guarded: &Guarded) -> String {
 
 fn failed(row: &tg_listener_row, why: &str) -> Failure {
     let address = SocketAddr::new(row.address(), row.port as u16);
-    Failure::argument(
-        format!("the backlog of {address} stays {}: {why}", row.listen_max),
-        "take resize out, or have the application ask for as much itself",
-    )
+    let stays = format!("the backlog of {address} stays {}", row.listen_max);
+    match host::missing_to_resize()[..] {
+        [] => Failure::argument(
+            format!("{stays}: {why}"),
+            "take resize out, or have the application ask for as much itself",
+        ),
+        ref missing => Failure::argument(
+            format!("{stays}: this daemon lacks {}", missing.join(", ")),
+            "grant it (in a unit CapabilityBoundingSet=), or take resize out",
+        ),
+    }
 }
 
 /// Keeps backlogs as the configuration wants them.
@@ -112,16 +119,17 @@ impl Resizer {
         let taken = backlog::take(&inodes);
         let mut first = Ok(());
         for (row, step) in steps {
-            self.failed.remove(&row.socket_cookie);
             let done = match taken.get(&row.inode) {
                 Some(Ok(socket)) => change(programs, row, *step, socket),
                 Some(Err(error)) => Err(failed(row, &error.to_string())),
                 None => Err(failed(row, "no process here has the socket")),
             };
-            if done.is_err() {
-                self.failed.insert(row.socket_cookie, Instant::now());
-            }
-            first = first.and(done);
+            // That it fails again is not told again.
+            let is_new = match done {
+                Ok(()) => self.failed.remove(&row.socket_cookie).is_none(),
+                Err(_) => self.failed.insert(row.socket_cookie, Instant::now()).is_none(),
+            };
+            first = if is_new { first.and(done) } else { first };
         }
         first
     }

@@ -86,15 +86,12 @@ pub fn run(source: Source) -> Result<()> {
 }
 
 /// What the host must allow for this configuration.
-fn check_host(config: &Config, kernel: &Kernel) -> Result<()> {
+pub fn check_host(config: &Config, kernel: &Kernel) -> Result<()> {
     if !kernel.btf || !kernel.casts || !kernel.tcx {
         return Err(Failure::argument(
             "this kernel is too old for tidegate",
             "Linux 6.6 or later with CONFIG_DEBUG_INFO_BTF is needed",
         ));
-    }
-    if config.guards.iter().any(|g| g.backlog.is_some()) {
-        host::require_to_resize()?;
     }
     let cookies = config.guards.iter().find(|g| g.rules.needs_cookies());
     let Some(guarded) = cookies else { return Ok(()) };

@@ -64,26 +64,28 @@ pub fn address(written: Written, address: IpAddr, is_path: bool) -> Result<(), W
     Ok(())
 }
 
-/// What to write for a network that has more bits than its length says: it may be the network that
-/// was meant, or that address alone.
-pub fn network_fix(network: &Network) -> Option<String> {
-    let meant = meant(network)?;
-    Some(format!("write \"{meant}\", or \"{}\" for that address alone", network.address))
+/// Whether addresses that packets have are of a network, all that its length says; `write` is how the
+/// one that was meant is written where it stands. What is wrong goes on behind "is no network".
+pub fn network(network: &Network, write: impl Fn(&str) -> String) -> Result<(), Wrong> {
+    if let Some(v4) = mapped(network) {
+        let fix = format!("write \"{}\"", write(&v4.to_string()));
+        return Err((", but IPv4 in the form of IPv6, which packets do not have".to_owned(), fix));
+    }
+    let meant = network.whole();
+    if meant == *network {
+        return Ok(());
+    }
+    // It may be the network that was meant, or that address alone.
+    let (meant, address) = (write(&meant.to_string()), write(&network.address.to_string()));
+    let fix = format!("write \"{meant}\", or \"{address}\" for that address alone");
+    Err((", but an address in one".to_owned(), fix))
 }
 
-fn meant(network: &Network) -> Option<Network> {
-    let bits = u32::from(network.bits);
-    let address: IpAddr = match network.address {
-        IpAddr::V4(v4) => {
-            let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
-            std::net::Ipv4Addr::from_bits(v4.to_bits() & mask).into()
-        }
-        IpAddr::V6(v6) => {
-            let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
-            std::net::Ipv6Addr::from_bits(v6.to_bits() & mask).into()
-        }
-    };
-    (address != network.address).then_some(Network { address, bits: network.bits })
+/// The IPv4 network of one in the form of IPv6 (RFC 4291, 2.5.5.2).
+fn mapped(network: &Network) -> Option<Network> {
+    let IpAddr::V6(address) = network.address else { return None };
+    let bits = network.bits.checked_sub(96)?;
+    Some(Network { address: address.to_ipv4_mapped()?.into(), bits }.whole())
 }
 
 #[cfg(test)]
@@ -128,19 +130,31 @@ mod tests {
     }
 
     #[test]
-    fn bits_behind_a_networks_length_are_seen() {
-        let meant = |text: &str| meant(&text.parse().unwrap()).map(|network| network.to_string());
-        for whole in ["192.0.2.0/24", "192.0.2.1", "0.0.0.0/0", "::/0", "2001:db8::1"] {
-            assert_eq!(meant(whole), None, "{whole}");
+    fn only_a_network_that_packets_come_from_can_be_named() {
+        let told = |text: &str| {
+            let told = network(&text.parse().unwrap(), |meant| format!("{meant}!"));
+            told.map_err(|(what, fix)| format!("{what}; {fix}"))
+        };
+        for whole in ["192.0.2.0/24", "192.0.2.1", "0.0.0.0/0", "::/0", "2001:db8::1", "::1"] {
+            assert_eq!(told(whole), Ok(()));
         }
-        for (text, network) in [
-            ("192.0.2.1/24", "192.0.2.0/24"),
-            ("192.0.2.129/25", "192.0.2.128/25"),
-            ("1.2.3.4/0", "0.0.0.0/0"),
-            ("2001:db8::1/32", "2001:db8::/32"),
-            ("::1/0", "::/0"),
+        for (text, network, address) in [
+            ("192.0.2.1/24", "192.0.2.0/24", "192.0.2.1"),
+            ("192.0.2.129/25", "192.0.2.128/25", "192.0.2.129"),
+            ("1.2.3.4/0", "0.0.0.0/0", "1.2.3.4"),
+            ("2001:db8::1/32", "2001:db8::/32", "2001:db8::1"),
+            ("::1/0", "::/0", "::1"),
         ] {
-            assert_eq!(meant(text).as_deref(), Some(network), "{text}");
+            let or = format!("write \"{network}!\", or \"{address}!\" for that address alone");
+            assert_eq!(told(text), Err(format!(", but an address in one; {or}")));
+        }
+        for (text, meant) in [
+            ("::ffff:192.0.2.0/120", "192.0.2.0/24"),
+            ("::ffff:192.0.2.9/120", "192.0.2.0/24"),
+            ("::ffff:192.0.2.9", "192.0.2.9/32"),
+        ] {
+            let told = told(text).unwrap_err();
+            assert!(told.ends_with(&format!("packets do not have; write \"{meant}!\"")), "{told}");
         }
     }
 }

@@ -65,7 +65,8 @@ impl Configuration {
 
 impl Guarded {
     /// Whether it is this listener that the other guards, too, whatever is decided for it.
-    fn has_listener_of(&self, other: &Self) -> bool {
+    #[must_use]
+    pub fn has_listener_of(&self, other: &Self) -> bool {
         (self.port, self.address) == (other.port, other.address)
     }
 
@@ -213,6 +214,16 @@ fn watch_until_ns(configuration: &Configuration, guarded: &Guarded) -> u64 {
     crate::clock::monotonic_ns() + WATCH_AFTER_SWAP_NS
 }
 
+/// What was decided before for the same listener, with the same index.
+fn guarded_before<'a>(
+    before: &'a [(u32, Guarded)],
+    index: u32,
+    now: &Guarded,
+) -> Option<&'a Guarded> {
+    let same = before.iter().find(|(b, was)| *b == index && was.has_listener_of(now));
+    same.map(|(_, was)| was)
+}
+
 /// Persistent dropping goes on as it was where its rules are the same, and begins anew where
 /// they are not. Where the parts of the table have moved, no stamp is where it belongs.
 fn prepare_shed(
@@ -225,10 +236,7 @@ fn prepare_shed(
     let mut moved = false;
     for (index, guarded) in indexes.iter().zip(guards) {
         let now = config.guards[*index as usize].shed;
-        let was = before
-            .iter()
-            .find(|(b, g)| b == index && g.has_listener_of(guarded))
-            .map(|(_, g)| g.shed);
+        let was = guarded_before(before, *index, guarded).map(|was| was.shed);
         if was != Some(now) {
             shed::clear(programs, *index)?;
         }
@@ -246,11 +254,10 @@ fn begin_anew(
     guards: &[Guarded],
     indexes: &[u32],
 ) -> Result<()> {
-    let is_kept = |index: &u32, guarded: &Guarded| {
-        before.iter().any(|(b, was)| b == index && was.has_listener_of(guarded))
-    };
+    let is_new =
+        |(index, guarded): &(&u32, &Guarded)| guarded_before(before, **index, guarded).is_none();
     let slots = counters::slots(programs);
-    for (index, _) in indexes.iter().zip(guards).filter(|(index, g)| !is_kept(index, g)) {
+    for (index, _) in indexes.iter().zip(guards).filter(is_new) {
         for (owner, slot) in slots.iter().filter(|((guard, _), _)| guard == index) {
             counters::release_slot(programs, *owner)?;
             counters::clear(programs, *slot)?;
@@ -288,11 +295,11 @@ pub fn write(programs: &Programs, configuration: &Configuration) -> Result<()> {
     time_wait::DESTINATIONS.write(programs, next, destinations)?;
     control::prepare_held(programs, &mut control)?;
     write_one(programs, "config", next, &*config)?;
-    // The last that can fail: a configuration that is not put in force costs no counts.
-    begin_anew(programs, &before, &configuration.guards, &indexes)?;
     control.active = next;
     control.layout_version = TG_LAYOUT_VERSION;
     control.netns_cookie = crate::cgroup::netns_cookie()?;
+    // The last that can fail: a configuration that is not put in force costs no counts.
+    begin_anew(programs, &before, &configuration.guards, &indexes)?;
     control::write(programs, &control)
 }
 

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The control record: which configuration is in force, and what holds for all of them.
 
+use std::collections::BTreeMap;
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
 use crate::array::{read_one, write_one};
-use crate::error::{Error, Result};
-use crate::pins::Pins;
+use crate::error::{Error, Result, map_error};
+use crate::plain::from_bytes;
 use crate::programs::Programs;
 use crate::raw::*;
 use crate::{clock, key, time_wait};
@@ -14,14 +18,15 @@ pub fn read(programs: &Programs) -> Result<tg_control> {
     read_one(programs, "control", 0)
 }
 
-/// Fails where another version made the maps that are pinned: what they hold has other types. libbpf
-/// would not say: it takes the sizes of a map that it is given, whatever the object declares.
-pub(crate) fn require_layout(pins: &Pins) -> Result<()> {
-    let pinned = Programs::of_maps(pins.open_maps()?);
-    // The record itself may be shorter than ours; the version stands at its start in each.
-    let is_ours = pinned.maps().contains_key("control")
-        && read_one::<u32>(&pinned, "control", 0)? == TG_LAYOUT_VERSION;
-    if is_ours { Ok(()) } else { Err(Error::OtherVersion) }
+/// Fails where another version made these maps: what they hold has other types. libbpf would not say:
+/// it takes the sizes of a map that it is given, whatever the object declares.
+pub(crate) fn require_layout(pinned: &BTreeMap<String, MapHandle>) -> Result<()> {
+    let Some(control) = pinned.get("control") else { return Err(Error::OtherVersion) };
+    let record =
+        control.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(map_error("control"))?;
+    // It may be shorter than ours; the version stands at its start in each.
+    let version = record.map(|record| from_bytes::<u32>(&record));
+    if version == Some(TG_LAYOUT_VERSION) { Ok(()) } else { Err(Error::OtherVersion) }
 }
 
 /// Writes it; what a program reads of it is one word at a time.

@@ -107,12 +107,12 @@ impl Plan {
                 _ => Program::IpAfterDriver,
             };
             let name = interface.name.clone();
-            links.push((format!("ingress-{index}"), ip, Place::Ingress(*index), name.clone()));
             if *hooks != Hooks::Ip {
                 let place = Place::Driver(*index);
                 let program = driver_program(interface, self.only_paths);
-                links.push((driver_pin(*index), program, place, name));
+                links.push((driver_pin(*index), program, place, name.clone()));
             }
+            links.push((format!("ingress-{index}"), ip, Place::Ingress(*index), name));
         }
         for (index, name) in &self.ends {
             for (way, program, place) in [
@@ -174,10 +174,10 @@ impl Guard {
     }
 
     fn adopt(pins: &Pins, sizes: Sizes) -> Result<Option<Programs>> {
-        if control::require_layout(pins).is_err() {
+        let Ok(mut maps) = pins.open_maps() else { return Ok(None) };
+        if control::require_layout(&maps).is_err() {
             return Ok(None);
         }
-        let mut maps = pins.open_maps()?;
         // A larger table takes the place of one that is too small, and begins empty.
         maps.retain(|name, map| sizes.suits(name, map));
         Ok(Programs::load_maps(maps, sizes).ok())
@@ -191,8 +191,9 @@ impl Guard {
         if !pins.exist() {
             return Ok(None);
         }
-        control::require_layout(pins)?;
-        Ok(Some(Programs::load(Objects::Readers, pins.open_maps()?)?))
+        let maps = pins.open_maps()?;
+        control::require_layout(&maps)?;
+        Ok(Some(Programs::load(Objects::Readers, maps)?))
     }
 
     /// The programs and maps.
@@ -205,66 +206,81 @@ impl Guard {
         self.adopted
     }
 
-    /// Writes `configuration`, then makes what is attached be `plan`. The first time, a
-    /// failure leaves nothing attached and nothing pinned.
+    /// Makes what is attached be `plan`, and puts `configuration` in force. The first time, a failure
+    /// leaves nothing attached and nothing pinned; later, the configuration before is in force still.
     pub fn stand(&mut self, configuration: &Configuration, plan: &Plan) -> Result<()> {
-        // Loading takes long, and a configuration in force wants its programs at once: reservations
-        // are settled by another than makes them.
-        for (_, program, ..) in plan.links() {
-            self.loaded(program)?;
-        }
-        configuration::write(&self.programs, configuration)?;
+        // Another version's goes on meanwhile.
+        self.load_all(&plan.links())?;
         let fresh = !self.adopted;
         if fresh && self.pins.exist() {
             self.pins.remove()?;
         }
         self.pins.prepare()?;
-        let done =
-            self.pins.pin_maps(self.programs.maps()).and_then(|()| self.attach(plan, self.adopted));
-        if let Err(error) = done {
-            if fresh {
-                self.pins.remove()?;
-            }
-            return Err(error);
+        let done = self.attach_and_write(configuration, plan);
+        if done.is_ok() {
+            self.adopted = true;
+        } else if fresh {
+            self.pins.remove()?;
         }
-        self.adopted = true;
+        done
+    }
+
+    /// What a configuration decides wants all of its programs at once: reservations are settled by
+    /// another than makes them. A driver may refuse; a configuration in force has cost counts already.
+    fn attach_and_write(&mut self, configuration: &Configuration, plan: &Plan) -> Result<()> {
+        // Nothing is counted yet where none stands; and who reads it finds a whole one.
+        if !self.adopted {
+            configuration::write(&self.programs, configuration)?;
+        }
+        self.pins.pin_maps(self.programs.maps())?;
+        let over = self.attach(plan)?;
+        if self.adopted {
+            configuration::write(&self.programs, configuration)?;
+        }
+        self.detach(&over);
         Ok(())
     }
 
-    /// Makes what is attached be `plan`: interfaces come and go.
+    /// Makes what is attached be `plan`: interfaces come and go, and so does what stands at a driver
+    /// before the IP entry.
     pub fn reattach(&mut self, plan: &Plan) -> Result<()> {
-        self.attach(plan, false)
+        let over = self.attach(plan)?;
+        self.detach(&over);
+        Ok(())
     }
 
-    /// `renew`: put our programs in the place of those that a former daemon attached.
-    fn attach(&mut self, plan: &Plan, renew: bool) -> Result<()> {
+    /// Attaches all that `plan` names; the links that it does not name stand still, and are told. They go
+    /// last, so that no packet is left to nobody; and what stands is changed when all that can fail is
+    /// done: a failure leaves what stood before.
+    fn attach(&mut self, plan: &Plan) -> Result<Vec<String>> {
+        self.load_all(&plan.links())?;
+        let (before, broken): (Vec<_>, Vec<_>) =
+            self.pins.link_names()?.into_iter().partition(|name| self.is_whole(name));
+        self.detach(&broken);
         let wanted = self.resolve(plan)?.links();
-        let mut standing = self.pins.link_names()?;
-        standing.retain(|name| {
-            let keep = wanted.iter().any(|(w, ..)| w == name) && self.is_whole(name);
-            if !keep {
-                // A link whose interface is gone, or that the plan no longer names.
-                let _ = self.pins.remove_link(name);
-            }
-            keep
-        });
-        let mut made: Vec<&str> = Vec::new();
-        for (name, program, place, where_) in &wanted {
-            if standing.contains(name) {
-                if renew {
-                    self.renew(name, *program, *place, where_)?;
-                }
-                continue;
-            }
+        let standing = self.pins.link_names()?;
+        // Drivers have been asked.
+        let mut made: Vec<String> =
+            standing.iter().filter(|name| !before.contains(name)).cloned().collect();
+        let stands = |(name, ..): &&Wanted| standing.contains(name);
+        for (name, program, place, where_) in wanted.iter().filter(|link| !stands(link)) {
             if let Err(error) = self.make(name, *program, *place, where_) {
-                for name in made {
-                    let _ = self.pins.remove_link(name);
-                }
+                self.detach(&made);
                 return Err(error);
             }
-            made.push(name);
+            made.push(name.clone());
         }
-        Ok(())
+        for (name, program, place, where_) in wanted.iter().filter(stands) {
+            self.renew(name, *program, *place, where_)?;
+        }
+        let is_over = |name: &String| wanted.iter().all(|(w, ..)| w != name);
+        Ok(standing.into_iter().filter(is_over).collect())
+    }
+
+    fn detach(&self, names: &[String]) {
+        for name in names {
+            let _ = self.pins.remove_link(name);
+        }
     }
 
     /// Decides what stands at each driver that may or may not take a program, by asking it
@@ -320,6 +336,11 @@ impl Guard {
         self.pins.pin_link(name, link.as_fd())
     }
 
+    /// It takes long, and from the first link to the last it should not.
+    fn load_all(&mut self, wanted: &[Wanted]) -> Result<()> {
+        wanted.iter().try_for_each(|(_, program, ..)| self.loaded(*program).map(drop))
+    }
+
     fn loaded(&mut self, program: Program) -> Result<BorrowedFd<'_>> {
         // Every map stands by now, so none is made here.
         self.programs.load_one(program, Sizes::default())?;
@@ -341,8 +362,14 @@ impl Guard {
         })
     }
 
+    /// Puts the program in the place of another: of a former daemon's, or of one that decides less
+    /// because something stands before it.
     fn renew(&mut self, name: &str, program: Program, place: Place, where_: &str) -> Result<()> {
         let link = self.pins.open_link(name)?;
+        let id = link::program_info(self.loaded(program)?)?.id;
+        if link::program_id(link.as_fd()).is_ok_and(|standing| standing == id) {
+            return Ok(());
+        }
         if link::update(link.as_fd(), self.loaded(program)?).is_ok() {
             return Ok(());
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::mem::zeroed;
 use std::net::IpAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
@@ -29,7 +29,10 @@ pub struct Interface {
     pub loopback: bool,
     /// The driver's name, as ethtool tells it; empty where it tells none.
     pub driver: String,
-    /// Of a VLAN's: the name of the interface that its packets pass first.
+    /// The address of its frames, where it has one.
+    pub hardware: Option<[u8; 6]>,
+    /// Of a VLAN's: the name of the interface below it. That may be in another namespace, and another
+    /// have its name here.
     pub below: Option<String>,
 }
 
@@ -46,6 +49,11 @@ struct DriverInfo {
     rest: [u8; 160],
 }
 
+/// Any socket will do to ask by.
+fn asking() -> io::Result<OwnedFd> {
+    Ok(socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?)
+}
+
 /// One question to the kernel about an interface, by ioctl: unlike sysfs it answers for
 /// the namespace that asks.
 fn ask(
@@ -53,7 +61,7 @@ fn ask(
     request: libc::c_ulong,
     fill: impl FnOnce(&mut libc::ifreq),
 ) -> io::Result<libc::ifreq> {
-    let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+    let socket = asking()?;
     // SAFETY: all zero is a valid value of this plain C structure.
     let mut question: libc::ifreq = unsafe { zeroed() };
     for (to, from) in question.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
@@ -128,8 +136,7 @@ fn below(name: &str) -> Option<String> {
     for (to, from) in question.name.iter_mut().zip(name.bytes().take(23)) {
         *to = from;
     }
-    let socket =
-        socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).ok()?;
+    let socket = asking().ok()?;
     // SAFETY: the structure is the one that this request reads and writes.
     let answer = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGIFVLAN, &mut question) };
     (answer >= 0).then(|| text(&question.below))
@@ -148,16 +155,17 @@ pub fn list() -> Result<Vec<Interface>> {
             continue;
         };
         let interface = found.entry(index).or_insert_with(|| {
-            let hardware = hardware_type(&entry.interface_name);
+            let kind = hardware_type(&entry.interface_name);
             let driver = driver(&entry.interface_name);
             // Asked of another, a kernel without VLANs would look for a module each time.
             let is_vlan = driver == VLAN;
             Interface {
                 index,
                 addresses: Vec::new(),
-                ethernet: matches!(hardware, ARPHRD_ETHER | ARPHRD_LOOPBACK),
-                loopback: hardware == ARPHRD_LOOPBACK,
+                ethernet: matches!(kind, ARPHRD_ETHER | ARPHRD_LOOPBACK),
+                loopback: kind == ARPHRD_LOOPBACK,
                 driver,
+                hardware: None,
                 below: is_vlan.then(|| below(&entry.interface_name)).flatten(),
                 name: entry.interface_name.clone(),
             }
@@ -169,6 +177,8 @@ pub fn list() -> Result<Vec<Interface>> {
             interface.addresses.push(v4.ip().into());
         } else if let Some(v6) = address.as_sockaddr_in6() {
             interface.addresses.push(v6.ip().into());
+        } else if let Some(link) = address.as_link_addr() {
+            interface.hardware = link.addr();
         }
     }
     Ok(found.into_values().collect())

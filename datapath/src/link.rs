@@ -138,8 +138,7 @@ pub fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
     if answer < 0 { Err(io::Error::from_raw_os_error(-answer)) } else { Ok(()) }
 }
 
-/// The interface that a tcx or XDP link is attached to; 0 once the interface is gone.
-pub fn ifindex(link: BorrowedFd<'_>) -> io::Result<u32> {
+fn info(link: BorrowedFd<'_>) -> io::Result<libbpf_sys::bpf_link_info> {
     // SAFETY: all zero is a valid value of this plain C structure.
     let mut info: libbpf_sys::bpf_link_info = unsafe { zeroed() };
     let mut bytes = size_of::<libbpf_sys::bpf_link_info>() as u32;
@@ -150,6 +149,17 @@ pub fn ifindex(link: BorrowedFd<'_>) -> io::Result<u32> {
     if answer < 0 {
         return Err(io::Error::from_raw_os_error(-answer));
     }
+    Ok(info)
+}
+
+/// The number by which the kernel knows the program that runs there.
+pub fn program_id(link: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(info(link)?.prog_id)
+}
+
+/// The interface that a tcx or XDP link is attached to; 0 once the interface is gone.
+pub fn ifindex(link: BorrowedFd<'_>) -> io::Result<u32> {
+    let info = info(link)?;
     // SAFETY: the kernel filled the member that belongs to the link's type; both begin with ifindex.
     Ok(unsafe {
         match info.type_ {

@@ -2,7 +2,7 @@
 //! A network: an address and how many of its bits count.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 /// A network, such as `192.0.2.0/24`, or a single address.
@@ -36,6 +36,23 @@ impl FromStr for Network {
 }
 
 impl Network {
+    /// The same network by its first address: that has no bits beyond those which count.
+    #[must_use]
+    pub fn whole(&self) -> Self {
+        let bits = u32::from(self.bits);
+        let address = match self.address {
+            IpAddr::V4(v4) => {
+                let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+                Ipv4Addr::from_bits(v4.to_bits() & mask).into()
+            }
+            IpAddr::V6(v6) => {
+                let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
+                Ipv6Addr::from_bits(v6.to_bits() & mask).into()
+            }
+        };
+        Network { address, ..*self }
+    }
+
     /// Whether an address is of it.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {

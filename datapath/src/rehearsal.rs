@@ -89,8 +89,8 @@ impl Rehearsal {
         if !pins.exist() {
             return Ok(None);
         }
-        control::require_layout(&pins)?;
         let live = Programs::of_maps(pins.open_maps()?);
+        control::require_layout(live.maps())?;
         let mut shared = pins.open_maps()?;
         shared.retain(|name, _| READ_BY_PACKETS.contains(&name.as_str()));
         let held_blocks = live.map(time_wait::TABLE).max_entries();

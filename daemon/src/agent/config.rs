@@ -77,10 +77,14 @@ fn destination(text: &str, longest_s: Option<f64>) -> Result<Destination> {
             "write one like 192.0.2.0/24, 192.0.2.7:443 or [2001:db8::/32]:443",
         )
     })?;
-    if let Some(fix) = setting::network_fix(&network) {
-        let what = format!("--destination {text} is no network, but an address in one");
-        return Err(Failure::argument(what, fix));
-    }
+    let write = |meant: &str| match port {
+        Some(port) if meant.contains(':') => format!("[{meant}]:{port}"),
+        Some(port) => format!("{meant}:{port}"),
+        None => meant.to_owned(),
+    };
+    setting::network(&network, write).map_err(|(what, fix)| {
+        Failure::argument(format!("--destination {text} is no network{what}"), fix)
+    })?;
     let longest = longest_s.map_or(Some(LONGEST), longest).ok_or_else(|| {
         Failure::argument(
             format!("--longest-s {} is out of range", longest_s.unwrap_or_default()),
@@ -183,7 +187,7 @@ mod tests {
         assert_eq!(
             destinations(&["192.0.2.7/24:443".to_owned()], None).unwrap_err().to_string(),
             "--destination 192.0.2.7/24:443 is no network, but an address in one; \
-             write \"192.0.2.0/24\", or \"192.0.2.7\" for that address alone"
+             write \"192.0.2.0/24:443\", or \"192.0.2.7:443\" for that address alone"
         );
         for text in [
             "",

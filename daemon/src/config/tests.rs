@@ -320,7 +320,7 @@ fn the_files_of_keys_are_read_with_the_configuration() {
     assert_eq!(told("cookie_keys", &line.repeat(2)), Ok(()));
     assert!(told("shed_key", &line.repeat(2)).unwrap_err().contains("; write one line"));
     fs::remove_dir_all(&folder).unwrap();
-    assert!(keys::check(Some(&key), None).unwrap_err().to_string().contains("No such file"));
+    assert!(Given::read(Some(&key), None).unwrap_err().to_string().contains("No such file"));
 }
 
 /// What the programs' maps have no room for is told with its line, before anything is done.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where Prometheus asks. Whoever can reach it may send anything, or nothing: each connection has a
-//! time by which it is over, there are only so many at once, and of a request no body is read.
+//! time by which it is over, there are only so many at once, of a request no body is read, and what is
+//! served is read only so often.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use http_body_util::Full;
@@ -15,7 +16,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, Semaphore};
@@ -33,13 +34,20 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 /// What may be asked of this process by those who mean it no good.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
+    /// By then the request has come. Who says nothing has a place no longer.
+    asks: Duration,
     /// A connection is over by then; Prometheus itself waits for 10 s unless told otherwise.
     lasts: Duration,
-    /// Connections at one time; others wait to be accepted.
+    /// Connections at one time; others wait to be accepted. As many may come in each `asks` and say
+    /// nothing.
     at_once: usize,
 }
 
-const BOUNDS: Bounds = Bounds { lasts: Duration::from_secs(5), at_once: 32 };
+const BOUNDS: Bounds =
+    Bounds { asks: Duration::from_secs(1), lasts: Duration::from_secs(5), at_once: 512 };
+
+/// What was read is told again for so long: to read it is work for this host.
+const FRESH: Duration = Duration::from_millis(100);
 
 /// Where no connection can be accepted (no descriptor is left) it is tried again after so long.
 const BETWEEN_TRIES: Duration = Duration::from_secs(1);
@@ -47,10 +55,39 @@ const BETWEEN_TRIES: Duration = Duration::from_secs(1);
 /// Reads what is served.
 type Read = fn() -> Result<String>;
 
+/// What is served, as it was read last; or why it could not be.
+type Text = std::result::Result<String, String>;
+
+struct Reading {
+    read: Read,
+    last: Mutex<Option<(Instant, Text)>>,
+}
+
+impl Reading {
+    fn new(read: Read) -> Arc<Self> {
+        Arc::new(Reading { read, last: Mutex::new(None) })
+    }
+
+    fn text(&self) -> Text {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, text)) = &*last
+            && at.elapsed() < FRESH
+        {
+            return text.clone();
+        }
+        let text = (self.read)().map_err(|failure| failure.to_string());
+        if let Err(failure) = &text {
+            tell(failure);
+        }
+        *last = Some((Instant::now(), text.clone()));
+        text
+    }
+}
+
 /// Status, media type and body.
 type Answer = (StatusCode, &'static str, String);
 
-fn answer(method: &Method, path: &str, read: impl Fn() -> Result<String>) -> Answer {
+fn answer(method: &Method, path: &str, read: impl Fn() -> Text) -> Answer {
     if path != PATH {
         return (StatusCode::NOT_FOUND, PLAIN, format!("There is nothing here but {PATH}.\n"));
     }
@@ -60,10 +97,7 @@ fn answer(method: &Method, path: &str, read: impl Fn() -> Result<String>) -> Ans
     }
     match read() {
         Ok(text) => (StatusCode::OK, OPEN_METRICS, text),
-        Err(failure) => {
-            tell(&failure.to_string());
-            (StatusCode::INTERNAL_SERVER_ERROR, PLAIN, format!("{failure}\n"))
-        }
+        Err(failure) => (StatusCode::INTERNAL_SERVER_ERROR, PLAIN, format!("{failure}\n")),
     }
 }
 
@@ -75,19 +109,23 @@ fn response((status, media_type, body): Answer) -> Response<Full<Bytes>> {
 }
 
 /// One request and its answer, or nothing of what was to come by then.
-async fn converse(stream: TcpStream, read: Read, bounds: Bounds) {
+async fn converse(stream: TcpStream, reading: &Reading, bounds: Bounds) {
     let service = service_fn(|request: Request<Incoming>| {
-        let answer = answer(request.method(), request.uri().path(), read);
+        let answer = answer(request.method(), request.uri().path(), || reading.text());
         std::future::ready(Ok::<_, Infallible>(response(answer)))
     });
-    let connection =
-        http1::Builder::new().keep_alive(false).serve_connection(TokioIo::new(stream), service);
+    let connection = http1::Builder::new()
+        .keep_alive(false)
+        .timer(TokioTimer::new())
+        .header_read_timeout(bounds.asks)
+        .serve_connection(TokioIo::new(stream), service);
     // Whoever asked may have gone.
     let _ = time::timeout(bounds.lasts, connection).await;
 }
 
 /// Answers everyone who asks, until it is told to end.
 async fn answer_all(listener: TcpListener, read: Read, bounds: Bounds, end: &Notify) {
+    let reading = Reading::new(read);
     let places = Arc::new(Semaphore::new(bounds.at_once));
     let accept = async || {
         let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");
@@ -100,8 +138,9 @@ async fn answer_all(listener: TcpListener, read: Read, bounds: Bounds, end: &Not
         };
         match accepted {
             Ok((stream, place)) => {
+                let reading = Arc::clone(&reading);
                 tokio::spawn(async move {
-                    converse(stream, read, bounds).await;
+                    converse(stream, &reading, bounds).await;
                     drop(place);
                 });
             }
@@ -127,10 +166,15 @@ fn runtime() -> io::Result<Runtime> {
 /// Serves what `read` reads, anew for everyone who asks, until SIGTERM.
 ///
 /// # Errors
-/// [`Failure::Argument`] where nothing can listen there.
+/// [`Failure::Privilege`] where this process can never read it, [`Failure::Argument`] where nothing can
+/// listen there.
 pub fn serve(at: SocketAddr, read: Read) -> Result<()> {
-    // Who may not read is told now, and not by HTTP only.
-    read()?;
+    match read() {
+        Err(failure @ Failure::Privilege { .. }) => return Err(failure),
+        // Such as a guard of another version, until its daemon has been started anew.
+        Err(failure) => tell(&failure.to_string()),
+        Ok(_) => (),
+    }
     let runtime = runtime().map_err(|source| Failure::File {
         path: PathBuf::from("epoll"),
         source,
@@ -154,7 +198,7 @@ pub fn serve(at: SocketAddr, read: Read) -> Result<()> {
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::net;
-    use std::time::Instant;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
 
@@ -173,17 +217,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_told_with_the_fix() {
-        let (status, media_type, body) = answer(&Method::GET, PATH, || {
-            Err(Failure::argument("it is not there", "put it there"))
-        });
+        let (status, media_type, body) =
+            answer(&Method::GET, PATH, || Err("it is not there; put it there".to_owned()));
         assert_eq!((status.as_u16(), media_type), (500, PLAIN));
         assert_eq!(body, "it is not there; put it there\n");
     }
 
-    const FEW: Bounds = Bounds { lasts: Duration::from_millis(300), at_once: 4 };
-
     /// Serves on loopback while `story` goes on.
-    fn while_served(story: impl FnOnce(SocketAddr)) {
+    fn while_served(bounds: Bounds, story: impl FnOnce(SocketAddr)) {
         let runtime = runtime().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let at = listener.local_addr().unwrap();
@@ -191,7 +232,7 @@ mod tests {
         let told = Arc::clone(&end);
         let serving = thread::spawn(move || {
             let read: Read = || Ok("tidegate_up 1\n".to_owned());
-            runtime.block_on(answer_all(listener, read, FEW, &told));
+            runtime.block_on(answer_all(listener, read, bounds, &told));
         });
         story(at);
         end.notify_one();
@@ -220,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_body_that_is_announced_is_neither_read_nor_waited_for() {
-        while_served(|at| {
+        while_served(BOUNDS, |at| {
             for length in ["2000", "1000000000000000", "18446744073709551615"] {
                 let asked = format!("GET /metrics HTTP/1.1\r\nContent-Length: {length}\r\n\r\n");
                 let begun = Instant::now();
@@ -232,16 +273,35 @@ mod tests {
         });
     }
 
+    /// Whoever asks waits less than Prometheus does, though none of those before it ever asks.
     #[test]
     fn who_says_nothing_or_never_ends_keeps_nobody_from_being_answered() {
-        while_served(|at| {
+        // A process may have a thousand descriptors, and both ends of each are here.
+        let bounds = Bounds { at_once: 64, ..BOUNDS };
+        while_served(bounds, |at| {
             let says = ["", "GET /met", "GET /metrics HTTP/1.1\r\nX: "];
-            let mut idle: Vec<_> = (0..3 * FEW.at_once).map(|i| open(at, says[i % 3])).collect();
+            let mut idle: Vec<_> = (0..2 * bounds.at_once).map(|i| open(at, says[i % 3])).collect();
+            let begun = Instant::now();
             assert!(is_answered(at));
+            assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
             // And each of them has been let go.
             for stream in &mut idle {
                 stream.read_to_end(&mut Vec::new()).unwrap();
             }
         });
+    }
+
+    #[test]
+    fn what_is_served_is_read_only_so_often() {
+        static READ: AtomicU32 = AtomicU32::new(0);
+        let reading = Reading::new(|| Ok(READ.fetch_add(1, Ordering::Relaxed).to_string()));
+        let begun = Instant::now();
+        let told: Vec<String> = (0..1000).map(|_| reading.text().unwrap()).collect();
+        let most = begun.elapsed().as_millis() / FRESH.as_millis();
+        assert_eq!(told[0], "0");
+        assert!(u128::from(READ.load(Ordering::Relaxed)) <= 1 + most, "{told:?}");
+        thread::sleep(FRESH);
+        let before = READ.load(Ordering::Relaxed);
+        assert_eq!(reading.text().unwrap(), before.to_string(), "it is read again");
     }
 }

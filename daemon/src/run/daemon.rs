@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::guard::{Guard, Plan};
@@ -22,10 +22,15 @@ use crate::host::Kernel;
 use crate::resize::{self, Resizer};
 use crate::{hook, host, keys, outcome, plan, shed, time_wait as ends};
 
+/// What a driver has refused is tried again after this long.
+const AGAIN: Duration = Duration::from_secs(10);
+
 /// The guard that stands, and what is known of the host that it follows.
 pub struct Daemon {
     guard: Guard,
     plan: Plan,
+    /// One that could not be attached, and when that was tried.
+    refused: Option<(Plan, Instant)>,
     keys: tg_cookie_keys,
     keys_are_random: bool,
     shed_key: tg_key,
@@ -45,15 +50,15 @@ impl Daemon {
     /// Stands the guard up.
     pub fn start(config: &Config, kernel: Kernel) -> Result<Self> {
         let mut guard = Guard::load(Pins::here()?, config.sizes())?;
-        let keys_are_random = config.cookie_keys.is_none();
-        let keys = match &config.cookie_keys {
-            Some(path) => keys::read(path)?,
+        let keys_are_random = config.keys.cookies.is_none();
+        let keys = match config.keys.cookies {
+            Some(given) => given,
             // Cookies that are out were made by the keys that stand.
             None if guard.adopted() => configuration::read_keys(guard.programs())?,
             None => keys::random_pair(),
         };
-        let shed_key = match &config.shed_key {
-            Some(path) => keys::read_shed(path)?,
+        let shed_key = match config.keys.shed {
+            Some(given) => given,
             // Whoever is being dropped goes on being dropped.
             None if guard.adopted() => configuration::read_shed_key(guard.programs())?,
             None => keys::random(),
@@ -68,6 +73,7 @@ impl Daemon {
         let mut daemon = Daemon {
             guard,
             plan,
+            refused: None,
             keys,
             keys_are_random,
             shed_key,
@@ -93,20 +99,11 @@ impl Daemon {
     /// Puts a new configuration in force, or leaves the one before as it was.
     pub fn reload(&mut self, before: &Config, config: &Config) -> Result<()> {
         check_host(config, &self.kernel)?;
-        let keys = match &config.cookie_keys {
-            Some(path) => keys::read(path)?,
-            None => self.keys,
-        };
-        let shed_key = match &config.shed_key {
-            Some(path) => keys::read_shed(path)?,
-            None => self.shed_key,
-        };
+        let keys = config.keys.cookies.unwrap_or(self.keys);
+        let shed_key = config.keys.shed.unwrap_or(self.shed_key);
         let rows = sockets::listeners(self.guard.programs())?;
         let interfaces = interfaces::list()?;
-        // One that was named before may be down for now; a new name may be a slip.
-        let is_new = |name: &&String| !before.interfaces.contains(name);
-        let new: Vec<String> = config.interfaces.iter().filter(is_new).cloned().collect();
-        plan::require(&new, &interfaces)?;
+        plan::require_any(&config.interfaces, &interfaces)?;
         let plan = planned(config, &interfaces, &rows)?;
         let syn_ns = syn_ns(&self.guard, &plan);
         let next = configuration_of(config, keys, shed_key, syn_ns);
@@ -118,10 +115,12 @@ impl Daemon {
         self.keys = keys;
         self.shed_key = shed_key;
         self.syn_ns = syn_ns;
-        self.keys_are_random = config.cookie_keys.is_none();
+        self.keys_are_random = config.keys.cookies.is_none();
         self.plan = plan;
-        // Others may negotiate now.
+        self.refused = None;
+        // Others may negotiate now, and what is wrong with this one has not been told.
         self.spoken_to.clear();
+        self.complaint.clear();
         self.resizer = Resizer::default();
         Ok(())
     }
@@ -155,10 +154,10 @@ impl Daemon {
 
     /// Says what did not work, once.
     pub fn complain(&mut self, failure: &Failure) {
-        let text = failure.to_string();
-        if text != self.complaint {
-            tell(&text);
-            self.complaint = text;
+        let what = failure.what();
+        if what != self.complaint {
+            tell(&failure.to_string());
+            self.complaint = what;
         }
     }
 
@@ -213,16 +212,33 @@ impl Daemon {
         self.follow_speakers(config, &rows)?;
         let interfaces = interfaces::list()?;
         let plan = planned(config, &interfaces, &rows)?;
-        if plan != self.plan {
-            self.guard.reattach(&plan)?;
-            self.plan = plan;
-        }
+        self.follow_plan(plan)?;
         self.follow_costs(config)?;
         self.follow_backlogs(config, &rows)?;
         plan::require(&config.interfaces, &interfaces)?;
         // What is wrong next is told, even if it is the same again.
         self.complaint.clear();
         Ok(())
+    }
+
+    /// Makes what is attached be `plan`. One that a driver refused is told of once, and tried again now
+    /// and then: each time others are asked that do take a program, and a card may begin anew for it.
+    fn follow_plan(&mut self, plan: Plan) -> Result<()> {
+        let refused_at = self.refused.as_ref().filter(|(refused, _)| *refused == plan).map(|r| r.1);
+        if plan == self.plan || refused_at.is_some_and(|at| at.elapsed() < AGAIN) {
+            return Ok(());
+        }
+        match self.guard.reattach(&plan) {
+            Ok(()) => {
+                self.refused = None;
+                self.plan = plan;
+                Ok(())
+            }
+            Err(error) => {
+                self.refused = Some((plan, Instant::now()));
+                refused_at.map_or(Err(error.into()), |_| Ok(()))
+            }
+        }
     }
 
     /// A SYN costs something else where it is decided by now: on other interfaces, or not at the
@@ -331,7 +347,7 @@ fn configuration_of(
     for guarded in &mut guards {
         guarded.rules = guarded.rules.or_syn_ns(syn_ns);
     }
-    let keys_are_shared = config.cookie_keys.is_some();
+    let keys_are_shared = config.keys.cookies.is_some();
     let destinations = config.ends.destinations.clone();
     Configuration { guards, keys, keys_are_shared, shed_key, destinations }
 }
@@ -340,7 +356,7 @@ fn planned(config: &Config, interfaces: &[Interface], rows: &[tg_listener_row]) 
     let mut plan = plan::plan(&config.guards, &config.interfaces, interfaces, rows)?;
     plan.socket_option = config.socket_option;
     if config.asks_time_wait() {
-        plan.ends = plan::ends(&config.interfaces, interfaces)?;
+        plan.ends = plan::ends(&config.interfaces, interfaces);
     }
     Ok(plan)
 }

@@ -437,6 +437,7 @@ fn an_interface_that_is_not_there_yet_keeps_nobody_from_guarding_the_others() {
     assert_eq!(seen.answer, Answer::Refused, "at the other");
     file.write(&text("abort rst-syn"));
     assert!(guard.reload().contains("abort rst-syn"), "and it is looked after");
+    is_told(&mut guard);
 
     let host = &full.stage.server;
     // By its number, which a new interface has last.
@@ -451,6 +452,13 @@ fn an_interface_that_is_not_there_yet_keeps_nobody_from_guarding_the_others() {
     is_told(&mut guard);
     let seen = fetch(&full.stage.client, server(80), PATIENCE);
     assert_eq!(seen.answer, Answer::Refused, "at the other still");
+    file.write(&text("rst-syn").replace("late0", "never0"));
+    assert!(
+        guard.reload().contains("with rst-syn at auto on srv0"),
+        "a reload takes what a start does"
+    );
+    let told = guard.complaint().expect("it is told");
+    assert!(told.contains("interface \"never0\" is not here or not up"), "{told}");
     guard.stop();
 }
 
@@ -505,13 +513,20 @@ fn a_bad_file_at_sighup_leaves_the_guard_as_it_was() {
             "interfaces = [\"srv0\", \"br0\"]\n[[listener]]\nport = 80\nmechanism = \"default\"\nhook = \"driver\"\n",
             "the driver of br0",
         ),
+        (
+            // Another listener would have had its place.
+            "interfaces = [\"srv0\", \"br0\"]\n[[listener]]\nport = 81\nhook = \"driver\"\n",
+            "the driver of br0",
+        ),
     ] {
+        let refused = Counted::of(&full.stage.server).packets("ListenQFullAtSyn", "reset");
         file.write(bad);
         guard.signal(Signal::SIGHUP);
         let told = guard.complaint().unwrap_or_else(|| panic!("why it is not taken: {bad}"));
         assert!(told.contains("kept the configuration as it was") && told.contains(why), "{told}");
         let counted = Counted::of(&full.stage.server);
         assert_eq!(counted.mechanism(), "rst-syn", "kept: {told}");
+        assert_eq!(counted.packets("ListenQFullAtSyn", "reset"), refused, "so are counts: {told}");
         assert_eq!(guard.status()["attached"], attached, "nothing else is attached: {told}");
         let seen = fetch(&full.stage.client, server(80), PATIENCE);
         assert_eq!(seen.answer, Answer::Refused, "and it is still carried out: {told}");

@@ -18,7 +18,7 @@ use tidegate_tests::wire::{
 };
 use tidegate_tests::{
     Answer, Guard, Plain, SERVER_V4, SERVER_V6, Seen, Stage, Stalled, fetch, fill, guard_of,
-    packets, skip_without_root,
+    packets, skip_without_root, until,
 };
 
 const BACKLOG: i32 = 2;
@@ -432,6 +432,38 @@ fn several_ports_have_mechanisms_and_hooks_of_their_own() {
     }
     let _accepted: Vec<_> = servers.iter().map(Stalled::accept_all).collect();
     assert!(answers(&stage.client, &everywhere).iter().all(|a| *a == Answer::Unanswered));
+    guard.stop();
+}
+
+/// What stands before the IP entry may change with the host: here by a listener that asks for the
+/// driver, elsewhere by a VLAN, with which none does.
+#[test]
+fn a_syn_is_judged_once_when_the_driver_comes_before_the_ip_entry_and_when_it_goes() {
+    if skip_without_root("a driver that comes and goes") {
+        return;
+    }
+    let stage = Stage::new("once");
+    stage.receive_offload();
+    let _server = stalled_dual(&stage.server, 80);
+    let to = at(SERVER_V4, 80);
+    let _crowd = fill(&stage.client, to, PLACES);
+    let _inside = stalled(&stage.server, "127.0.0.1", 81);
+    let sections = section(80, "default", "auto") + &section(81, "rst-syn", "driver");
+    let guard = guard_with(&stage.server, &sections);
+    let judged = || packets(guard_of(&guard.status(), 80, None), FULL, "pass");
+    let is_judged_once = |at_driver: bool| {
+        let is_so = || stands(&guard.status(), "driver-") == at_driver;
+        until(&format!("at the driver: {at_driver}"), is_so);
+        let before = judged();
+        // Not long enough to say it twice.
+        assert_eq!(fetch(&stage.client, to, PATIENCE).answer, Answer::Silence);
+        assert_eq!(judged(), before + 1, "at the driver: {at_driver}");
+    };
+    is_judged_once(false);
+    let outside = stalled(&stage.server, SERVER_V4, 81);
+    is_judged_once(true);
+    drop(outside);
+    is_judged_once(false);
     guard.stop();
 }
 

@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -46,8 +47,9 @@ impl Exposed {
         Self::parsed(namespace, String::from_utf8(output.stdout).expect("text"))
     }
 
-    /// As it is served.
+    /// As it is served: what was read before is told again for a tenth of a second.
     fn served(namespace: &Namespace) -> Self {
+        thread::sleep(Duration::from_millis(100));
         Self::parsed(namespace, get(namespace, "metrics"))
     }
 

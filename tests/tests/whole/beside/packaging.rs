@@ -17,6 +17,14 @@ const DAEMONS: [(&str, &str, &str); 2] = [
     ("tidegate-agent.service", "agent.toml", "heeding 192.0.2.0/24 port 443"),
 ];
 
+/// What systemctl answers of a unit that runs by the shipped file, and where it writes what it is asked.
+const SYSTEMCTL: &str = r#"#!/bin/sh
+echo "$@" >>/run/asked
+case "$1" in
+show) echo "{ path=/usr/bin/tidegate ; argv[]=/usr/bin/tidegate run --config /etc/tidegate/tidegate.toml ; pid=7 }" ;;
+esac
+"#;
+
 /// `make` with the program that the workspace built, in a folder that stands for `/`.
 fn make(target: &str, folder: &Path, settings: &[&str]) -> Output {
     let mut command = Command::new("make");
@@ -114,6 +122,17 @@ impl Host {
         host
     }
 
+    /// systemd is said to run, with every unit active; returns what it is asked when the package is put
+    /// on once more, and what is told of it.
+    fn upgraded(&self) -> (String, String) {
+        self.told("mkdir -p /run/systemd/system");
+        self.write("/run/asked", String::new());
+        self.write("/usr/bin/systemctl", SYSTEMCTL.to_owned());
+        let told = self.told("dpkg --install /tmp/tidegate.deb");
+        self.told("rm -r /run/systemd");
+        (self.read("/run/asked"), told)
+    }
+
     /// What a command prints there, which must end well.
     fn told(&self, line: &str) -> String {
         let line = format!("chroot {} {line}", Self::ROOT);
@@ -141,7 +160,9 @@ impl Host {
     /// Starts what a unit starts, allowed no more than the unit allows.
     fn start_unit(&self, unit: &str, sign: &str) -> Guard {
         let path = format!("/usr/lib/systemd/system/{unit}");
-        assert_eq!(self.told(&format!("systemd-analyze verify {path}")), "", "{unit} is a unit");
+        // What it does not know it tells on standard error, and ends well.
+        self.write("/run/verify", format!("exec systemd-analyze verify {path} 2>&1\n"));
+        assert_eq!(self.told("sh /run/verify"), "", "{unit} is a unit");
         let unit = self.read(&path);
         let manual = setting(&unit, "Documentation").trim_start_matches("file://");
         assert!(self.has(manual), "{manual} is installed");
@@ -200,6 +221,19 @@ fn the_package_is_put_on_runs_as_its_units_allow_and_is_gone_when_removed() {
     let told = stage.server.output(curl).expect("they are served");
     assert!(told.contains("\ntidegate_guard_attached 0.0\n"), "{told}");
     figures.terminate();
+
+    let (asked, _) = host.upgraded();
+    assert!(asked.contains("try-restart tidegate.service\n"), "{asked}");
+    let good = host.read("/etc/tidegate/tidegate.toml");
+    host.write("/etc/tidegate/tidegate.toml", "[[listener]]\nport = 80\nrefusals = 9\n".to_owned());
+    let (asked, told) = host.upgraded();
+    assert!(asked.contains("try-restart tidegate-agent.service\n"), "{asked}");
+    assert!(!asked.contains("try-restart tidegate.service"), "{asked}");
+    assert!(
+        told.contains("goes on as it was: tidegate: /etc/tidegate/tidegate.toml:3: "),
+        "{told}"
+    );
+    host.write("/etc/tidegate/tidegate.toml", good);
 
     let mut by_hand = host.start("tidegate run --port 8080", "guarding * port 8080");
     host.told("dpkg --remove tidegate");

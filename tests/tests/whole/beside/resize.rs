@@ -136,13 +136,22 @@ fn an_application_of_another_user_is_resized_by_a_daemon_that_may_do_no_more_tha
     let server = "/run/tidelab serve --server=userver --port=80 --backlog=64";
     let _server = other(&stage, &format!("{nobody} {server}"), "");
     resize_to(&stage, 512);
-    let allowed = "+bpf,+perfmon,+net_admin,+sys_admin,+sys_ptrace,+dac_read_search";
     let tidegate = tidegate_program();
-    let command = stage.server.command(&format!(
-        "setpriv --no-new-privs --bounding-set -all,{allowed} {} run --config {FILE}",
-        tidegate.display()
-    ));
-    let guard = Guard::launch(&stage.server, command, "guarding ").expect("it stands");
+    let allowed = |more: &str| {
+        let command = stage.server.command(&format!(
+            "setpriv --no-new-privs --bounding-set -all,+bpf,+perfmon,+net_admin,+sys_admin{more} \
+             {} run --config {FILE}",
+            tidegate.display()
+        ));
+        Guard::launch(&stage.server, command, "guarding ").expect("it stands")
+    };
+    let mut guard = allowed("");
+    let told = guard.complaint().expect("it is told");
+    let lacking = "stays 64: this daemon lacks CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH; grant it";
+    assert!(told.contains(lacking), "{told}");
+    assert_eq!(backlog(&stage.server), 64);
+    guard.stop();
+    let guard = allowed(",+sys_ptrace,+dac_read_search");
     assert_eq!(backlog(&stage.server), 512);
     guard.stop();
     assert_eq!(backlog(&stage.server), 64, "the application's own again");
