@@ -114,13 +114,21 @@ impl Stage {
         self.interfaces.iter().any(|i| i.addresses.contains(&address))
     }
 
-    /// Where the SYN comes in: by the interface that is named, or that leads to its client.
+    /// Where the SYN comes in: by the interface that is named, or that leads to its client; or by one
+    /// below that, where it is judged.
     fn interface(&self, syn: &Syn) -> Result<Interface> {
         let name = match &self.named {
             Some(name) => name.clone(),
             None => self.towards(syn)?,
         };
-        plan::one(&name, &self.interfaces)
+        let named = plan::one(&name, &self.interfaces)?;
+        let mut judging = None;
+        for interface in plan::down(&named, &self.interfaces) {
+            if self.rehearsal.stands_at(interface)? {
+                judging = Some(interface.clone());
+            }
+        }
+        Ok(judging.unwrap_or(named))
     }
 
     fn towards(&self, syn: &Syn) -> Result<String> {

@@ -147,19 +147,20 @@ impl What {
 fn stop() -> Result<()> {
     host::require_capabilities()?;
     let pins = Pins::here()?;
-    let stood = pins.exist();
+    let stood = pins.are_left();
     let agent_ran = instance::stop(Role::Agent)?;
     let ran = instance::stop(Role::Guard)?;
-    if !stood && !ran && !agent_ran {
-        return Err(Failure::argument("no guard stands here", "there is nothing to stop"));
-    }
-    // What a killed daemon left, or one of another version.
+    // What a killed daemon left, or one of another version, or a stop that was killed.
     if let Ok(Some(programs)) = Guard::open_to_read(&pins) {
         resize::put_back(&programs);
     }
     pins.remove()?;
     instance::forget(Role::Agent)?;
-    instance::forget(Role::Guard)
+    instance::forget(Role::Guard)?;
+    if stood || ran || agent_ran {
+        return Ok(());
+    }
+    Err(Failure::argument("no guard stands here", "there is nothing to stop"))
 }
 
 fn dispatch(cli: Cli) -> Result<()> {

@@ -112,13 +112,13 @@ pub fn require_any(names: &[String], interfaces: &[Interface]) -> Result<()> {
     }
 }
 
-/// Those of the interfaces that the operator named that can be guarded. A VLAN is already, where one
-/// below it is named, too.
-fn named<'a>(names: &[String], interfaces: &'a [Interface]) -> Vec<&'a Interface> {
-    let here = names.iter().filter_map(|name| by_name(name, interfaces)).filter(|i| i.ethernet);
-    let is_named_below =
-        |i: &Interface| down(i, interfaces).skip(1).any(|lower| names.contains(&lower.name));
-    here.filter(|i| !is_named_below(i)).collect()
+/// The interfaces that can be guarded: those that the operator named, or all.
+fn candidates<'a>(
+    names: &[String],
+    interfaces: &'a [Interface],
+) -> impl Iterator<Item = &'a Interface> {
+    let is_named = |i: &&Interface| names.is_empty() || names.contains(&i.name);
+    interfaces.iter().filter(|i| i.ethernet).filter(is_named)
 }
 
 /// The one interface of this name.
@@ -128,8 +128,8 @@ pub fn one(name: &str, interfaces: &[Interface]) -> Result<Interface> {
     Ok(by_name(name, interfaces).expect("it is required").clone())
 }
 
-/// The interface at which a VLAN's packets can be judged first: that below it, where they are for it by
-/// their frame's address. Of a VLAN with an address of its own they are others' there
+/// The interface at which a VLAN's packets can be judged before they come to it: that below it, where
+/// they are for it by their frame's address. Of a VLAN with an address of its own they are others' there
 /// (`PACKET_OTHERHOST`, until `vlan_do_receive()`); and where a container has a VLAN of its host's,
 /// another interface may have the name of the one below it.
 fn below<'a>(vlan: &Interface, interfaces: &'a [Interface]) -> Option<&'a Interface> {
@@ -138,28 +138,25 @@ fn below<'a>(vlan: &Interface, interfaces: &'a [Interface]) -> Option<&'a Interf
 }
 
 /// An interface, and those below it.
-fn down<'a>(
+pub fn down<'a>(
     interface: &'a Interface,
     interfaces: &'a [Interface],
 ) -> impl Iterator<Item = &'a Interface> {
     let next = |above: &&'a Interface| below(above, interfaces);
     // No deeper than there are interfaces, whatever they are called.
-    std::iter::successors(Some(interface), next).take(interfaces.len())
+    std::iter::successors(Some(interface), next).take(interfaces.len().max(1))
 }
 
-/// The interface whose packets can be judged at no other of this host's first.
-fn lowest<'a>(interface: &'a Interface, interfaces: &'a [Interface]) -> &'a Interface {
-    down(interface, interfaces).last().unwrap_or(interface)
-}
-
-/// The interfaces that packets pass first, each with those whose packets it carries, itself among them.
-fn first_passed(interfaces: &[Interface]) -> Vec<(&Interface, Vec<&Interface>)> {
-    let carried = |lower: &Interface| {
-        let is_carried = |i: &&Interface| lowest(i, interfaces).index == lower.index;
-        interfaces.iter().filter(is_carried).collect()
-    };
-    let is_lowest = |i: &&Interface| i.ethernet && lowest(i, interfaces).index == i.index;
-    interfaces.iter().filter(is_lowest).map(|lower| (lower, carried(lower))).collect()
+/// Which of the chosen interfaces packets for this one meet first. What stands there judges them, and
+/// they are not to be judged again; an interface that is not chosen may be a bridge's, whose packets
+/// are judged at that.
+fn first_met<'a>(
+    interface: &'a Interface,
+    chosen: &[&'a Interface],
+    interfaces: &'a [Interface],
+) -> &'a Interface {
+    let is_chosen = |i: &&Interface| chosen.iter().any(|c| c.index == i.index);
+    down(interface, interfaces).filter(is_chosen).last().unwrap_or(interface)
 }
 
 fn own_address(guarded: &Guarded, interfaces: &[Interface]) -> Option<IpAddr> {
@@ -182,23 +179,25 @@ pub fn plan(
     }
     let only_paths = configuration::only_paths(guards);
     let mut plan = Plan { only_paths, ..Default::default() };
-    let chosen: Vec<(&Interface, Vec<&Guarded>)> = if names.is_empty() {
-        let concerning = |carried: &[&Interface]| {
-            let concerns = |g: &&Guarded| match g.is_path {
-                true => carried.iter().any(|i| may_forward(i)),
-                false => carried.iter().any(|i| carries(i, &bound(g, listeners))),
-            };
-            guards.iter().filter(concerns).collect()
+    let concerning = |interface: &Interface| -> Vec<&Guarded> {
+        let concerns = |g: &&Guarded| match g.is_path {
+            _ if !names.is_empty() => true,
+            true => may_forward(interface),
+            false => carries(interface, &bound(g, listeners)),
         };
-        let passed = first_passed(interfaces).into_iter();
-        passed.map(|(lower, carried)| (lower, concerning(&carried))).collect()
-    } else {
-        let named = named(names, interfaces).into_iter();
-        named.map(|interface| (interface, guards.iter().collect())).collect()
+        guards.iter().filter(concerns).collect()
     };
-    for (interface, here) in chosen.into_iter().filter(|(_, here)| !here.is_empty()) {
-        let hooks = hooks(interface, interfaces, &here);
-        plan.interfaces.insert(interface.index, (interface.into(), hooks));
+    let chosen: Vec<&Interface> =
+        candidates(names, interfaces).filter(|i| !concerning(i).is_empty()).collect();
+    let mut here: BTreeMap<u32, (&Interface, Vec<&Guarded>)> = BTreeMap::new();
+    for interface in &chosen {
+        let first = first_met(interface, &chosen, interfaces);
+        let (_, guards) = here.entry(first.index).or_insert((first, Vec::new()));
+        guards.extend(concerning(interface));
+    }
+    for (index, (interface, guards)) in here {
+        let hooks = hooks(interface, interfaces, &guards);
+        plan.interfaces.insert(index, (interface.into(), hooks));
     }
     plan.local_in = guards.iter().any(|g| g.hook == TG_HOOK_TCP || g.rules.room == TG_ROOM_RESERVE);
     Ok(plan)
@@ -206,14 +205,10 @@ pub fn plan(
 
 /// The interfaces at which the ends of connections are decided, by index: all that carry any.
 pub fn ends(names: &[String], interfaces: &[Interface]) -> BTreeMap<u32, String> {
-    let chosen = if names.is_empty() {
-        let carries_any =
-            |(_, carried): &(_, Vec<&Interface>)| carried.iter().any(|i| !i.addresses.is_empty());
-        first_passed(interfaces).into_iter().filter(carries_any).map(|(lower, _)| lower).collect()
-    } else {
-        named(names, interfaces)
-    };
-    chosen.into_iter().map(|i| (i.index, i.name.clone())).collect()
+    let carries_any = |i: &&Interface| !names.is_empty() || !i.addresses.is_empty();
+    let chosen: Vec<&Interface> = candidates(names, interfaces).filter(carries_any).collect();
+    let first = chosen.iter().map(|interface| first_met(interface, &chosen, interfaces));
+    first.map(|i| (i.index, i.name.clone())).collect()
 }
 
 #[cfg(test)]
@@ -286,23 +281,35 @@ mod tests {
 
     /// Its packets pass the one below it first, with their tags, unless the card has taken those out.
     #[test]
-    fn a_vlan_is_guarded_at_the_interface_below_it_and_not_at_the_driver() {
+    fn a_vlan_is_guarded_once_and_not_at_the_driver() {
         let own = [guarded(Some("10.0.0.1"), TG_HOOK_AUTO)];
         let above = vlan("eth0.7", 5, "eth0", &["10.0.0.1"]);
         let host = [host(), vec![above, vlan("eth0.7.8", 6, "eth0.7", &["10.9.0.1"])]].concat();
         for (address, at) in [
-            ("10.0.0.1", vec![(2, Hooks::Ip)]),
-            ("10.9.0.1", vec![(2, Hooks::Ip)]),
-            ("192.0.2.1", vec![(2, Hooks::Ip)]),
-            ("198.51.100.1", vec![(3, Hooks::Ip)]),
+            (&["10.0.0.1"][..], vec![(5, Hooks::Ip)]),
+            (&["10.9.0.1"], vec![(6, Hooks::Ip)]),
+            (&["10.0.0.1", "10.9.0.1"], vec![(5, Hooks::Ip)]),
+            (&["192.0.2.1"], vec![(2, Hooks::Ip)]),
+            (&["192.0.2.1", "10.9.0.1"], vec![(2, Hooks::Ip)]),
+            (&["198.51.100.1"], vec![(3, Hooks::Ip)]),
         ] {
-            let guards = [guarded(Some(address), TG_HOOK_AUTO)];
-            assert_eq!(hooks_of(&plan(&guards, &[], &host, &[]).unwrap()), at, "{address}");
+            let guards: Vec<Guarded> =
+                address.iter().map(|address| guarded(Some(address), TG_HOOK_AUTO)).collect();
+            assert_eq!(hooks_of(&plan(&guards, &[], &host, &[]).unwrap()), at, "{address:?}");
         }
+        let every = [guarded(None, TG_HOOK_AUTO)];
+        let at = [(1, Hooks::Ip), (2, Hooks::Ip), (3, Hooks::Ip)];
+        assert_eq!(hooks_of(&plan(&every, &[], &host, &[]).unwrap()), at);
         assert_eq!(ends(&[], &host).into_keys().collect::<Vec<_>>(), [1, 2, 3]);
         // A trunk has no address of its own.
         let trunk = [interface("trunk", 8, "ixgbe", &[]), vlan("t.7", 9, "trunk", &["10.0.0.1"])];
-        assert_eq!(hooks_of(&plan(&own, &[], &trunk, &[]).unwrap()), [(8, Hooks::Ip)]);
+        assert_eq!(hooks_of(&plan(&own, &[], &trunk, &[]).unwrap()), [(9, Hooks::Ip)]);
+        // Nor has a bridge's port, whose packets are judged at the bridge.
+        let bridge = interface("br0", 7, "bridge", &["10.1.0.1"]);
+        let bridged = [&trunk[..], &[bridge]].concat();
+        let at = [(7, Hooks::Ip), (9, Hooks::Ip)];
+        assert_eq!(hooks_of(&plan(&every, &[], &bridged, &[]).unwrap()), at);
+        assert_eq!(ends(&[], &bridged).into_keys().collect::<Vec<_>>(), [7, 9]);
         // In a container the one below is its host's, and may have its namesake here.
         let alone = vlan("eth0.7", 5, "eth0", &["10.0.0.1"]);
         assert_eq!(

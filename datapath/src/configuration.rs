@@ -268,12 +268,15 @@ fn begin_anew(
     Ok(())
 }
 
+/// That the table which stands has room for a configuration's parts of it.
+pub(crate) fn require_room(programs: &Programs, configuration: &Configuration) -> Result<()> {
+    let (asked, limit) = (configuration.shed_blocks(), shed::table_blocks(programs));
+    if asked > limit { Err(Error::TableSize { asked, limit }) } else { Ok(()) }
+}
+
 /// Puts `configuration` in force, whole.
 pub fn write(programs: &Programs, configuration: &Configuration) -> Result<()> {
-    let (asked, limit) = (configuration.shed_blocks(), shed::table_blocks(programs));
-    if asked > limit {
-        return Err(Error::TableSize { asked, limit });
-    }
+    require_room(programs, configuration)?;
     let before = read(programs)?;
     let indexes = place(&before, &configuration.guards)?;
     let config = build(configuration, &indexes)?;

@@ -92,11 +92,21 @@ impl Plan {
     fn syn_ns(&self, takes_program: impl Fn(u32) -> bool) -> u64 {
         let crowded = self.interfaces.iter().filter(|(_, (interface, _))| !interface.loopback);
         let costs = crowded.map(|(index, (_, hooks))| match hooks {
-            Hooks::DriverAndIp => SYN_AT_DRIVER_NS,
-            Hooks::DriverIfPossible if takes_program(*index) => SYN_AT_DRIVER_NS,
-            Hooks::DriverIfPossible | Hooks::Ip => SYN_AT_IP_NS,
+            Hooks::DriverAndIp | Hooks::DriverIfPossible if takes_program(*index) => {
+                SYN_AT_DRIVER_NS
+            }
+            _ => SYN_AT_IP_NS,
         });
         costs.max().unwrap_or(SYN_AT_IP_NS)
+    }
+
+    /// What may have to be loaded for it. A driver that takes no program leaves all to the IP entry.
+    fn programs(&self) -> Vec<Program> {
+        let mut programs: Vec<Program> = self.links().iter().map(|link| link.1).collect();
+        if self.interfaces.values().any(|(_, hooks)| *hooks != Hooks::Ip) {
+            programs.push(Program::Ip);
+        }
+        programs
     }
 
     fn links(&self) -> Vec<Wanted> {
@@ -209,8 +219,9 @@ impl Guard {
     /// Makes what is attached be `plan`, and puts `configuration` in force. The first time, a failure
     /// leaves nothing attached and nothing pinned; later, the configuration before is in force still.
     pub fn stand(&mut self, configuration: &Configuration, plan: &Plan) -> Result<()> {
+        configuration::require_room(&self.programs, configuration)?;
         // Another version's goes on meanwhile.
-        self.load_all(&plan.links())?;
+        self.load_all(plan)?;
         let fresh = !self.adopted;
         if fresh && self.pins.exist() {
             self.pins.remove()?;
@@ -233,7 +244,7 @@ impl Guard {
             configuration::write(&self.programs, configuration)?;
         }
         self.pins.pin_maps(self.programs.maps())?;
-        let over = self.attach(plan)?;
+        let over = self.attach(plan, true)?;
         if self.adopted {
             configuration::write(&self.programs, configuration)?;
         }
@@ -242,9 +253,10 @@ impl Guard {
     }
 
     /// Makes what is attached be `plan`: interfaces come and go, and so does what stands at a driver
-    /// before the IP entry.
+    /// before the IP entry. Nobody asked for those that come with the host's life: where the driver of
+    /// one takes no program its SYNs are judged at the IP entry, and [`Guard::require_drivers`] says so.
     pub fn reattach(&mut self, plan: &Plan) -> Result<()> {
-        let over = self.attach(plan)?;
+        let over = self.attach(plan, false)?;
         self.detach(&over);
         Ok(())
     }
@@ -252,29 +264,33 @@ impl Guard {
     /// Attaches all that `plan` names; the links that it does not name stand still, and are told. They go
     /// last, so that no packet is left to nobody; and what stands is changed when all that can fail is
     /// done: a failure leaves what stood before.
-    fn attach(&mut self, plan: &Plan) -> Result<Vec<String>> {
-        self.load_all(&plan.links())?;
+    fn attach(&mut self, plan: &Plan, needs_drivers: bool) -> Result<Vec<String>> {
+        self.load_all(plan)?;
         let (before, broken): (Vec<_>, Vec<_>) =
             self.pins.link_names()?.into_iter().partition(|name| self.is_whole(name));
         self.detach(&broken);
-        let wanted = self.resolve(plan)?.links();
+        let wanted = self.resolve(plan, needs_drivers)?.links();
+        let done = self.make_and_renew(&wanted);
         let standing = self.pins.link_names()?;
-        // Drivers have been asked.
-        let mut made: Vec<String> =
-            standing.iter().filter(|name| !before.contains(name)).cloned().collect();
+        if let Err(error) = done {
+            let made = standing.into_iter().filter(|name| !before.contains(name));
+            self.detach(&made.collect::<Vec<_>>());
+            return Err(error);
+        }
+        let is_over = |name: &String| wanted.iter().all(|(w, ..)| w != name);
+        Ok(standing.into_iter().filter(is_over).collect())
+    }
+
+    fn make_and_renew(&mut self, wanted: &[Wanted]) -> Result<()> {
+        let standing = self.pins.link_names()?;
         let stands = |(name, ..): &&Wanted| standing.contains(name);
         for (name, program, place, where_) in wanted.iter().filter(|link| !stands(link)) {
-            if let Err(error) = self.make(name, *program, *place, where_) {
-                self.detach(&made);
-                return Err(error);
-            }
-            made.push(name.clone());
+            self.make(name, *program, *place, where_)?;
         }
         for (name, program, place, where_) in wanted.iter().filter(stands) {
             self.renew(name, *program, *place, where_)?;
         }
-        let is_over = |name: &String| wanted.iter().all(|(w, ..)| w != name);
-        Ok(standing.into_iter().filter(is_over).collect())
+        Ok(())
     }
 
     fn detach(&self, names: &[String]) {
@@ -285,12 +301,13 @@ impl Guard {
 
     /// Decides what stands at each driver that may or may not take a program, by asking it
     /// once.
-    fn resolve(&mut self, plan: &Plan) -> Result<Plan> {
+    fn resolve(&mut self, plan: &Plan, needs_drivers: bool) -> Result<Plan> {
         let mut plan = plan.clone();
         let only_paths = plan.only_paths;
         let standing = self.pins.link_names()?;
         for (index, (interface, hooks)) in &mut plan.interfaces {
-            if *hooks != Hooks::DriverIfPossible {
+            let is_needed = needs_drivers && !self.no_driver.contains(index);
+            if *hooks == Hooks::Ip || *hooks == Hooks::DriverAndIp && is_needed {
                 continue;
             }
             let name = driver_pin(*index);
@@ -337,8 +354,19 @@ impl Guard {
     }
 
     /// It takes long, and from the first link to the last it should not.
-    fn load_all(&mut self, wanted: &[Wanted]) -> Result<()> {
-        wanted.iter().try_for_each(|(_, program, ..)| self.loaded(*program).map(drop))
+    fn load_all(&mut self, plan: &Plan) -> Result<()> {
+        plan.programs().into_iter().try_for_each(|program| self.loaded(program).map(drop))
+    }
+
+    /// That every driver which is asked for has taken a program.
+    pub fn require_drivers(&self, plan: &Plan) -> Result<()> {
+        let is_refusing = |(index, (_, hooks)): &(&u32, &(PlannedInterface, Hooks))| {
+            *hooks == Hooks::DriverAndIp && self.no_driver.contains(index)
+        };
+        match plan.interfaces.iter().find(is_refusing) {
+            Some((_, (interface, _))) => Err(Error::NoDriver { place: interface.name.clone() }),
+            None => Ok(()),
+        }
     }
 
     fn loaded(&mut self, program: Program) -> Result<BorrowedFd<'_>> {
@@ -415,7 +443,8 @@ mod tests {
         assert_eq!(cost_ns(&[card, card], true), SYN_AT_IP_NS, "the second takes none");
         assert_eq!(cost_ns(&[(false, Hooks::Ip)], true), SYN_AT_IP_NS);
         assert_eq!(cost_ns(&[card, (true, Hooks::Ip)], true), SYN_AT_IP_NS);
-        assert_eq!(cost_ns(&[(true, Hooks::DriverAndIp)], false), SYN_AT_DRIVER_NS);
+        assert_eq!(cost_ns(&[(true, Hooks::DriverAndIp)], true), SYN_AT_DRIVER_NS);
+        assert_eq!(cost_ns(&[(true, Hooks::DriverAndIp)], false), SYN_AT_IP_NS, "it came later");
         assert_eq!(cost_ns(&[], true), SYN_AT_IP_NS, "no crowd is expected");
     }
 }

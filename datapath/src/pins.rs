@@ -66,6 +66,12 @@ impl Pins {
         self.maps_folder().join("control").exists()
     }
 
+    /// Whether anything of a guard is left in this namespace: one that stands, or what remained when its
+    /// end was cut short.
+    pub fn are_left(&self) -> bool {
+        self.folder().exists()
+    }
+
     /// Makes the folders, and mounts bpffs where the host has not.
     pub fn prepare(&self) -> Result<()> {
         let bpffs = Path::new(BPFFS);

@@ -262,6 +262,11 @@ impl Rehearsal {
         Ok(())
     }
 
+    /// Whether any program of the guard's stands at that interface.
+    pub fn stands_at(&self, interface: &Interface) -> Result<bool> {
+        Ok(!self.programs_at(interface)?.is_empty())
+    }
+
     /// The programs that a frame meets at that interface, one after the other.
     fn programs_at(&self, interface: &Interface) -> Result<Vec<Program>> {
         let links = self.pins.link_names()?;

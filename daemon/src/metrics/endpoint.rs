@@ -41,10 +41,16 @@ struct Bounds {
     /// Connections at one time; others wait to be accepted. As many may come in each `asks` and say
     /// nothing.
     at_once: usize,
+    /// Of a request's head so much is kept.
+    head_bytes: usize,
 }
 
-const BOUNDS: Bounds =
-    Bounds { asks: Duration::from_secs(1), lasts: Duration::from_secs(5), at_once: 512 };
+const BOUNDS: Bounds = Bounds {
+    asks: Duration::from_secs(1),
+    lasts: Duration::from_secs(5),
+    at_once: 512,
+    head_bytes: 16384,
+};
 
 /// What was read is told again for so long: to read it is work for this host.
 const FRESH: Duration = Duration::from_millis(100);
@@ -55,8 +61,8 @@ const BETWEEN_TRIES: Duration = Duration::from_secs(1);
 /// Reads what is served.
 type Read = fn() -> Result<String>;
 
-/// What is served, as it was read last; or why it could not be.
-type Text = std::result::Result<String, String>;
+/// What is served, as it was read last; or why it could not be. All who ask share it.
+type Text = std::result::Result<Bytes, String>;
 
 struct Reading {
     read: Read,
@@ -75,7 +81,7 @@ impl Reading {
         {
             return text.clone();
         }
-        let text = (self.read)().map_err(|failure| failure.to_string());
+        let text = (self.read)().map(Bytes::from).map_err(|failure| failure.to_string());
         if let Err(failure) = &text {
             tell(failure);
         }
@@ -85,24 +91,25 @@ impl Reading {
 }
 
 /// Status, media type and body.
-type Answer = (StatusCode, &'static str, String);
+type Answer = (StatusCode, &'static str, Bytes);
 
 fn answer(method: &Method, path: &str, read: impl Fn() -> Text) -> Answer {
     if path != PATH {
-        return (StatusCode::NOT_FOUND, PLAIN, format!("There is nothing here but {PATH}.\n"));
+        let text = format!("There is nothing here but {PATH}.\n");
+        return (StatusCode::NOT_FOUND, PLAIN, text.into());
     }
     if !matches!(*method, Method::GET | Method::HEAD) {
         let text = format!("{PATH} is there to be read: GET it.\n");
-        return (StatusCode::METHOD_NOT_ALLOWED, PLAIN, text);
+        return (StatusCode::METHOD_NOT_ALLOWED, PLAIN, text.into());
     }
     match read() {
         Ok(text) => (StatusCode::OK, OPEN_METRICS, text),
-        Err(failure) => (StatusCode::INTERNAL_SERVER_ERROR, PLAIN, format!("{failure}\n")),
+        Err(failure) => (StatusCode::INTERNAL_SERVER_ERROR, PLAIN, format!("{failure}\n").into()),
     }
 }
 
 fn response((status, media_type, body): Answer) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(body)));
+    let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     response
@@ -118,6 +125,7 @@ async fn converse(stream: TcpStream, reading: &Reading, bounds: Bounds) {
         .keep_alive(false)
         .timer(TokioTimer::new())
         .header_read_timeout(bounds.asks)
+        .max_buf_size(bounds.head_bytes)
         .serve_connection(TokioIo::new(stream), service);
     // Whoever asked may have gone.
     let _ = time::timeout(bounds.lasts, connection).await;
@@ -203,8 +211,8 @@ mod tests {
     use super::*;
 
     fn of(method: Method, path: &str) -> (u16, String) {
-        let (status, _, body) = answer(&method, path, || Ok("tidegate_up 1\n".to_owned()));
-        (status.as_u16(), body)
+        let (status, _, body) = answer(&method, path, || Ok("tidegate_up 1\n".into()));
+        (status.as_u16(), String::from_utf8(body.to_vec()).unwrap())
     }
 
     #[test]
@@ -296,7 +304,7 @@ mod tests {
         static READ: AtomicU32 = AtomicU32::new(0);
         let reading = Reading::new(|| Ok(READ.fetch_add(1, Ordering::Relaxed).to_string()));
         let begun = Instant::now();
-        let told: Vec<String> = (0..1000).map(|_| reading.text().unwrap()).collect();
+        let told: Vec<Bytes> = (0..1000).map(|_| reading.text().unwrap()).collect();
         let most = begun.elapsed().as_millis() / FRESH.as_millis();
         assert_eq!(told[0], "0");
         assert!(u128::from(READ.load(Ordering::Relaxed)) <= 1 + most, "{told:?}");

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::guard::{Guard, Plan};
@@ -22,15 +22,12 @@ use crate::host::Kernel;
 use crate::resize::{self, Resizer};
 use crate::{hook, host, keys, outcome, plan, shed, time_wait as ends};
 
-/// What a driver has refused is tried again after this long.
-const AGAIN: Duration = Duration::from_secs(10);
-
 /// The guard that stands, and what is known of the host that it follows.
 pub struct Daemon {
     guard: Guard,
     plan: Plan,
-    /// One that could not be attached, and when that was tried.
-    refused: Option<(Plan, Instant)>,
+    /// Whether that is what is attached.
+    is_attached: bool,
     keys: tg_cookie_keys,
     keys_are_random: bool,
     shed_key: tg_key,
@@ -73,7 +70,7 @@ impl Daemon {
         let mut daemon = Daemon {
             guard,
             plan,
-            refused: None,
+            is_attached: true,
             keys,
             keys_are_random,
             shed_key,
@@ -109,7 +106,10 @@ impl Daemon {
         let next = configuration_of(config, keys, shed_key, syn_ns);
         if let Err(error) = self.guard.stand(&next, &plan) {
             let before = configuration_of(before, self.keys, self.shed_key, self.syn_ns);
-            self.guard.stand(&before, &self.plan)?;
+            if let Err(second) = self.guard.stand(&before, &self.plan) {
+                self.is_attached = false;
+                tell(&second.to_string());
+            }
             return Err(error.into());
         }
         self.keys = keys;
@@ -117,7 +117,7 @@ impl Daemon {
         self.syn_ns = syn_ns;
         self.keys_are_random = config.keys.cookies.is_none();
         self.plan = plan;
-        self.refused = None;
+        self.is_attached = true;
         // Others may negotiate now, and what is wrong with this one has not been told.
         self.spoken_to.clear();
         self.complaint.clear();
@@ -216,29 +216,21 @@ impl Daemon {
         self.follow_costs(config)?;
         self.follow_backlogs(config, &rows)?;
         plan::require(&config.interfaces, &interfaces)?;
+        self.guard.require_drivers(&self.plan)?;
         // What is wrong next is told, even if it is the same again.
         self.complaint.clear();
         Ok(())
     }
 
-    /// Makes what is attached be `plan`. One that a driver refused is told of once, and tried again now
-    /// and then: each time others are asked that do take a program, and a card may begin anew for it.
+    /// Makes what is attached be `plan`.
     fn follow_plan(&mut self, plan: Plan) -> Result<()> {
-        let refused_at = self.refused.as_ref().filter(|(refused, _)| *refused == plan).map(|r| r.1);
-        if plan == self.plan || refused_at.is_some_and(|at| at.elapsed() < AGAIN) {
+        if plan == self.plan && self.is_attached {
             return Ok(());
         }
-        match self.guard.reattach(&plan) {
-            Ok(()) => {
-                self.refused = None;
-                self.plan = plan;
-                Ok(())
-            }
-            Err(error) => {
-                self.refused = Some((plan, Instant::now()));
-                refused_at.map_or(Err(error.into()), |_| Ok(()))
-            }
-        }
+        self.is_attached = false;
+        self.guard.reattach(&plan)?;
+        (self.plan, self.is_attached) = (plan, true);
+        Ok(())
     }
 
     /// A SYN costs something else where it is decided by now: on other interfaces, or not at the

@@ -392,6 +392,23 @@ fn killed_at_any_moment_it_leaves_what_the_next_one_takes_over() {
     }
 }
 
+/// It had removed one map's pin, by which a guard is known, or all of them.
+#[test]
+fn what_a_stop_that_was_killed_has_left_is_removed_by_the_next() {
+    if skip_without_root("what_a_stop_that_was_killed_has_left") {
+        return;
+    }
+    let full = Full::new("cut-short");
+    let host = &full.stage.server;
+    Guard::on_port(host, 80, "rst-syn", "ip").kill();
+    host.output(host.command("find /sys/fs/bpf/tidegate -name control -delete")).expect("it goes");
+    stop(&full.stage);
+    nothing_is_left(&full.stage, &BTreeSet::new());
+    host.output(host.command("mkdir -p /run/tidegate")).expect("a folder");
+    assert!(!run_to_end(host, &["stop"]).status.success(), "no guard stands here");
+    nothing_is_left(&full.stage, &BTreeSet::new());
+}
+
 /// A guard has its number for as long as its listener is guarded, and then another may have it.
 #[test]
 fn a_listener_in_the_place_of_another_has_none_of_its_counts() {
@@ -459,6 +476,35 @@ fn an_interface_that_is_not_there_yet_keeps_nobody_from_guarding_the_others() {
     );
     let told = guard.complaint().expect("it is told");
     assert!(told.contains("interface \"never0\" is not here or not up"), "{told}");
+    guard.stop();
+}
+
+/// A bridge's takes none. Nobody asked for it, and whoever named the driver meant that of the others.
+#[test]
+fn an_interface_that_comes_later_and_takes_no_program_keeps_nobody_from_guarding_the_others() {
+    if skip_without_root("an_interface_that_comes_later_and_takes_no_program") {
+        return;
+    }
+    let stage = Stage::new("refusing");
+    stage.receive_offload();
+    let host = &stage.server;
+    let everywhere = SocketAddr::from(([0, 0, 0, 0], 80));
+    let _listener = Stalled::new(host, everywhere, BACKLOG);
+    let _clients = fill(&stage.client, server(80), PLACES);
+    let mut guard = Guard::on_port(host, 80, "rst-syn", "driver");
+    let attached = |guard: &Guard| guard.status()["attached"].as_array().expect("links").len();
+    let before = attached(&guard);
+    host.ip("link add br0 type bridge").expect("a bridge");
+    host.ip("address add 10.78.0.1/24 dev br0").expect("an address");
+    host.ip("link set br0 up").expect("a bridge that is up");
+    until("it is guarded at the IP entry", || attached(&guard) == before + 1);
+    let told = guard.complaint().expect("it is told");
+    assert!(told.contains("the driver of br0 takes no XDP program"), "{told}");
+    host.ip("link add br1 type bridge").expect("another bridge");
+    host.ip("address add 10.79.0.1/24 dev br1").expect("an address");
+    host.ip("link set br1 up").expect("a bridge that is up");
+    until("so is the next", || attached(&guard) == before + 2);
+    assert_eq!(fetch(&stage.client, server(80), PATIENCE).answer, Answer::Refused);
     guard.stop();
 }
 
