@@ -59,13 +59,14 @@ impl Gauge {
     ) -> Result<Self, LiveError> {
         Ok(Self {
             server: server.statistics(None)?,
-            guard: guard.map(|guard| Timed::read(|| guard.counted())).transpose()?,
             profile: profile.then(|| Profile::start(ground.server_cpu)).transpose()?,
+            // From here on as at the end: counts and shares are over the same time.
+            guard: guard.map(|guard| Timed::read(|| guard.counted())).transpose()?,
+            counters: Timed::read(|| Counters::of(&ground.server))?,
             processor: ProcessorTime::of(ground.server_cpu)?,
             foreign: ForeignTime::now(),
-            counters: Timed::read(|| Counters::of(&ground.server))?,
-            time_waits_max: 0,
             lost: ground.lost()?,
+            time_waits_max: 0,
         })
     }
 
@@ -84,12 +85,14 @@ impl Gauge {
         guard: Option<&Guard>,
     ) -> Result<Reading, LiveError> {
         let now = guard.map(|guard| Timed::read(|| guard.counted())).transpose()?;
-        // Before a server is asked, which may answer seconds later: counts are over the same time.
         let counters = Timed::read(|| Counters::of(&ground.server))?;
+        let cpu = ProcessorTime::of(ground.server_cpu)?.shares_since(&self.processor);
+        let foreign = ForeignTime::now().share_since(&self.foreign);
+        let lost = ground.lost()? - self.lost;
+        // A server may answer seconds later.
         let time_wait = self.time_wait(ground, now.as_ref().map_or(0, |now| now.what.pairs))?;
         let served = server.statistics(self.server.as_ref())?.zip(self.server);
         let changed = counters.what.since(&self.counters.what)?;
-        let cpu = ProcessorTime::of(ground.server_cpu)?.shares_since(&self.processor);
         let profiled = self.profile.map(Profile::finish);
         let calls = profiled.as_ref().map(|profiled| profiled.calls(&server.processes()));
         Ok(Reading {
@@ -98,8 +101,8 @@ impl Gauge {
                 seconds: counters.seconds_since(&self.counters),
             },
             cpu,
-            foreign: ForeignTime::now().share_since(&self.foreign),
-            lost: ground.lost()? - self.lost,
+            foreign,
+            lost,
             cpu_components: profiled.map(|profiled| profiled.components()).unwrap_or_default(),
             cpu_calls: calls.unwrap_or_default(),
             serving: served.map(|(now, before)| now.since(&before).measures()).unwrap_or_default(),
