@@ -124,7 +124,7 @@ impl Stage {
         let named = plan::one(&name, &self.interfaces)?;
         let mut judging = None;
         for interface in plan::down(&named, &self.interfaces) {
-            if self.rehearsal.stands_at(interface)? {
+            if self.rehearsal.judges_at(interface)? {
                 judging = Some(interface.clone());
             }
         }

@@ -48,7 +48,7 @@ use tidegate_policy::mechanism;
 
 use crate::config::Config;
 use crate::failure::{Failure, Result, tell};
-use crate::instance::Role;
+use crate::instance::{Instance, Role};
 use crate::setting::Written;
 
 /// Guards TCP listeners against overload, with eBPF, in the running kernel.
@@ -150,13 +150,15 @@ fn stop() -> Result<()> {
     let stood = pins.are_left();
     let agent_ran = instance::stop(Role::Agent)?;
     let ran = instance::stop(Role::Guard)?;
+    // None starts while it is taken down.
+    let claim = Instance::claim(Role::Guard)?;
     // What a killed daemon left, or one of another version, or a stop that was killed.
     if let Ok(Some(programs)) = Guard::open_to_read(&pins) {
         resize::put_back(&programs);
     }
     pins.remove()?;
     instance::forget(Role::Agent)?;
-    instance::forget(Role::Guard)?;
+    claim.release();
     if stood || ran || agent_ran {
         return Ok(());
     }

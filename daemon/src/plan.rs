@@ -178,7 +178,7 @@ pub fn plan(
         ));
     }
     let only_paths = configuration::only_paths(guards);
-    let mut plan = Plan { only_paths, ..Default::default() };
+    let mut plan = Plan { only_paths, is_named: !names.is_empty(), ..Default::default() };
     let concerning = |interface: &Interface| -> Vec<&Guarded> {
         let concerns = |g: &&Guarded| match g.is_path {
             _ if !names.is_empty() => true,

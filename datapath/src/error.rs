@@ -38,6 +38,14 @@ pub enum Error {
         /// The interface.
         place: String,
     },
+    /// A driver that was asked for took no program.
+    #[error("{why}; until then SYNs are judged at the IP entry of {place}")]
+    DriverLeft {
+        /// The interface.
+        place: String,
+        /// Why it took none, and what to do.
+        why: String,
+    },
     /// A pinned object could not be made, read or removed.
     #[error("{}: {source}", path.display())]
     Pin {

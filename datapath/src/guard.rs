@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The guard as a whole: loaded, pinned, attached, and taken down again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::configuration::{self, Configuration};
@@ -30,6 +30,8 @@ pub struct Plan {
     pub interfaces: BTreeMap<u32, (PlannedInterface, Hooks)>,
     /// Every guard is a path: what stands at drivers asks for no socket.
     pub only_paths: bool,
+    /// The operator named the interfaces, so that each driver which is asked for must take a program.
+    pub is_named: bool,
     /// netfilter's local-in, needed by guards at the TCP entry and by reserv.
     pub local_in: bool,
     /// The socket option by which applications say how their connections end.
@@ -160,8 +162,9 @@ pub struct Guard {
     programs: Programs,
     pins: Pins,
     adopted: bool,
-    /// Interfaces whose driver was asked once, and takes no XDP program.
-    no_driver: BTreeSet<u32>,
+    /// Interfaces whose driver was asked and took no program, and why: each is asked once, until a
+    /// configuration is put in force or the interface goes.
+    no_driver: BTreeMap<u32, String>,
 }
 
 impl Guard {
@@ -180,7 +183,7 @@ impl Guard {
     }
 
     fn new(programs: Programs, pins: Pins, adopted: bool) -> Self {
-        Guard { programs, pins, adopted, no_driver: BTreeSet::new() }
+        Guard { programs, pins, adopted, no_driver: BTreeMap::new() }
     }
 
     fn adopt(pins: &Pins, sizes: Sizes) -> Result<Option<Programs>> {
@@ -222,6 +225,7 @@ impl Guard {
         configuration::require_room(&self.programs, configuration)?;
         // Another version's goes on meanwhile.
         self.load_all(plan)?;
+        self.no_driver.clear();
         let fresh = !self.adopted;
         if fresh && self.pins.exist() {
             self.pins.remove()?;
@@ -253,8 +257,8 @@ impl Guard {
     }
 
     /// Makes what is attached be `plan`: interfaces come and go, and so does what stands at a driver
-    /// before the IP entry. Nobody asked for those that come with the host's life: where the driver of
-    /// one takes no program its SYNs are judged at the IP entry, and [`Guard::require_drivers`] says so.
+    /// before the IP entry. Where the driver of one that comes takes no program its SYNs are judged at
+    /// the IP entry, and [`Guard::require_drivers`] says so.
     pub fn reattach(&mut self, plan: &Plan) -> Result<()> {
         let over = self.attach(plan, false)?;
         self.detach(&over);
@@ -264,33 +268,32 @@ impl Guard {
     /// Attaches all that `plan` names; the links that it does not name stand still, and are told. They go
     /// last, so that no packet is left to nobody; and what stands is changed when all that can fail is
     /// done: a failure leaves what stood before.
-    fn attach(&mut self, plan: &Plan, needs_drivers: bool) -> Result<Vec<String>> {
+    fn attach(&mut self, plan: &Plan, is_asked: bool) -> Result<Vec<String>> {
         self.load_all(plan)?;
+        self.no_driver.retain(|index, _| plan.interfaces.contains_key(index));
         let (before, broken): (Vec<_>, Vec<_>) =
             self.pins.link_names()?.into_iter().partition(|name| self.is_whole(name));
         self.detach(&broken);
-        let wanted = self.resolve(plan, needs_drivers)?.links();
-        let done = self.make_and_renew(&wanted);
+        let wanted = self.resolve(plan, is_asked && plan.is_named)?.links();
+        let some_driver = if is_asked { self.require_some_driver(plan) } else { Ok(()) };
         let standing = self.pins.link_names()?;
-        if let Err(error) = done {
-            let made = standing.into_iter().filter(|name| !before.contains(name));
-            self.detach(&made.collect::<Vec<_>>());
+        let is_new = |(name, ..): &&Wanted| !standing.contains(name);
+        let made = some_driver.and_then(|()| {
+            let mut new = wanted.iter().filter(is_new);
+            new.try_for_each(|(name, program, place, where_)| {
+                self.make(name, *program, *place, where_)
+            })
+        });
+        if let Err(error) = made {
+            let new = self.pins.link_names()?.into_iter().filter(|name| !before.contains(name));
+            self.detach(&new.collect::<Vec<_>>());
             return Err(error);
+        }
+        for (name, program, place, where_) in wanted.iter().filter(|link| !is_new(link)) {
+            self.renew(name, *program, *place, where_)?;
         }
         let is_over = |name: &String| wanted.iter().all(|(w, ..)| w != name);
         Ok(standing.into_iter().filter(is_over).collect())
-    }
-
-    fn make_and_renew(&mut self, wanted: &[Wanted]) -> Result<()> {
-        let standing = self.pins.link_names()?;
-        let stands = |(name, ..): &&Wanted| standing.contains(name);
-        for (name, program, place, where_) in wanted.iter().filter(|link| !stands(link)) {
-            self.make(name, *program, *place, where_)?;
-        }
-        for (name, program, place, where_) in wanted.iter().filter(stands) {
-            self.renew(name, *program, *place, where_)?;
-        }
-        Ok(())
     }
 
     fn detach(&self, names: &[String]) {
@@ -306,8 +309,7 @@ impl Guard {
         let only_paths = plan.only_paths;
         let standing = self.pins.link_names()?;
         for (index, (interface, hooks)) in &mut plan.interfaces {
-            let is_needed = needs_drivers && !self.no_driver.contains(index);
-            if *hooks == Hooks::Ip || *hooks == Hooks::DriverAndIp && is_needed {
+            if *hooks == Hooks::Ip || *hooks == Hooks::DriverAndIp && needs_drivers {
                 continue;
             }
             let name = driver_pin(*index);
@@ -323,16 +325,16 @@ impl Guard {
     }
 
     fn try_driver(&mut self, index: u32, program: Program, where_: &str) -> bool {
-        if self.no_driver.contains(&index) {
+        if self.no_driver.contains_key(&index) {
             return false;
         }
         let name = driver_pin(index);
         let _ = self.pins.remove_link(&name);
-        let done = self.make(&name, program, Place::Driver(index), where_).is_ok();
-        if !done {
-            self.no_driver.insert(index);
+        let done = self.make(&name, program, Place::Driver(index), where_);
+        if let Err(why) = &done {
+            self.no_driver.insert(index, why.to_string());
         }
-        done
+        done.is_ok()
     }
 
     /// A link to an interface that has gone stands on index 0.
@@ -358,14 +360,30 @@ impl Guard {
         plan.programs().into_iter().try_for_each(|program| self.loaded(program).map(drop))
     }
 
+    /// Those of a plan whose drivers are asked for, each with why it took no program, if it did not.
+    fn drivers<'a>(
+        &'a self,
+        plan: &'a Plan,
+    ) -> impl Iterator<Item = (&'a PlannedInterface, Option<&'a String>)> {
+        let asked = plan.interfaces.iter().filter(|(_, (_, hooks))| *hooks == Hooks::DriverAndIp);
+        asked.map(|(index, (interface, _))| (interface, self.no_driver.get(index)))
+    }
+
     /// That every driver which is asked for has taken a program.
     pub fn require_drivers(&self, plan: &Plan) -> Result<()> {
-        let is_refusing = |(index, (_, hooks)): &(&u32, &(PlannedInterface, Hooks))| {
-            *hooks == Hooks::DriverAndIp && self.no_driver.contains(index)
-        };
-        match plan.interfaces.iter().find(is_refusing) {
-            Some((_, (interface, _))) => Err(Error::NoDriver { place: interface.name.clone() }),
+        match self.drivers(plan).find_map(|(interface, why)| Some((interface, why?))) {
+            Some((interface, why)) => {
+                Err(Error::DriverLeft { place: interface.name.clone(), why: why.clone() })
+            }
             None => Ok(()),
+        }
+    }
+
+    /// That one of them has: else the operator asks for what this host does not have.
+    fn require_some_driver(&self, plan: &Plan) -> Result<()> {
+        match self.drivers(plan).all(|(_, why)| why.is_some()) {
+            true => self.require_drivers(plan),
+            false => Ok(()),
         }
     }
 
@@ -408,7 +426,7 @@ impl Guard {
 
     /// [`Plan::syn_ns`], by what took a program.
     pub fn syn_ns(&self, plan: &Plan) -> u64 {
-        plan.syn_ns(|index| !self.no_driver.contains(&index))
+        plan.syn_ns(|index| !self.no_driver.contains_key(&index))
     }
 
     /// Takes the guard down: every link, map and folder.

@@ -262,9 +262,9 @@ impl Rehearsal {
         Ok(())
     }
 
-    /// Whether any program of the guard's stands at that interface.
-    pub fn stands_at(&self, interface: &Interface) -> Result<bool> {
-        Ok(!self.programs_at(interface)?.is_empty())
+    /// Whether SYNs are judged at that interface.
+    pub fn judges_at(&self, interface: &Interface) -> Result<bool> {
+        Ok(self.programs_at(interface)?.iter().any(|program| *program != Program::EndsIn))
     }
 
     /// The programs that a frame meets at that interface, one after the other.

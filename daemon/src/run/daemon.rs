@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::guard::{Guard, Plan};
@@ -22,12 +22,17 @@ use crate::host::Kernel;
 use crate::resize::{self, Resizer};
 use crate::{hook, host, keys, outcome, plan, shed, time_wait as ends};
 
+/// A plan that could not be attached is tried again after this long.
+const AGAIN: Duration = Duration::from_secs(10);
+
 /// The guard that stands, and what is known of the host that it follows.
 pub struct Daemon {
     guard: Guard,
     plan: Plan,
     /// Whether that is what is attached.
     is_attached: bool,
+    /// One that could not be attached, and when that was tried.
+    failed: Option<(Plan, Instant)>,
     keys: tg_cookie_keys,
     keys_are_random: bool,
     shed_key: tg_key,
@@ -71,6 +76,7 @@ impl Daemon {
             guard,
             plan,
             is_attached: true,
+            failed: None,
             keys,
             keys_are_random,
             shed_key,
@@ -117,7 +123,7 @@ impl Daemon {
         self.syn_ns = syn_ns;
         self.keys_are_random = config.keys.cookies.is_none();
         self.plan = plan;
-        self.is_attached = true;
+        (self.is_attached, self.failed) = (true, None);
         // Others may negotiate now, and what is wrong with this one has not been told.
         self.spoken_to.clear();
         self.complaint.clear();
@@ -222,15 +228,25 @@ impl Daemon {
         Ok(())
     }
 
-    /// Makes what is attached be `plan`.
+    /// Makes what is attached be `plan`. One that fails is told of once, and tried again now and then: a
+    /// card may begin anew each time that its driver takes a program.
     fn follow_plan(&mut self, plan: Plan) -> Result<()> {
-        if plan == self.plan && self.is_attached {
+        let failed_at = self.failed.as_ref().filter(|(failed, _)| *failed == plan).map(|f| f.1);
+        if plan == self.plan && self.is_attached || failed_at.is_some_and(|at| at.elapsed() < AGAIN)
+        {
             return Ok(());
         }
         self.is_attached = false;
-        self.guard.reattach(&plan)?;
-        (self.plan, self.is_attached) = (plan, true);
-        Ok(())
+        match self.guard.reattach(&plan) {
+            Ok(()) => {
+                (self.plan, self.is_attached, self.failed) = (plan, true, None);
+                Ok(())
+            }
+            Err(error) => {
+                self.failed = Some((plan, Instant::now()));
+                failed_at.map_or(Err(error.into()), |_| Ok(()))
+            }
+        }
     }
 
     /// A SYN costs something else where it is decided by now: on other interfaces, or not at the

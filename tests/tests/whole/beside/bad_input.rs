@@ -264,8 +264,9 @@ fn what_the_host_cannot_do_is_told_before_anything_is_attached() {
     let bridge = ["--port", "80", "--mechanism", "rst-syn", "--hook", "driver"];
     let expected = ["the driver of br0 takes no XDP program", "hook = \"ip\""];
     refused(&stage, &[&bridge[..], &["--interface", "br0"]].concat(), &expected);
-    // Also where another interface, which comes first, has such a driver.
-    refused(&stage, &bridge, &expected);
+    // Also where another that is named, and comes first, has such a driver.
+    let both = ["--interface", "srv0", "--interface", "br0"];
+    refused(&stage, &[&bridge[..], &both].concat(), &expected);
 }
 
 #[test]

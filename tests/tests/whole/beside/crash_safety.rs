@@ -506,6 +506,12 @@ fn an_interface_that_comes_later_and_takes_no_program_keeps_nobody_from_guarding
     until("so is the next", || attached(&guard) == before + 2);
     assert_eq!(fetch(&stage.client, server(80), PATIENCE).answer, Answer::Refused);
     guard.stop();
+    let mut guard = Guard::on_port(host, 80, "rst-syn", "driver");
+    assert_eq!(attached(&guard), before + 2, "nor from starting");
+    let told = guard.complaint().expect("it is told");
+    assert!(told.contains("until then SYNs are judged at the IP entry of br0"), "{told}");
+    assert_eq!(fetch(&stage.client, server(80), PATIENCE).answer, Answer::Refused);
+    guard.stop();
 }
 
 /// What its maps hold has other types: nothing of it is read as if it were ours.
