@@ -13,15 +13,15 @@ use tidegate_policy::raw::{TG_TW_NOBODY, tg_held_block};
 
 use crate::config::{self, Config};
 use crate::failure::Result;
+use crate::host::Kernel;
 use crate::{hook, host, output, plan, resize, run, shed, time_wait};
 
 fn answer(name: &str, good: bool, what: &str) -> String {
     format!("  {} {name:<22} {what}\n", if good { "yes" } else { "no " })
 }
 
-fn kernel() -> String {
+fn described(kernel: &Kernel) -> String {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let kernel = host::kernel();
     let mut out = format!("kernel {}\n", release.trim());
     for (name, good, what) in [
         ("describes its types", kernel.btf, "CONFIG_DEBUG_INFO_BTF; everything needs it"),
@@ -64,9 +64,9 @@ fn listeners(rows: &[tg_listener_row]) -> String {
     out
 }
 
-fn would_be(config: &Config, rows: &[tg_listener_row]) -> Result<String> {
+fn would_be(config: &Config, kernel: &Kernel, rows: &[tg_listener_row]) -> Result<String> {
     let interfaces = interfaces::list()?;
-    run::check_host(config, &host::kernel())?;
+    run::check_host(config, kernel)?;
     plan::require_any(&config.interfaces, &interfaces)?;
     let plan = plan::plan(&config.guards, &config.interfaces, &interfaces, rows)?;
     let mut out = "\nwould be guarded\n".to_owned();
@@ -126,7 +126,8 @@ fn would_be(config: &Config, rows: &[tg_listener_row]) -> Result<String> {
 
 /// Prints all of it. Without capabilities, what can be told without them.
 pub fn run(config: Option<Config>) -> Result<()> {
-    output::print(&kernel())?;
+    let kernel = host::kernel();
+    output::print(&described(&kernel))?;
     let missing = host::missing_capabilities();
     let privileges = match missing[..] {
         [] => "to load and attach".to_owned(),
@@ -139,5 +140,5 @@ pub fn run(config: Option<Config>) -> Result<()> {
     output::print(&answer("programs", true, "every one passes this kernel's verifier"))?;
     let rows = sockets::listeners(&programs)?;
     output::print(&listeners(&rows))?;
-    config.map_or(Ok(()), |config| output::print(&would_be(&config, &rows)?))
+    config.map_or(Ok(()), |config| output::print(&would_be(&config, &kernel, &rows)?))
 }

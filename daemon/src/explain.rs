@@ -122,13 +122,13 @@ impl Stage {
             None => self.towards(syn)?,
         };
         let named = plan::one(&name, &self.interfaces)?;
-        let mut judging = None;
-        for interface in plan::down(&named, &self.interfaces) {
+        let mut judging = named;
+        for interface in plan::down(named, &self.interfaces) {
             if self.rehearsal.judges_at(interface)? {
-                judging = Some(interface.clone());
+                judging = interface;
             }
         }
-        Ok(judging.unwrap_or(named))
+        Ok(judging.clone())
     }
 
     fn towards(&self, syn: &Syn) -> Result<String> {

@@ -69,17 +69,17 @@ fn by_name<'a>(name: &str, interfaces: &'a [Interface]) -> Option<&'a Interface>
     interfaces.iter().find(|i| i.name == name)
 }
 
-/// Why an interface that the operator named cannot be guarded, if it cannot.
-fn wrong(name: &str, interfaces: &[Interface]) -> Option<Failure> {
+/// The interface of this name, or why it cannot be guarded.
+pub fn one<'a>(name: &str, interfaces: &'a [Interface]) -> Result<&'a Interface> {
     match by_name(name, interfaces) {
-        Some(found) if found.ethernet => None,
-        Some(_) => Some(Failure::argument(
+        Some(found) if found.ethernet => Ok(found),
+        Some(_) => Err(Failure::argument(
             format!("interface \"{name}\" does not carry Ethernet frames"),
             "guard the interface below it",
         )),
         None => {
             let known: Vec<&str> = interfaces.iter().map(|i| i.name.as_str()).collect();
-            Some(Failure::argument(
+            Err(Failure::argument(
                 format!("interface \"{name}\" is not here or not up"),
                 format!("name one of: {}", known.join(", ")),
             ))
@@ -89,7 +89,7 @@ fn wrong(name: &str, interfaces: &[Interface]) -> Option<Failure> {
 
 /// Why each of the interfaces that the operator named is not guarded that is not.
 pub fn left_out(names: &[String], interfaces: &[Interface]) -> impl Iterator<Item = Failure> {
-    names.iter().filter_map(|name| wrong(name, interfaces))
+    names.iter().filter_map(|name| one(name, interfaces).err())
 }
 
 /// That all interfaces that the operator named can be guarded.
@@ -119,13 +119,6 @@ fn candidates<'a>(
 ) -> impl Iterator<Item = &'a Interface> {
     let is_named = |i: &&Interface| names.is_empty() || names.contains(&i.name);
     interfaces.iter().filter(|i| i.ethernet).filter(is_named)
-}
-
-/// The one interface of this name.
-pub fn one(name: &str, interfaces: &[Interface]) -> Result<Interface> {
-    let names = [name.to_owned()];
-    require(&names, interfaces)?;
-    Ok(by_name(name, interfaces).expect("it is required").clone())
 }
 
 /// The interface at which a VLAN's packets can be judged before they come to it: that below it, where

@@ -124,12 +124,14 @@ impl Resizer {
                 Some(Err(error)) => Err(failed(row, &error.to_string())),
                 None => Err(failed(row, "no process here has the socket")),
             };
-            // That it fails again is not told again.
-            let is_new = match done {
-                Ok(()) => self.failed.remove(&row.socket_cookie).is_none(),
-                Err(_) => self.failed.insert(row.socket_cookie, Instant::now()).is_none(),
+            let Err(failure) = done else {
+                self.failed.remove(&row.socket_cookie);
+                continue;
             };
-            first = if is_new { first.and(done) } else { first };
+            // That it fails again is not told again.
+            if self.failed.insert(row.socket_cookie, Instant::now()).is_none() {
+                first = first.and(Err(failure));
+            }
         }
         first
     }

@@ -13,17 +13,34 @@ use crate::guard::{self, Guard};
 use crate::server::Running;
 use crate::timed::{Timed, Within};
 
-/// Readings taken at the beginning.
-pub(crate) struct Gauge {
+/// What is counted, read one behind the other: between two of these all is over the same time.
+struct Counts {
+    guard: Option<Timed<guard::Counted>>,
     counters: Timed<Counters>,
     processor: ProcessorTime,
     foreign: ForeignTime,
-    guard: Option<Timed<guard::Counted>>,
+    lost: u64,
+}
+
+impl Counts {
+    fn read(ground: &Ground, guard: Option<&Guard>) -> Result<Self, LiveError> {
+        Ok(Self {
+            guard: guard.map(|guard| Timed::read(|| guard.counted())).transpose()?,
+            counters: Timed::read(|| Counters::of(&ground.server))?,
+            processor: ProcessorTime::of(ground.server_cpu)?,
+            foreign: ForeignTime::now(),
+            lost: ground.lost()?,
+        })
+    }
+}
+
+/// Readings taken at the beginning.
+pub(crate) struct Gauge {
     server: Option<Statistics>,
     profile: Option<Profile>,
+    counts: Counts,
     /// The most TIME-WAIT blocks that were seen at the server.
     time_waits_max: u64,
-    lost: u64,
 }
 
 /// What changed until the end.
@@ -60,12 +77,7 @@ impl Gauge {
         Ok(Self {
             server: server.statistics(None)?,
             profile: profile.then(|| Profile::start(ground.server_cpu)).transpose()?,
-            // From here on as at the end: counts and shares are over the same time.
-            guard: guard.map(|guard| Timed::read(|| guard.counted())).transpose()?,
-            counters: Timed::read(|| Counters::of(&ground.server))?,
-            processor: ProcessorTime::of(ground.server_cpu)?,
-            foreign: ForeignTime::now(),
-            lost: ground.lost()?,
+            counts: Counts::read(ground, guard)?,
             time_waits_max: 0,
         })
     }
@@ -84,29 +96,27 @@ impl Gauge {
         server: &Running,
         guard: Option<&Guard>,
     ) -> Result<Reading, LiveError> {
-        let now = guard.map(|guard| Timed::read(|| guard.counted())).transpose()?;
-        let counters = Timed::read(|| Counters::of(&ground.server))?;
-        let cpu = ProcessorTime::of(ground.server_cpu)?.shares_since(&self.processor);
-        let foreign = ForeignTime::now().share_since(&self.foreign);
-        let lost = ground.lost()? - self.lost;
+        let now = Counts::read(ground, guard)?;
         // A server may answer seconds later.
-        let time_wait = self.time_wait(ground, now.as_ref().map_or(0, |now| now.what.pairs))?;
+        let time_wait =
+            self.time_wait(ground, now.guard.as_ref().map_or(0, |guard| guard.what.pairs))?;
         let served = server.statistics(self.server.as_ref())?.zip(self.server);
-        let changed = counters.what.since(&self.counters.what)?;
+        let before = self.counts;
+        let changed = now.counters.what.since(&before.counters.what)?;
         let profiled = self.profile.map(Profile::finish);
         let calls = profiled.as_ref().map(|profiled| profiled.calls(&server.processes()));
         Ok(Reading {
             kernel: Within {
                 counts: changed.nonzero().map(|(name, value)| (name.to_owned(), value)).collect(),
-                seconds: counters.seconds_since(&self.counters),
+                seconds: now.counters.seconds_since(&before.counters),
             },
-            cpu,
-            foreign,
-            lost,
+            cpu: now.processor.shares_since(&before.processor),
+            foreign: now.foreign.share_since(&before.foreign),
+            lost: now.lost - before.lost,
             cpu_components: profiled.map(|profiled| profiled.components()).unwrap_or_default(),
             cpu_calls: calls.unwrap_or_default(),
             serving: served.map(|(now, before)| now.since(&before).measures()).unwrap_or_default(),
-            guard: now.zip(self.guard).map(|(now, before)| now.since(&before)),
+            guard: now.guard.zip(before.guard).map(|(now, before)| now.since(&before)),
             time_wait,
         })
     }

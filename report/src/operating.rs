@@ -28,9 +28,12 @@ impl OperatingPoint<'_> {
     /// it knows.
     #[must_use]
     pub fn seen_by_clients(&self, world: World, outcome: &Outcome) -> Point {
-        let outcome = &match self.is_even() {
-            true => outcome.clone(),
-            false => outcome.clone().of_uneven_time(),
+        let uneven;
+        let outcome = if self.is_even() {
+            outcome
+        } else {
+            uneven = outcome.clone().of_uneven_time();
+            &uneven
         };
         Point {
             scenario: self.scenario.name.clone(),

@@ -38,7 +38,7 @@ pub use raw_end::{RawEnd, our_option};
 pub use routed::{
     AsToday, NAMES_CLIENT, NAMES_CLIENT_HTTP, NAMES_SERVER, Passed, Routed, TODAY, Tally, Visited,
 };
-pub use stage::{CLIENT_V4, CLIENT_V6, SERVER_V4, SERVER_V6, Stage};
+pub use stage::{CLIENT_V4, CLIENT_V6, SERVER_V4, SERVER_V6, Stage, bridge};
 pub use tidegate::{Guard, Refused, run_to_end, status, tidegate_program};
 pub use tidelab::{serve, tidelab_program};
 

@@ -58,6 +58,14 @@ impl Stage {
     }
 }
 
+/// Brings a bridge up in a namespace: an interface without anyone behind it, whose driver takes no XDP
+/// program.
+pub fn bridge(namespace: &Namespace, name: &str, address: &str) {
+    namespace.ip(&format!("link add {name} type bridge")).expect("a bridge");
+    namespace.ip(&format!("address add {address} dev {name}")).expect("an address");
+    namespace.ip(&format!("link set {name} up")).expect("a bridge that is up");
+}
+
 /// The kernel adds an IPv6 address's route a moment after the address.
 fn wait_for_route(to: &str) {
     let deadline = Instant::now() + Duration::from_secs(5);

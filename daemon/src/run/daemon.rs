@@ -29,9 +29,8 @@ const AGAIN: Duration = Duration::from_secs(10);
 pub struct Daemon {
     guard: Guard,
     plan: Plan,
-    /// Whether that is what is attached.
-    is_attached: bool,
-    /// One that could not be attached, and when that was tried.
+    /// Where the last that was to be attached could not be, that plan, and when it was tried: what
+    /// stands may then be neither.
     failed: Option<(Plan, Instant)>,
     keys: tg_cookie_keys,
     keys_are_random: bool,
@@ -75,7 +74,6 @@ impl Daemon {
         let mut daemon = Daemon {
             guard,
             plan,
-            is_attached: true,
             failed: None,
             keys,
             keys_are_random,
@@ -113,7 +111,7 @@ impl Daemon {
         if let Err(error) = self.guard.stand(&next, &plan) {
             let before = configuration_of(before, self.keys, self.shed_key, self.syn_ns);
             if let Err(second) = self.guard.stand(&before, &self.plan) {
-                self.is_attached = false;
+                self.failed = Some((plan, Instant::now()));
                 tell(&second.to_string());
             }
             return Err(error.into());
@@ -123,7 +121,7 @@ impl Daemon {
         self.syn_ns = syn_ns;
         self.keys_are_random = config.keys.cookies.is_none();
         self.plan = plan;
-        (self.is_attached, self.failed) = (true, None);
+        self.failed = None;
         // Others may negotiate now, and what is wrong with this one has not been told.
         self.spoken_to.clear();
         self.complaint.clear();
@@ -232,14 +230,13 @@ impl Daemon {
     /// card may begin anew each time that its driver takes a program.
     fn follow_plan(&mut self, plan: Plan) -> Result<()> {
         let failed_at = self.failed.as_ref().filter(|(failed, _)| *failed == plan).map(|f| f.1);
-        if plan == self.plan && self.is_attached || failed_at.is_some_and(|at| at.elapsed() < AGAIN)
-        {
+        let stands = plan == self.plan && self.failed.is_none();
+        if stands || failed_at.is_some_and(|at| at.elapsed() < AGAIN) {
             return Ok(());
         }
-        self.is_attached = false;
         match self.guard.reattach(&plan) {
             Ok(()) => {
-                (self.plan, self.is_attached, self.failed) = (plan, true, None);
+                (self.plan, self.failed) = (plan, None);
                 Ok(())
             }
             Err(error) => {

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use tidegate_tests::{Stage, bpf, run_to_end, skip_without_root, tidegate_program};
+use tidegate_tests::{Stage, bpf, bridge, run_to_end, skip_without_root, tidegate_program};
 
 /// Writes a configuration file into the /run of the stage's server, and returns its path.
 fn file(stage: &Stage, content: &[u8]) -> &'static str {
@@ -258,9 +258,7 @@ fn what_the_host_cannot_do_is_told_before_anything_is_attached() {
         &["port 80", "net.ipv4.tcp_syncookies is 0", "sysctl -w net.ipv4.tcp_syncookies=1"],
     );
     // A bridge has no driver that takes an XDP program.
-    stage.server.ip("link add br0 type bridge").expect("a bridge");
-    stage.server.ip("address add 10.78.0.1/24 dev br0").expect("an address");
-    stage.server.ip("link set br0 up").expect("a bridge that is up");
+    bridge(&stage.server, "br0", "10.78.0.1/24");
     let bridge = ["--port", "80", "--mechanism", "rst-syn", "--hook", "driver"];
     let expected = ["the driver of br0 takes no XDP program", "hook = \"ip\""];
     refused(&stage, &[&bridge[..], &["--interface", "br0"]].concat(), &expected);

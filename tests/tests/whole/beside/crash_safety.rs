@@ -14,8 +14,8 @@ use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::Signal;
 use tidegate_tests::bpf::{self, Object};
 use tidegate_tests::{
-    Answer, Counted, Guard, Nginx, Plain, SERVER_V4, Stage, Stalled, fetch, fill, listen_queue,
-    run_to_end, skip_without_root, status, tidegate_program, until,
+    Answer, Counted, Guard, Nginx, Plain, SERVER_V4, Stage, Stalled, bridge, fetch, fill,
+    listen_queue, run_to_end, skip_without_root, status, tidegate_program, until,
 };
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -460,9 +460,7 @@ fn an_interface_that_is_not_there_yet_keeps_nobody_from_guarding_the_others() {
     // By its number, which a new interface has last.
     let attached = |guard: &Guard| guard.status()["attached"].clone();
     let without = attached(&guard);
-    host.ip("link add late0 type bridge").expect("a bridge");
-    host.ip("address add 10.78.0.1/24 dev late0").expect("an address");
-    host.ip("link set late0 up").expect("a bridge that is up");
+    bridge(host, "late0", "10.78.0.1/24");
     until("it is guarded when it comes up", || attached(&guard) != without);
     host.ip("link set late0 down").expect("a bridge that is down");
     until("and not when it is down", || attached(&guard) == without);
@@ -494,15 +492,11 @@ fn an_interface_that_comes_later_and_takes_no_program_keeps_nobody_from_guarding
     let mut guard = Guard::on_port(host, 80, "rst-syn", "driver");
     let attached = |guard: &Guard| guard.status()["attached"].as_array().expect("links").len();
     let before = attached(&guard);
-    host.ip("link add br0 type bridge").expect("a bridge");
-    host.ip("address add 10.78.0.1/24 dev br0").expect("an address");
-    host.ip("link set br0 up").expect("a bridge that is up");
+    bridge(host, "br0", "10.78.0.1/24");
     until("it is guarded at the IP entry", || attached(&guard) == before + 1);
     let told = guard.complaint().expect("it is told");
     assert!(told.contains("the driver of br0 takes no XDP program"), "{told}");
-    host.ip("link add br1 type bridge").expect("another bridge");
-    host.ip("address add 10.79.0.1/24 dev br1").expect("an address");
-    host.ip("link set br1 up").expect("a bridge that is up");
+    bridge(host, "br1", "10.79.0.1/24");
     until("so is the next", || attached(&guard) == before + 2);
     assert_eq!(fetch(&stage.client, server(80), PATIENCE).answer, Answer::Refused);
     guard.stop();
@@ -549,9 +543,7 @@ fn a_bad_file_at_sighup_leaves_the_guard_as_it_was() {
         return;
     }
     let full = Full::new("bad-reload");
-    full.stage.server.ip("link add br0 type bridge").expect("a bridge");
-    full.stage.server.ip("address add 10.78.0.1/24 dev br0").expect("an address");
-    full.stage.server.ip("link set br0 up").expect("a bridge that is up");
+    bridge(&full.stage.server, "br0", "10.78.0.1/24");
     let good = "[[listener]]\nport = 80\nmechanism = \"rst-syn\"\n";
     let file = Configuration::new(&full.stage, good);
     let mut guard = Guard::start(&full.stage.server, &["--config", Configuration::PATH]);

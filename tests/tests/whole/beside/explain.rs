@@ -44,6 +44,7 @@ fn configured(stage: &Stage, text: &'static str) -> Guard {
     Guard::start(&stage.server, &["--config", "/run/tidegate.toml"])
 }
 
+#[track_caller]
 fn tells(text: &str, parts: &[&str]) {
     for part in parts {
         assert!(text.contains(part), "{part:?} should be told in:\n{text}");
