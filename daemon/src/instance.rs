@@ -2,8 +2,8 @@
 //! One daemon of a kind in a network namespace: a locked file that holds its process number.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
@@ -46,7 +46,7 @@ fn path(role: Role) -> Result<PathBuf> {
     Ok(PathBuf::from(FOLDER).join(format!("{}{}.pid", role.prefix(), namespace_name()?)))
 }
 
-fn file_failure(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Failure + '_ {
+fn file_failure(path: &Path) -> impl FnOnce(std::io::Error) -> Failure + '_ {
     move |source| Failure::File {
         path: path.to_owned(),
         source,
@@ -54,18 +54,32 @@ fn file_failure(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Failur
     }
 }
 
+/// Opens a daemon's file. Whoever ends right now removes the folder, and may do so at any moment here.
+fn open(path: &Path) -> io::Result<File> {
+    const TRIES: u32 = 100;
+    let once = || {
+        fs::create_dir_all(path.parent().unwrap_or(path))?;
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
+    };
+    let is_gone = |opened: &io::Result<File>| {
+        let kind = opened.as_ref().err().map(io::Error::kind);
+        matches!(kind, Some(ErrorKind::NotFound | ErrorKind::AlreadyExists))
+    };
+    let mut opened = once();
+    for _ in 1..TRIES {
+        if !is_gone(&opened) {
+            break;
+        }
+        opened = once();
+    }
+    opened
+}
+
 impl Instance {
     /// Claims this namespace, or says which process has it.
     pub fn claim(role: Role) -> Result<Self> {
         let path = path(role)?;
-        fs::create_dir_all(FOLDER).map_err(file_failure(&path))?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(file_failure(&path))?;
+        let file = open(&path).map_err(file_failure(&path))?;
         let mut lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|_| {
             let who =
                 running(role).ok().flatten().map_or(String::new(), |p| format!(" (process {p})"));
@@ -142,4 +156,40 @@ pub fn forget(role: Role) -> Result<()> {
     let _ = fs::remove_file(path(role)?);
     let _ = fs::remove_dir(FOLDER);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    /// `tidegate stop` claims what a daemon that it has ended is giving up.
+    #[test]
+    fn a_folder_that_goes_at_any_moment_keeps_nobody_from_claiming() {
+        let root = std::env::temp_dir().join(format!("tidegate-instance-{}", std::process::id()));
+        let folder = root.join("tidegate");
+        fs::create_dir_all(&root).unwrap();
+        let ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    let _ = fs::create_dir(&folder);
+                    let _ = fs::remove_dir(&folder);
+                }
+            });
+            let path = folder.join("net-1.pid");
+            let failures: Vec<_> = (0..10_000)
+                .filter_map(|_| {
+                    let opened = open(&path).err();
+                    let _ = fs::remove_file(&path);
+                    opened
+                })
+                .collect();
+            ended.store(true, Ordering::Relaxed);
+            assert!(failures.is_empty(), "{} such as {}", failures.len(), failures[0]);
+        });
+        fs::remove_dir_all(&root).unwrap();
+    }
 }
