@@ -212,9 +212,10 @@ __u32 tg_native_syn_room(const struct tg_rules *rules, const struct tg_queues *q
 	return tg_syn_room(rules, queues, random);
 }
 
-struct tg_auto_queue tg_native_auto_view(const struct tg_queues *queues, __u32 reason)
+struct tg_auto_queue tg_native_auto_view(const struct tg_rules *rules,
+                                         const struct tg_queues *queues, __u32 reason)
 {
-	return tg_auto_view(queues, reason);
+	return tg_auto_view(rules, queues, reason);
 }
 
 __u64 tg_native_auto_root(__u64 p_x32, __u32 attempts)

@@ -12,6 +12,7 @@
 #include "guard.h"
 #include "kernel_cookie.h"
 #include "log.h"
+#include "police_stage.h"
 #include "socket.h"
 #include "watch.h"
 
@@ -95,6 +96,8 @@ TG_INLINE struct tg_decision tg_ack_judge(const struct tg_ack_stage *s, struct t
 	struct tg_queues queues;
 
 	tg_read_queues(listener, &queues);
+	if (s->at.guard->has_limits && tg_listen_queue_full(&queues))
+		ack->exempt = tg_is_exempt(s->packet, s->at.active, s->at.index);
 	if (o)
 		ack->silent = tg_overload_silences_ack(o, s->now_ns);
 	decision = tg_ack_decide(rules, &queues, ack);

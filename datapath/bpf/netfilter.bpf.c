@@ -2,7 +2,7 @@
 /*
  * The TCP entry, netfilter local-in: behind routing and the host's own
  * firewall, just before TCP. A program here can accept or drop, and look
- * nothing up: the listening socket was put on the packet at the IP entry.
+ * nothing up: it is told of the listening socket at the IP entry.
  *
  * It is also where reserv learns that TCP is about to see a SYN which an
  * earlier hook let through: between the two lies a whole batch of the driver.
@@ -83,7 +83,6 @@ int tidegate_tcp(struct bpf_nf_ctx *ctx)
 	struct tg_packet packet = {};
 	struct tg_place at = {};
 	struct tg_syn_stage s = {.packet = &packet, .at = &at};
-	struct sock *sk;
 	int reserve;
 
 	if (!tg_nf_parse(ctx, &packet) || !tg_is_syn(&packet))
@@ -92,15 +91,13 @@ int tidegate_tcp(struct bpf_nf_ctx *ctx)
 		return NF_ACCEPT;
 	reserve = at.guard->rules.room == TG_ROOM_RESERVE;
 	s.syn.now_ns = bpf_ktime_get_ns(); /* the coarse clock is not to be had in this type */
-	sk = at.guard->hook == TG_HOOK_TCP ? ctx->skb->sk : NULL;
 	/* Judged at an earlier hook, as SO_REUSEPORT groups always are. */
-	if (!sk || sk->__sk_common.skc_state != TCP_LISTEN) {
+	if (at.guard->hook != TG_HOOK_TCP ||
+	    !tg_told_at_tcp_entry(&packet.tuple, ctx->skb->dev->ifindex, s.syn.now_ns, &s.socket)) {
 		if (reserve)
 			tg_settle_later(at.index, s.syn.now_ns);
 		return NF_ACCEPT;
 	}
-	s.socket.tp = tg_untrusted(sk);
-	s.socket.slot = tg_slot_of(s.socket.tp, at.index);
 	s.syn.source = tg_source_of(&packet, &at);
 	tg_syn_assess(ctx, &s, 0);
 	if (tg_syn_conclude(&s) == TG_DROP)

@@ -45,6 +45,19 @@ __noinline __u32 tg_police(struct tg_packet *packet, __u32 active, __u32 guard)
 	return full_ns ? tg_limit_take(limit, full_ns, bpf_ktime_get_ns()) : TG_SOURCE_ANY;
 }
 
+/* Likewise, of a segment that costs no SYN of its network's. */
+__noinline int tg_is_exempt(struct tg_packet *packet, __u32 active, __u32 guard)
+{
+	struct tg_limit *limit;
+	struct tg_network key;
+
+	if (!packet)
+		return 0;
+	key = tg_network_of(&packet->tuple, active, guard);
+	limit = bpf_map_lookup_elem(&limits, &key);
+	return limit && !limit->cost_ns;
+}
+
 TG_INLINE __u32 tg_source_of(struct tg_packet *packet, const struct tg_place *at)
 {
 	return at->guard->has_limits ? tg_police(packet, at->active, at->index) : TG_SOURCE_ANY;

@@ -84,15 +84,15 @@ TG_INLINE void tg_shed_read_queue(struct tg_shed_call *call, struct tcp_sock *tp
 {
 	__u32 active = call->active, index = call->index;
 	struct tg_config *conf = bpf_map_lookup_elem(&config, &active);
+	const struct tg_rules *rules;
 	struct tg_queues queues;
-	__u32 reason;
 
 	if (!conf || index >= TG_GUARDS)
 		return;
+	rules = &conf->guards[index & (TG_GUARDS - 1)].rules;
 	tg_read_queues(tp, &queues);
 	/* Early drop is by lot: nobody's by this one. */
-	reason = tg_syn_room(&conf->guards[index & (TG_GUARDS - 1)].rules, &queues, 0xffffffff);
-	call->queue = tg_auto_view(&queues, reason);
+	call->queue = tg_auto_view(rules, &queues, tg_syn_room(rules, &queues, 0xffffffff));
 }
 
 /* Finds the listener; 0 where none listens. */

@@ -129,6 +129,17 @@ TG_INLINE int tg_remembers(const struct tg_remembered *r, const struct tg_tuple 
 	return !(listener | tg_differ(r->daddr, t->daddr)) && now_ns - r->asked_ns < TG_REMEMBER_NS;
 }
 
+TG_INLINE void tg_remember(struct tg_remembered *r, const struct tg_tuple *t, __u32 ifindex,
+                           const struct tcp_sock *tp, __u32 slot, __u64 now_ns)
+{
+	__builtin_memcpy(r->daddr, t->daddr, 16);
+	r->dport_family = tg_dport_family(t);
+	r->ifindex = ifindex;
+	r->asked_ns = now_ns;
+	r->slot = slot;
+	r->tp = (__u64)tp;
+}
+
 /* The memory behind a remembered pointer may be another socket's by now. */
 TG_INLINE int tg_still_listens(struct tcp_sock *tp, const struct tg_tuple *t)
 {
@@ -147,6 +158,44 @@ TG_INLINE __u32 tg_slot_of(struct tcp_sock *tp, __u32 guard)
 
 	/* A socket that the daemon has not seen yet is counted with its guard. */
 	return slot ? *slot : guard;
+}
+
+/*
+ * The TCP entry can look nothing up, so it is told of each SYN's socket at the IP entry. Under the
+ * address and port that the SYN has: where NAT changes these in between it is found no more, and
+ * not judged. (On the packet itself the socket would stand against NAT: what ip_forward() has to
+ * forward it drops if a socket is on it, and a redirected port's listener would be passed by.) By
+ * whatever interface: behind a VLAN or a bridge the TCP entry sees another than the IP entry.
+ */
+#define TG_TCP_ENTRY 0u
+
+TG_INLINE void tg_tell_tcp_entry(const struct tg_tuple *tuple, const struct tcp_sock *tp,
+                                 __u32 slot, __u64 now_ns)
+{
+	__u32 index = tg_remember_index(tuple, TG_TCP_ENTRY);
+	struct tg_remembered *r = bpf_map_lookup_elem(&remembered, &index);
+
+	if (r)
+		tg_remember(r, tuple, TG_TCP_ENTRY, tp, slot, now_ns);
+}
+
+/* in_ifindex: where the packet is for a socket that is bound to an interface, that one. */
+TG_INLINE int tg_told_at_tcp_entry(const struct tg_tuple *tuple, __u32 in_ifindex, __u64 now_ns,
+                                   struct tg_socket *found)
+{
+	__u32 index = tg_remember_index(tuple, TG_TCP_ENTRY), bound;
+	struct tg_remembered *r = bpf_map_lookup_elem(&remembered, &index);
+	struct tcp_sock *tp;
+
+	if (!r || !r->tp || !tg_remembers(r, tuple, TG_TCP_ENTRY, now_ns))
+		return 0;
+	tp = tg_untrusted((void *)r->tp);
+	bound = tp->inet_conn.icsk_inet.sk.__sk_common.skc_bound_dev_if;
+	if (!tg_still_listens(tp, tuple) || (bound && bound != in_ifindex))
+		return 0;
+	found->tp = tp;
+	found->slot = r->slot;
+	return 1;
 }
 
 /*
@@ -191,14 +240,8 @@ TG_INLINE int tg_find_listener(void *ctx, const struct tg_tuple *tuple, __u32 if
 	}
 	found->slot = tg_slot_of(tp, guard);
 	r->tp = 0;
-	if (!tp->inet_conn.icsk_inet.sk.__sk_common.skc_reuseport) {
-		__builtin_memcpy(r->daddr, tuple->daddr, 16);
-		r->dport_family = tg_dport_family(tuple);
-		r->ifindex = ifindex;
-		r->asked_ns = now_ns;
-		r->slot = found->slot;
-		r->tp = (__u64)tp;
-	}
+	if (!tp->inet_conn.icsk_inet.sk.__sk_common.skc_reuseport)
+		tg_remember(r, tuple, ifindex, tp, found->slot, now_ns);
 	/* Listening sockets are freed after an RCU grace period, which this program is inside of.
 	 */
 	found->tp = tg_untrusted(tp);
@@ -218,6 +261,7 @@ TG_INLINE void tg_read_queues(struct tcp_sock *tp, struct tg_queues *q)
 	q->syncookies = net->ipv4.sysctl_tcp_syncookies;
 	q->claimed = 0;
 	q->places = 0;
+	q->shut = TG_OPEN;
 }
 
 #endif

@@ -113,11 +113,17 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 	return wants_cookie;
 }
 
-/* Can this SYN be answered with a cookie that keeps all of its options? */
-TG_INLINE int tg_syn_cookie_usable(const struct tg_syn_stage *s)
+/*
+ * Can this SYN be answered with a cookie that keeps all of its options? Its ACK will have as many
+ * VLAN tags, and bpf_sk_assign_tcp_reqsk() finds no TCP behind one (it goes by skb->protocol): the
+ * kernel takes one out before the IP entry, so that the driver sees one more.
+ */
+TG_INLINE int tg_syn_cookie_usable(const struct tg_syn_stage *s, __u32 tags_most)
 {
 	const struct tg_tcp_options *o = &s->options;
 
+	if (s->packet->l3_offset > sizeof(struct ethhdr) + tags_most * sizeof(struct tg_vlan))
+		return 0;
 	if (!s->at->control->cookies_work || s->taken || o->unanswerable || s->socket.tp->is_mptcp)
 		return 0;
 	return !tg_has_option(o, TG_OPTION_MSS) ||

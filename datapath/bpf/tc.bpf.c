@@ -48,28 +48,26 @@ TG_INLINE __u32 tg_tc_mtu(struct __sk_buff *ctx)
 }
 
 /*
- * The TCP entry reads the listening socket from the packet: see netfilter.bpf.c.
- * Returns 0 for what is judged here instead: a SO_REUSEPORT socket, since the
- * kernel would choose among its group anew, and not as it does for a packet that
- * carries no socket (seen on Linux 6.18); and a SYN that finds TIME-WAIT, which
- * the kernel must see first.
+ * Tells the TCP entry of the listening socket: see netfilter.bpf.c. Returns 0 for what is judged
+ * here instead: a SO_REUSEPORT socket, since which of its group gets a connection depends on the
+ * client; and a SYN that finds TIME-WAIT, behind which there is a listener to be looked up.
  */
-TG_INLINE int tg_tc_carry_socket(struct __sk_buff *ctx, const struct tg_packet *p)
+TG_INLINE int tg_tc_leave_to_tcp(struct __sk_buff *ctx, const struct tg_packet *p, __u32 guard)
 {
 	struct bpf_sock *sk = tg_lookup(ctx, &p->tuple, p->tuple.sport);
 	struct tcp_sock *tp;
-	int carries = 1;
+	int leaves = 1;
 
 	if (!sk)
 		return 1;
 	tp = sk->state == TCP_LISTEN ? bpf_skc_to_tcp_sock(sk) : NULL;
 	if (sk->state == TCP_TIME_WAIT ||
 	    (tp && tp->inet_conn.icsk_inet.sk.__sk_common.skc_reuseport))
-		carries = 0;
+		leaves = 0;
 	else if (tp && tg_is_local(ctx, &p->tuple, ctx->ifindex))
-		bpf_sk_assign(ctx, sk, 0);
+		tg_tell_tcp_entry(&p->tuple, tp, tg_slot_of(tp, guard), bpf_ktime_get_ns());
 	bpf_sk_release(sk);
-	return carries;
+	return leaves;
 }
 
 /* The reply lives here alone, so that it shares its stack with the look-ups before it. */
@@ -124,7 +122,7 @@ static __noinline int tg_tc_room(struct __sk_buff *ctx, struct tg_packet *packet
 	if (shed)
 		goto refuse;
 	if (at->guard->hook == TG_HOOK_TCP) {
-		if (tg_tc_carry_socket(ctx, packet))
+		if (tg_tc_leave_to_tcp(ctx, packet, at->index))
 			return TCX_NEXT;
 		source = tg_source_of(packet, at);
 	}
@@ -135,7 +133,7 @@ static __noinline int tg_tc_room(struct __sk_buff *ctx, struct tg_packet *packet
 		return TCX_NEXT;
 	if (tg_syn_assess(ctx, s, 1) &&
 	    tg_tc_options(ctx, tg_options_offset(packet), tg_options_end(packet), &s->options))
-		s->syn.cookie_usable = tg_syn_cookie_usable(s);
+		s->syn.cookie_usable = tg_syn_cookie_usable(s, 0);
 	verdict = tg_syn_conclude(s);
 	switch (verdict) {
 	case TG_DROP: return TCX_DROP;
@@ -230,7 +228,9 @@ TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
 	struct tg_ack ack = {};
 	int is_second, is_hollow;
 
-	if (!listener)
+	/* A segment of a connection of others' that is forwarded meets a listener on every address.
+	 */
+	if (!listener || !tg_is_local(ctx, &s->packet->tuple, ctx->ifindex))
 		return TCX_NEXT;
 	is_second = tg_just_answered(s);
 	is_hollow = tg_answers_hollow(s);

@@ -103,7 +103,7 @@ static __noinline int tg_xdp_room(struct xdp_md *ctx, struct tg_packet *packet, 
 		return XDP_PASS;
 	if (tg_syn_assess(ctx, &s, 1) &&
 	    tg_xdp_options(ctx, tg_options_offset(packet), tg_options_end(packet), &s.options))
-		s.syn.cookie_usable = tg_syn_cookie_usable(&s);
+		s.syn.cookie_usable = tg_syn_cookie_usable(&s, 1);
 	verdict = tg_syn_conclude(&s);
 	switch (verdict) {
 	case TG_DROP: return XDP_DROP;

@@ -67,6 +67,14 @@ impl Destination {
     fn covers(&self, target: &Avoided) -> bool {
         self.port.is_none_or(|port| port == target.port) && self.network.contains(target.address)
     }
+
+    /// For how long `target` is avoided at most: the longest network counts that names its port, else the
+    /// longest that names none, as `tg_obeyed_of()` in notice.bpf.c has it. `None`: it is not obeyed.
+    fn bound(destinations: &[Self], target: &Avoided) -> Option<Duration> {
+        let covering = destinations.iter().filter(|destination| destination.covers(target));
+        let closest = covering.max_by_key(|d| (d.port.is_some(), d.network.bits));
+        closest.map(|destination| destination.longest * 3 / 2)
+    }
 }
 
 /// A destination that has said when to come back.
@@ -111,7 +119,8 @@ impl Agent {
         Ok(Agent { programs, links: Vec::new() })
     }
 
-    /// Obeys these and no others. What others have said before is forgotten.
+    /// Obeys these and no others. What others have said before is forgotten, and what these have said that
+    /// goes on for longer than they may say now.
     pub fn obey(&self, destinations: &[Destination]) -> Result<()> {
         let (asked, limit) = (destinations.len(), TG_OBEYED as usize / 2);
         if asked > limit {
@@ -135,7 +144,7 @@ impl Agent {
     fn forget_all_but(&self, destinations: &[Destination]) -> Result<()> {
         let avoided = self.programs.map(AVOIDED);
         for (key, target) in entries(&self.programs)? {
-            if !destinations.iter().any(|destination| destination.covers(&target)) {
+            if Destination::bound(destinations, &target).is_none_or(|bound| target.left > bound) {
                 avoided.delete(bytes_of(&key)).map_err(map_error(AVOIDED))?;
             }
         }
@@ -291,5 +300,27 @@ mod tests {
         assert!(!one.covers(&target("192.0.2.9", 81)));
         assert!(!one.covers(&target("192.0.3.9", 80)));
         assert!(destination("192.0.2.0/24", None).covers(&target("192.0.2.9", 81)));
+    }
+
+    #[test]
+    fn a_server_is_avoided_no_longer_than_the_destination_closest_to_it_says() {
+        let lasting = |network: &str, port, seconds| Destination {
+            longest: Duration::from_secs(seconds),
+            ..destination(network, port)
+        };
+        let destinations = [
+            lasting("192.0.2.0/24", Some(80), 20),
+            lasting("192.0.2.9/32", None, 10),
+            lasting("192.0.0.0/16", None, 40),
+        ];
+        for (address, port, bound_s) in [
+            ("192.0.2.9", 80, Some(30)),
+            ("192.0.2.9", 81, Some(15)),
+            ("192.0.2.8", 81, Some(60)),
+            ("192.1.2.9", 80, None),
+        ] {
+            let bound = Destination::bound(&destinations, &target(address, port));
+            assert_eq!(bound.map(|bound| bound.as_secs()), bound_s, "{address}:{port}");
+        }
     }
 }

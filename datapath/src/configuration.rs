@@ -54,6 +54,8 @@ pub struct Configuration {
     /// Who holds TIME-WAIT of connections that this host opens, by where they go: the longest
     /// network counts.
     pub destinations: Vec<(Network, tg_tw_rules)>,
+    /// The blocks that the table of pairs that are held in TIME-WAIT must have.
+    pub held_blocks: u32,
 }
 
 impl Configuration {
@@ -268,10 +270,16 @@ fn begin_anew(
     Ok(())
 }
 
-/// That the table which stands has room for a configuration's parts of it.
+/// That the tables which stand have room for a configuration's parts of them.
 pub(crate) fn require_room(programs: &Programs, configuration: &Configuration) -> Result<()> {
-    let (asked, limit) = (configuration.shed_blocks(), shed::table_blocks(programs));
-    if asked > limit { Err(Error::TableSize { asked, limit }) } else { Ok(()) }
+    let tables = [
+        ("persistent dropping", configuration.shed_blocks(), shed::table_blocks(programs)),
+        ("TIME-WAIT", configuration.held_blocks, time_wait::table_blocks(programs)),
+    ];
+    match tables.into_iter().find(|(_, asked, limit)| asked > limit) {
+        Some((table, asked, limit)) => Err(Error::TableSize { table, asked, limit }),
+        None => Ok(()),
+    }
 }
 
 /// Puts `configuration` in force, whole.

@@ -65,11 +65,13 @@ pub enum Error {
     /// The guard that stands was made by another version, with other types in its maps.
     #[error("the guard that stands is another version's: ask that one, or `tidegate run` this one")]
     OtherVersion,
-    /// The table of persistent dropping is too small for a configuration.
+    /// A table is too small for a configuration; none grows while it stands.
     #[error(
-        "the table of persistent dropping has {limit} blocks since the start and this asks for {asked}: stop tidegate and start it again"
+        "the table of {table} has {limit} blocks since the start and this asks for {asked}: stop tidegate and start it again"
     )]
     TableSize {
+        /// What it is for.
+        table: &'static str,
         /// Blocks asked for.
         asked: u32,
         /// Blocks that it has.

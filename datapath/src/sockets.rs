@@ -93,9 +93,10 @@ pub fn stale_requests(programs: &Programs, mut take: impl FnMut(tg_request_row))
 }
 
 impl tg_listener_row {
-    /// The address that the socket is bound to.
+    /// The address that the socket is bound to. One of IPv6 that is bound to an IPv4-mapped address, as a
+    /// JVM binds to IPv4 ones, serves IPv4 alone.
     pub fn address(&self) -> std::net::IpAddr {
-        address::either(self.is_ipv6 != 0, &self.addr)
+        address::either(self.is_ipv6 != 0, &self.addr).to_canonical()
     }
 }
 

@@ -25,7 +25,8 @@ struct tg_ack {
 	__u32 bare;       /* no data and no FIN: a SYN/ACK ACK (Shukla, Table 4.1) */
 	__u32 cookie;     /* enum tg_ack_cookie */
 	__u16 silent;     /* auto: who finds no room is not told */
-	__u16 was_told;   /* hollow: the ACK before it met a RST, a moment ago */
+	__u8 was_told;    /* hollow: the ACK before it met a RST, a moment ago */
+	__u8 exempt;      /* its network is: the kernel alone decides */
 };
 
 TG_INLINE __u32 tg_ack_overflow(const struct tg_ack *ack)
@@ -40,21 +41,33 @@ TG_INLINE struct tg_decision tg_ack_decide_place(const struct tg_rules *rules,
 {
 	if (!tg_listen_queue_full(queues))
 		return tg_decide(TG_PASS, TG_HANDSHAKE);
-	if (rules->ack == TG_ACK_RESET && !ack->silent)
+	if (rules->ack == TG_ACK_RESET && !ack->silent && !ack->exempt)
 		return tg_decide(TG_RESET, tg_ack_overflow(ack));
 	return tg_decide(TG_PASS, tg_ack_overflow(ack));
 }
 
 /*
+ * Has who comes with a cookie a place where a new SYN would look for one? Half-open connections
+ * have reserved theirs, but they may be forged, and it is here.
+ */
+TG_INLINE int tg_ack_finds_place(const struct tg_rules *rules, const struct tg_queues *queues)
+{
+	if (tg_room_is_short(rules, queues))
+		return 0;
+	return rules->room != TG_ROOM_RESERVE ||
+	       queues->listen_len < tg_reserve_places(rules, queues);
+}
+
+/*
  * Our cookie comes back. auto has let the client in when its SYN came, as one that has a request;
- * else it takes a place now, as a new SYN would.
+ * else it takes a place now.
  */
 TG_INLINE struct tg_decision tg_ack_decide_ours(const struct tg_rules *rules,
                                                 const struct tg_queues *queues,
                                                 const struct tg_ack *ack)
 {
 	int has_place = !tg_listen_queue_full(queues) &&
-	                (rules->is_auto || !tg_room_is_short(rules, queues));
+	                (rules->is_auto || tg_ack_finds_place(rules, queues));
 
 	if (has_place)
 		return tg_decide(TG_ADMIT, TG_COOKIE_VALID);

@@ -139,7 +139,7 @@ TG_INLINE void tg_agree_rest(const struct tg_case *c, struct tg_answers *a)
 	a->room = tg_syn_reason(&c->rules, &a->queues, &syn);
 	a->asks_for_request = tg_syn_asks_for_request(a->room, &a->queues);
 	a->wants_cookie = tg_syn_wants_cookie(&c->rules, a->room, &syn);
-	a->view = tg_auto_view(&a->queues, a->room);
+	a->view = tg_auto_view(&c->rules, &a->queues, a->room);
 	a->ack = tg_ack_decide(&c->rules, &c->queues, &c->ack);
 	a->fin = tg_fin_decide(tg_fin_rule_of(c->rules.fin, c->fin_said), &c->fin);
 	a->made = tg_cookie_make(&c->keys.current, &c->tuple, c->client_isn, c->epoch, &c->options);

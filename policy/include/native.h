@@ -73,7 +73,8 @@ __u32 tg_native_shed_block(const struct tg_shed_rules *rules, const struct tg_ke
 int tg_native_shed_draws_lots(const struct tg_shed_rules *rules, const struct tg_shed_state *state);
 __u32 tg_native_syn_room(const struct tg_rules *rules, const struct tg_queues *queues,
                          __u32 random);
-struct tg_auto_queue tg_native_auto_view(const struct tg_queues *queues, __u32 reason);
+struct tg_auto_queue tg_native_auto_view(const struct tg_rules *rules,
+                                         const struct tg_queues *queues, __u32 reason);
 __u64 tg_native_auto_root(__u64 p_x32, __u32 attempts);
 __u64 tg_native_siphash(const struct tg_key *key, const __u64 *words, __u32 count);
 __u64 tg_native_siphash13(const struct tg_key *key, const __u64 *words, __u32 count);

@@ -117,17 +117,21 @@ TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason, const
 	return rules->syn;
 }
 
-/* auto answers where the kernel would, with a cookie that costs less and keeps the options. */
-TG_INLINE int tg_syn_spares_cookie(const struct tg_rules *rules, __u32 reason)
+/*
+ * auto answers where the kernel would, with a cookie that costs less and keeps the options. But for
+ * who is exempt: the kernel alone decides.
+ */
+TG_INLINE int tg_syn_spares_cookie(const struct tg_rules *rules, __u32 reason,
+                                   const struct tg_syn *syn)
 {
-	return rules->is_auto && reason == TG_KERNEL_COOKIE;
+	return rules->is_auto && reason == TG_KERNEL_COOKIE && syn->source != TG_SOURCE_EXEMPT;
 }
 
 TG_INLINE int tg_syn_wants_cookie(const struct tg_rules *rules, __u32 reason,
                                   const struct tg_syn *syn)
 {
 	if (tg_syn_has_room(reason))
-		return tg_syn_spares_cookie(rules, reason);
+		return tg_syn_spares_cookie(rules, reason, syn);
 	return syn->answer == TG_ANSWER_COOKIE || syn->answer == TG_ANSWER_COOKIE_OR_SILENCE ||
 	       tg_syn_refusal(rules, reason, syn) == TG_SYN_COOKIE;
 }
@@ -144,7 +148,7 @@ TG_INLINE struct tg_decision tg_syn_decide(const struct tg_rules *rules, __u32 r
 {
 	__u32 refusal;
 
-	if (tg_syn_spares_cookie(rules, reason) && syn->cookie_usable && !syn->half_open)
+	if (tg_syn_spares_cookie(rules, reason, syn) && syn->cookie_usable && !syn->half_open)
 		return tg_decide(TG_COOKIE, reason);
 	if (tg_syn_has_room(reason))
 		return tg_decide(TG_PASS, reason);

@@ -114,6 +114,23 @@ pub fn is_refusal(decision: tg_decision) -> bool {
     unsafe { raw::tg_native_is_refusal(decision) != 0 }
 }
 
+/// Whether this SYN is answered by who has a place for its client, or this ACK brought a cookie of ours back
+/// and is let in. A cookie of the kernel's counts with its SYN: its ACK is one like others.
+pub fn lets_in(decision: tg_decision) -> bool {
+    match decision.verdict {
+        raw::TG_ADMIT => true,
+        raw::TG_PASS => matches!(
+            decision.reason,
+            raw::TG_ROOM
+                | raw::TG_EXEMPT
+                | raw::TG_KERNEL_COOKIE
+                | raw::TG_FORWARDED
+                | raw::TG_SPARED
+        ),
+        _ => false,
+    }
+}
+
 /// Whether a half-open request of this age, in milliseconds, should give its place back
 /// (Shukla, thesis, 4.1.7).
 pub fn reservation_stale(rules: &tg_rules, queues: &tg_queues, age_ms: u64) -> bool {
@@ -330,6 +347,38 @@ mod tests {
         }
     }
 
+    /// lazy's queue is short, however its clients come; forged SYNs may hold every reservation.
+    #[test]
+    fn a_cookie_finds_no_more_places_than_lazy_has_ahead() {
+        let lazy = tg_rules { ahead: 16, room: TG_ROOM_RESERVE, ..Default::default() };
+        let cookie = tg_ack { cookie: TG_ACK_COOKIE, ..Default::default() };
+        let verdict = |queues: &tg_queues| decide_ack(&lazy, queues, &cookie).verdict;
+        assert_eq!(verdict(&queues(15, 100)), TG_ADMIT);
+        assert_eq!(verdict(&queues(16, 0)), TG_RESET);
+        let reserv = tg_rules { ahead: 0, ..lazy };
+        assert_eq!(decide_ack(&reserv, &queues(128, 100), &cookie).verdict, TG_ADMIT);
+    }
+
+    /// What the kernel does with an exempt client is all that happens.
+    #[test]
+    fn an_exempt_client_is_the_kernels_alone() {
+        let auto = mechanism::parse("auto").unwrap();
+        let exempt =
+            |source: u32| tg_syn { source: source as u16, cookie_usable: 1, ..Default::default() };
+        let cookies = tg_queues { syncookies: 1, ..queues(0, 129) };
+        for (source, verdict) in [(TG_SOURCE_ANY, TG_COOKIE), (TG_SOURCE_EXEMPT, TG_PASS)] {
+            let bucket = &mut tg_bucket::default();
+            let decision = decide_syn(&auto, &cookies, &exempt(source), bucket);
+            assert_eq!((decision.verdict, decision.reason), (verdict, TG_KERNEL_COOKIE));
+        }
+        let abort = mechanism::parse("abort").unwrap();
+        let ack = tg_ack { is_request: 1, acceptable: 1, bare: 1, ..Default::default() };
+        for (exempt, verdict) in [(0, TG_RESET), (1, TG_PASS)] {
+            let decision = decide_ack(&abort, &queues(129, 1), &tg_ack { exempt, ..ack });
+            assert_eq!((decision.verdict, decision.reason), (verdict, TG_OVERFLOW_SYNACK_ACK));
+        }
+    }
+
     /// Shukla 4.1.2: "sends a SYN/ACK only if there is room for a new reservation".
     #[test]
     fn reserv_counts_syn_acks_in_flight_as_taken() {
@@ -450,6 +499,21 @@ mod tests {
             (case.rules.fin, case.fin_said) = (configured, said);
             assert_eq!(agree(&case).fin.verdict, verdict, "{configured}, said {said}");
         }
+    }
+
+    #[test]
+    fn nobody_is_refused_and_let_in() {
+        for (reason, verdict) in (0..TG_REASONS).flat_map(|r| (0..TG_VERDICTS).map(move |v| (r, v)))
+        {
+            let decision = tg_decision { verdict, reason };
+            assert!(!(lets_in(decision) && is_refusal(decision)), "reason {reason}: {verdict}");
+        }
+        let is = |verdict, reason| lets_in(tg_decision { verdict, reason });
+        assert!(
+            is(TG_PASS, TG_ROOM) && is(TG_PASS, TG_KERNEL_COOKIE) && is(TG_ADMIT, TG_COOKIE_VALID)
+        );
+        assert!(!is(TG_COOKIE, TG_KERNEL_COOKIE), "its ACK will be counted");
+        assert!(!is(TG_PASS, TG_HANDSHAKE), "its SYN was counted");
     }
 
     #[test]

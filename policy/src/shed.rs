@@ -56,10 +56,10 @@ impl tg_shed_rules {
 
 impl tg_auto_queue {
     /// These queues as the control of p* sees them, where a SYN meets `reason` (`TG_ROOM` or
-    /// another that the SYN stage gives).
-    pub fn of(queues: &tg_queues, reason: u32) -> Self {
-        // SAFETY: the function reads only through this valid reference.
-        unsafe { tg_native_auto_view(queues, reason) }
+    /// another that the SYN stage gives) by these rules.
+    pub fn of(rules: &tg_rules, queues: &tg_queues, reason: u32) -> Self {
+        // SAFETY: the function reads only through these valid references.
+        unsafe { tg_native_auto_view(rules, queues, reason) }
     }
 }
 

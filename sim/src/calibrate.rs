@@ -135,10 +135,19 @@ impl Calibration {
 }
 
 impl Fixed {
-    /// What was measured as nothing has no cost that explains it better.
+    /// Whether no costs come near what was measured.
     fn contradicts(&self) -> bool {
-        let is_at_its_end = self.scale.ln().abs() > LIMITS.away - 0.1;
-        !is_at_its_end && (self.simulated / self.measured).ln().abs() > CONTRADICTS
+        !self.is_immaterial() && (self.simulated / self.measured).ln().abs() > CONTRADICTS
+    }
+
+    /// Whether its costs are nothing: they stand at their lower limit, the server serves all that
+    /// it can, and more was measured, which no cost explains. Elsewhere a cost at its limit
+    /// matters: what the number lacks is in others.
+    fn is_immaterial(&self) -> bool {
+        let is_least = self.scale.ln() < 0.1 - LIMITS.away;
+        let is_share = self.unit == Number::Replies.unit();
+        let serves_all = is_share && (self.simulated / 100.0).ln() > -CONTRADICTS;
+        is_least && serves_all && self.simulated < self.measured
     }
 }
 

@@ -25,7 +25,7 @@ pub struct Napi {
     pub packets: u32,
     /// The same in ns.
     pub time_ns: u64,
-    /// How long such a turn is, in ns.
+    /// How long such a turn is, in ns; more than 0 where there are several processors.
     pub turn_ns: u64,
     /// The least time between two interrupts, in ns.
     pub interrupt_gap_ns: u64,

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::costs::Costs;
@@ -54,6 +55,10 @@ pub struct Machine {
 
 /// More than any machine that runs one program for one queue.
 const CORES_MOST: u32 = 1024;
+/// A program that strays further would at times take less than nothing.
+const STRAYS_MOST_X1000: u32 = 1000;
+/// No time in a file is longer than a minute: sums of them have to fit into 64 bits.
+const TIME_MOST_NS: i64 = 60_000_000_000;
 
 fn one_core() -> u32 {
     1
@@ -166,19 +171,42 @@ impl Machine {
     /// Reads what [`Machine::to_toml`] wrote.
     ///
     /// # Errors
-    /// [`SimError::Machine`], which names the line.
+    /// [`SimError::Machine`], which names the line, or a number that cannot be simulated.
     pub fn from_toml(text: &str) -> Result<Self, SimError> {
-        let machine: Self = toml::from_str(text).map_err(|error| {
-            let before = text.get(..error.span().map_or(0, |span| span.start)).unwrap_or(text);
-            let line = before.matches('\n').count() + 1;
-            let what = error.message().lines().collect::<Vec<_>>().join("; ");
-            SimError::Machine { what: format!("line {line}: {what}") }
-        })?;
-        if machine.cores == 0 || machine.cores > CORES_MOST {
-            let what = format!("cores = {} is not from 1 to {CORES_MOST}", machine.cores);
-            return Err(SimError::Machine { what });
+        let machine: Self = parsed(text)?;
+        let times: toml::Table = parsed(text)?;
+        match machine.unfit().or_else(|| too_long("", &times)) {
+            Some(what) => Err(SimError::Machine { what }),
+            None => Ok(machine),
         }
-        Ok(machine)
+    }
+
+    /// A number with which a simulation would fail, or never end.
+    fn unfit(&self) -> Option<String> {
+        let Self { cores, pace: Pace { strays_x1000, .. }, napi, .. } = self;
+        if *cores == 0 || *cores > CORES_MOST {
+            return Some(format!("cores = {cores} is not from 1 to {CORES_MOST}"));
+        }
+        if *strays_x1000 > STRAYS_MOST_X1000 {
+            let range = format!("from 0 to {STRAYS_MOST_X1000}");
+            return Some(format!("[pace] strays_x1000 = {strays_x1000} is not {range}"));
+        }
+        if *cores > 1 && napi.turn_ns == 0 {
+            return Some(format!(
+                "[napi] turn_ns = 0 is for one processor, not {cores}: give more"
+            ));
+        }
+        self.lets_time_stand().then(|| {
+            "wire_ns = 0, and in [costs] frame_ns = 0, buffer_ns = 0 and ip_ns = 0: give one of \
+             them more, or no time passes"
+                .to_owned()
+        })
+    }
+
+    /// Whether packets take no time, so that one client after the other can come and go at once.
+    fn lets_time_stand(&self) -> bool {
+        let Costs { frame_ns, buffer_ns, ip_ns, .. } = self.costs;
+        [self.wire_ns, frame_ns, buffer_ns, ip_ns] == [0; 4]
     }
 
     /// Reads it from a file.
@@ -202,6 +230,27 @@ impl Machine {
     pub fn to_toml(&self) -> Result<String, SimError> {
         toml::to_string(self).map_err(|error| SimError::Machine { what: error.to_string() })
     }
+}
+
+/// What a file says; the error names the line.
+fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, SimError> {
+    toml::from_str(text).map_err(|error| {
+        let before = text.get(..error.span().map_or(0, |span| span.start)).unwrap_or(text);
+        let line = before.matches('\n').count() + 1;
+        let what = error.message().lines().collect::<Vec<_>>().join("; ");
+        SimError::Machine { what: format!("line {line}: {what}") }
+    })
+}
+
+/// A time in a file's table that is too long.
+fn too_long(name: &str, table: &toml::Table) -> Option<String> {
+    table.iter().find_map(|(key, value)| match value {
+        toml::Value::Table(inner) => too_long(&format!("[{key}] "), inner),
+        toml::Value::Integer(ns) if key.ends_with("_ns") && *ns > TIME_MOST_NS => {
+            Some(format!("{name}{key} = {ns} is more than a minute: give at most {TIME_MOST_NS}"))
+        }
+        _ => None,
+    })
 }
 
 #[cfg(test)]
@@ -228,5 +277,58 @@ mod tests {
         assert!(cores.contains("cores = 0 is not from 1"), "{cores}");
         let unknown = wrong("frame_ns", "fame_ns");
         assert!(unknown.contains("fame_ns"), "{unknown}");
+    }
+
+    fn refused(machine: Machine) -> String {
+        let text = machine.to_toml().unwrap();
+        let told = Machine::from_toml(&text).unwrap_err().to_string();
+        assert_eq!(told.lines().count(), 1, "{told}");
+        told
+    }
+
+    #[test]
+    fn a_program_that_would_take_less_than_nothing_is_refused() {
+        let of = |strays_x1000| {
+            let today = Machine::today();
+            Machine { pace: Pace { strays_x1000, ..today.pace }, ..today }
+        };
+        let told = refused(of(1001));
+        assert!(told.contains("[pace] strays_x1000 = 1001 is not from 0 to 1000"), "{told}");
+        assert!(Machine::from_toml(&of(1000).to_toml().unwrap()).is_ok());
+    }
+
+    /// Packets of several processors would be looked at again and again in one moment.
+    #[test]
+    fn several_processors_without_turns_are_refused() {
+        let of = |cores| {
+            let today = Machine::today();
+            Machine { cores, napi: Napi { turn_ns: 0, ..today.napi }, ..today }
+        };
+        let told = refused(of(2));
+        assert!(told.contains("[napi] turn_ns = 0 is for one processor, not 2"), "{told}");
+        assert!(Machine::from_toml(&of(1).to_toml().unwrap()).is_ok());
+    }
+
+    /// Where nothing takes time a closed loop never comes to its end.
+    #[test]
+    fn packets_that_take_no_time_are_refused() {
+        let free = Machine { wire_ns: 0, costs: Costs::FREE, ..Machine::today() };
+        let told = refused(free);
+        assert!(told.contains("wire_ns = 0, and in [costs] frame_ns = 0"), "{told}");
+        let cable = Machine { wire_ns: 1, ..free };
+        assert!(Machine::from_toml(&cable.to_toml().unwrap()).is_ok());
+    }
+
+    #[test]
+    fn a_time_beyond_a_minute_is_refused() {
+        let today = Machine::today();
+        let (minute_ns, more_ns) = (60_000_000_000, 60_000_000_001);
+        let costs = Costs { frame_ns: more_ns, ..today.costs };
+        let told = refused(Machine { costs, ..today });
+        assert!(told.contains("[costs] frame_ns = 60000000001 is more than a minute"), "{told}");
+        let told = refused(Machine { wire_ns: more_ns, ..today });
+        assert!(told.starts_with("wire_ns = 60000000001 is more"), "{told}");
+        let longest = Machine { wire_ns: minute_ns, ..today };
+        assert!(Machine::from_toml(&longest.to_toml().unwrap()).is_ok());
     }
 }

@@ -16,7 +16,7 @@ use crate::spent::Took;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pace {
-    /// What it does takes up to so many thousandths more, or less.
+    /// What it does takes up to so many thousandths more, or less; at most 1000.
     pub strays_x1000: u32,
     /// It keeps a pace for so long, in ns.
     pub lasts_ns: u64,
@@ -80,6 +80,14 @@ mod tests {
         assert!((980_000..981_000).contains(least) && (1_019_000..=1_020_000).contains(most));
         let mean = took.iter().sum::<u64>() / 10_000;
         assert!((999_700..1_000_300).contains(&mean), "{mean}");
+    }
+
+    /// As a machine's file and a scenario may have it: 10,000,000 µs a request, a minute each.
+    #[test]
+    fn the_longest_work_can_take_twice_as_long() {
+        let application_ns = 10_000_000 * 60_000_000_000;
+        let twice = Took { application_ns, ..Took::default() }.times_x65536(2 * WHOLE_X65536);
+        assert_eq!(twice.application_ns, 2 * application_ns);
     }
 
     #[test]

@@ -36,25 +36,20 @@ pub fn run(
     settings: &Settings,
     watcher: &mut dyn Watcher,
 ) -> Result<(), SimError> {
-    let machine = settings.machine;
     let mut curves = Vec::new();
     for setting in &scenario.settings {
         // What cannot be simulated is told before anything is.
-        let setup = setting::setup(scenario, setting, &load, &machine).and_then(|mut setup| {
-            setting::set_load(&mut setup, setting, &load, 1.0, 1.0).map(|()| setup)
-        });
-        match setup {
-            Ok(setup) => curves.push(Curve { setting, setup }),
+        match Curve::of(scenario, setting, &load, &settings.machine) {
+            Ok(curve) => curves.push(curve),
             Err(reason) => watcher.left_out(&setting.curve, &reason),
         }
     }
     let mut run = Run { scenario, load, settings, watcher, steps: 0, step: 0 };
-    let uses = scenario.server_uses(curves.iter().map(|curve| curve.setting));
-    run.steps = uses.len() + curves.len() * run.load.offered.len();
-    let capacities_per_s = run.capacities_per_s(&uses)?;
+    let servers = servers(&curves);
+    run.steps = servers.len() + curves.len() * run.load.offered.len();
+    let capacities_per_s = run.capacities_per_s(&servers)?;
     let of = |curve: &Curve<'_>| {
-        let this = scenario.measured_by(curve.setting).server_use();
-        let place = uses.iter().position(|other| *other == this);
+        let place = servers.iter().position(|other| other.server_use == curve.server.server_use);
         place.map_or(0.0, |place| capacities_per_s[place])
     };
     let (known, unknown): (Vec<_>, Vec<_>) =
@@ -65,10 +60,60 @@ pub fn run(
     run.points(&known)
 }
 
-/// A curve, and its world without load.
+/// A curve, its world without load, and the server whose capacity its rates are multiples of.
 struct Curve<'a> {
     setting: &'a Setting,
     setup: Setup,
+    server: Server,
+}
+
+impl<'a> Curve<'a> {
+    /// Fails where the curve cannot be simulated, or the capacity that its rates are multiples of.
+    fn of(
+        scenario: &Scenario,
+        setting: &'a Setting,
+        load: &Load,
+        machine: &Machine,
+    ) -> Result<Self, SimError> {
+        let mut setup = setting::setup(scenario, setting, load, machine)?;
+        setting::set_load(&mut setup, setting, load, 1.0, 1.0)?;
+        let server_use = scenario.measured_by(setting).server_use();
+        Ok(Self { setting, setup, server: Server::of(scenario, server_use, load, machine)? })
+    }
+}
+
+/// A server in use, and the world that measures what it can do.
+struct Server {
+    server_use: ServerUse,
+    setup: Setup,
+}
+
+impl Server {
+    /// Of each use the first curve stands for all, as in the live world.
+    fn of(
+        scenario: &Scenario,
+        server_use: ServerUse,
+        load: &Load,
+        machine: &Machine,
+    ) -> Result<Self, SimError> {
+        let mut settings = scenario.settings.iter();
+        let first = settings.find(|setting| setting.server_use() == server_use);
+        let plain = first.ok_or(SimError::NoCapacity)?.for_capacity();
+        let mut setup = setting::setup(scenario, &plain, load, machine)?;
+        setting::set_capacity_load(&mut setup);
+        Ok(Self { server_use, setup })
+    }
+}
+
+/// The curves' servers, each once.
+fn servers<'a>(curves: &'a [Curve<'_>]) -> Vec<&'a Server> {
+    let mut servers: Vec<&Server> = Vec::new();
+    for Curve { server, .. } in curves {
+        if !servers.iter().any(|other| other.server_use == server.server_use) {
+            servers.push(server);
+        }
+    }
+    servers
 }
 
 struct Run<'a> {
@@ -82,19 +127,12 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// What servers can do. Of each use the first curve stands for all, as in the live world.
-    fn capacities_per_s(&mut self, uses: &[ServerUse]) -> Result<Vec<f64>, SimError> {
-        let mut setups = Vec::new();
-        for this in uses {
-            let mut settings = self.scenario.settings.iter();
-            let Some(setting) = settings.find(|setting| setting.server_use() == *this) else {
-                continue;
-            };
-            let (plain, machine) = (setting.for_capacity(), &self.settings.machine);
-            let mut setup = setting::setup(self.scenario, &plain, &self.load, machine)?;
-            setting::set_capacity_load(&mut setup);
-            setups.push(("simulating the capacity".to_owned(), setup));
-        }
+    /// What servers can do.
+    fn capacities_per_s(&mut self, servers: &[&Server]) -> Result<Vec<f64>, SimError> {
+        let setups = servers
+            .iter()
+            .map(|server| ("simulating the capacity".to_owned(), server.setup.clone()))
+            .collect();
         let mut capacities_per_s = Vec::new();
         self.carry_out(setups, |_, report, _| {
             capacities_per_s.push(report.outcome.replies_per_s);
@@ -158,4 +196,51 @@ impl Run<'_> {
 fn lasts(setup: &Setup) -> Duration {
     let crowd = &setup.crowd;
     Duration::from_nanos(crowd.warm_up_ns + crowd.duration_ns + crowd.cool_down_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use tidegate_report::{Point, ResultsError};
+    use tidegate_scenarios::Form;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Heard {
+        left_out: Vec<String>,
+        points: usize,
+    }
+
+    impl Watcher for Heard {
+        fn step(&mut self, _index: usize, _steps: usize, _name: &str, _lasts: Duration) {}
+
+        fn progress(&mut self, _index: usize, _progress: &Progress) {}
+
+        fn point(&mut self, _point: &Point) -> Result<(), ResultsError> {
+            self.points += 1;
+            Ok(())
+        }
+
+        fn left_out(&mut self, curve: &str, reason: &dyn Error) {
+            self.left_out.push(format!("{curve}: {reason}"));
+        }
+    }
+
+    /// As live: the run goes on without those whose rates are multiples of it.
+    #[test]
+    fn a_capacity_that_cannot_be_simulated_leaves_out_its_curves() {
+        let text = "title = \"t\"\nsource = \"s\"\ncapacity_of = \"theirs\"\n\
+             [load]\noffered = [1]\n[[curve]]\nname = \"ours\"\npeer = \"kernel\"\n\
+             [[curve]]\nname = \"theirs\"\npeer = \"kernel\"\nserver = { kind = \"nginx\" }";
+        let scenario = Scenario::parse("t", "t.toml", text).unwrap();
+        let settings = Settings { machine: Machine::xeon(), threads: NonZeroUsize::MIN };
+        let mut heard = Heard::default();
+        run(&scenario, scenario.load(Form::Full), &settings, &mut heard).unwrap();
+        assert_eq!((heard.left_out.len(), heard.points), (2, 0), "{:?}", heard.left_out);
+        for (told, curve) in heard.left_out.iter().zip(["ours", "theirs"]) {
+            assert!(told.starts_with(curve) && told.contains("no nginx"), "{told}");
+        }
+    }
 }

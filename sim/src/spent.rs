@@ -46,7 +46,8 @@ impl Took {
 
     /// So many 65,536ths of it.
     pub(crate) fn times_x65536(&self, times: u64) -> Self {
-        let times = |ns: u64| (ns * times) >> 16;
+        // The product of a file's longest times has more than 64 bits.
+        let times = |ns: u64| ((u128::from(ns) * u128::from(times)) >> 16) as u64;
         Self {
             driver_ns: times(self.driver_ns),
             other_ns: times(self.other_ns),

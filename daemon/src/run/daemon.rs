@@ -354,7 +354,8 @@ fn configuration_of(
     }
     let keys_are_shared = config.keys.cookies.is_some();
     let destinations = config.ends.destinations.clone();
-    Configuration { guards, keys, keys_are_shared, shed_key, destinations }
+    let held_blocks = config.sizes().held_blocks;
+    Configuration { guards, keys, keys_are_shared, shed_key, destinations, held_blocks }
 }
 
 fn planned(config: &Config, interfaces: &[Interface], rows: &[tg_listener_row]) -> Result<Plan> {

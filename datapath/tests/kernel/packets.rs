@@ -686,12 +686,23 @@ fn a_cookie_answers_a_syn_in_any_dress() {
             for (dress, segment) in dressed(&syn(to)) {
                 let segment = segment.with(|s| s.options = options(&windows));
                 for hook in HOOKS {
-                    let (_, reply, _) = one(&guards, hook, &segment.bytes());
-                    assert_cookie(&segment, &windows, &reply, &format!("{dress}, {to}, {hook:?}"));
+                    let (_, reply, counted) = one(&guards, hook, &segment.bytes());
+                    let why = format!("{dress}, {to}, {hook:?}");
+                    if segment.vlans.len() > tags_that_a_cookie_bears(hook) {
+                        assert_eq!(counted, [(0, "NoCookie", "pass", 1)], "{why}");
+                    } else {
+                        assert_cookie(&segment, &windows, &reply, &why);
+                    }
                 }
             }
         }
     });
+}
+
+/// bpf_sk_assign_tcp_reqsk() finds no TCP behind a tag: the ACK that brings the cookie back would be let
+/// in, and then be nobody's. One tag is taken out behind the driver, and before the IP entry.
+fn tags_that_a_cookie_bears(hook: Hook) -> usize {
+    usize::from(hook != IP)
 }
 
 #[test]

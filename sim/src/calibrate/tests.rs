@@ -107,19 +107,37 @@ fn a_number_that_is_none_fixes_nothing() {
     assert!(error.contains("a SYN that TCP drops"), "{error}");
 }
 
+/// Replies of so many per cent, and how many times today's their costs are.
+fn fixed(measured: f64, simulated: f64, scale: f64) -> Fixed {
+    let (unit, between) = (Number::Replies.unit(), (measured - 4.0, measured + 9.0));
+    Fixed { costs: "", by: "", unit, measured, between, simulated, scale }
+}
+
 /// A number that the nearest costs miss by more than a twentieth, however far its rounds were apart.
 #[test]
 fn what_no_costs_explain_is_a_contradiction() {
-    let fixed = |simulated| Fixed {
-        costs: "",
-        by: "",
-        unit: "",
-        measured: 60.0,
-        between: (56.0, 69.0),
-        simulated,
-        scale: 1.0,
-    };
-    let contradicts = |simulated| fixed(simulated).contradicts();
+    let contradicts = |simulated| fixed(60.0, simulated, 1.0).contradicts();
     assert_eq!([57.5, 60.0, 62.5].map(contradicts), [false; 3]);
     assert_eq!([56.5, 64.0].map(contradicts), [true; 2]);
+}
+
+/// A cost that would have to be more than fifty times today's.
+#[test]
+fn a_cost_at_its_upper_limit_excuses_nothing() {
+    let contradicts = |simulated| fixed(60.0, simulated, LIMITS.away.exp()).contradicts();
+    assert_eq!([80.0, 99.5].map(contradicts), [true; 2]);
+    assert!(!contradicts(61.0), "it explains what was measured");
+}
+
+/// Replies above the capacity tell of a cost that is nothing; fewer replies than without any cost
+/// tell of other costs, and so does whatever is not a share of the capacity.
+#[test]
+fn a_cost_at_its_lower_limit_excuses_what_it_does_not_matter_for() {
+    let least = |measured, simulated| fixed(measured, simulated, (-LIMITS.away).exp());
+    assert!(!least(107.0, 99.5).contradicts());
+    assert!(fixed(107.0, 99.5, 1.0).contradicts(), "it can be less");
+    assert!(least(60.0, 50.0).contradicts(), "others take too much");
+    assert!(least(60.0, 99.5).contradicts(), "it can be more");
+    let capacity = Fixed { unit: Number::Capacity.unit(), ..least(6900.0, 6300.0) };
+    assert!(capacity.contradicts());
 }

@@ -133,8 +133,8 @@ impl Host {
         flow.conn.forget(work.wire);
     }
 
-    /// A RST ends TIME-WAIT, a FIN begins it anew (RFC 9293, section 3.10.7.4), and so does a SYN that
-    /// is certainly of another connection.
+    /// A RST ends TIME-WAIT, a FIN begins it anew (RFC 9293, section 3.10.7.4). A SYN that is
+    /// certainly of another connection ends it where it comes to TCP.
     pub(super) fn segment_in_time_wait(
         &mut self,
         flow: &mut Flow,
@@ -142,7 +142,6 @@ impl Host {
         work: &mut Work<'_>,
     ) {
         if packet.is_syn() && flow.conn.is_begun_anew_by(packet) {
-            self.end_time_wait(flow, work);
             return self.syn(flow, packet, work);
         }
         work.comes_to_tcp(&self.costs);

@@ -30,7 +30,7 @@ impl Host {
         let shown = self.listener.shown(self.profile, &self.kernel, &rules);
         // Early drop is by lot: nobody's by this one.
         let room = syn_room(&rules, &shown, u32::MAX);
-        let queue = tg_auto_queue::of(&self.listener.queues(&self.kernel), room);
+        let queue = tg_auto_queue::of(&rules, &self.listener.queues(&self.kernel), room);
         let Some(shed) = &mut self.shed else { return tg_decision::default() };
         let decision = shed.judge(&tuple(flow.number, flow.network), packet.seq, now_ns, &queue);
         // As the datapath counts: on a path what passes too.
@@ -165,6 +165,10 @@ impl Host {
         } else {
             work.comes_to_tcp(&self.costs);
         }
+        // Not sooner: a SYN that is refused on its way leaves TIME-WAIT standing.
+        if flow.conn.state == State::TimeWait {
+            self.end_time_wait(flow, work);
+        }
         if is_half_open {
             work.tcp_takes(self.costs.request_again_ns);
             return self.send_syn_ack(flow, work);
@@ -195,7 +199,8 @@ impl Host {
             now_ns: work.now_ns(),
             random: (self.chance.draw() >> 32) as u32,
             half_open: u16::from(flow.conn.state == State::HalfOpen),
-            cookie_usable: 1,
+            // The ACK that brings a cookie would go to TIME-WAIT.
+            cookie_usable: u16::from(flow.conn.state != State::TimeWait),
             source: source as u16,
             sends_again: u32::from(sends_again(flow.hops, packet.tcp_header_bytes())),
             ..tg_syn::default()
@@ -268,9 +273,6 @@ impl Host {
         named: Option<End>,
         work: &mut Work<'_>,
     ) {
-        if flow.conn.state == State::TimeWait {
-            self.end_time_wait(flow, work);
-        }
         if flow.conn.has_cookie {
             // The same SYN has the same cookie.
             flow.conn.peer_clock = packet.clocks().map_or(0, |clocks| clocks.value);
@@ -322,4 +324,94 @@ impl Host {
 /// The number of the SYN/ACK to this one behind which there is nothing.
 pub(super) fn hollow_isn(client_isn: u32) -> u32 {
     client_isn ^ 0x5bd1_e995
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_client::segment::Timestamps;
+    use tidegate_client::{Close, Flags, Options, Os, Segment};
+    use tidegate_policy::mechanism;
+    use tidegate_policy::raw::TG_NO_COOKIE;
+
+    use super::*;
+    use crate::machine::Machine;
+    use crate::setup::Setup;
+    use crate::world::World;
+
+    /// The place of the first connection.
+    const FIRST: u32 = 0;
+
+    /// A server that has closed its first connection, and holds TIME-WAIT of it.
+    fn in_time_wait(name: &str, hook: Hook, driver_elsewhere: bool) -> World {
+        let machine = Machine { driver_elsewhere, ..Machine::today() };
+        let guard = Some((mechanism::parse(name).unwrap(), hook));
+        let mut setup = Setup::one_packet(machine, guard, Os::linux());
+        setup.crowd.person.close = Close::Server;
+        let mut world = World::new(setup);
+        while world.host.counted.time_waits_held == 0 {
+            assert!(world.advance());
+        }
+        world
+    }
+
+    fn fill(world: &mut World) {
+        let listener = &mut world.host.listener;
+        let places = listener.backlog + 1;
+        listener.queue.extend(0..places);
+    }
+
+    /// A new SYN on the first connection's addresses and ports. Says what then stands there.
+    fn comes_again(world: &mut World) -> State {
+        let now_ns = world.now_ns();
+        let flow = world.flows.get(FIRST);
+        let clocks = Timestamps { value: flow.conn.peer_clock.wrapping_add(1), echo: 0 };
+        let syn = Segment {
+            flags: Flags::SYN,
+            seq: flow.conn.expected.wrapping_add(1),
+            options: Options { timestamps: Some(clocks), ..Options::default() },
+            ..Segment::default()
+        };
+        let packet = Packet::of(FIRST, &syn);
+        if !world.host.ends_before(flow, &packet, now_ns, &mut world.wire) {
+            world.host.receive(flow, &packet, now_ns, &mut world.wire);
+        }
+        flow.conn.state
+    }
+
+    #[test]
+    fn a_syn_that_is_refused_leaves_time_wait_standing() {
+        for (hook, elsewhere) in [(Hook::Ip, false), (Hook::Driver, false), (Hook::Driver, true)] {
+            for name in ["rst-syn", "early-syn-drop"] {
+                let mut world = in_time_wait(name, hook, elsewhere);
+                fill(&mut world);
+                let what = format!("{name}, {hook:?}, {elsewhere}");
+                assert_eq!(comes_again(&mut world), State::TimeWait, "{what}");
+                let counted = &world.host.counted;
+                assert_eq!(counted.time_waits_held, 1, "{what}");
+                assert_eq!(counted.dropped(TG_LISTENQ_FULL_AT_SYN), 1, "{what}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_syn_that_comes_to_tcp_ends_time_wait() {
+        for (hook, elsewhere) in [(Hook::Ip, false), (Hook::Driver, true)] {
+            let mut world = in_time_wait("rst-syn", hook, elsewhere);
+            assert_eq!(comes_again(&mut world), State::HalfOpen);
+            assert_eq!(world.host.counted.time_waits_held, 0);
+        }
+    }
+
+    /// `tg_syn_cookie_usable()` of the datapath. The kernel, which has no room either, drops it.
+    #[test]
+    fn a_syn_that_meets_time_wait_gets_no_cookie() {
+        for (hook, elsewhere) in [(Hook::Ip, false), (Hook::Driver, true)] {
+            let mut world = in_time_wait("no-syn-drop", hook, elsewhere);
+            fill(&mut world);
+            assert_eq!(comes_again(&mut world), State::None);
+            assert!(!world.flows.get(FIRST).conn.has_cookie);
+            let counted = &world.host.counted;
+            assert_eq!((counted.dropped(TG_NO_COOKIE), counted.listen_drops), (1, 1));
+        }
+    }
 }

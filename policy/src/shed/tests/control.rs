@@ -7,6 +7,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::net::Ipv4Addr;
 
 use super::random::Random;
+use crate::mechanism;
 use crate::shed::*;
 
 const KEY: tg_key = tg_key { k0: 11, k1: 12 };
@@ -97,7 +98,7 @@ impl Plant {
             ..Default::default()
         };
         let reason = if has_room { TG_ROOM } else { TG_LISTENQ_FULL_AT_SYN };
-        let queue = tg_auto_queue::of(&queues, reason);
+        let queue = tg_auto_queue::of(&tg_rules::default(), &queues, reason);
         if self.shedder.decide_at(&connection(who), &syn, &queue).verdict != TG_PASS {
             self.shed += 1;
             return Fate::Shed;
@@ -469,8 +470,25 @@ fn the_control_sees_the_queues_and_whether_there_is_room() {
         (TG_SYNQ_FULL, full),
         (TG_NO_RESERVATION, full),
     ] {
-        assert_eq!(tg_auto_queue::of(&queues, reason), expected, "reason {reason}");
+        let rules = tg_rules::default();
+        assert_eq!(tg_auto_queue::of(&rules, &queues, reason), expected, "reason {reason}");
     }
+}
+
+/// A queue that is kept short is never half as long as the backlog.
+#[test]
+fn the_control_sees_the_limit_at_which_syns_find_no_room() {
+    let queues = tg_queues { listen_len: 3, listen_max: 128, ..Default::default() };
+    let limit = |named: &str, places| {
+        let rules = tg_rules { places, ..mechanism::parse(named).unwrap() };
+        tg_auto_queue::of(&rules, &queues, TG_ROOM).limit
+    };
+    assert_eq!(limit("abort", 0), 128);
+    assert_eq!(limit("abort", 40), 40);
+    assert_eq!(limit("abort", 400), 128);
+    assert_eq!(limit("reserv", 0), 128);
+    assert_eq!(limit("lazy", 0), 16);
+    assert_eq!(limit("lazy", 8), 8);
 }
 
 #[test]

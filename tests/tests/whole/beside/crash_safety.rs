@@ -562,6 +562,11 @@ fn a_bad_file_at_sighup_leaves_the_guard_as_it_was() {
             "interfaces = [\"srv0\", \"br0\"]\n[[listener]]\nport = 81\nhook = \"driver\"\n",
             "the driver of br0",
         ),
+        (
+            // Held pairs have no table here: eight would do for nobody.
+            "[time_wait]\nnegotiate = \"client\"\n[[listener]]\nport = 80\n",
+            "the table of TIME-WAIT has 1 blocks since the start and this asks for 4096: stop tidegate",
+        ),
     ] {
         let refused = Counted::of(&full.stage.server).packets("ListenQFullAtSyn", "reset");
         file.write(bad);

@@ -6,8 +6,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use tidegate_lab::{Link, Namespace};
-use tidegate_tests::{Guard, SERVER_V4, SERVER_V6, Stage, skip_without_root};
+use tidegate_lab::{Link, Namespace, skip_without};
+use tidegate_tests::{Guard, SERVER_V4, SERVER_V6, Stage, guard_of, packets, skip_without_root};
 
 /// Connects and reads one byte.
 fn fetch(client: &Namespace, to: String) -> Result<u8, ErrorKind> {
@@ -35,33 +35,53 @@ fn listen(namespace: &Namespace) -> TcpListener {
     })
 }
 
+/// The server's host is a router to another.
+struct Router {
+    stage: Stage,
+    behind: Namespace,
+    _link: Link,
+}
+
+impl Router {
+    fn new(label: &str) -> Self {
+        let stage = Stage::new(label);
+        let behind = Namespace::new(&format!("{label}-behind")).expect("a third namespace");
+        let link = Link::between(&stage.server, "srv1", &behind, "beh0").expect("a veth");
+        let ends = [(link.a(), "10.78.0.1", "fd78::1"), (link.b(), "10.78.0.2", "fd78::2")];
+        for (end, v4, v6) in ends {
+            end.add_address(&format!("{v4}/24")).expect("an IPv4 address");
+            end.add_address(&format!("{v6}/64")).expect("an IPv6 address");
+        }
+        link.up().expect("both ends up");
+        stage.server.sysctl("net.ipv4.ip_forward", 1).expect("forwarding");
+        stage.server.sysctl("net.ipv6.conf.all.forwarding", 1).expect("forwarding");
+        stage.link.b().add_route("10.78.0.0/24", Some(SERVER_V4)).expect("a route");
+        stage.link.b().add_route("fd78::/64", Some(SERVER_V6)).expect("a route");
+        link.b().add_route("10.77.0.0/24", Some("10.78.0.1")).expect("a route");
+        link.b().add_route("fd77::/64", Some("fd78::1")).expect("a route");
+        Router { stage, behind, _link: link }
+    }
+}
+
+/// A server that says one byte to everyone.
+fn saying(namespace: &Namespace, byte: u8) {
+    let listener = listen(namespace);
+    let serving = namespace.thread(move || {
+        for stream in listener.incoming() {
+            let _ = stream.expect("a connection").write_all(&[byte]);
+        }
+    });
+    drop(serving.expect("a thread"));
+}
+
 #[test]
 fn what_is_only_forwarded_is_not_judged() {
     if skip_without_root("what_is_only_forwarded_is_not_judged") {
         return;
     }
-    let stage = Stage::new("forwarding");
-    let behind = Namespace::new("forwarding-behind").expect("a third namespace");
-    let link = Link::between(&stage.server, "srv1", &behind, "beh0").expect("a veth");
-    for (end, v4, v6) in [(link.a(), "10.78.0.1", "fd78::1"), (link.b(), "10.78.0.2", "fd78::2")] {
-        end.add_address(&format!("{v4}/24")).expect("an IPv4 address");
-        end.add_address(&format!("{v6}/64")).expect("an IPv6 address");
-    }
-    link.up().expect("both ends up");
-    stage.server.sysctl("net.ipv4.ip_forward", 1).expect("forwarding");
-    stage.server.sysctl("net.ipv6.conf.all.forwarding", 1).expect("forwarding");
-    stage.link.b().add_route("10.78.0.0/24", Some(SERVER_V4)).expect("a route");
-    stage.link.b().add_route("fd78::/64", Some(SERVER_V6)).expect("a route");
-    link.b().add_route("10.77.0.0/24", Some("10.78.0.1")).expect("a route");
-    link.b().add_route("fd77::/64", Some("fd78::1")).expect("a route");
-
+    let Router { stage, behind, _link } = Router::new("forwarding");
     // Behind the router a server answers; the router's own listener is never drained.
-    let answering = listen(&behind);
-    let _server = behind.thread(move || {
-        for stream in answering.incoming() {
-            let _ = stream.expect("a connection").write_all(b"!");
-        }
-    });
+    saying(&behind, b'!');
     let _full = listen(&stage.server);
     let guard = Guard::on_port(&stage.server, 80, "rst-syn", "ip");
     for _ in 0..2 {
@@ -77,5 +97,29 @@ fn what_is_only_forwarded_is_not_judged() {
         let answered = fetch(&stage.client, format!("{address}:80"));
         assert_eq!(answered, Ok(b'!'), "{address} lies behind the router");
     }
+    // Nor are its ACKs, which bring no cookie: one in a million would seem to.
+    let status = guard.status();
+    assert_eq!(packets(guard_of(&status, 80, None), "CookieForeign", "pass"), 0, "{status:#}");
+    guard.stop();
+}
+
+/// A container's port that is published, and a process of the host's own that listens on it, too.
+#[test]
+fn what_nat_sends_to_another_host_goes_there_past_a_guard_at_the_tcp_entry() {
+    const TEST: &str = "what_nat_sends_to_another_host_goes_there_past_a_guard_at_the_tcp_entry";
+    if skip_without(TEST, &[("nft", "nftables")]) {
+        return;
+    }
+    let Router { stage, behind, _link } = Router::new("nat");
+    saying(&stage.server, b'o');
+    saying(&behind, b'b');
+    let to = format!("{SERVER_V4}:80");
+    let guard = Guard::on_port(&stage.server, 80, "abort", "tcp");
+    assert_eq!(fetch(&stage.client, to.clone()), Ok(b'o'));
+    let rule = "table ip nat {\nchain in {\ntype nat hook prerouting priority -100\n\
+                ip daddr 10.77.0.1 tcp dport 80 dnat to 10.78.0.2\n}\n}\n";
+    stage.server.place_file("/run/nat.nft", rule.to_owned()).expect("a file");
+    stage.server.output(stage.server.command("nft -f /run/nat.nft")).expect("nft takes it");
+    assert_eq!(fetch(&stage.client, to), Ok(b'b'), "where it is published");
     guard.stop();
 }

@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const AT_ONCE: Duration = Duration::from_millis(200);
 /// How long a raw client waits for packets that should not come.
 const QUIET: Duration = Duration::from_millis(60);
+/// By then the daemon has looked at the listeners and the interfaces at least once.
+const LOOKS_BY: Duration = Duration::from_millis(2500);
 const FULL: &str = "ListenQFullAtSyn";
 
 /// A mechanism, what a SYN to a full queue gets, and whether an ACK to one is reset.
@@ -246,6 +248,35 @@ fn a_dual_stack_listener_has_one_queue_for_both_families() {
         assert_eq!(answers(&stage.client, &[v4, v6]), [Answer::Unanswered; 2], "with room");
         guard.stop();
     }
+}
+
+/// A JVM binds its sockets so, whatever address it is told.
+#[test]
+fn a_listener_on_an_ipv4_mapped_address_is_that_of_the_ipv4_address() {
+    if skip_without_root("an IPv4-mapped listener") {
+        return;
+    }
+    let stage = Stage::new("mapped");
+    let mapped = at(&format!("::ffff:{SERVER_V4}"), 80);
+    let server = Stalled::with(&stage.server, mapped, BACKLOG, |socket| {
+        socket.set_only_v6(false).expect("a dual-stack socket");
+    });
+    let to = at(SERVER_V4, 80);
+    let _crowd = fill(&stage.client, to, PLACES);
+    for address in ["", "address = \"10.77.0.1\"\n"] {
+        let text = format!("{}{address}", section(80, "rst-syn", "ip"));
+        let guard = guard_with(&stage.server, &text);
+        // Interfaces are followed by the addresses that listeners are bound to.
+        thread::sleep(LOOKS_BY);
+        assert_eq!(answers(&stage.client, &[to]), [Answer::Refused], "{text}");
+        let status = guard.status();
+        let named = (!address.is_empty()).then_some(SERVER_V4);
+        let listeners = &guard_of(&status, 80, named)["listeners"];
+        assert_eq!(listeners[0]["address"], to.to_string(), "{status:#}");
+        assert_eq!(packets(&listeners[0], FULL, "reset"), 1, "{status:#}");
+        guard.stop();
+    }
+    drop(server);
 }
 
 /// The silence or refusal of a SO_REUSEPORT group's members follows the kernel's own choice
