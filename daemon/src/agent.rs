@@ -14,7 +14,7 @@ use tidegate_datapath::agent::{Agent, Destination};
 
 use crate::failure::{Failure, Result, tell};
 use crate::instance::{Instance, Role};
-use crate::{host, signals};
+use crate::{host, signals, supervisor};
 
 pub use status::{AgentStatus, status};
 
@@ -72,11 +72,11 @@ impl Source {
 
 /// Runs until SIGTERM or SIGINT.
 pub fn run(source: Source) -> Result<()> {
+    // First of all: it may be asked to read its destinations again as soon as it is there.
+    let mut signals = signals::hear(&[SIGHUP])?;
     let destinations = source.read()?;
     host::require_capabilities()?;
     let mut instance = Instance::claim(Role::Agent)?;
-    // Before anything stands: a signal from here on is heard, and takes it down again.
-    let mut signals = signals::hear(&[SIGHUP])?;
     let agent = match start(&destinations, &mut instance) {
         Ok(agent) => agent,
         Err(failure) => {
@@ -85,6 +85,7 @@ pub fn run(source: Source) -> Result<()> {
         }
     };
     announce(&destinations);
+    supervisor::stands();
     // The kernel does all the rest by itself.
     for signal in signals.forever() {
         if signal != SIGHUP {

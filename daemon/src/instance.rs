@@ -3,9 +3,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -14,6 +16,12 @@ use tidegate_datapath::pins::namespace_name;
 use crate::failure::{Failure, Result};
 
 const FOLDER: &str = "/run/tidegate";
+/// Whoever may open a file may lock it, whether it may write there or not (flock(2)): nobody else may.
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+/// Who asks whether one runs has the lock for a moment.
+const CLAIM_TRIES: u32 = 20;
+const CLAIM_AGAIN: Duration = Duration::from_millis(5);
 /// A daemon that was asked to stop has this long.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
@@ -57,9 +65,15 @@ fn file_failure(path: &Path) -> impl FnOnce(std::io::Error) -> Failure + '_ {
 /// Opens a daemon's file. Whoever ends right now removes the folder, and may do so at any moment here.
 fn open(path: &Path) -> io::Result<File> {
     const TRIES: u32 = 100;
+    let folder = path.parent().unwrap_or(path);
     let once = || {
-        fs::create_dir_all(path.parent().unwrap_or(path))?;
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
+        fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
+        fs::set_permissions(folder, fs::Permissions::from_mode(FOLDER_MODE))?;
+        let mut how = OpenOptions::new();
+        let file =
+            how.read(true).write(true).create(true).truncate(false).mode(FILE_MODE).open(path)?;
+        file.set_permissions(fs::Permissions::from_mode(FILE_MODE))?;
+        Ok(file)
     };
     let is_gone = |opened: &io::Result<File>| {
         let kind = opened.as_ref().err().map(io::Error::kind);
@@ -75,12 +89,23 @@ fn open(path: &Path) -> io::Result<File> {
     opened
 }
 
+fn lock(mut file: File) -> Option<Flock<File>> {
+    for _ in 0..CLAIM_TRIES {
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => return Some(lock),
+            Err((again, _)) => file = again,
+        }
+        std::thread::sleep(CLAIM_AGAIN);
+    }
+    None
+}
+
 impl Instance {
     /// Claims this namespace, or says which process has it.
     pub fn claim(role: Role) -> Result<Self> {
         let path = path(role)?;
         let file = open(&path).map_err(file_failure(&path))?;
-        let mut lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|_| {
+        let mut lock = lock(file).ok_or_else(|| {
             let who =
                 running(role).ok().flatten().map_or(String::new(), |p| format!(" (process {p})"));
             Failure::argument(
@@ -132,12 +157,16 @@ pub fn noted(role: Role) -> Result<Vec<String>> {
 /// Ends the daemon of this namespace and waits for it. `false`: none ran.
 pub fn stop(role: Role) -> Result<bool> {
     let Some(pid) = running(role)? else { return Ok(false) };
-    kill(Pid::from_raw(pid), Signal::SIGTERM).map_err(|e| {
-        Failure::argument(
-            format!("cannot end process {pid}: {e}"),
-            "run as the user that started it",
-        )
-    })?;
+    match kill(Pid::from_raw(pid), Signal::SIGTERM) {
+        // It ends as we ask.
+        Ok(()) | Err(Errno::ESRCH) => {}
+        Err(e) => {
+            return Err(Failure::argument(
+                format!("cannot end process {pid}: {e}"),
+                "run as the user that started it",
+            ));
+        }
+    }
     let deadline = Instant::now() + STOP_WITHIN;
     while running(role)?.is_some() {
         if Instant::now() > deadline {
@@ -165,12 +194,50 @@ mod tests {
 
     use super::*;
 
+    fn root(name: &str) -> PathBuf {
+        let root =
+            std::env::temp_dir().join(format!("tidegate-instance-{name}-{}", std::process::id()));
+        fs::create_dir_all(&root).unwrap();
+        root
+    }
+
+    /// A lock on it says that a daemon runs, and its text which.
+    #[test]
+    fn the_file_is_nobody_elses_to_open_whatever_made_it_first() {
+        let root = root("modes");
+        let folder = root.join("tidegate");
+        let path = folder.join("net-1.pid");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(&path, "").unwrap();
+        open(&path).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&folder), mode(&path)), (0o700, 0o600));
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn who_asks_for_a_moment_keeps_nobody_from_claiming() {
+        let root = root("asked");
+        let path = root.join("net-1.pid");
+        let asking = Flock::lock(open(&path).unwrap(), FlockArg::LockShared).unwrap();
+        thread::scope(|scope| {
+            let file = open(&path).unwrap();
+            let claim = scope.spawn(|| lock(file).is_some());
+            thread::sleep(CLAIM_AGAIN * 2);
+            drop(asking);
+            assert!(claim.join().unwrap());
+        });
+        let running = Flock::lock(open(&path).unwrap(), FlockArg::LockExclusive).unwrap();
+        assert!(lock(open(&path).unwrap()).is_none());
+        drop(running);
+        fs::remove_dir_all(&root).unwrap();
+    }
+
     /// `tidegate stop` claims what a daemon that it has ended is giving up.
     #[test]
     fn a_folder_that_goes_at_any_moment_keeps_nobody_from_claiming() {
-        let root = std::env::temp_dir().join(format!("tidegate-instance-{}", std::process::id()));
+        let root = root("going");
         let folder = root.join("tidegate");
-        fs::create_dir_all(&root).unwrap();
         let ended = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {

@@ -32,6 +32,7 @@ mod shed;
 mod signals;
 mod size;
 mod status;
+mod supervisor;
 mod time_wait;
 mod top;
 mod usage;

@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result, tell};
 use crate::host::Kernel;
 use crate::instance::{Instance, Role};
 use crate::pace::{Pace, TICK};
-use crate::{host, plan, signals};
+use crate::{host, plan, signals, supervisor};
 use daemon::Daemon;
 
 /// Where the configuration comes from; asked again at SIGHUP.
@@ -46,6 +46,9 @@ fn reload(source: &Source, daemon: &mut Daemon, config: &mut Config) {
 
 /// Runs until SIGTERM or SIGINT.
 pub fn run(source: Source) -> Result<()> {
+    // First of all: it may be asked to read its configuration again as soon as it is there. And a signal
+    // that comes before anything stands is heard, and takes it down again.
+    let mut signals = signals::hear(&[SIGHUP])?;
     let mut config = source.read()?;
     host::require_capabilities()?;
     let kernel = host::kernel();
@@ -55,8 +58,6 @@ pub fn run(source: Source) -> Result<()> {
         plan::require(&config.interfaces, &interfaces::list()?)?;
     }
     let instance = Instance::claim(Role::Guard)?;
-    // Before anything stands: a signal from here on is heard, and takes it down again.
-    let mut signals = signals::hear(&[SIGHUP])?;
     let mut daemon = match Daemon::start(&config, kernel) {
         Ok(daemon) => daemon,
         Err(failure) => {
@@ -65,6 +66,7 @@ pub fn run(source: Source) -> Result<()> {
         }
     };
     daemon.announce(&config);
+    supervisor::stands();
     let (mut pace, mut is_ending) = (Pace::new(), false);
     while !is_ending {
         std::thread::sleep(TICK);

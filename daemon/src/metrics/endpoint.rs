@@ -23,7 +23,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time;
 
 use crate::failure::{Failure, Result, tell};
-use crate::{output, signals};
+use crate::{output, signals, supervisor};
 
 /// The only path that there is.
 const PATH: &str = "/metrics";
@@ -198,6 +198,7 @@ pub fn serve(at: SocketAddr, read: Read) -> Result<()> {
     end_when_told(&end)?;
     let at = listener.local_addr().unwrap_or(at);
     output::print(&format!("serving http://{at}{PATH}\n"))?;
+    supervisor::stands();
     runtime.block_on(answer_all(listener, read, BOUNDS, &end));
     Ok(())
 }

@@ -116,8 +116,8 @@ metrics!(OfListeners {
     syn_queue_length: Now, "Half-open connections";
     syn_queue_limit: Now, "How many there may be";
     overload_phase: Now, "Sockets in this phase of auto's";
-    new_clients_per_second: Now, "Clients that had not come before, as auto sees them";
-    drained_clients_per_second: Now, "Connections that the server takes, as auto sees it";
+    new_clients_per_second: Now, "Clients that had not come before, as auto sees them while there is trouble";
+    drained_clients_per_second: Now, "Connections that the server takes, as auto sees it while there is trouble";
     waiting_clients: Now, "Clients left in silence that may come again";
     fair_share_syns_per_second: Now, "SYNs that each network of clients may send, while shares are kept";
 });
@@ -129,8 +129,12 @@ impl OfListeners {
             self.overload_phase
                 .add([of.as_slice(), &[("phase", phase.to_owned())]].concat(), is_in);
         }
-        self.new_clients_per_second.add(of.clone(), overload.new_per_s);
-        self.drained_clients_per_second.add(of.clone(), overload.drain_per_s);
+        if let Some(per_s) = overload.new_per_s {
+            self.new_clients_per_second.add(of.clone(), per_s);
+        }
+        if let Some(per_s) = overload.drain_per_s {
+            self.drained_clients_per_second.add(of.clone(), per_s);
+        }
         self.waiting_clients.add(of.clone(), overload.waiting as f64);
     }
 
@@ -261,7 +265,7 @@ mod tests {
         let first = ListenerStatus { fair_share: Some(share), ..listener(&[]) };
         let all = guard(vec![first, another()], &[("NewFirst", "reset", 5)]);
         let address = Some("192.0.2.1".to_owned());
-        let calm = OverloadStatus { phase: "calm", new_per_s: 10.0, ..persistent() };
+        let calm = OverloadStatus { phase: "calm", new_per_s: None, ..persistent() };
         let calm = ListenerStatus { overload: Some(calm), ..another() };
         let one = GuardStatus { address, ..guard(vec![calm], &[("NewFirst", "reset", 3)]) };
         let text = text(&Status { guards: vec![all, one], ..Status::default() });
@@ -274,7 +278,7 @@ mod tests {
                 r#"tidegate_listen_queue_length{listener="192.0.2.1:443"} 24.0"#,
                 r#"tidegate_overload_phase{listener="192.0.2.1:443",phase="persistent"} 2.0"#,
                 r#"tidegate_overload_phase{listener="192.0.2.1:443",phase="calm"} 1.0"#,
-                r#"tidegate_new_clients_per_second{listener="192.0.2.1:443"} 18010.0"#,
+                r#"tidegate_new_clients_per_second{listener="192.0.2.1:443"} 18000.0"#,
                 r#"tidegate_fair_share_syns_per_second{listener="192.0.2.1:443"} 2.5"#,
             ],
         );

@@ -12,6 +12,7 @@ use tidegate_datapath::pins::Pins;
 use tidegate_datapath::programs::Programs;
 use tidegate_datapath::raw::*;
 use tidegate_datapath::{counters, sockets};
+use tidegate_policy::lets_in;
 use tidegate_policy::raw::*;
 use tidegate_policy::size::{Look, NoBurst, Record, Seen};
 
@@ -68,28 +69,41 @@ impl Socket {
 struct Count {
     at: Instant,
     arrived: u64,
+    /// Arrived, and found no room. Who was answered with a cookie has found none, and is not lost.
+    dropped: u64,
     entered: u64,
-    /// Answered with a cookie: it has found no room, and is not lost.
-    cookies: u64,
     queued: u32,
     /// In both queues.
     inside: u64,
 }
 
-/// The SYN stage's reasons; who has its request already does not come anew.
-const ARRIVALS: std::ops::Range<u32> = TG_ROOM..TG_HANDSHAKE;
+/// Whether it is of a SYN's coming, and a longer queue may let that in: who has its request already does not
+/// come anew, and a network that sends more than it may is kept out whatever room there is.
+fn arrives(decision: tg_decision) -> bool {
+    (TG_ROOM..TG_HANDSHAKE).contains(&decision.reason)
+        && ![TG_HALF_OPEN, TG_POLICED].contains(&decision.reason)
+}
+
+fn finds_no_room(decision: tg_decision) -> bool {
+    arrives(decision) && decision.verdict != TG_COOKIE && !lets_in(decision)
+}
+
+fn sum(counted: &tg_counters, is: fn(tg_decision) -> bool) -> u64 {
+    let reasons = counted.packets.iter().zip(0..);
+    let each =
+        reasons.flat_map(|(of, reason)| of.iter().zip(0..).map(move |(n, v)| (n, v, reason)));
+    each.filter(|(_, verdict, reason)| is(tg_decision { verdict: *verdict, reason: *reason }))
+        .map(|(count, ..)| count)
+        .sum()
+}
 
 impl Count {
     fn of(counted: &tg_counters, row: &tg_listener_row) -> Self {
-        let all = |reason: u32| counted.packets[reason as usize].iter().sum::<u64>();
-        let arrivals = ARRIVALS.filter(|reason| *reason != TG_HALF_OPEN);
-        let cookies = |reason: u32| counted.packets[reason as usize][TG_COOKIE as usize];
-        let by_the_kernel = all(TG_KERNEL_COOKIE) - cookies(TG_KERNEL_COOKIE);
         Count {
             at: Instant::now(),
-            arrived: arrivals.clone().map(all).sum(),
-            entered: all(TG_ROOM) + by_the_kernel + all(TG_COOKIE_VALID),
-            cookies: arrivals.map(cookies).sum(),
+            arrived: sum(counted, arrives),
+            dropped: sum(counted, finds_no_room),
+            entered: sum(counted, lets_in),
             queued: row.listen_len,
             inside: u64::from(row.listen_len) + u64::from(row.syn_len),
         }
@@ -100,11 +114,10 @@ impl Count {
     fn since(&self, before: &Count) -> Option<Look> {
         let arrived = self.arrived.checked_sub(before.arrived)?;
         let entered = self.entered.checked_sub(before.entered)?;
-        let kept = entered + self.cookies.checked_sub(before.cookies)?;
         Some(Look {
             lasted_s: (self.at - before.at).as_secs_f64(),
             arrived,
-            dropped: arrived.saturating_sub(kept),
+            dropped: self.dropped.checked_sub(before.dropped)?,
             drained: (entered + before.inside).saturating_sub(self.inside),
             queued: self.queued,
         })
@@ -211,20 +224,45 @@ pub fn burst(port: u16, address: Option<IpAddr>, lasts: Duration) -> Result<(Soc
 mod tests {
     use super::*;
 
+    fn counted(packets: &[(u32, u32, u64)]) -> Count {
+        let mut counters = tg_counters::default();
+        for (reason, verdict, count) in packets {
+            counters.packets[*reason as usize][*verdict as usize] = *count;
+        }
+        Count::of(&counters, &tg_listener_row::default())
+    }
+
+    #[test]
+    fn who_found_no_room_is_whom_a_longer_queue_would_have_let_in() {
+        let count = counted(&[
+            (TG_ROOM, TG_PASS, 1000),
+            (TG_EXEMPT, TG_PASS, 300),
+            (TG_KERNEL_COOKIE, TG_PASS, 20),
+            (TG_KERNEL_COOKIE, TG_COOKIE, 4),
+            (TG_LISTENQ_FULL_AT_SYN, TG_COOKIE, 60),
+            (TG_LISTENQ_FULL_AT_SYN, TG_RESET, 7),
+            (TG_BEYOND_SHARE, TG_DROP, 2),
+            (TG_COOKIE_VALID, TG_ADMIT, 50),
+            (TG_HALF_OPEN, TG_PASS, 90),
+            (TG_POLICED, TG_DROP, 5000),
+        ]);
+        assert_eq!((count.arrived, count.dropped, count.entered), (1393, 9, 1370));
+    }
+
     #[test]
     fn counts_that_began_anew_between_two_looks_are_no_burst() {
-        let count = |arrived, entered, cookies| Count {
+        let count = |arrived, dropped, entered| Count {
             at: Instant::now(),
             arrived,
+            dropped,
             entered,
-            cookies,
             queued: 0,
             inside: 0,
         };
-        let look = count(700, 500, 20).since(&count(100, 90, 10)).expect("counts that go on");
+        let look = count(700, 190, 500).since(&count(100, 10, 90)).expect("counts that go on");
         assert_eq!((look.arrived, look.dropped, look.drained), (600, 180, 410));
-        for anew in [count(99, 90, 10), count(100, 89, 10), count(100, 90, 9)] {
-            assert!(anew.since(&count(100, 90, 10)).is_none());
+        for anew in [count(99, 10, 90), count(100, 9, 90), count(100, 10, 89)] {
+            assert!(anew.since(&count(100, 10, 90)).is_none());
         }
     }
 }

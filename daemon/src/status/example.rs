@@ -20,8 +20,8 @@ pub fn verdicts(counted: &[Counted]) -> Verdicts {
 pub fn persistent() -> OverloadStatus {
     OverloadStatus {
         phase: "persistent",
-        new_per_s: 9000.0,
-        drain_per_s: 6500.0,
+        new_per_s: Some(9000.0),
+        drain_per_s: Some(6500.0),
         waiting: 700,
         may_wait: 800,
         places: Some(16),

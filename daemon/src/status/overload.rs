@@ -13,10 +13,10 @@ use tidegate_policy::raw::{TG_CALM, tg_overload};
 pub struct OverloadStatus {
     /// `calm`, `burst`, `persistent` or `recovering`.
     pub phase: &'static str,
-    /// Clients that had not come before, a second.
-    pub new_per_s: f64,
-    /// Connections that the server takes, a second.
-    pub drain_per_s: f64,
+    /// Clients that had not come before, a second; none in calm, when nobody is looked up.
+    pub new_per_s: Option<f64>,
+    /// Connections that the server takes, a second; none in calm, when it takes what comes.
+    pub drain_per_s: Option<f64>,
     /// Clients left in silence that may come again.
     pub waiting: u64,
     /// How many of them should, while it persists.
@@ -34,12 +34,13 @@ impl OverloadStatus {
         let now_ns = clock::monotonic_ns();
         let phase = overload.phase(now_ns);
         // An overload that is over has left the numbers of its time.
+        let is_calm = phase == TG_CALM;
         let (waiting, may_wait) =
-            if phase == TG_CALM { (0, 0) } else { (overload.waiting(), overload.may_wait) };
+            if is_calm { (0, 0) } else { (overload.waiting(), overload.may_wait) };
         Self {
             phase: PHASES[phase as usize],
-            new_per_s: overload.fresh_per_s().round(),
-            drain_per_s: overload.drain_per_s().round(),
+            new_per_s: (!is_calm).then(|| overload.fresh_per_s().round()),
+            drain_per_s: (!is_calm).then(|| overload.drain_per_s().round()),
             waiting,
             may_wait,
             places: overload.places(now_ns),
@@ -49,10 +50,10 @@ impl OverloadStatus {
 
     /// For people.
     pub fn line(&self) -> String {
-        let Self { phase, new_per_s, drain_per_s, waiting, may_wait, places, .. } = self;
-        if *phase == "calm" {
+        let Self { phase, waiting, may_wait, places, .. } = self;
+        let (Some(new_per_s), Some(drain_per_s)) = (self.new_per_s, self.drain_per_s) else {
             return phase.to_string();
-        }
+        };
         let mut line = format!(
             "{phase}: {new_per_s}/s new, {drain_per_s}/s drained; {waiting} left to come again"
         );

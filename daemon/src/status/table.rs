@@ -159,7 +159,8 @@ daemon 42; attached: driver-2, tcp-ipv4
     #[test]
     fn a_phase_tells_what_holds_in_it() {
         let line = |phase| OverloadStatus { phase, places: None, ..persistent() }.line();
-        assert_eq!(line("calm"), "calm");
+        let calm = OverloadStatus { new_per_s: None, drain_per_s: None, ..persistent() };
+        assert_eq!(OverloadStatus { phase: "calm", ..calm }.line(), "calm");
         assert_eq!(line("burst"), "burst: 9000/s new, 6500/s drained; 700 left to come again");
         assert!(line("recovering").ends_with("700 left to come again, of 800 at most"));
     }

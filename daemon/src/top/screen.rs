@@ -20,7 +20,7 @@ const WIDE: u16 = 100;
 type Curve = (&'static str, fn(&Fates<f64>) -> f64, Color);
 
 const CURVES: [Curve; 3] = [
-    ("connected", |fates| fates.connected, Color::Green),
+    ("let in", |fates| fates.let_in, Color::Green),
     ("refused", |fates| fates.refused, Color::Yellow),
     ("left in silence", |fates| fates.silent, Color::Red),
 ];
@@ -87,10 +87,9 @@ fn queue(queue: &Queue, places: Option<u32>) -> Span<'static> {
 /// says.
 type Column = (&'static str, Constraint, bool, fn(&ListenerStatus, &Fates<f64>) -> Span<'static>);
 
-/// What auto says, while there is trouble: what it says in calm is of another time.
-fn by_auto(socket: &ListenerStatus, of: fn(&OverloadStatus) -> f64) -> Span<'static> {
-    let troubled = socket.overload.as_ref().filter(|overload| overload.phase != "calm");
-    troubled.map_or_else(|| "–".to_owned(), |overload| rate(of(overload))).into()
+/// What auto says while there is trouble.
+fn by_auto(socket: &ListenerStatus, of: fn(&OverloadStatus) -> Option<f64>) -> Span<'static> {
+    socket.overload.as_ref().and_then(of).map_or_else(|| "–".to_owned(), rate).into()
 }
 
 fn phase(socket: &ListenerStatus) -> Span<'static> {
@@ -108,7 +107,7 @@ const COLUMNS: [Column; 9] = [
     ("phase", Constraint::Length(10), true, |socket, _| phase(socket)),
     ("new/s", Constraint::Length(8), false, |socket, _| by_auto(socket, |o| o.new_per_s)),
     ("taken/s", Constraint::Length(8), false, |socket, _| by_auto(socket, |o| o.drain_per_s)),
-    ("connected/s", Constraint::Length(11), true, |_, fates| rate(fates.connected).into()),
+    ("let in/s", Constraint::Length(8), true, |_, fates| rate(fates.let_in).into()),
     ("refused/s", Constraint::Length(9), true, |_, fates| rate(fates.refused).into()),
     ("silent/s", Constraint::Length(8), true, |_, fates| rate(fates.silent).into()),
     ("listen queue", Constraint::Length(12), true, |socket, _| listen_queue(socket)),
@@ -197,7 +196,7 @@ mod tests {
         let begun = Instant::now();
         for second in 0..5 {
             let counted = [
-                ("Handshake", "pass", second * 1000),
+                ("Room", "pass", second * 1000),
                 ("NewFirst", "reset", second * 2100),
                 ("WaitLimit", "drop", second * 80),
             ];
@@ -213,11 +212,11 @@ mod tests {
         let screen = drawn(110, 18, &crowd());
         for expected in [
             " tidegate  daemon 77; * port 443: auto at driver",
-            "1000 connected/s",
+            "1000 let in/s",
             "2100 refused/s",
             "80 left in silence/s",
             "192.0.2.1:443",
-            "persistent     9000     6500        1000      2100       80        12/16       3/511",
+            "persistent     9000     6500     1000      2100       80        12/16       3/511",
             "NewFirst                     reset          2100           8400",
         ] {
             assert!(screen.contains(expected), "{expected:?} is in\n{screen}");
@@ -227,7 +226,7 @@ mod tests {
     #[test]
     fn a_narrow_screen_has_what_matters_most() {
         let screen = drawn(72, 18, &crowd());
-        let expected = "192.0.2.1:443     persistent        1000      2100       80        12/16";
+        let expected = "192.0.2.1:443        persistent     1000      2100       80        12/16";
         assert!(screen.contains(expected), "{screen}");
     }
 

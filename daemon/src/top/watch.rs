@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
-use tidegate_policy::is_refusal;
 use tidegate_policy::names::{REASONS, VERDICTS};
 use tidegate_policy::raw::*;
+use tidegate_policy::{is_refusal, lets_in};
 
 use crate::status::{GuardStatus, ListenerStatus, Status, Verdicts, each};
 
@@ -16,8 +16,8 @@ pub const REMEMBERED: usize = 240;
 /// What became of clients: a number of them, or so many a second.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub struct Fates<T> {
-    /// Their handshake ended with a place in the listen queue.
-    pub connected: T,
+    /// There was room for them, or they were forwarded.
+    pub let_in: T,
     /// They were told that there is no room.
     pub refused: T,
     /// They were left in silence, by us or by the kernel.
@@ -37,16 +37,27 @@ pub struct Cause {
     pub all: u64,
 }
 
-/// Who counts what comes to a socket: the guard of a port, or of an address on it, and the socket's
-/// cookie. A socket that is bound to every address may be of several.
-type Owner = (u16, Option<String>, u64);
+/// Who counts: the guard of a port, or of an address on it, all that it judges; and with a socket's cookie
+/// what comes to that. A socket that is bound to every address may be of several guards.
+type Owner = (u16, Option<String>, Option<u64>);
+
+fn owner(guard: &GuardStatus, socket_cookie: Option<u64>) -> Owner {
+    (guard.port, guard.address.clone(), socket_cookie)
+}
 
 fn sockets_of(status: &Status) -> impl Iterator<Item = (Owner, &ListenerStatus)> {
-    let of = |guard: &GuardStatus, socket: &ListenerStatus| {
-        (guard.port, guard.address.clone(), socket.socket_cookie)
-    };
+    let of =
+        |guard: &GuardStatus, socket: &ListenerStatus| owner(guard, Some(socket.socket_cookie));
     let guards = status.guards.iter();
     guards.flat_map(move |guard| guard.listeners.iter().map(move |one| (of(guard, one), one)))
+}
+
+/// Of each socket, and of each guard: that counts for sockets which have no place of their own, or are gone,
+/// and a path has none.
+fn totals(status: &Status) -> BTreeMap<Owner, Fates<u64>> {
+    let sockets = sockets_of(status).map(|(owner, socket)| (owner, fates(&socket.verdicts)));
+    let guards = status.guards.iter().map(|guard| (owner(guard, None), fates(&guard.verdicts)));
+    sockets.chain(guards).collect()
 }
 
 /// Packets by reason and verdict.
@@ -60,15 +71,14 @@ fn fates(verdicts: &Verdicts) -> Fates<u64> {
     let mut fates = Fates::default();
     for (reason, verdict, count) in each(verdicts) {
         let (reason, verdict) = (number(&REASONS, reason), number(&VERDICTS, verdict));
+        let decision = tg_decision { verdict, reason };
         let to = match verdict {
             // A FIN is nobody's attempt to come in.
             _ if reason >= TG_FIN_ENDS => continue,
-            TG_ADMIT => &mut fates.connected,
-            TG_PASS if reason == TG_HANDSHAKE => &mut fates.connected,
+            _ if lets_in(decision) => &mut fates.let_in,
+            _ if !is_refusal(decision) => continue,
             TG_RESET | TG_HOLLOW => &mut fates.refused,
-            TG_DROP => &mut fates.silent,
-            _ if is_refusal(tg_decision { verdict, reason }) => &mut fates.silent,
-            _ => continue,
+            _ => &mut fates.silent,
         };
         *to += count;
     }
@@ -82,8 +92,8 @@ pub struct Watch {
     pub status: Option<Status>,
     /// What happened a second, the last at the end.
     pub history: VecDeque<Fates<f64>>,
-    /// The same now, by listening socket.
-    by_socket: BTreeMap<Owner, Fates<f64>>,
+    /// The same now, by who counts.
+    by_owner: BTreeMap<Owner, Fates<f64>>,
     /// Most a second first.
     pub causes: Vec<Cause>,
     seen_at: Option<Instant>,
@@ -98,7 +108,7 @@ fn per_s(now: u64, before: u64, passed_s: f64) -> f64 {
 
 fn fates_per_s(now: Fates<u64>, before: Fates<u64>, passed_s: f64) -> Fates<f64> {
     Fates {
-        connected: per_s(now.connected, before.connected, passed_s),
+        let_in: per_s(now.let_in, before.let_in, passed_s),
         refused: per_s(now.refused, before.refused, passed_s),
         silent: per_s(now.silent, before.silent, passed_s),
     }
@@ -120,8 +130,7 @@ impl Watch {
         let empty = Status::default();
         let seen = status.as_ref().unwrap_or(&empty);
         let counts = counts(seen);
-        let sockets = sockets_of(seen);
-        let totals = sockets.map(|(owner, socket)| (owner, fates(&socket.verdicts))).collect();
+        let totals = totals(seen);
         if let Some(passed_s) = passed_s.filter(|passed_s| *passed_s > 0.0) {
             self.compare(&counts, &totals, passed_s);
         }
@@ -133,7 +142,7 @@ impl Watch {
         let rates = |(owner, now): (&Owner, &Fates<u64>)| {
             (owner.clone(), fates_per_s(*now, before(owner), passed_s))
         };
-        self.by_socket = totals.iter().map(rates).collect();
+        self.by_owner = totals.iter().map(rates).collect();
         let mut causes: Vec<Cause> = counts
             .iter()
             .map(|(name, all)| {
@@ -144,11 +153,11 @@ impl Watch {
             .collect();
         causes.sort_by(|a, b| b.per_s.total_cmp(&a.per_s).then(b.all.cmp(&a.all)));
         self.causes = causes;
+        let guards = || self.by_owner.iter().filter(|((.., socket), _)| socket.is_none());
         // The sum of none would be -0.
-        let sum =
-            |of: fn(&Fates<f64>) -> f64| self.by_socket.values().map(of).fold(0.0, |a, b| a + b);
+        let sum = |of: fn(&Fates<f64>) -> f64| guards().map(|(_, f)| of(f)).fold(0.0, |a, b| a + b);
         self.history.push_back(Fates {
-            connected: sum(|fates| fates.connected),
+            let_in: sum(|fates| fates.let_in),
             refused: sum(|fates| fates.refused),
             silent: sum(|fates| fates.silent),
         });
@@ -159,7 +168,7 @@ impl Watch {
     /// Every listening socket with its rates, first who has most trouble.
     pub fn sockets(&self) -> Vec<(&ListenerStatus, Fates<f64>)> {
         let sockets = self.status.iter().flat_map(sockets_of);
-        let fates = |owner: &Owner| self.by_socket.get(owner).copied().unwrap_or_default();
+        let fates = |owner: &Owner| self.by_owner.get(owner).copied().unwrap_or_default();
         let mut sockets: Vec<_> = sockets.map(|(owner, socket)| (socket, fates(&owner))).collect();
         let trouble = |fates: &Fates<f64>| fates.refused + fates.silent;
         sockets.sort_by(|(_, a), (_, b)| trouble(b).total_cmp(&trouble(a)));
@@ -195,9 +204,11 @@ mod tests {
                 &[
                     ("Handshake", "pass", 1200),
                     ("CookieValid", "admit", 20),
-                    ("Room", "pass", 300),
+                    ("Room", "pass", 150),
+                    ("Exempt", "pass", 50),
                     ("NewFirst", "reset", 410),
                     ("WaitLimit", "hollow", 100),
+                    ("HollowAnswered", "reset", 90),
                     ("WaitLimit", "drop", 50),
                     ("ListenQFullAtSyn", "pass", 30),
                     ("FinEnds", "reset", 900),
@@ -205,11 +216,24 @@ mod tests {
             ],
             2,
         );
-        let expected = Fates { connected: 110.0, refused: 250.0, silent: 40.0 };
+        let expected = Fates { let_in: 110.0, refused: 250.0, silent: 40.0 };
         assert_eq!(watch.sockets()[0].1, expected);
         assert_eq!(watch.history, [expected]);
         let first = &watch.causes[0];
         assert_eq!((first.reason, first.per_s, first.all), ("FinEnds", 450.0, 900));
+    }
+
+    /// Of a router nothing listens here.
+    #[test]
+    fn what_passes_a_path_is_of_no_socket() {
+        let at = |forwarded, dropped| {
+            let counted = [("Forwarded", "pass", forwarded), ("ShedStateless", "drop", dropped)];
+            Status { guards: vec![guard(vec![], &counted)], ..Status::default() }
+        };
+        let (mut watch, begun) = (Watch::default(), Instant::now());
+        watch.see(Some(at(5, 5)), begun);
+        watch.see(Some(at(905, 105)), begun + Duration::from_secs(1));
+        assert_eq!(watch.history, [Fates { let_in: 900.0, refused: 0.0, silent: 100.0 }]);
     }
 
     /// One application listens on every address; one of these is guarded in another way.
@@ -232,7 +256,7 @@ mod tests {
         let refused = Fates { refused: 100.0, ..Fates::default() };
         let silent = Fates { silent: 20.0, ..Fates::default() };
         assert_eq!(watch.sockets().iter().map(|s| s.1).collect::<Vec<_>>(), [refused, silent]);
-        assert_eq!(watch.history, [Fates { refused: 100.0, silent: 20.0, connected: 0.0 }]);
+        assert_eq!(watch.history, [Fates { refused: 100.0, silent: 20.0, let_in: 0.0 }]);
     }
 
     #[test]

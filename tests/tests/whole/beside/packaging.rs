@@ -3,8 +3,10 @@
 //! place what the units name, the units allow what the daemons need, and removal leaves nothing.
 
 use std::fs;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tidegate_lab::{Namespace, skip_without};
@@ -16,6 +18,9 @@ const DAEMONS: [(&str, &str, &str); 2] = [
     ("tidegate.service", "tidegate.toml", "guarding * port 443 with auto"),
     ("tidegate-agent.service", "agent.toml", "heeding 192.0.2.0/24 port 443"),
 ];
+
+/// A socket on the host, as `NOTIFY_SOCKET` names systemd's.
+const SUPERVISOR: &str = "/run/supervisor";
 
 /// What systemctl answers of a unit that runs by the shipped file, and where it writes what it is asked.
 const SYSTEMCTL: &str = r#"#!/bin/sh
@@ -170,7 +175,25 @@ impl Host {
         let allowed = setting(&unit, "CapabilityBoundingSet").to_lowercase();
         let allowed = allowed.replace("cap_", "+").replace(' ', ",");
         let as_allowed = format!("setpriv --no-new-privs --bounding-set -all,{allowed}");
-        self.start(&format!("{as_allowed} {}", setting(&unit, "ExecStart")), sign)
+        let told = self.supervisor();
+        let line = format!("env NOTIFY_SOCKET={SUPERVISOR} {as_allowed}");
+        let daemon = self.start(&format!("{line} {}", setting(&unit, "ExecStart")), sign);
+        assert_eq!(setting(&unit, "Type"), "notify");
+        let mut said = [0; 64];
+        let length = told.recv(&mut said).expect("it says that it stands");
+        assert_eq!(String::from_utf8_lossy(&said[..length]), "READY=1\n");
+        daemon
+    }
+
+    /// Where systemd would hear what a daemon says of itself.
+    fn supervisor(&self) -> UnixDatagram {
+        let path = Self::path(SUPERVISOR);
+        self.namespace.run(move || {
+            let _ = fs::remove_file(&path);
+            let socket = UnixDatagram::bind(&path).expect("a socket");
+            socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+            socket
+        })
     }
 
     /// Starts a daemon there, whose first line begins so.

@@ -48,8 +48,7 @@ fn it_shows_what_is_until_a_key_or_a_signal_ends_it() {
     for keys in ["printf q", "printf \"\\003\"", signal] {
         let seen = screen(&stage.server, keys);
         // In words: over what is blank already a screen is not written, but passed.
-        for expected in [&daemon, "80:", "abort", "rst-syn", "connected/s", "listener", "q ends it"]
-        {
+        for expected in [&daemon, "80:", "abort", "rst-syn", "let in/s", "listener", "q ends it"] {
             assert!(seen.contains(expected), "{keys}: {expected} is in {seen:?}");
         }
         is_left_as_it_was(&seen);
