@@ -13,7 +13,6 @@
 #define ETH_P_IPV6 0x86dd
 #define IPPROTO_TCP 6
 #define IPV4_FRAGMENT 0x3fff /* more to come, or not the first */
-#define QUEUES_MAX 64
 #define TARGETS_MAX 1024
 
 /* Where a segment comes from; an IPv4 address fills the first four bytes. */
@@ -23,9 +22,10 @@ struct target {
 	__be16 protocol;
 };
 
+/* By queue; as many as the interface has, which is said before it is made. */
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
-	__uint(max_entries, QUEUES_MAX);
+	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u32);
 } sockets SEC(".maps");

@@ -121,30 +121,32 @@ impl Attempt {
 
     /// Whether the request is sent whole.
     fn send(&mut self, errand: &Errand) -> io::Result<bool> {
-        if let State::Connecting = self.state {
-            // A send on a socket that failed to connect reports why, so SO_ERROR need not be asked.
-            self.state = State::Sending { sent: 0 };
-        }
-        let State::Sending { sent } = &mut self.state else {
-            return Ok(true);
+        let mut sent = match self.state {
+            State::Connecting => 0,
+            State::Sending { sent } => sent,
+            State::Receiving(_) => return Ok(true),
         };
         let request = errand.requests.at(self.new.first.wrapping_add(u32::from(self.answered)));
         let is_last = self.answered + 1 == self.new.count;
         let asks_to_close = is_last && errand.close == Close::Server;
         let bytes = if asks_to_close { request.last_bytes() } else { request.bytes() };
-        while *sent < bytes.len() {
-            match (&self.socket).write(&bytes[*sent..]) {
-                Ok(count) => *sent += count,
-                Err(error) if waits(&error) => {
-                    let blocked = error.raw_os_error() == Some(Errno::EAGAIN as i32);
-                    if *sent == 0 && self.answered == 0 && blocked {
-                        // Not connected yet, or connected without room: either way, nothing
-                        // has been asked, so the attempt is where it was.
-                        self.state = State::Connecting;
-                    }
-                    return Ok(false);
+        while sent < bytes.len() {
+            match (&self.socket).write(&bytes[sent..]) {
+                Ok(count) => {
+                    sent += count;
+                    // Bytes that are taken say that connect() succeeded. Where it failed, this very
+                    // call reports why, so that SO_ERROR need not be asked.
+                    self.state = State::Sending { sent };
                 }
-                Err(error) => return Err(error),
+                // Not connected yet, or connected without room: the attempt is where it was.
+                Err(error) if waits(&error) => return Ok(false),
+                Err(error) => {
+                    // A RST that answers the SYN is ECONNREFUSED: this one came after the SYN/ACK.
+                    if end_of(&error) == End::Reset {
+                        self.state = State::Sending { sent };
+                    }
+                    return Err(error);
+                }
             }
         }
         if errand.close == Close::HalfClose && is_last {
@@ -220,5 +222,59 @@ fn end_of(error: &io::Error) -> End {
         Errno::ECONNREFUSED => End::Refused,
         Errno::ECONNRESET | Errno::EPIPE => End::Reset,
         _ => End::Other(number),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::visits::ALONE;
+    use socket2::SockRef;
+    use std::net::TcpListener;
+    use std::thread::sleep;
+
+    const STEP: Duration = Duration::from_millis(1);
+
+    fn started(target: SocketAddr) -> Attempt {
+        let new = New { errand: 0, first: 0, count: 1, intended_ns: 0, counts: true, visit: ALONE };
+        Attempt::start(None, target, Close::Fin, new).unwrap()
+    }
+
+    /// Has an attempt go on until it ends.
+    fn end(attempt: &mut Attempt) -> End {
+        let requests = Requests::get("h", ["/"]);
+        let errand = Errand { requests, close: Close::Fin, objects: None };
+        for _ in 0..5000 {
+            if let Some(end) = attempt.proceed(&errand, true, &mut [0; 1024]) {
+                return end;
+            }
+            sleep(STEP);
+        }
+        panic!("it has no end: {attempt:?}");
+    }
+
+    #[test]
+    fn whose_connect_failed_was_never_connected() {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = free.local_addr().unwrap();
+        drop(free);
+        let mut attempt = started(target);
+        assert_eq!(end(&mut attempt), End::Refused);
+        assert!(!attempt.is_connected());
+        // What it is called when the kernel gives up connecting, which takes minutes.
+        assert_eq!(attempt.given_up(), End::TimedOutConnecting);
+    }
+
+    #[test]
+    fn who_was_reset_had_been_connected() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut attempt = started(listener.local_addr().unwrap());
+        assert!(!attempt.is_connected());
+        let (stream, _) = listener.accept().unwrap();
+        SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+        drop(stream);
+        assert_eq!(end(&mut attempt), End::Reset);
+        assert!(attempt.is_connected());
+        assert_eq!(attempt.given_up(), End::TimedOutWaiting);
     }
 }

@@ -31,6 +31,15 @@ pub enum CrowdError {
         /// What was given.
         ports: u16,
     },
+    /// Ports that cannot be shared.
+    #[error(
+        "{ports} port a source is too few for classes that browse beside others that do not: \
+         give at least 2"
+    )]
+    SharedPorts {
+        /// What was given.
+        ports: u16,
+    },
     /// A trace that cannot be scaled.
     #[error("all starts of the trace are at one time, so it has no rate: play it as recorded")]
     NoRate,

@@ -98,6 +98,9 @@ pub struct Plan {
     /// (`net.ipv4.ip_local_port_range`), and NAT and proxies no more. A port whose client closed
     /// first is then in TIME-WAIT for a minute and is not used; an attempt that finds none fails with
     /// EADDRNOTAVAIL. `None` is 64,512 ports, from 1024 on, in turn, and without that wait.
+    ///
+    /// Where some classes browse and others do not, those who do have the upper half of them and the
+    /// others the lower half: it takes two at least.
     pub ports: Option<u16>,
     /// How starts come about.
     pub load: Load,
@@ -189,6 +192,12 @@ impl Plan {
         {
             return Err(CrowdError::Ports { ports });
         }
+        if let Some(ports) = self.ports
+            && ports < 2
+            && self.is_mixed()
+        {
+            return Err(CrowdError::SharedPorts { ports });
+        }
         if self.classes.is_empty() {
             return Err(CrowdError::NoClasses);
         }
@@ -211,6 +220,12 @@ impl Plan {
     pub(crate) fn ranges_for(&self, target: SocketAddr) -> Vec<Range> {
         let of_family = self.sources.iter().filter(|net| net.addr().is_ipv4() == target.is_ipv4());
         Range::merged(of_family.map(|net| Range::of(*net)).collect())
+    }
+
+    /// Whether some browse and others do not.
+    pub(crate) fn is_mixed(&self) -> bool {
+        let browsing = self.classes.iter().filter(|class| class.browsing.is_some()).count();
+        browsing > 0 && browsing < self.classes.len()
     }
 
     /// The longest that anybody waits.
@@ -259,9 +274,26 @@ pub(crate) fn ns(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::class::Browsing;
+    use tidegate_client::Browser;
 
     fn good() -> Plan {
         Plan { targets: vec!["10.0.0.1:80".parse().unwrap()], ..Plan::default() }
+    }
+
+    fn visitors() -> Class {
+        let browsing = Some(Browsing::with(Browser::named("chrome").unwrap()));
+        Class { browsing, ..Class::default() }
+    }
+
+    #[test]
+    fn one_port_is_enough_unless_two_kinds_share_it() {
+        let raw = Plan { driver: Driver::Raw, ports: Some(1), ..good() };
+        assert!(raw.check().is_ok());
+        let browsing = Plan { classes: vec![visitors(), visitors()], ..raw.clone() };
+        assert!(browsing.check().is_ok());
+        let mixed = vec![visitors(), Class::default()];
+        assert!(Plan { classes: mixed, ports: Some(2), ..raw }.check().is_ok());
     }
 
     fn scaled(times: &str, per_s: f64) -> Load {
@@ -301,6 +333,13 @@ mod tests {
         );
         assert!(refused(|p| p.load = scaled("3\n3", 10.0)).contains("no rate"));
         assert!(refused(|p| p.load = scaled("3\n4", -10.0)).contains("-10"));
+        assert!(
+            refused(|p| {
+                (p.driver, p.ports) = (Driver::Raw, Some(1));
+                p.classes.push(visitors());
+            })
+            .contains("1 port a source")
+        );
         assert!(refused(|p| p.classes.clear()).contains("class"));
         assert!(refused(|p| p.classes[0].share = 0.0).contains("class of 0"));
         assert!(refused(|p| p.duration = Duration::ZERO).contains("duration of 0 s"));

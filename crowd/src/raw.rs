@@ -35,7 +35,7 @@ use crate::raw::frame::Way;
 use crate::raw::held::Held;
 use crate::raw::post::Office;
 use crate::raw::route::Kernel;
-use crate::raw::tuples::Tuples;
+use crate::raw::tuples::{Ports, Tuples};
 use crate::sources::{Range, Sources};
 
 /// Another stream of the seed than the schedule's and the clients'.
@@ -126,8 +126,7 @@ fn survey(plan: &Plan) -> Result<Ground, CrowdError> {
         tuples.push((target, Sources::new(ranges)));
     }
     // Not where the last run began: the server may still hold connections of it.
-    let several = plan.classes.iter().any(|class| class.browsing.is_some());
-    let tuples = Tuples::new(tuples, plan.ports, crowd::clock_ns(), several);
+    let tuples = Tuples::new(tuples, plan.ports, crowd::clock_ns(), Ports::of(plan));
     Ok(Ground { interface, ways, tuples, kernel })
 }
 

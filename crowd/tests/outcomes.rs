@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::answer_noting;
 use socket2::{Domain, SockRef, Socket, Type};
-use tidegate_crowd::{Class, Close, Load, Outcome, Plan, run};
+use tidegate_crowd::{Browser, Browsing, Class, Close, Load, Outcome, Plan, run};
 
 fn impatient() -> Class {
     Class { timeout: Duration::from_millis(300), ..Class::default() }
@@ -172,6 +172,38 @@ fn refused_at_once() {
     let outcome = sent(&plan(target));
     assert_eq!(outcome.errors.refused, 10);
     assert!(outcome.refusal_ms.p50 < 10.0);
+}
+
+/// The first connection's SYN finds no room, and the second's nobody; the first one's next SYN is
+/// answered.
+#[test]
+fn a_second_connection_that_is_refused_leaves_the_first_alone() {
+    // At this address nobody else takes the port meanwhile. Backlog 0 holds one connection.
+    let full = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    full.bind(&"127.0.0.9:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+    full.listen(0).unwrap();
+    let target = full.local_addr().unwrap().as_socket().unwrap();
+    let filling = TcpStream::connect(target).unwrap();
+    thread::spawn(move || {
+        // The second connection comes after 250 ms, and the first one's next SYN after 1 s.
+        thread::sleep(Duration::from_millis(100));
+        drop((full, filling));
+        thread::sleep(Duration::from_millis(500));
+        let listener = TcpListener::bind(target).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        answer(stream, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    });
+    let page = Browsing { objects: 0, ..Browsing::with(Browser::named("chrome").unwrap()) };
+    let timeout = Duration::from_secs(5);
+    let outcome = sent(&Plan {
+        load: Load::Constant { per_s: 5.0 },
+        classes: vec![Class { timeout, browsing: Some(page), ..Class::default() }],
+        ..plan(target)
+    });
+    let visits = outcome.visits.unwrap();
+    assert_eq!((visits.started, visits.completed), (1, 1), "{outcome:?}");
+    // The second came when counting was over.
+    assert_eq!((outcome.replies, outcome.in_flight_max), (1, 2), "{outcome:?}");
 }
 
 #[test]

@@ -29,10 +29,11 @@ pub(crate) struct Crowd {
     addresses: Option<u16>,
 }
 
-/// A crowd under way, in a thread of the clients' namespace.
+/// A crowd under way, in a thread of the clients' namespace. Where a point fails it is waited for all the
+/// same: the next one's crowd would share its processor.
 pub(crate) struct Sent {
     progress: Receiver<Progress>,
-    thread: JoinHandle<Result<Outcome, LiveError>>,
+    thread: Option<JoinHandle<Result<Outcome, LiveError>>>,
 }
 
 impl Crowd {
@@ -119,7 +120,7 @@ impl Crowd {
             };
             Ok(crowd::run_watched(&self.plan, watch)?)
         })?;
-        Ok(Sent { progress, thread })
+        Ok(Sent { progress, thread: Some(thread) })
     }
 }
 
@@ -134,13 +135,22 @@ impl Sent {
     }
 
     /// Waits for its end and says what became of it.
-    pub(crate) fn wait(self, mut watch: impl FnMut(&Progress)) -> Result<Outcome, LiveError> {
+    pub(crate) fn wait(mut self, mut watch: impl FnMut(&Progress)) -> Result<Outcome, LiveError> {
         for progress in &self.progress {
             watch(&progress);
         }
-        self.thread.join().unwrap_or_else(|_| {
+        let outcome = self.thread.take().and_then(|thread| thread.join().ok());
+        outcome.unwrap_or_else(|| {
             Err(LiveError::Ended { program: "the crowd".into(), reason: "it panicked".into() })
         })
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 

@@ -216,3 +216,6 @@ pub(crate) fn clock_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
     ns(now)
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,9 @@ use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
+
+use crate::raw::route::Interface;
 
 /// The object that build.rs compiled, aligned as ELF wants it.
 #[repr(align(8))]
@@ -38,14 +40,13 @@ impl Filter {
     /// # Errors
     /// The step that failed.
     pub(crate) fn attach(
-        interface: u32,
+        interface: &Interface,
         targets: &[SocketAddr],
         at_driver: bool,
     ) -> Result<Self, Failure> {
         libbpf_rs::set_print(None);
-        let object = ObjectBuilder::default()
-            .open_memory(&OBJECT.0)
-            .and_then(libbpf_rs::OpenObject::load)
+        let object = open(interface.receive_queues)
+            .and_then(OpenObject::load)
             .map_err(at("load the XDP program"))?;
         let sockets = map(&object, "sockets")?;
         let known = map(&object, "targets")?;
@@ -56,7 +57,7 @@ impl Filter {
         }
         let program = object.progs().find(|program| program.name() == "replies");
         let program = program.ok_or(("find the XDP program", io::ErrorKind::NotFound.into()))?;
-        let link_in = |mode| link(program.as_fd(), interface, mode);
+        let link_in = |mode| link(program.as_fd(), interface.index, mode);
         let driver =
             at_driver.then(|| link_in(libbpf_sys::XDP_FLAGS_DRV_MODE)).and_then(Result::ok);
         let native = driver.is_some();
@@ -78,6 +79,16 @@ impl Filter {
             .update(&queue.to_ne_bytes(), &socket.to_ne_bytes(), MapFlags::ANY)
             .map_err(at("give the XDP program its socket"))
     }
+}
+
+/// The object, with a place for the socket of each queue: what arrives on a queue that has none
+/// goes to the kernel.
+fn open(queues: u32) -> libbpf_rs::Result<OpenObject> {
+    let mut object = ObjectBuilder::default().open_memory(&OBJECT.0)?;
+    for mut map in object.maps_mut().filter(|map| map.name() == "sockets") {
+        map.set_max_entries(queues)?;
+    }
+    Ok(object)
 }
 
 fn at(step: &'static str) -> impl Fn(libbpf_rs::Error) -> Failure {
@@ -127,4 +138,18 @@ fn link(program: BorrowedFd<'_>, interface: u32, mode: u32) -> io::Result<OwnedF
     }
     // SAFETY: a non-negative answer is a fresh descriptor that nobody else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_a_place_for_each_queue() {
+        for queues in [1, 64, 65, 1000] {
+            let object = open(queues).unwrap();
+            let sockets = object.maps().find(|map| map.name() == "sockets").unwrap();
+            assert_eq!(sockets.max_entries(), queues);
+        }
+    }
 }

@@ -16,6 +16,8 @@ use nix::errno::Errno;
 use nix::sched::{sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
+use crate::raw::route::Interface;
+
 /// How often arrivals are polled for, in ns: well within the time in which a veth's 256 places
 /// fill up.
 const EVERY_NS: u32 = 30_000;
@@ -32,26 +34,30 @@ pub(crate) struct Polled {
 
 impl Polled {
     /// Moves an interface's polling to the processors that the calling thread is bound to; `None`
-    /// when it is bound to none, since then there is nowhere to move it. `strangers` are the
-    /// polling threads that were there before the interface had any (see [`threads_of`]).
+    /// when it is bound to none, since then there is nowhere to move it, and where `/sys` is of
+    /// another network namespace. `strangers` are the polling threads that were there before the
+    /// interface had any (see [`threads_of`]).
     ///
     /// After a SIGKILL the settings stay, but not the threads: those go with the XDP program.
     ///
     /// # Errors
-    /// Where `/sys` is not this network namespace's, is read-only, or the kernel is older than
+    /// Where `/sys` does not know the interface's name or is read-only, or the kernel is older than
     /// Linux 5.12.
-    pub(crate) fn here(interface: &str, strangers: &[Pid]) -> io::Result<Option<Self>> {
+    pub(crate) fn here(interface: &Interface, strangers: &[Pid]) -> io::Result<Option<Self>> {
         let own = sched_getaffinity(Pid::from_raw(0))?;
         let everyone = sched_getaffinity(Pid::from_raw(1)).unwrap_or_default();
         if own == everyone {
             return Ok(None);
         }
-        let folder = Path::new("/sys/class/net").join(interface);
+        let folder = Path::new("/sys/class/net").join(&interface.name);
+        if !is_of(&folder, interface)? {
+            return Ok(None);
+        }
         let mut polled = Self { before: Vec::new() };
         polled.write(folder.join("gro_flush_timeout"), EVERY_NS)?;
         polled.write(folder.join("napi_defer_hard_irqs"), EMPTY_POLLS)?;
         polled.write(folder.join("threaded"), 1)?;
-        for thread in threads_of(interface)? {
+        for thread in threads_of(&interface.name)? {
             if strangers.contains(&thread) {
                 continue;
             }
@@ -78,6 +84,15 @@ impl Drop for Polled {
     }
 }
 
+/// Whether a folder of `/sys` is this interface's. A container may see its host's `/sys`, where
+/// another interface has the same name.
+fn is_of(folder: &Path, interface: &Interface) -> io::Result<bool> {
+    let index = fs::read_to_string(folder.join("ifindex"))?;
+    let mac = fs::read_to_string(folder.join("address"))?;
+    let own_mac = interface.mac.map(|octet| format!("{octet:02x}")).join(":");
+    Ok(index.trim() == interface.index.to_string() && mac.trim() == own_mac)
+}
+
 /// The kernel's threads that poll interfaces of this name, of other network namespaces too.
 pub(crate) fn threads_of(interface: &str) -> io::Result<Vec<Pid>> {
     let prefix = format!("napi/{interface}-");
@@ -101,4 +116,35 @@ fn go_first(thread: Pid) -> io::Result<()> {
         unsafe { libc::sched_setscheduler(thread.as_raw(), libc::SCHED_FIFO, &raw const priority) };
     Errno::result(answer)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_interface_of_the_same_name_is_known() {
+        let folder =
+            std::env::temp_dir().join(format!("tidegate-crowd-polling-{}", std::process::id()));
+        let interface = Interface {
+            index: 12,
+            name: "eth0".to_owned(),
+            mac: [0x02, 0xfc, 0, 0, 0, 0x0a],
+            receive_queues: 1,
+            mtu: 1500,
+            is_veth: true,
+        };
+        assert!(is_of(&folder, &interface).is_err(), "there is none");
+        fs::create_dir_all(&folder).unwrap();
+        for (index, mac, expected) in [
+            ("12", "02:fc:00:00:00:0a", true),
+            ("12", "02:fc:00:00:00:0b", false),
+            ("2", "02:fc:00:00:00:0a", false),
+        ] {
+            fs::write(folder.join("ifindex"), format!("{index}\n")).unwrap();
+            fs::write(folder.join("address"), format!("{mac}\n")).unwrap();
+            assert_eq!(is_of(&folder, &interface).unwrap(), expected, "{index} {mac}");
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

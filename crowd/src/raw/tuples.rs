@@ -4,6 +4,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::plan::Plan;
 use crate::sources::Sources;
 
 /// Below are the ports that only servers have.
@@ -16,15 +17,39 @@ const FIRST_OF_FEW: u16 = 32_768;
 /// of them, so that attempts of one time have numbers close together.
 pub(crate) type Tuple = u64;
 
+/// Whom an address's ports are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ports {
+    /// Clients with a connection each, in turn.
+    InTurn,
+    /// Clients with several connections each, all from one address.
+    ByAddress,
+    /// The lower half in turn and the upper half by address, so that the two never meet.
+    Both,
+}
+
+impl Ports {
+    /// As the plan's clients need them.
+    pub(crate) fn of(plan: &Plan) -> Self {
+        if plan.is_mixed() {
+            return Self::Both;
+        }
+        let all_browse = plan.classes.iter().all(|class| class.browsing.is_some());
+        if all_browse { Self::ByAddress } else { Self::InTurn }
+    }
+}
+
 /// All tuples there are, taken in turn: targets alternate fastest, then addresses, then ports.
-///
-/// Where clients have several connections each, the upper half of the ports is for these, so that
-/// the two ways of taking turns never meet.
 #[derive(Debug)]
 pub(crate) struct Tuples {
     ways: Vec<(SocketAddr, Sources)>,
+    /// For each target the place of the first one like it: whose tuples it has. Who is named twice
+    /// has its turn twice, but a packet from it does not say which of the two it is.
+    first_like: Vec<usize>,
     /// The round of each target that is next.
     next: Vec<u64>,
+    /// The number of each target's source that is next by itself.
+    next_address: Vec<u64>,
     /// The target that is next.
     target: usize,
     /// The ports that an address has.
@@ -38,34 +63,47 @@ pub(crate) struct Tuples {
 
 impl Tuples {
     /// For targets, each with the sources that go there (at least one) and these ports, or all that
-    /// there are, beginning anywhere; with ports for [`Tuples::take_at`] if clients have several
-    /// connections each.
+    /// there are, beginning anywhere.
     pub(crate) fn new(
         ways: Vec<(SocketAddr, Sources)>,
         ports: Option<u16>,
         begin: u64,
-        several: bool,
+        whose: Ports,
     ) -> Self {
         let (first_port, ports) = match ports {
             // From lower ports on where there are more.
             Some(count) => (FIRST_OF_FEW.min(u16::MAX - (count - 1)), u64::from(count)),
             None => (FIRST_PORT, PORTS),
         };
-        let turns = if several { ports / 2 } else { ports };
+        let turns = match whose {
+            Ports::InTurn => ports,
+            Ports::ByAddress => 0,
+            Ports::Both => ports / 2,
+        };
+        let addresses: Vec<u64> = ways.iter().map(|(_, sources)| sources.len()).collect();
+        // Where there are no ports of a kind, none of them is ever next.
+        let next = addresses.iter().map(|count| begin % (count * turns).max(1)).collect();
+        let next_address = addresses.iter().map(|count| begin % count).collect();
         let next_port = vec![begin % (ports - turns).max(1); ways.len()];
-        let next = Vec::new();
-        let mut tuples = Self { ways, next, target: 0, first_port, ports, turns, next_port };
-        let rounds = (0..tuples.ways.len()).map(|target| tuples.rounds(target));
-        tuples.next = rounds.map(|rounds| begin % rounds).collect();
-        tuples
+        let first_like = first_like(&ways);
+        Self {
+            ways,
+            first_like,
+            next,
+            next_address,
+            target: 0,
+            first_port,
+            ports,
+            turns,
+            next_port,
+        }
     }
 
     /// The next target's next tuple that is not taken, and the target's place; `None` when all
     /// of its tuples are taken.
     #[inline]
     pub(crate) fn take(&mut self, is_taken: impl Fn(Tuple) -> bool) -> (usize, Option<Tuple>) {
-        let target = self.target;
-        self.target = (target + 1) % self.ways.len();
+        let target = self.take_target();
         let rounds = self.rounds(target);
         for _ in 0..rounds {
             let round = self.next[target];
@@ -76,6 +114,15 @@ impl Tuples {
             }
         }
         (target, None)
+    }
+
+    /// The next target's place and its next source, for a client with connections of its own.
+    pub(crate) fn take_address(&mut self) -> (usize, IpAddr) {
+        let target = self.take_target();
+        let (sources, next) = (&self.ways[target].1, &mut self.next_address[target]);
+        let address = sources.address(*next);
+        *next = (*next + 1) % sources.len();
+        (target, address)
     }
 
     /// Another tuple between a target and an address of ours that is not taken; `None` when all
@@ -114,7 +161,7 @@ impl Tuples {
     /// The tuple of a target's segment to one of us.
     #[inline]
     pub(crate) fn of(&self, from: SocketAddr, to: SocketAddr) -> Option<Tuple> {
-        let target = self.ways.iter().position(|(target, _)| *target == from)?;
+        let target = self.ways.iter().position(|(target, _)| is_like(*target, from))?;
         let sources = &self.ways[target].1;
         let port = u64::from(to.port().checked_sub(self.first_port)?);
         if port >= self.ports {
@@ -131,12 +178,33 @@ impl Tuples {
 
     /// How many tuples there are.
     pub(crate) fn len(&self) -> u64 {
-        self.sources().fold(0, |sum, sources| sum.saturating_add(sources.len() * self.ports))
+        let each = self.sources().zip(&self.first_like).enumerate();
+        let own = each.filter(|(target, (_, first))| target == *first);
+        own.fold(0, |sum, (_, (sources, _))| sum.saturating_add(sources.len() * self.ports))
+    }
+
+    /// The place of the target whose turn it is, or of the first one like it.
+    #[inline]
+    fn take_target(&mut self) -> usize {
+        let target = self.target;
+        self.target = (target + 1) % self.ways.len();
+        self.first_like[target]
     }
 
     fn rounds(&self, target: usize) -> u64 {
         self.ways[target].1.len() * self.turns
     }
+}
+
+fn first_like(ways: &[(SocketAddr, Sources)]) -> Vec<usize> {
+    let first = |wanted: SocketAddr| ways.iter().position(|(target, _)| is_like(*target, wanted));
+    ways.iter().filter_map(|(target, _)| first(*target)).collect()
+}
+
+/// Whether packets are from one as from the other: an IPv6 zone is the host's own and not in them.
+#[inline]
+fn is_like(target: SocketAddr, other: SocketAddr) -> bool {
+    target.port() == other.port() && target.ip() == other.ip()
 }
 
 #[cfg(test)]
@@ -145,22 +213,21 @@ mod tests {
     use crate::sources::Range;
     use std::collections::HashSet;
 
-    fn tuples(several: bool) -> Tuples {
-        let sources = |net: &str| Sources::new(vec![Range::of(net.parse().unwrap())]);
-        let ways = vec![
-            ("10.0.0.1:80".parse().unwrap(), sources("10.128.0.0/30")),
-            ("[fd00::1]:80".parse().unwrap(), sources("fd00::10/127")),
-        ];
-        Tuples::new(ways, None, 2 * 2 * PORTS, several)
+    fn way(target: &str, net: &str) -> (SocketAddr, Sources) {
+        (target.parse().unwrap(), Sources::new(vec![Range::of(net.parse().unwrap())]))
+    }
+
+    fn tuples(whose: Ports) -> Tuples {
+        let ways = vec![way("10.0.0.1:80", "10.128.0.0/30"), way("[fd00::1]:80", "fd00::10/127")];
+        Tuples::new(ways, None, 2 * 2 * PORTS, whose)
     }
 
     #[test]
     fn few_ports_are_those_of_linux() {
-        let sources = Sources::new(vec![Range::of("10.128.0.1/32".parse().unwrap())]);
-        let target: SocketAddr = "10.0.0.1:80".parse().unwrap();
+        let way = way("10.0.0.1:80", "10.128.0.1/32");
+        let target = way.0;
         for (count, first) in [(28_232, 32_768), (32_768, 32_768), (64_512, 1024)] {
-            let ways = vec![(target, sources.clone())];
-            let mut tuples = Tuples::new(ways, Some(count), 0, false);
+            let mut tuples = Tuples::new(vec![way.clone()], Some(count), 0, Ports::InTurn);
             assert_eq!(tuples.len(), u64::from(count));
             let ports: Vec<u16> = (0..count)
                 .map(|_| {
@@ -179,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_tuple_is_found_by_its_parts() {
-        let mut tuples = tuples(false);
+        let mut tuples = tuples(Ports::InTurn);
         let mut seen = HashSet::new();
         for _ in 0..PORTS * 2 * 2 {
             let (target, tuple) = tuples.take(|_| false);
@@ -195,8 +262,35 @@ mod tests {
     }
 
     #[test]
+    fn who_is_named_twice_has_its_turn_twice_and_its_tuples_once() {
+        let ways = ["10.0.0.1:80", "10.0.0.1:80", "10.0.0.2:80"];
+        let ways = ways.map(|target| way(target, "10.128.0.1/32")).to_vec();
+        let mut tuples = Tuples::new(ways, Some(4), 0, Ports::InTurn);
+        assert_eq!(tuples.len(), 2 * 4);
+        let mut seen = HashSet::new();
+        for expected in [0, 0, 2, 0, 0, 2] {
+            let (target, tuple) = tuples.take(|_| false);
+            let (of, address, port) = tuples.parts(tuple.unwrap());
+            assert_eq!((target, of), (expected, expected));
+            let (from, to) = (tuples.ways[target].0, SocketAddr::new(address, port));
+            assert!(seen.insert((from, to)), "used twice: {from} {to}");
+            assert_eq!(tuples.of(from, to), tuple);
+        }
+    }
+
+    #[test]
+    fn a_targets_zone_is_in_no_packet() {
+        let ways = vec![way("[fe80::1%2]:80", "fe80::7/128")];
+        let mut tuples = Tuples::new(ways, None, 0, Ports::InTurn);
+        let tuple = tuples.take(|_| false).1.unwrap();
+        let (_, address, port) = tuples.parts(tuple);
+        let from = "[fe80::1]:80".parse().unwrap();
+        assert_eq!(tuples.of(from, SocketAddr::new(address, port)), Some(tuple));
+    }
+
+    #[test]
     fn taken_ones_are_passed_over_and_strangers_have_none() {
-        let mut tuples = tuples(false);
+        let mut tuples = tuples(Ports::InTurn);
         assert_eq!(tuples.take(|tuple| tuple < 7), (0, Some(8)));
         assert_eq!(tuples.take(|_| true), (1, None));
         let of = |from: &str, to: &str| tuples.of(from.parse().unwrap(), to.parse().unwrap());
@@ -208,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_clients_connections_have_ports_of_their_own() {
-        let mut tuples = tuples(true);
+        let mut tuples = tuples(Ports::Both);
         let mut seen = HashSet::new();
         for _ in 0..PORTS / 2 * 2 * 2 {
             let tuple = tuples.take(|_| false).1.unwrap();
@@ -224,5 +318,24 @@ mod tests {
         assert!(seen.contains(&again), "only when all had their turn");
         assert_eq!(tuples.take_at(target, address, |_| true), None);
         assert_eq!(tuples.take_at(target, "10.9.9.9".parse().unwrap(), |_| false), None);
+    }
+
+    #[test]
+    fn where_all_have_several_connections_these_have_all_ports() {
+        for ports in [1, 2, 7] {
+            let ways = vec![way("10.0.0.1:80", "10.128.0.0/30")];
+            let mut tuples = Tuples::new(ways, Some(ports), 12_345, Ports::ByAddress);
+            let mut seen: HashSet<Tuple> = HashSet::new();
+            for _ in 0..2 {
+                let (target, address) = tuples.take_address();
+                for _ in 0..ports {
+                    let tuple = tuples.take_at(target, address, |tuple| seen.contains(&tuple));
+                    assert_eq!(tuple.map(|tuple| tuples.parts(tuple).1), Some(address));
+                    seen.extend(tuple);
+                }
+                assert_eq!(tuples.take_at(target, address, |tuple| seen.contains(&tuple)), None);
+            }
+            assert_eq!(seen.len() as u64, tuples.len(), "two addresses, and all of their ports");
+        }
     }
 }

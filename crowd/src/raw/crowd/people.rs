@@ -9,7 +9,7 @@ use crate::plan::ns;
 use crate::raw::attempts::New;
 use crate::raw::post::Post;
 use crate::raw::tuples::Tuple;
-use crate::visits::{ALONE, Home};
+use crate::visits::ALONE;
 
 /// An attempt to be made.
 pub(super) struct Coming {
@@ -29,6 +29,10 @@ pub(super) struct Coming {
 impl Crowd<'_> {
     /// Someone comes: with one attempt to make, or to visit pages.
     pub(super) fn start(&mut self, intended_ns: u64, now_ns: u64) {
+        let class = self.classes.draw(&mut self.chance);
+        if self.plan.classes[class].browsing.is_some() {
+            return self.come(class, intended_ns, now_ns);
+        }
         if self.has_no_port(now_ns) {
             return self.no_port(intended_ns, now_ns);
         }
@@ -37,23 +41,19 @@ impl Crowd<'_> {
             attempts.find(tuple).is_some() || waiting.as_ref().is_some_and(|held| held.has(tuple))
         });
         let Some(tuple) = tuple else { return self.no_port(intended_ns, now_ns) };
-        let class = self.classes.draw(&mut self.chance);
         let place = class * self.ways.len() + target;
         let persona = &self.personas[place];
         let delay_ns = ns(persona.network.delay.draw(&mut self.chance));
-        if persona.objects.is_some() {
-            let address = Some(self.tuples.parts(tuple).1);
-            let home = Home { class, target, address, delay_ns };
-            return self.come(home, intended_ns, now_ns);
-        }
         let requests = draw_requests(persona.requests, &mut self.chance);
         let first = self.turn.take(requests);
         let visit = ALONE;
-        self.open(Coming { place, tuple, visit, first, requests, delay_ns, intended_ns }, now_ns);
+        let coming = Coming { place, tuple, visit, first, requests, delay_ns, intended_ns };
+        // What ended it at once is counted.
+        let _ = self.open(coming, now_ns);
     }
 
     /// Whether all tuples are taken, which would take long to find out by looking at each.
-    fn has_no_port(&mut self, now_ns: u64) -> bool {
+    pub(super) fn has_no_port(&mut self, now_ns: u64) -> bool {
         let Some(waiting) = &mut self.waiting else { return false };
         waiting.release_due(now_ns);
         (self.attempts.open + waiting.len()) as u64 >= self.tuples.len()
@@ -66,8 +66,9 @@ impl Crowd<'_> {
         self.count(End::NO_PORT, intended_ns, now_ns, 0);
     }
 
-    /// Starts an attempt and returns its number.
-    pub(super) fn open(&mut self, coming: Coming, now_ns: u64) -> u32 {
+    /// Starts an attempt and returns its number, or its end already, of which its visit is still to
+    /// be told.
+    pub(super) fn open(&mut self, coming: Coming, now_ns: u64) -> Result<u32, End> {
         let Coming { place, tuple, visit, first, requests, delay_ns, intended_ns } = coming;
         self.tally.started(intended_ns, now_ns - self.begun_ns);
         self.meter.started();
@@ -100,7 +101,7 @@ impl Crowd<'_> {
         let number = self.attempts.insert(attempt, new);
         self.tally.in_flight(self.attempts.under_way as u64);
         self.settle(number, end, now_ns);
-        number
+        end.map_or(Ok(number), Err)
     }
 
     pub(super) fn wake_due(&mut self, now_ns: u64) -> usize {
@@ -146,16 +147,22 @@ impl Crowd<'_> {
         let told = hear_host(&mut slot.attempt, now_ns, &persona.person, &mut post);
         let end = end.or(told);
         slot.packets = post.packets;
+        let (visit, is_connected) = (slot.visit, slot.attempt.is_connected());
         self.settle(number, end, now_ns);
+        if visit != ALONE && (is_connected || end.is_some()) {
+            self.visits.heard(visit, number.into(), is_connected, end, now_ns);
+            self.browse(visit, now_ns);
+        }
     }
 
+    /// Counts an attempt that has come to its end, forgets one that is finished, and else sets its
+    /// timer.
     fn settle(&mut self, number: u32, end: Option<End>, now_ns: u64) {
         let slot = self.attempts.get(number).expect("it has just acted");
         let (intended_ns, syns) = (slot.intended_ns, slot.attempt.syns());
         let answered = slot.attempt.answered();
         let (finished, timer_ns) = (slot.attempt.is_finished(), slot.attempt.next_timer_ns());
         let (wait, tuple) = (slot.attempt.wait(), slot.tuple);
-        let (visit, is_connected) = (slot.visit, slot.attempt.is_connected());
         if let Some(end) = end {
             // The visit hears of this, and then of nothing more.
             slot.visit = ALONE;
@@ -168,10 +175,6 @@ impl Crowd<'_> {
             self.attempts.remove(number);
         } else if let Some(at_ns) = timer_ns {
             self.timers.set_no_later(number, at_ns);
-        }
-        if visit != ALONE && (is_connected || end.is_some()) {
-            self.visits.heard(visit, number.into(), is_connected, end, now_ns);
-            self.browse(visit, now_ns);
         }
     }
 

@@ -5,12 +5,18 @@ use tidegate_client::End;
 
 use super::people::Coming;
 use super::{Crowd, TIMERS_PER_TURN};
+use crate::plan::ns;
+use crate::raw::tuples::Tuple;
 use crate::visits::{ALONE, Deed, Home, Opening};
 
 impl Crowd<'_> {
-    /// Someone comes to visit pages.
-    pub(super) fn come(&mut self, home: Home, intended_ns: u64, now_ns: u64) {
-        let Some(browsing) = &self.plan.classes[home.class].browsing else { return };
+    /// Someone comes to visit pages, from the next address; ports are its connections' to take.
+    pub(super) fn come(&mut self, class: usize, intended_ns: u64, now_ns: u64) {
+        let kind = &self.plan.classes[class];
+        let Some(browsing) = &kind.browsing else { return };
+        let (target, address) = self.tuples.take_address();
+        let delay_ns = ns(kind.network.delay.draw(&mut self.chance));
+        let home = Home { class, target, address: Some(address), delay_ns };
         let at_ns = self.begun_ns + intended_ns;
         let place = self.visits.come(home, browsing, at_ns, &mut self.chance);
         self.browse(place, now_ns);
@@ -45,14 +51,9 @@ impl Crowd<'_> {
     }
 
     fn open_for(&mut self, visit: u32, opening: &Opening, now_ns: u64) {
-        let Home { class, target, address, delay_ns } = opening.home;
+        let Home { class, target, delay_ns, .. } = opening.home;
         let intended_ns = opening.intended_ns - self.begun_ns;
-        let is_taken = |tuple| {
-            self.attempts.find(tuple).is_some()
-                || self.waiting.as_ref().is_some_and(|held| held.has(tuple))
-        };
-        let tuple = address.and_then(|address| self.tuples.take_at(target, address, is_taken));
-        let Some(tuple) = tuple else {
+        let Some(tuple) = self.tuple_at(&opening.home, now_ns) else {
             self.no_port(intended_ns, now_ns);
             return self.visits.not_opened(visit, opening, End::NO_PORT, now_ns);
         };
@@ -63,8 +64,21 @@ impl Crowd<'_> {
             _ => (page, self.turn.take(requests)),
         };
         let coming = Coming { place, tuple, visit, first, requests, delay_ns, intended_ns };
-        let number = self.open(coming, now_ns);
-        self.visits.opened(visit, opening, number.into());
+        match self.open(coming, now_ns) {
+            Ok(number) => self.visits.opened(visit, opening, number.into()),
+            Err(end) => self.visits.not_opened(visit, opening, end, now_ns),
+        }
+    }
+
+    /// A tuple for another connection of a client; `None` when all of its address are taken.
+    fn tuple_at(&mut self, home: &Home, now_ns: u64) -> Option<Tuple> {
+        if self.has_no_port(now_ns) {
+            return None;
+        }
+        let (attempts, waiting) = (&self.attempts, &self.waiting);
+        self.tuples.take_at(home.target, home.address?, |tuple| {
+            attempts.find(tuple).is_some() || waiting.as_ref().is_some_and(|held| held.has(tuple))
+        })
     }
 
     /// Leaves an attempt that is of no use any more.

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Clients whose frames go nowhere.
+
+use std::net::SocketAddr;
+
+use tidegate_client::{Browser, LastNumbers, Pairs};
+use tidegate_policy::raw::tg_key;
+
+use super::*;
+use crate::class::{Browsing, Class, each_at_each};
+use crate::plan::Driver;
+use crate::raw::device::Transmitter;
+use crate::raw::held::Held;
+use crate::raw::persona;
+use crate::raw::tuples::Ports;
+use crate::sources::Sources;
+
+const TARGET: &str = "10.0.0.1:80";
+const OWN: &str = "10.128.0.1:32768";
+const MTU: u16 = 1500;
+const MS_NS: u64 = 1_000_000;
+
+/// Clients with a browser, behind one address with one port.
+fn plan() -> Plan {
+    let browsing = Browsing::with(Browser::named("chrome").unwrap());
+    Plan {
+        driver: Driver::Raw,
+        targets: vec![TARGET.parse().unwrap()],
+        sources: vec!["10.128.0.1/32".parse().unwrap()],
+        ports: Some(1),
+        classes: vec![Class { browsing: Some(browsing), ..Class::default() }],
+        ..Plan::default()
+    }
+}
+
+fn parts(plan: &Plan) -> Parts {
+    let personas = each_at_each(plan, |class, target, paths, objects| {
+        persona(class, target, MTU, paths, objects)
+    });
+    let ways = plan.targets.iter().map(|target| Way::new(*target, [2; 6], [4; 6])).collect();
+    let sources = |target: &SocketAddr| (*target, Sources::new(plan.ranges_for(*target)));
+    let tuples = plan.targets.iter().map(sources).collect();
+    let tuples = Tuples::new(tuples, plan.ports, 0, Ports::of(plan));
+    let office = Office {
+        transmitter: Transmitter::Nowhere,
+        held: Held::new(),
+        weather: ChaCha8Rng::seed_from_u64(1),
+        segments: Segments::default(),
+        pairs: Some(Pairs::new(64, tg_key::default())),
+    };
+    Parts { personas, ways, tuples, office }
+}
+
+#[test]
+fn clients_who_all_browse_have_the_one_port_there_is() {
+    let (plan, mut watch) = (plan(), |_: Progress| {});
+    plan.check().unwrap();
+    let mut crowd = Crowd::gather(&plan, parts(&plan), &mut watch).unwrap();
+    let now_ns = crowd.begun_ns;
+    crowd.start(0, now_ns);
+    assert_eq!((crowd.office.segments.syn_sent, crowd.visits.connections), (1, 1));
+    // The next finds none, and leaves.
+    crowd.start(0, now_ns);
+    assert_eq!((crowd.visits.connections, crowd.visits.clients()), (1, 1));
+    let outcome = crowd.tally.outcome(plan.seed);
+    assert_eq!(outcome.errors.other["EADDRNOTAVAIL"], 1);
+    assert_eq!(outcome.visits.unwrap().abandoned, 1);
+}
+
+/// The pair is held for another minute, and by its clock the SYN is older than what was there.
+#[test]
+fn a_visit_ends_when_its_own_host_refuses_the_page() {
+    let (plan, mut watch) = (plan(), |_: Progress| {});
+    let mut crowd = Crowd::gather(&plan, parts(&plan), &mut watch).unwrap();
+    let now_ns = crowd.begun_ns;
+    let clock = ((now_ns / MS_NS) as u32).wrapping_add(1000);
+    let last = LastNumbers { sent: 0, expected: 0, clocks: Some((clock, 0)), swapped: true };
+    let pairs = crowd.office.pairs.as_mut().unwrap();
+    assert!(pairs.hold(OWN.parse().unwrap(), TARGET.parse().unwrap(), &last, now_ns));
+    crowd.start(0, now_ns);
+    assert_eq!(crowd.office.segments.syn_sent, 0);
+    assert_eq!((crowd.visits.connections, crowd.visits.clients()), (0, 0));
+    assert_eq!((crowd.attempts.under_way, crowd.attempts.open), (0, 0));
+    let outcome = crowd.tally.outcome(plan.seed);
+    assert_eq!(outcome.errors.refused, 1);
+    assert_eq!(outcome.visits.unwrap().abandoned, 1);
+}
