@@ -21,7 +21,7 @@ pub(crate) enum Next {
     Write,
     /// Nothing: another request is already here.
     Turn,
-    /// The client to close, after a refusal.
+    /// The client to close, after the last reply.
     Drain,
     /// Nothing: it is over.
     Close,

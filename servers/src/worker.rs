@@ -207,10 +207,11 @@ impl Worker {
         match (closes, connection.is_mid_request()) {
             // Bytes of a next request may wait in our buffer, where no event tells of them.
             (false, true) => Next::Turn,
-            (false, false) if connection.input_ended => Next::Close,
+            _ if connection.input_ended => Next::Close,
             (false, false) => Next::Read,
-            (true, _) if !is_refusal || connection.input_ended => Next::Close,
-            (true, _) => Next::Drain,
+            // The rest of a body, or of requests behind the last one, may be unread or on its way.
+            (true, is_mid_request) if is_refusal || is_mid_request => Next::Drain,
+            (true, _) => Next::Close,
         }
     }
 }

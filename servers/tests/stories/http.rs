@@ -47,6 +47,32 @@ pub fn a_request_body_is_not_taken_for_a_request(way: Way) {
     assert_eq!(server.stop().bad_requests, 0);
 }
 
+/// A server that closed over it would send a RST, and the client might lose what it was told.
+pub fn a_body_that_comes_behind_the_last_reply_does_not_cost_it(way: Way) {
+    let server = way.start(|settings| settings.body_bytes = 10);
+    for head in ["POST / HTTP/1.0\r\n", "PUT / HTTP/1.1\r\nConnection: close\r\n"] {
+        let mut stream = server.connect();
+        stream.write_all(format!("{head}Content-Length: 3000\r\n\r\n").as_bytes()).unwrap();
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(20));
+            stream.write_all(&[b'x'; 1000]).unwrap();
+        }
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        assert!(reply.starts_with("HTTP/1.1 200 ") && reply.ends_with("~~~~~~~~~~"), "{reply}");
+    }
+    let statistics = server.stop();
+    assert_eq!((statistics.replies, statistics.timed_out), (2, 0), "{statistics}");
+}
+
+pub fn requests_behind_the_last_one_do_not_cost_its_reply(way: Way) {
+    let server = way.start(|_| ());
+    let mut requests = CLOSING.to_vec();
+    requests.extend(b"GET / HTTP/1.1\r\n\r\n".repeat(20_000));
+    assert_eq!(server.ask(&requests).matches("200 OK").count(), 1);
+    assert_eq!(server.stop().replies, 1);
+}
+
 pub fn malformed_requests_get_400_and_the_server_goes_on(way: Way) {
     let server = way.start(|_| ());
     // More than is read before the refusal: the reply must survive the closing.

@@ -52,6 +52,8 @@ macro_rules! stories_of {
                     a_large_download_is_whole,
                     a_long_reply_and_a_short_one_share_a_connection,
                     a_request_body_is_not_taken_for_a_request,
+                    a_body_that_comes_behind_the_last_reply_does_not_cost_it,
+                    requests_behind_the_last_one_do_not_cost_its_reply,
                     malformed_requests_get_400_and_the_server_goes_on,
                     half_a_request_is_given_up_even_when_it_trickles,
                     resets_are_counted_as_dead_and_harm_nobody,
