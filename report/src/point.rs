@@ -66,7 +66,7 @@ pub struct Point {
     /// driver cannot know.
     #[serde(default)]
     pub syns_per_attempt: BTreeMap<u32, SynClass>,
-    /// Segments by kind, in the whole of the counted time.
+    /// Segments by kind, in the whole of the run, warm-up and the time behind too.
     #[serde(default)]
     pub segments: BTreeMap<String, u64>,
     /// Share of the server's processor by mode: `user`, `system`, `softirq`, `idle`; from 0 to 1.
@@ -121,7 +121,8 @@ impl Point {
     /// Any number of this point, by its path as the JSON shows it: `replies_per_s`,
     /// `response_ms.mean`, `errors_per_s.timeout`, `syns_per_attempt.1.attempts`.
     ///
-    /// A group as a whole is the sum of its numbers (of `syns_per_attempt`: of its attempts). A
+    /// A group as a whole is the sum of its numbers (of `syns_per_attempt`: of its attempts;
+    /// `syns_per_attempt.mean` is how many SYNs an attempt took). A
     /// part that its group lacks is 0: what never happened is not written down. `None` is what
     /// was not measured: a path that the schema lacks, a group that may be left out and is empty,
     /// and times of a run where there were none, which are not zero but unknown.
@@ -213,9 +214,12 @@ impl Point {
         if classes.is_empty() {
             return None;
         }
-        let Some(part) = part else {
-            return Some(classes.values().map(|class| class.attempts as f64).sum());
-        };
+        let all = || classes.values().map(|class| class.attempts as f64).sum();
+        let Some(part) = part else { return Some(all()) };
+        if part == "mean" {
+            let syns = classes.iter().map(|(syns, class)| f64::from(*syns) * class.attempts as f64);
+            return Some(syns.sum::<f64>() / all()).filter(|mean| mean.is_finite());
+        }
         let (syns, kind) = part.split_once('.').unwrap_or((part, "attempts"));
         let class = classes.get(&syns.parse().ok()?).copied().unwrap_or_default();
         match kind {
@@ -278,6 +282,7 @@ mod tests {
         assert_eq!(found("errors_per_s.timeout"), Some(4.0));
         assert_eq!(found("kernel.TcpExtListenDrops"), Some(7.0));
         assert_eq!(found("syns_per_attempt"), Some(7.0));
+        assert_eq!(found("syns_per_attempt.mean"), Some((5.0 + 3.0 * 2.0) / 7.0));
         assert_eq!(found("syns_per_attempt.1.attempts"), Some(5.0));
         assert_eq!(found("syns_per_attempt.3.errors"), Some(2.0));
     }

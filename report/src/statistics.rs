@@ -59,7 +59,8 @@ pub struct Cell<'a> {
 
 impl<'a> Cell<'a> {
     /// Gathers the points of a scenario: by world, by curve as they first appear, by rising load. The
-    /// same line twice, of results that lie in two folders, is one run.
+    /// same line twice, of results that lie in two folders, is one run. Where some were counted for longer
+    /// than others these are no runs of the same, and the longest count.
     #[must_use]
     pub fn gather(scenario: &str, points: &'a [Point]) -> Vec<Self> {
         let mut cells: Vec<Self> = Vec::new();
@@ -73,8 +74,7 @@ impl<'a> Cell<'a> {
                     && same_load(cell.offered, offered)
             };
             match cells.iter_mut().find(same) {
-                Some(cell) if cell.runs.contains(&point) => (),
-                Some(cell) => cell.runs.push(point),
+                Some(cell) => cell.add(point),
                 None => cells.push(Self {
                     world: point.world,
                     curve: &point.curve,
@@ -96,6 +96,19 @@ impl<'a> Cell<'a> {
                 .then(a.offered.total_cmp(&b.offered))
         });
         cells
+    }
+
+    fn add(&mut self, point: &'a Point) {
+        let [longest, lasts] = [self.runs[0].duration_s, point.duration_s];
+        if !same_load(longest, lasts) {
+            if lasts < longest {
+                return;
+            }
+            self.runs.clear();
+        }
+        if !self.runs.contains(&point) {
+            self.runs.push(point);
+        }
     }
 
     /// A number over the runs that have it; `None` when none has.
@@ -184,6 +197,16 @@ mod tests {
     }
 
     /// Not of all cells there are as many runs, nor had those the first seeds.
+    /// A figure in minutes, and later the same at length, are in one folder.
+    #[test]
+    fn of_runs_of_unequal_length_the_longest_count() {
+        let run = |seed, duration_s| Point { seed, duration_s, ..point("default", 2.0) };
+        let runs = [run(1, 5.0), run(2, 120.0), run(3, 5.0), run(4, 120.5)];
+        let cells = Cell::gather("s", &runs);
+        let seeds: Vec<u64> = cells[0].runs.iter().map(|run| run.seed).collect();
+        assert_eq!((cells.len(), seeds), (1, vec![2, 4]));
+    }
+
     #[test]
     fn a_further_run_has_a_seed_that_no_asked_cell_has_had() {
         let run = |curve: &str, offered, seed| Point { seed, ..point(curve, offered) };

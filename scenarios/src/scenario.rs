@@ -99,6 +99,16 @@ struct File {
 }
 
 impl Scenario {
+    /// Whether the same is run, but for how much is offered, for how long, and by which seed; results of
+    /// both are then runs of one.
+    #[must_use]
+    pub fn runs_what(&self, other: &Self) -> bool {
+        self.text == other.text
+            || self.settings == other.settings
+                && self.network == other.network
+                && self.capacity_of == other.capacity_of
+    }
+
     /// Reads a file; its stem is the scenario's name.
     ///
     /// # Errors

@@ -3,7 +3,8 @@
 
 use std::error::Error;
 use std::fmt::Write;
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -42,7 +43,7 @@ pub(crate) struct Arguments {
 pub(crate) fn calibrate(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let points = match &arguments.from {
         Some(folder) => Results::read([folder.join(RESULTS)])?.points,
-        None => measure(arguments.keep.as_deref())?,
+        None => measure(arguments)?,
     };
     let threads = tidegate_sim::processors();
     let mut bar = progress::bar();
@@ -57,19 +58,20 @@ pub(crate) fn calibrate(arguments: &Arguments) -> Result<ExitCode, Failure> {
     // Also where they contradict each other: the table shows by how much.
     crate::say(&table(&calibration.fixed))?;
     calibration.check()?;
-    let unwritable = |source| Failure::Folder { path: arguments.out.clone(), source };
     let text = described(&calibration, &Host::here())?;
-    fs::write(&arguments.out, text).map_err(unwritable)?;
+    write(&arguments.out, &text).map_err(unwritable(&arguments.out))?;
     crate::say(&format!("The machine is {}", arguments.out.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Runs the calibration's scenarios on this kernel.
-fn measure(keep: Option<&Path>) -> Result<Vec<Point>, Failure> {
+fn measure(arguments: &Arguments) -> Result<Vec<Point>, Failure> {
     // What is missing is told before anything is run.
     tidegate_lab::require_root()?;
     let programs = Programs::find()?;
-    let kept = keep.map(folder::open).transpose()?;
+    let kept = arguments.keep.as_deref().map(folder::open).transpose()?;
+    // Behind it: the machine may go into the same folder.
+    try_to_write(&arguments.out).map_err(unwritable(&arguments.out))?;
     let mut gathering =
         Gathering { bar: progress::bar(), kept, points: Vec::new(), left_out: None };
     for _ in 0..calibrate::ROUNDS {
@@ -114,6 +116,40 @@ impl Watcher for Gathering {
     }
 }
 
+fn unwritable(out: &Path) -> impl Fn(io::Error) -> Failure {
+    move |source| Failure::Folder { path: out.to_owned(), source }
+}
+
+/// Finds out whether the machine can be written, and leaves what is there as it is.
+fn try_to_write(out: &Path) -> io::Result<()> {
+    if is_written_through(out) {
+        return OpenOptions::new().append(true).open(out).map(drop);
+    }
+    let trial = unfinished(out);
+    File::create(&trial)?;
+    fs::remove_file(trial)
+}
+
+/// Writes the machine, whole or not at all.
+fn write(out: &Path, text: &str) -> io::Result<()> {
+    if is_written_through(out) {
+        return fs::write(out, text);
+    }
+    let unfinished = unfinished(out);
+    fs::write(&unfinished, text)?;
+    fs::rename(unfinished, out)
+}
+
+/// Whether a link or a device is there: unlike a file it must not be replaced.
+fn is_written_through(out: &Path) -> bool {
+    fs::symlink_metadata(out).is_ok_and(|there| !there.is_file())
+}
+
+/// What takes the machine's name once it is whole.
+fn unfinished(out: &Path) -> PathBuf {
+    out.with_added_extension("unfinished")
+}
+
 /// The machine's file: what it was made from as comments, then the machine.
 fn described(calibration: &Calibration, host: &Host) -> Result<String, Failure> {
     let Host { kernel, processors } = host;
@@ -136,4 +172,56 @@ fn table(fixed: &[Fixed]) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    }
+
+    #[test]
+    fn a_place_is_tried_without_a_trace() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("machine.toml");
+        try_to_write(&out).unwrap();
+        assert!(names(folder.path()).is_empty());
+        fs::write(&out, "older").unwrap();
+        try_to_write(&out).unwrap();
+        assert_eq!(fs::read_to_string(&out).unwrap(), "older");
+        assert_eq!(names(folder.path()), [out]);
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_told_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let absent = folder.path().join("no-such-dir/machine.toml");
+        for out in [folder.path(), absent.as_path(), Path::new("")] {
+            assert!(try_to_write(out).is_err(), "{}", out.display());
+        }
+        let told = unwritable(&absent)(try_to_write(&absent).unwrap_err()).to_string();
+        assert!(told.contains("no-such-dir/machine.toml: ") && told.contains("--out"), "{told}");
+    }
+
+    #[test]
+    fn a_machine_takes_the_place_of_another_but_not_of_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("machine.toml");
+        for text in ["older", "newer"] {
+            write(&out, text).unwrap();
+            assert_eq!(fs::read_to_string(&out).unwrap(), text);
+        }
+        assert_eq!(names(folder.path()), std::slice::from_ref(&out));
+        let link = folder.path().join("link.toml");
+        symlink(&out, &link).unwrap();
+        try_to_write(&link).unwrap();
+        write(&link, "newest").unwrap();
+        assert_eq!(fs::read_to_string(&out).unwrap(), "newest");
+        assert!(link.is_symlink());
+    }
 }

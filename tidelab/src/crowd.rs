@@ -44,7 +44,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", conflicts_with_all = ["rate", "trace"])]
     clients: Option<usize>,
     /// How starts are spaced in an open loop.
-    #[arg(long, value_enum, default_value_t = Arrivals::Poisson, conflicts_with = "trace")]
+    #[arg(long, value_enum, default_value_t = Arrivals::Poisson,
+        conflicts_with_all = ["trace", "clients"])]
     arrivals: Arrivals,
     /// How long attempts are counted; by default 10s, or until a recorded trace ends.
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
@@ -146,6 +147,7 @@ enum Maker {
 
 /// Sends the crowd and prints the outcome.
 pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    check(arguments)?;
     let plan = plan(arguments)?;
     let is_recorded = matches!(plan.load, Load::Trace { .. });
     let mut bar = progress::bar();
@@ -182,6 +184,23 @@ fn by_option(error: CrowdError) -> Failure {
         _ => return error.into(),
     };
     Failure::Option { what: format!("{option}: {error}") }
+}
+
+/// Kernel sockets leave by the route and take what the kernel hands them. A plan has these two for
+/// either driver, so that it is seen here only whether somebody asked for them.
+fn check(arguments: &Arguments) -> Result<(), Failure> {
+    let asked = [
+        ("--interface", arguments.interface.is_some(), "choose an interface"),
+        ("--large-replies", arguments.large_replies, "choose how replies come"),
+    ];
+    let asked = asked.into_iter().find(|(_, is_asked, _)| *is_asked);
+    match (arguments.driver, asked) {
+        (Maker::Sockets, Some((option, _, what))) => {
+            let error = CrowdError::Sockets { what: what.to_owned() };
+            Err(Failure::Option { what: format!("{option}: {error}") })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// How starts come about.

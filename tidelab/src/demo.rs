@@ -24,6 +24,9 @@ use report::{Report, Row};
 const DEFAULT: &str = "default";
 /// The policy that decides by what it sees.
 const AUTO: &str = "auto";
+/// The longest patience that `auto` can be told of, in seconds: the end of the policy's `PATIENCE_S`.
+/// Clients may wait for longer.
+const AUTO_PATIENCE_MAX_S: f64 = 600.0;
 /// Attempts are counted after so many times as long as a client waits: the queues are full then,
 /// and `auto`, silent for up to twice that in case the crowd goes, knows that it stays.
 const WARM_UP_TIMEOUTS: f64 = 2.5;
@@ -160,16 +163,17 @@ fn no_guard_stood(rows: &[Row]) -> Option<String> {
 }
 
 /// The demonstration as a scenario. `auto` is told how long the clients wait, as an operator would
-/// tell it.
+/// tell it: as much of it as it can be told.
 fn text(arguments: &Arguments) -> String {
     let timeout_s = arguments.timeout.as_secs_f64();
+    let patience_s = timeout_s.min(AUTO_PATIENCE_MAX_S);
     let curves: String = arguments
         .mechanisms
         .iter()
         .map(|name| match name.as_str() {
             DEFAULT => format!("[[curve]]\nname = \"{DEFAULT}\"\npeer = \"kernel\"\n"),
             AUTO => format!(
-                "[[curve]]\nname = \"{AUTO}\"\nmechanism = \"{AUTO}\"\nauto = {{ patience_s = {timeout_s} }}\n"
+                "[[curve]]\nname = \"{AUTO}\"\nmechanism = \"{AUTO}\"\nauto = {{ patience_s = {patience_s} }}\n"
             ),
             name => format!("[[curve]]\nmechanism = {name:?}\n"),
         })
@@ -228,5 +232,29 @@ impl Watcher for Rows {
 
     fn left_out(&mut self, curve: &str, reason: &dyn Error) {
         self.push(curve, Err(reason.to_string()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn clients_may_wait_for_longer_than_auto_can_be_told() {
+        for (timeout, told) in [("4s", "4 "), ("700s", "600 "), ("3600s", "600 ")] {
+            let line = Line::parse_from(["demo", "--timeout", timeout]);
+            let text = text(&line.arguments);
+            assert!(text.contains(&format!("patience_s = {told}")), "{text}");
+            let read = Scenario::parse("demo", "demo", &text);
+            assert!(read.is_ok(), "{timeout}: {}", read.unwrap_err());
+        }
     }
 }

@@ -16,6 +16,7 @@ use tidegate_sim::{Machine, Profile, SimError};
 
 use crate::failure::Failure;
 use crate::folder::{self, COLUMNS, COMMANDS, HOST, LEFT_OUT, RESULTS, SCENARIOS};
+use crate::left_out::LeftOut;
 use crate::progress::{self, Bar};
 use crate::quantity;
 use crate::report;
@@ -60,7 +61,7 @@ struct How {
     /// with that TCP), or a file.
     #[arg(long, value_name = "NAME", default_value = "today", value_parser = machine)]
     machine: Machine,
-    /// Folder for the results; by default results/NAME.
+    /// Folder for the results; by default results/NAME, or with --full results/NAME-full.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// What to keep of it when it is over, beside the lines: nothing, or the same as Parquet in
@@ -112,6 +113,12 @@ impl How {
             offered: self.offered.clone(),
             duration_s: self.duration.map(|duration| duration.as_secs_f64()),
         }
+    }
+
+    /// Numbers of a few seconds have no place among those of minutes.
+    fn folder(&self, name: &str) -> PathBuf {
+        let form = if self.full { "-full" } else { "" };
+        self.out.clone().unwrap_or_else(|| Path::new("results").join(format!("{name}{form}")))
     }
 }
 
@@ -188,10 +195,10 @@ fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
     } else {
         None
     };
-    let folder = how.out.clone().unwrap_or_else(|| Path::new("results").join(&scenarios[0].name));
-    let mut keeper = Keeper::open(&folder, scenarios)?;
+    let folder = how.folder(&scenarios[0].name);
     let settings =
         tidegate_sim::Settings { machine: how.machine, threads: tidegate_sim::processors() };
+    let mut keeper = Keeper::open(&folder, scenarios, sim.then_some(&settings.machine))?;
     // With a seed that is there already the same clients would come again, and count for others.
     let earlier = Results::read([folder.join(RESULTS)])?.points;
     for (scenario, load) in &parts {
@@ -206,13 +213,14 @@ fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
         for run in 0..u64::from(how.runs) {
             keeper.run = (how.runs > 1).then(|| format!("run {} of {}, ", run + 1, how.runs));
             if sim {
+                keeper.left_out.world = tidegate_report::World::Sim;
                 tidegate_sim::run(scenario, with(of_sim, run), &settings, &mut keeper)?;
             }
             if let Some(programs) = &programs {
+                keeper.left_out.world = tidegate_report::World::Live;
                 tidegate_live::run(scenario, with(of_live, run), programs, &mut keeper)?;
             }
         }
-        keeper.end();
     }
     keeper.bar.finish();
     let results = Results::read([folder.join(RESULTS)])?;
@@ -244,21 +252,26 @@ struct Keeper {
     scenario: String,
     /// Which run of several it is, in words.
     run: Option<String>,
-    left_out: Vec<String>,
+    left_out: LeftOut,
     /// Whether every curve of every scenario was run.
     complete: bool,
 }
 
 impl Keeper {
-    fn open(folder: &Path, scenarios: &[Scenario]) -> Result<Self, Failure> {
-        let results = folder::open(folder)?;
-        let copies = folder.join(SCENARIOS);
+    fn open(
+        folder: &Path,
+        scenarios: &[Scenario],
+        simulated: Option<&Machine>,
+    ) -> Result<Self, Failure> {
         let unwritable = |source| Failure::Folder { path: folder.to_owned(), source };
-        fs::create_dir_all(&copies).map_err(unwritable)?;
-        for scenario in scenarios {
-            let copy = copies.join(format!("{}.toml", scenario.name));
-            fs::write(copy, &scenario.text).map_err(unwritable)?;
+        fs::create_dir_all(folder.join(SCENARIOS)).map_err(unwritable)?;
+        if let Some(machine) = simulated {
+            folder::keep_machine(folder, machine)?;
         }
+        for scenario in scenarios {
+            folder::keep_scenario(folder, scenario)?;
+        }
+        let results = folder::open(folder)?;
         let host = serde_json::to_vec_pretty(&Host::here()).unwrap_or_default();
         fs::write(folder.join(HOST), host).map_err(unwritable)?;
         Ok(Self {
@@ -267,14 +280,14 @@ impl Keeper {
             folder: folder.to_owned(),
             scenario: String::new(),
             run: None,
-            left_out: Vec::new(),
+            left_out: LeftOut::default(),
             complete: true,
         })
     }
 
     fn begin(&mut self, scenario: &Scenario) {
         self.scenario.clone_from(&scenario.name);
-        self.left_out.clear();
+        self.left_out = LeftOut::read(self.note(LEFT_OUT));
         let file = OpenOptions::new().create(true).append(true).open(self.note(COMMANDS));
         // A folder that takes results but no notes is not worth an end; nor is it below.
         let _ = file.and_then(|mut file| writeln!(file, "{}", typed()));
@@ -282,16 +295,6 @@ impl Keeper {
 
     fn note(&self, ending: &str) -> PathBuf {
         self.folder.join(format!("{}.{ending}", self.scenario))
-    }
-
-    fn end(&mut self) {
-        self.complete &= self.left_out.is_empty();
-        let file = self.note(LEFT_OUT);
-        let _ = if self.left_out.is_empty() {
-            fs::remove_file(file)
-        } else {
-            fs::write(file, self.left_out.join("\n"))
-        };
     }
 }
 
@@ -306,15 +309,14 @@ impl Watcher for Keeper {
     }
 
     fn point(&mut self, point: &Point) -> Result<(), ResultsError> {
+        self.left_out.was_run(&point.curve);
         self.results.append(point)
     }
 
     fn left_out(&mut self, curve: &str, reason: &dyn Error) {
-        let line = format!("\"{curve}\" is left out: {reason}");
-        if self.left_out.contains(&line) {
-            return;
+        self.complete = false;
+        if let Some(line) = self.left_out.note(curve, reason) {
+            self.bar.say(&line);
         }
-        self.bar.say(&line);
-        self.left_out.push(line);
     }
 }

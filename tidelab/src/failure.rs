@@ -30,6 +30,16 @@ pub(crate) enum Failure {
     NoResults { path: PathBuf },
     #[error("two scenarios are called {name}: rename one of the files")]
     SameName { name: String },
+    #[error(
+        "{} holds results of another {what}, and numbers of both would be taken for one: name another folder by --out, or remove this one",
+        .folder.display()
+    )]
+    OtherResults { folder: PathBuf, what: String },
+    #[error(
+        "{} holds results of another {what} than {}: draw a page of each",
+        .folder.display(), .first.display()
+    )]
+    OtherFolder { folder: PathBuf, what: String, first: PathBuf },
     #[error("cannot write to standard output: {0}; is its reader gone?")]
     Output(io::Error),
     #[error("cannot wait for signals: {0}; run it outside the tool that forbids it")]

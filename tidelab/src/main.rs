@@ -7,6 +7,7 @@ mod demo;
 mod experiment;
 mod failure;
 mod folder;
+mod left_out;
 mod model;
 mod progress;
 mod quantity;

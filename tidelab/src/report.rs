@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use tidegate_report::{Host, Point, Results, Study, page};
-use tidegate_scenarios::Scenario;
 
 use crate::failure::Failure;
-use crate::folder::{COLUMNS, COMMANDS, HOST, LEFT_OUT, RESULTS, SCENARIOS};
+use crate::folder::{self, COLUMNS, COMMANDS, HOST, LEFT_OUT, RESULTS};
 
 /// Draw the results in folders as one page that needs nothing else.
 #[derive(clap::Args)]
@@ -58,9 +57,10 @@ pub(crate) fn draw(folders: &[PathBuf], out: &Path) -> Result<PathBuf, Failure> 
             names.push(&point.scenario);
         }
     }
+    folder::require_one_machine(folders)?;
     let mut studies = Vec::new();
     for name in names {
-        let scenario = scenario(folders, name)?;
+        let scenario = folder::scenario(folders, name)?;
         let points: Vec<Point> =
             results.points.iter().filter(|point| point.scenario == name).cloned().collect();
         let host = folders.iter().find_map(|folder| host(folder));
@@ -77,15 +77,6 @@ pub(crate) fn draw(folders: &[PathBuf], out: &Path) -> Result<PathBuf, Failure> 
 fn results_in(folder: &Path) -> PathBuf {
     let (lines, columns) = (folder.join(RESULTS), folder.join(COLUMNS));
     if !lines.exists() && columns.exists() { columns } else { lines }
-}
-
-/// The copy that lies with the results, or the one that comes with this program.
-fn scenario(folders: &[PathBuf], name: &str) -> Result<Scenario, Failure> {
-    let copies = folders.iter().map(|folder| folder.join(SCENARIOS).join(format!("{name}.toml")));
-    match copies.into_iter().find(|copy| copy.is_file()) {
-        Some(copy) => Ok(Scenario::read(&copy)?),
-        None => Ok(tidegate_scenarios::named(name)?),
-    }
 }
 
 /// The machine that the results are from.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `tidelab serve`.
 
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
@@ -109,7 +111,7 @@ pub(crate) fn serve(arguments: &Arguments) -> Result<ExitCode, Failure> {
         go_first();
         while signals.wait() == Ok(Signal::SIGUSR1) {
             if let Err(error) = report(&observer.statistics(), file.as_deref()) {
-                eprintln!("tidelab: {error}");
+                tell(format_args!("tidelab: {error}\n"));
             }
         }
         // Another signal; an error would mean an invalid signal set, which it is not.
@@ -119,8 +121,7 @@ pub(crate) fn serve(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
     say(&format!("listening on {}", addresses.join(", ")))?;
     let statistics = server.run()?;
-    say(&serde_json::to_string(&statistics).map_err(|error| Failure::Output(error.into()))?)?;
-    report(&statistics, arguments.statistics.as_deref())?;
+    finish(&statistics, arguments.statistics.as_deref())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -133,8 +134,24 @@ fn go_first() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
 }
 
-/// Statistics for people, and for the file where one is wanted.
+/// The last statistics. One way that is barred keeps them from no other.
+fn finish(statistics: &Statistics, file: Option<&Path>) -> Result<(), Failure> {
+    let reported = report(statistics, file);
+    let line = serde_json::to_string(statistics).map_err(|error| Failure::Output(error.into()));
+    let said = line.and_then(|line| say(&line));
+    reported?;
+    said
+}
+
+/// Statistics for the file where one is wanted, and for people.
 fn report(statistics: &Statistics, file: Option<&Path>) -> Result<(), ServerError> {
-    eprint!("{statistics}");
-    file.map_or(Ok(()), |path| statistics.write(path))
+    let written = file.map_or(Ok(()), |path| statistics.write(path));
+    tell(statistics);
+    written
+}
+
+/// Tells people, if they still listen. Where they have hung up, a panic would end the only thread
+/// that hears signals.
+fn tell(text: impl Display) {
+    let _ = write!(io::stderr(), "{text}");
 }

@@ -127,6 +127,15 @@ fn a_mistake_is_one_sentence() {
         ("crowd --to 10.8.0.1:80", "--rate"),
         ("crowd --to 10.8.0.1:80 --rate -3", "--rate: -3 attempts"),
         ("crowd --to 10.8.0.1:80 --clients 0", "--clients: a closed loop needs at least one"),
+        ("crowd --to 10.8.0.1:80 --clients 3 --arrivals constant", "--arrivals"),
+        (
+            "crowd --to 10.8.0.1:80 --rate 3 --interface lo",
+            "--interface: kernel sockets cannot choose an interface: use raw packets",
+        ),
+        (
+            "crowd --to 10.8.0.1:80 --rate 3 --large-replies",
+            "--large-replies: kernel sockets cannot choose how replies come: use raw packets",
+        ),
         ("crowd --to 10.8.0.1:80 --rate 3 --loss 2", "--loss: loss of 2 is no chance: give 0 to 1"),
         ("crowd --to 10.8.0.1:80 --rate 3 --reorder -1", "--reorder: reorder of -1 is no chance"),
         ("crowd --to 10.8.0.1:80 --rate 3 --delay-ms -1", "--delay-ms: "),
@@ -139,6 +148,7 @@ fn a_mistake_is_one_sentence() {
         ("serve --address 192.0.2.1 --port 80", "192.0.2.1:80"),
         ("demo --times 0", "--times"),
         ("demo --timeout 0", "tidelab: --timeout 0 is not above 0 and up to 3600"),
+        ("demo --timeout 3601s", "tidelab: --timeout 3601 is not above 0 and up to 3600"),
         ("demo --duration 0", "tidelab: --duration 0 is not above 0 and up to 86400"),
         ("demo --backlog 0", "tidelab: --backlog 0 is not between 1 and 65535"),
         ("demo --cost-us 99999999", "tidelab: --cost-us 99999999 is more than ten seconds"),
@@ -165,6 +175,18 @@ fn a_mistake_is_one_sentence() {
         assert_eq!(sentence.lines().count(), 1, "{sentence}");
         assert!(sentence.contains(named), "{sentence}");
     }
+}
+
+/// It would take eight minutes, and all of it would be lost.
+#[test]
+fn a_machine_that_cannot_be_written_is_not_measured() {
+    if skip_without_root("a_machine_that_cannot_be_written_is_not_measured") {
+        return;
+    }
+    let output = tidelab("calibrate --out /no/such/folder/machine.toml").output().unwrap();
+    let sentence = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
+    assert!(sentence.contains("cannot write /no/such/folder/machine.toml: "), "{sentence}");
 }
 
 #[test]

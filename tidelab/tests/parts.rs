@@ -150,3 +150,36 @@ fn no_part_at_all_is_refused_in_one_line() {
         assert!(!folder.join("it").exists(), "{part}");
     }
 }
+
+/// What is told of a command that must fail.
+fn fails(folder: &Path, arguments: &str) -> String {
+    let output = tidelab(folder, arguments);
+    assert!(!output.status.success(), "{arguments}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn results_of_another_experiment_of_the_same_name_are_no_further_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let write = |text: &str| fs::write(folder.join("s.toml"), text).unwrap();
+    let run = "run s.toml --world sim --only slow --offered 3";
+    write(SCENARIO);
+    succeeds(folder, &format!("{run} --out one"));
+    let machine = format!("{run} --machine xeon --out one");
+    let told = fails(folder, &machine);
+    assert!(told.contains("one holds results of another simulated machine"), "{told}");
+    write(&SCENARIO.replace("2000", "3000"));
+    let told = fails(folder, &format!("{run} --out one"));
+    assert!(told.contains("one holds results of another scenario s"), "{told}");
+    assert_eq!(points(&folder.join("one")).len(), 2, "what is there is as it was");
+
+    succeeds(folder, &format!("{run} --out other"));
+    let told = fails(folder, "report one other --out page.html");
+    assert!(told.contains("other holds results of another scenario s than one"), "{told}");
+
+    // Another seed is another run.
+    write(&format!("{}\n", SCENARIO.replace("[load]", "[load]\nseed = 7")));
+    succeeds(folder, &format!("{run} --out one"));
+    assert_eq!(points(&folder.join("one")).len(), 4);
+}
