@@ -5,7 +5,7 @@ use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use tidegate_datapath::configuration::Guarded;
+use tidegate_datapath::configuration::{self, Guarded};
 use tidegate_datapath::police::MOST;
 use tidegate_datapath::programs::Sizes;
 use tidegate_datapath::raw::*;
@@ -47,11 +47,6 @@ pub struct Config {
 }
 
 impl Config {
-    /// The blocks that the table of persistent dropping must have.
-    pub fn shed_blocks(&self) -> u32 {
-        self.guards.iter().fold(0, |sum: u32, g| sum.saturating_add(g.shed.blocks))
-    }
-
     /// Whether anything is asked about TIME-WAIT.
     pub fn asks_time_wait(&self) -> bool {
         !self.ends.destinations.is_empty()
@@ -61,7 +56,7 @@ impl Config {
     /// The tables that the guard must have.
     pub fn sizes(&self) -> Sizes {
         let held_blocks = self.ends.held_blocks(self.asks_time_wait());
-        Sizes { shed_blocks: self.shed_blocks(), held_blocks }
+        Sizes { shed_blocks: configuration::shed_blocks(&self.guards), held_blocks }
     }
 }
 

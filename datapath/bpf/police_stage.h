@@ -23,21 +23,24 @@ struct {
 	__type(value, __u64);
 } limit_full_ns SEC(".maps");
 
+/* What holds for the network that a segment comes from, if anything does. */
+TG_INLINE struct tg_limit *tg_limit_of(const struct tg_packet *packet, __u32 active, __u32 guard)
+{
+	struct tg_network key = tg_network_of(&packet->tuple, active, guard);
+
+	return bpf_map_lookup_elem(&limits, &key);
+}
+
 /*
  * An enum tg_source. Global, as tg_shed is: its key is on the stack only while it is asked. By
  * the exact clock: between two ticks of the coarse one there may be more SYNs than a burst.
  */
 __noinline __u32 tg_police(struct tg_packet *packet, __u32 active, __u32 guard)
 {
-	struct tg_limit *limit;
-	struct tg_network key;
+	struct tg_limit *limit = packet ? tg_limit_of(packet, active, guard) : NULL;
 	__u64 *full_ns;
 	__u32 bucket;
 
-	if (!packet)
-		return TG_SOURCE_ANY;
-	key = tg_network_of(&packet->tuple, active, guard);
-	limit = bpf_map_lookup_elem(&limits, &key);
 	if (!limit)
 		return TG_SOURCE_ANY;
 	bucket = limit->bucket;
@@ -48,13 +51,8 @@ __noinline __u32 tg_police(struct tg_packet *packet, __u32 active, __u32 guard)
 /* Likewise, of a segment that costs no SYN of its network's. */
 __noinline int tg_is_exempt(struct tg_packet *packet, __u32 active, __u32 guard)
 {
-	struct tg_limit *limit;
-	struct tg_network key;
+	struct tg_limit *limit = packet ? tg_limit_of(packet, active, guard) : NULL;
 
-	if (!packet)
-		return 0;
-	key = tg_network_of(&packet->tuple, active, guard);
-	limit = bpf_map_lookup_elem(&limits, &key);
 	return limit && !limit->cost_ns;
 }
 

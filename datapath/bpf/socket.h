@@ -148,6 +148,28 @@ TG_INLINE int tg_still_listens(struct tcp_sock *tp, const struct tg_tuple *t)
 	return sk->skc_state == TCP_LISTEN && sk->skc_num == bpf_ntohs(t->dport);
 }
 
+TG_INLINE struct tg_remembered *tg_remembered_at(const struct tg_tuple *t, __u32 ifindex)
+{
+	__u32 index = tg_remember_index(t, ifindex);
+
+	return bpf_map_lookup_elem(&remembered, &index);
+}
+
+TG_INLINE int tg_recall(const struct tg_remembered *r, const struct tg_tuple *t, __u32 ifindex,
+                        __u64 now_ns, struct tg_socket *found)
+{
+	struct tcp_sock *tp;
+
+	if (!tg_remembers(r, t, ifindex, now_ns))
+		return 0;
+	tp = tg_untrusted((void *)r->tp);
+	if (!r->tp || !tg_still_listens(tp, t))
+		return 0;
+	found->tp = tp;
+	found->slot = r->slot;
+	return 1;
+}
+
 TG_INLINE __u32 tg_slot_of(struct tcp_sock *tp, __u32 guard)
 {
 	struct tg_slot_key key = {
@@ -172,8 +194,7 @@ TG_INLINE __u32 tg_slot_of(struct tcp_sock *tp, __u32 guard)
 TG_INLINE void tg_tell_tcp_entry(const struct tg_tuple *tuple, const struct tcp_sock *tp,
                                  __u32 slot, __u64 now_ns)
 {
-	__u32 index = tg_remember_index(tuple, TG_TCP_ENTRY);
-	struct tg_remembered *r = bpf_map_lookup_elem(&remembered, &index);
+	struct tg_remembered *r = tg_remembered_at(tuple, TG_TCP_ENTRY);
 
 	if (r)
 		tg_remember(r, tuple, TG_TCP_ENTRY, tp, slot, now_ns);
@@ -183,19 +204,13 @@ TG_INLINE void tg_tell_tcp_entry(const struct tg_tuple *tuple, const struct tcp_
 TG_INLINE int tg_told_at_tcp_entry(const struct tg_tuple *tuple, __u32 in_ifindex, __u64 now_ns,
                                    struct tg_socket *found)
 {
-	__u32 index = tg_remember_index(tuple, TG_TCP_ENTRY), bound;
-	struct tg_remembered *r = bpf_map_lookup_elem(&remembered, &index);
-	struct tcp_sock *tp;
+	struct tg_remembered *r = tg_remembered_at(tuple, TG_TCP_ENTRY);
+	__u32 bound;
 
-	if (!r || !r->tp || !tg_remembers(r, tuple, TG_TCP_ENTRY, now_ns))
+	if (!r || !tg_recall(r, tuple, TG_TCP_ENTRY, now_ns, found))
 		return 0;
-	tp = tg_untrusted((void *)r->tp);
-	bound = tp->inet_conn.icsk_inet.sk.__sk_common.skc_bound_dev_if;
-	if (!tg_still_listens(tp, tuple) || (bound && bound != in_ifindex))
-		return 0;
-	found->tp = tp;
-	found->slot = r->slot;
-	return 1;
+	bound = found->tp->inet_conn.icsk_inet.sk.__sk_common.skc_bound_dev_if;
+	return !bound || bound == in_ifindex;
 }
 
 /*
@@ -205,22 +220,15 @@ TG_INLINE int tg_told_at_tcp_entry(const struct tg_tuple *tuple, __u32 in_ifinde
 TG_INLINE int tg_find_listener(void *ctx, const struct tg_tuple *tuple, __u32 ifindex, __u64 now_ns,
                                __u32 guard, struct tg_socket *found)
 {
-	__u32 index = tg_remember_index(tuple, ifindex);
-	struct tg_remembered *r = bpf_map_lookup_elem(&remembered, &index);
+	struct tg_remembered *r = tg_remembered_at(tuple, ifindex);
 	int in_time_wait = 0;
 	struct bpf_sock *sk;
 	struct tcp_sock *tp;
 
 	if (!r)
 		return 0;
-	if (tg_remembers(r, tuple, ifindex, now_ns)) {
-		tp = tg_untrusted((void *)r->tp);
-		if (r->tp && tg_still_listens(tp, tuple)) {
-			found->tp = tp;
-			found->slot = r->slot;
-			return 1;
-		}
-	}
+	if (tg_recall(r, tuple, ifindex, now_ns, found))
+		return 1;
 
 	sk = tg_lookup(ctx, tuple, tuple->sport);
 	if (sk && sk->state == TCP_TIME_WAIT) {

@@ -61,7 +61,7 @@ pub struct Configuration {
 impl Configuration {
     /// The blocks that the table of persistent dropping must have.
     pub fn shed_blocks(&self) -> u32 {
-        self.guards.iter().fold(0, |sum: u32, g| sum.saturating_add(g.shed.blocks))
+        shed_blocks(&self.guards)
     }
 }
 
@@ -87,6 +87,11 @@ impl Guarded {
             Some(address) => address == bound,
         }
     }
+}
+
+/// The blocks that the table of persistent dropping must have for these.
+pub fn shed_blocks(guards: &[Guarded]) -> u32 {
+    guards.iter().fold(0, |sum: u32, g| sum.saturating_add(g.shed.blocks))
 }
 
 /// The configuration in force, by guard index; unused indexes are absent.

@@ -45,7 +45,7 @@ pub fn run(
         }
     }
     let mut run = Run { scenario, load, settings, watcher, steps: 0, step: 0 };
-    let servers = servers(&curves);
+    let servers = servers(scenario, &curves);
     run.steps = servers.len() + curves.len() * run.load.offered.len();
     let capacities_per_s = run.capacities_per_s(&servers)?;
     let of = |curve: &Curve<'_>| {
@@ -106,14 +106,10 @@ impl Server {
 }
 
 /// The curves' servers, each once.
-fn servers<'a>(curves: &'a [Curve<'_>]) -> Vec<&'a Server> {
-    let mut servers: Vec<&Server> = Vec::new();
-    for Curve { server, .. } in curves {
-        if !servers.iter().any(|other| other.server_use == server.server_use) {
-            servers.push(server);
-        }
-    }
-    servers
+fn servers<'a>(scenario: &Scenario, curves: &'a [Curve<'_>]) -> Vec<&'a Server> {
+    let uses = scenario.server_uses(curves.iter().map(|curve| curve.setting)).into_iter();
+    let all = || curves.iter().map(|curve| &curve.server);
+    uses.filter_map(|this| all().find(|server| server.server_use == this)).collect()
 }
 
 struct Run<'a> {

@@ -17,7 +17,7 @@ pub(crate) const RESULTS: &str = "result.jsonl";
 /// The same as Parquet.
 pub(crate) const COLUMNS: &str = "result.parquet";
 /// The machine that was simulated, if one was.
-pub(crate) const SIMULATED: &str = "simulated.toml";
+const SIMULATED: &str = "simulated.toml";
 /// The machine that they are from.
 pub(crate) const HOST: &str = "host.json";
 /// How the files end that tell, for each scenario, by which commands it was run, a line each.
@@ -42,7 +42,7 @@ pub(crate) fn open(folder: &Path) -> Result<Writer, Failure> {
 }
 
 /// The copy of a scenario in a folder.
-pub(crate) fn copy_of(folder: &Path, scenario: &str) -> PathBuf {
+fn copy_of(folder: &Path, scenario: &str) -> PathBuf {
     folder.join(SCENARIOS).join(format!("{scenario}.toml"))
 }
 
