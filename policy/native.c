@@ -118,6 +118,16 @@ __u32 tg_native_overload_places(const struct tg_overload *overload, __u64 now_ns
 	return queues.places;
 }
 
+void tg_native_speaks_see(struct tg_speaks *speaks, int answers)
+{
+	tg_speaks_see(speaks, answers);
+}
+
+int tg_native_speaks_first(const struct tg_speaks *speaks)
+{
+	return tg_speaks_first(speaks);
+}
+
 int tg_native_overload_silences_ack(const struct tg_overload *overload, __u64 now_ns)
 {
 	return tg_overload_silences_ack(overload, now_ns);

@@ -16,7 +16,7 @@ use tidegate_datapath::guard::Guard;
 use tidegate_datapath::pins::Pins;
 use tidegate_datapath::programs::Programs;
 use tidegate_datapath::raw::*;
-use tidegate_datapath::{by_socket, counters, resized, sockets};
+use tidegate_datapath::{by_socket, counters, resized, sockets, speaks};
 use tidegate_policy::names::{REASONS, VERDICTS};
 use tidegate_policy::raw::*;
 
@@ -76,6 +76,10 @@ pub struct GuardStatus {
     /// processors, as auto has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub syn_us: Option<f64>,
+    /// Whether clients are known to say something before the server does, of whom auto may let some wait
+    /// connected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clients_speak_first: Option<bool>,
     /// The papers' queue drops, whoever made them, and what they come to.
     pub queue_drops: QueueDrops,
     /// Every verdict by its reason, all sockets together.
@@ -279,6 +283,8 @@ fn guard(
     }
     let total = sum(&all);
     let sheds = guarded.shed.policy != TG_SHED_OFF;
+    let is_auto = guarded.rules.is_auto != 0;
+    let speaks = is_auto.then(|| speaks::read(programs, index)).transpose()?;
     let shed = sheds.then(|| ShedStatus::of(programs, index, &guarded.shed)).transpose()?;
     Ok(GuardStatus {
         shed,
@@ -287,7 +293,8 @@ fn guard(
         address: guarded.address.map(|a| a.to_string()),
         mechanism: tidegate_policy::mechanism::name(&guarded.rules),
         hook: hook::name(guarded.hook),
-        syn_us: (guarded.rules.is_auto != 0).then(|| guarded.rules.syn_ns as f64 / 1e3),
+        syn_us: is_auto.then(|| guarded.rules.syn_ns as f64 / 1e3),
+        clients_speak_first: speaks.map(|speaks| speaks.first()),
         queue_drops: queue_drops(&total),
         verdicts: verdicts(&total),
         fin: FinStatus::of(guarded.rules.fin, &total),

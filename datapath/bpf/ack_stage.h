@@ -85,6 +85,27 @@ TG_INLINE void tg_ack_meet(struct tg_overload *o, struct tg_decision decision,
 	tg_overload_meet_ack(o, decision, s->packet->seq, now_ns);
 }
 
+/* A client's first data of a connection that stands: has the server said something before? */
+TG_INLINE void tg_ack_hear(const struct tg_ack_stage *s, const struct tcp_sock *tp)
+{
+	struct tg_speaks *speaks = tg_speaks_of(s->at.index);
+
+	if (!speaks || !s->packet->payload_bytes || tp->bytes_received ||
+	    s->packet->seq != tp->rcv_nxt)
+		return;
+	tg_speaks_see(speaks, s->packet->ack != tp->snd_una - (__u32)tp->bytes_acked);
+}
+
+/* auto: what becomes of it where it finds no room. */
+TG_INLINE void tg_ack_ask(const struct tg_overload *o, const struct tg_ack_stage *s,
+                          struct tg_ack *ack)
+{
+	struct tg_speaks *speaks = tg_speaks_of(s->at.index);
+
+	ack->silent = tg_overload_silences_ack(o, s->now_ns);
+	ack->speaks_first = speaks && tg_speaks_first(speaks);
+}
+
 /* Decides for a segment to this listening socket, and counts it with the socket. */
 TG_INLINE struct tg_decision tg_ack_judge(const struct tg_ack_stage *s, struct tcp_sock *listener,
                                           struct tg_ack *ack)
@@ -99,7 +120,7 @@ TG_INLINE struct tg_decision tg_ack_judge(const struct tg_ack_stage *s, struct t
 	if (s->at.guard->has_limits && tg_listen_queue_full(&queues))
 		ack->exempt = tg_is_exempt(s->packet, s->at.active, s->at.index);
 	if (o)
-		ack->silent = tg_overload_silences_ack(o, s->now_ns);
+		tg_ack_ask(o, s, ack);
 	decision = tg_ack_decide(rules, &queues, ack);
 	if (o)
 		tg_ack_meet(o, decision, s);

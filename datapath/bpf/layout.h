@@ -13,12 +13,13 @@
 #include "../../policy/include/notice.h"
 #include "../../policy/include/police.h"
 #include "../../policy/include/shed.h"
+#include "../../policy/include/speaks.h"
 #include "../../policy/include/time_wait.h"
 #include "../../policy/include/verdict.h"
 #include "../../policy/include/waiting.h"
 
 /* Changes whenever a type below changes: a restarted daemon adopts no other. */
-#define TG_LAYOUT_VERSION 24
+#define TG_LAYOUT_VERSION 25
 
 #define TG_GUARDS 64
 /* Counter slots: a guard's own first, then one for each listening socket. */

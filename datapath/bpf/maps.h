@@ -71,6 +71,19 @@ struct {
 	__type(value, struct tg_waiting_block);
 } waiting SEC(".maps");
 
+/* Who speaks first behind a guard's handshakes: see policy/include/speaks.h. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TG_GUARDS);
+	__type(key, __u32);
+	__type(value, struct tg_speaks);
+} speaks SEC(".maps");
+
+TG_INLINE struct tg_speaks *tg_speaks_of(__u32 guard)
+{
+	return bpf_map_lookup_elem(&speaks, &guard);
+}
+
 /* How those whom an auto listener has told took it: see policy/include/manners.h. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -255,6 +255,14 @@ TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
 	return TCX_NEXT;
 }
 
+TG_INLINE void tg_tc_hear(struct bpf_sock *sk, const struct tg_ack_stage *s)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+	if (tp)
+		tg_ack_hear(s, tp);
+}
+
 static __noinline int tg_tc_ack(struct __sk_buff *ctx, struct tg_packet *packet)
 {
 	struct tg_ack_stage stage = {.packet = packet}, *s = &stage;
@@ -281,6 +289,8 @@ static __noinline int tg_tc_ack(struct __sk_buff *ctx, struct tg_packet *packet)
 		action = tg_tc_ack_request(ctx, sk, s);
 	else if (sk->state == TCP_LISTEN)
 		action = tg_tc_ack_listener(ctx, sk, s, &decision);
+	else if (sk->state == TCP_ESTABLISHED && s->at.guard->rules.is_auto)
+		tg_tc_hear(sk, s);
 	bpf_sk_release(sk);
 	if (decision.verdict == TG_DROP)
 		return TCX_DROP;

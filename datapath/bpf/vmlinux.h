@@ -530,6 +530,8 @@ struct tcp_sock {
 	u32 snd_una;
 	u32 snd_nxt;
 	u32 write_seq;
+	u64 bytes_received;
+	u64 bytes_acked;
 	bool is_mptcp;
 	u16 tcp_header_len;
 	u32 tsoffset;

@@ -158,7 +158,10 @@ __noinline int tg_watch_find(struct tg_packet *packet, struct tg_watch *w)
 __noinline int tg_watch_meet(struct tg_watch *w)
 {
 	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
+	struct tg_speaks *speaks = o ? tg_speaks_of(w->index) : NULL;
 
+	if (speaks)
+		w->client.speaks_first = tg_speaks_first(speaks);
 	if (o)
 		tg_syn_meet(o, w->phase, &w->reason, &w->client, w->half_full, w->now_ns);
 	return 0;

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::programs::Programs;
 use crate::raw::*;
-use crate::{address, control, counters, police, shed, time_wait};
+use crate::{address, control, counters, police, shed, speaks, time_wait};
 use tidegate_policy::raw::{
     tg_cookie_keys, tg_key, tg_limit, tg_rules, tg_shed_rules, tg_tw_rules,
 };
@@ -271,6 +271,7 @@ fn begin_anew(
         }
         counters::clear(programs, *index)?;
         counters::clear_cleaned(programs, *index)?;
+        speaks::clear(programs, *index)?;
     }
     Ok(())
 }

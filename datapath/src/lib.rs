@@ -31,6 +31,7 @@ pub mod resized;
 pub mod route;
 pub mod shed;
 pub mod sockets;
+pub mod speaks;
 mod table;
 pub mod test_run;
 pub mod time_wait;

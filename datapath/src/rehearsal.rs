@@ -21,7 +21,9 @@ use crate::plain::{bytes_of, from_bytes};
 use crate::programs::{Objects, Program, Programs, Sizes};
 use crate::raw::*;
 use crate::table::Table;
-use crate::{array, by_socket, clock, counters, per_cpu, police, shed, test_run, time_wait};
+use crate::{
+    array, by_socket, clock, counters, per_cpu, police, shed, speaks, test_run, time_wait,
+};
 use tidegate_policy::raw::*;
 use tidegate_policy::{overload, share as policy_share, shed as policy_shed};
 
@@ -200,6 +202,9 @@ impl Rehearsal {
         one("shed_state", index)?;
         for map in ["refusals", "unsettled", "shed_monitor"] {
             per_cpu::copy(&self.live, &self.own, map, index)?;
+        }
+        if guarded.rules.is_auto != 0 {
+            speaks::copy(&self.live, &self.own, index)?;
         }
         // Which listening sockets need no look-up: one finds a client's request before them.
         per_cpu::copy_all(&self.live, &self.own, "remembered")?;

@@ -19,19 +19,30 @@ enum tg_ack_cookie {
 };
 
 struct tg_ack {
-	__u32 is_request; /* 1: a request is waiting for it; 0: none, see cookie */
-	__u32 acceptable; /* request: it acknowledges our SYN/ACK and is in the window */
-	__u32 deferred;   /* request: TCP_DEFER_ACCEPT waits for data, this has none */
-	__u32 bare;       /* no data and no FIN: a SYN/ACK ACK (Shukla, Table 4.1) */
-	__u32 cookie;     /* enum tg_ack_cookie */
-	__u16 silent;     /* auto: who finds no room is not told */
-	__u8 was_told;    /* hollow: the ACK before it met a RST, a moment ago */
-	__u8 exempt;      /* its network is: the kernel alone decides */
+	__u32 is_request;  /* 1: a request is waiting for it; 0: none, see cookie */
+	__u32 acceptable;  /* request: it acknowledges our SYN/ACK and is in the window */
+	__u32 deferred;    /* request: TCP_DEFER_ACCEPT waits for data, this has none */
+	__u32 bare;        /* no data and no FIN: a SYN/ACK ACK (Shukla, Table 4.1) */
+	__u32 cookie;      /* enum tg_ack_cookie */
+	__u8 silent;       /* auto: who finds no room is not told */
+	__u8 speaks_first; /* auto: and says something, again and again (speaks.h) */
+	__u8 was_told;     /* hollow: the ACK before it met a RST, a moment ago */
+	__u8 exempt;       /* its network is: the kernel alone decides */
 };
 
 TG_INLINE __u32 tg_ack_overflow(const struct tg_ack *ack)
 {
 	return ack->bare ? TG_OVERFLOW_SYNACK_ACK : TG_OVERFLOW_OTHER;
+}
+
+/*
+ * Is it left in silence, where it finds no room? Of whom there is a request, which the kernel
+ * answers once more; or who says something, and so comes again. With a cookie and nothing to say it
+ * would wait for ever.
+ */
+TG_INLINE int tg_ack_is_silent(const struct tg_ack *ack)
+{
+	return ack->silent && (ack->is_request || !ack->bare || ack->speaks_first);
 }
 
 /* The kernel makes a connection of it, if the listen queue has a place. */
@@ -41,7 +52,7 @@ TG_INLINE struct tg_decision tg_ack_decide_place(const struct tg_rules *rules,
 {
 	if (!tg_listen_queue_full(queues))
 		return tg_decide(TG_PASS, TG_HANDSHAKE);
-	if (rules->ack == TG_ACK_RESET && !ack->silent && !ack->exempt)
+	if (rules->ack == TG_ACK_RESET && !tg_ack_is_silent(ack) && !ack->exempt)
 		return tg_decide(TG_RESET, tg_ack_overflow(ack));
 	return tg_decide(TG_PASS, tg_ack_overflow(ack));
 }
@@ -73,7 +84,7 @@ TG_INLINE struct tg_decision tg_ack_decide_ours(const struct tg_rules *rules,
 		return tg_decide(TG_ADMIT, TG_COOKIE_VALID);
 	if (!rules->is_auto)
 		return tg_decide(TG_RESET, TG_COOKIE_NO_ROOM);
-	return tg_decide(ack->silent ? TG_DROP : TG_RESET, tg_ack_overflow(ack));
+	return tg_decide(tg_ack_is_silent(ack) ? TG_DROP : TG_RESET, tg_ack_overflow(ack));
 }
 
 TG_INLINE struct tg_decision tg_ack_decide_request(const struct tg_rules *rules,

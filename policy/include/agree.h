@@ -30,6 +30,7 @@ struct tg_case {
 	struct tg_manners_block manners;
 	__u64 name;
 	__u64 source_name;
+	struct tg_speaks speaks;
 	__u32 cookie; /* offered to tg_cookie_open */
 	struct tg_fin fin;
 	__u32 fin_said;   /* by the application */
@@ -58,7 +59,7 @@ struct tg_answers {
 	struct tg_auto_queue view;
 	struct tg_queues queues; /* as auto leaves them */
 	struct tg_judging judging;
-	__u64 answer; /* enum tg_answer */
+	__u32 answer; /* enum tg_answer */
 	struct tg_overload overload;
 	struct tg_waiting_block block;
 	struct tg_manners_block manners;
@@ -81,6 +82,7 @@ TG_INLINE struct tg_crowd tg_agree_crowd(const struct tg_case *c, struct tg_answ
 		.overload = &a->overload,
 		.block = &a->block,
 		.manners = &a->manners,
+		.speaks = &c->speaks,
 		.name = c->name,
 		.source = c->source_name,
 		.isn = c->client_isn,

@@ -23,13 +23,14 @@ enum tg_answer {
 
 /* All zero: one who was not asked for. */
 struct tg_client {
-	__u32 caller;      /* enum tg_caller */
-	__u32 times_told;  /* before */
-	__u32 sends_again; /* on a RST, by what its SYN looks like: see system.h */
-	__u32 comes_soon;  /* it is told to: by a RST, on which it sends its SYN again */
-	__u32 is_kept;     /* there is room to remember it in any case: see overload_telling.h */
-	__u32 answer;      /* to it, where it finds no room: enum tg_answer */
-	__u32 is_gone;     /* it is not expected again: it is not remembered */
+	__u32 caller;       /* enum tg_caller */
+	__u32 times_told;   /* before */
+	__u32 sends_again;  /* on a RST, by what its SYN looks like: see system.h */
+	__u32 comes_soon;   /* it is told to: by a RST, on which it sends its SYN again */
+	__u32 speaks_first; /* behind a handshake: who does not cannot wait connected (speaks.h) */
+	__u32 is_kept;      /* there is room to remember it in any case: see overload_telling.h */
+	__u32 answer;       /* to it, where it finds no room: enum tg_answer */
+	__u32 is_gone;      /* it is not expected again: it is not remembered */
 };
 
 /* Its answer, now that this is known. */

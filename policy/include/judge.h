@@ -8,6 +8,7 @@
 #define TG_JUDGE_H
 
 #include "overload.h"
+#include "speaks.h"
 #include "syn.h"
 
 /* What auto knows: of the listening socket, and of this client. */
@@ -15,6 +16,7 @@ struct tg_crowd {
 	struct tg_overload *overload;
 	struct tg_waiting_block *block;   /* where the client would be found that has this name */
 	struct tg_manners_block *manners; /* and where its address would be */
+	const struct tg_speaks *speaks;   /* who speaks first here */
 	__u64 name;
 	__u64 source;
 	__u64 isn; /* its initial sequence number */
@@ -57,6 +59,7 @@ TG_INLINE void tg_judge_meet(const struct tg_rules *rules, const struct tg_queue
 		tg_waiting_know(cell, crowd->name, syn->now_ns, &j->client);
 		j->client.sends_again = syn->sends_again;
 	}
+	j->client.speaks_first = tg_speaks_first(crowd->speaks);
 	tg_syn_meet(crowd->overload, j->phase, &j->reason, &j->client,
 	            tg_overload_is_half_full(rules, crowd->overload, queues, syn->now_ns),
 	            syn->now_ns);

@@ -13,6 +13,7 @@
 #include "held.h"
 #include "notice.h"
 #include "share.h"
+#include "speaks.h"
 #include "system.h"
 #include "time_wait.h"
 
@@ -46,6 +47,8 @@ __u32 tg_native_system_sends_again(__u32 hops, __u32 tcp_header_bytes);
 __u32 tg_native_overload_phase(const struct tg_overload *overload, __u64 now_ns);
 __u32 tg_native_overload_places(const struct tg_overload *overload, __u64 now_ns);
 int tg_native_overload_silences_ack(const struct tg_overload *overload, __u64 now_ns);
+void tg_native_speaks_see(struct tg_speaks *speaks, int answers);
+int tg_native_speaks_first(const struct tg_speaks *speaks);
 void tg_native_overload_meet_ack(struct tg_overload *overload, struct tg_decision decision,
                                  __u32 seq, __u64 now_ns);
 struct tg_decision tg_native_ack(const struct tg_rules *rules, const struct tg_queues *queues,

@@ -112,17 +112,17 @@ TG_INLINE int tg_overload_hastens(const struct tg_overload *o, const struct tg_c
 }
 
 /*
- * Is it to wait connected? Of what is left of a crowd that has gone, who has spent its SYNs: it has
- * a SYN cookie, and its data, which it sends again after 0.3, 0.9 and 2.1 s, brings it in when
- * there is room. Else the server would be idle from when the last SYNs are spent, 5 s after a burst
- * has begun. But no more than that it has time for these as well.
+ * Is it to wait connected? Of clients that speak first, and of what is left of a crowd that has
+ * gone, who has spent its SYNs: it has a SYN cookie, and its data, which it sends again after 0.3,
+ * 0.9 and 2.1 s, brings it in when there is room. Else the server would be idle from when the last
+ * SYNs are spent, 5 s after a burst has begun. But no more than that it has time for these as well.
  */
 TG_INLINE int tg_overload_connects(const struct tg_overload *o, const struct tg_client *client,
                                    __u64 now_ns)
 {
 	__u64 most = TG_OVERLOAD_CONNECTED * (o->drain_x256 >> 8);
 
-	return client->times_told >= TG_OVERLOAD_SPENT &&
+	return client->speaks_first && client->times_told >= TG_OVERLOAD_SPENT &&
 	       o->connected < tg_overload_share(o, most, now_ns);
 }
 
@@ -142,11 +142,12 @@ TG_INLINE __u32 tg_overload_tells_left(const struct tg_overload *o, const struct
  * comes after 0.3, 0.9, 2.1 and 4.5 s. Behind a longer one there are enough; of the first three
  * nobody knows how long they are.
  */
-TG_INLINE int tg_overload_bridges(const struct tg_overload *o, __u64 now_ns)
+TG_INLINE int tg_overload_bridges(const struct tg_overload *o, const struct tg_client *client,
+                                  __u64 now_ns)
 {
 	__u64 most = TG_OVERLOAD_BRIDGES * (o->drain_x256 >> 8);
 
-	return o->ended >= TG_OVERLOAD_FAMILIAR && o->ends_soon &&
+	return client->speaks_first && o->ended >= TG_OVERLOAD_FAMILIAR && o->ends_soon &&
 	       tg_overload_lasted_ns(o) < TG_OVERLOAD_SETTLED_MS * 1000000ull &&
 	       o->connected < tg_overload_share(o, most, now_ns);
 }
@@ -176,7 +177,7 @@ TG_INLINE __u32 tg_overload_tells(const struct tg_overload *o, __u32 phase,
 		share *= 2;
 	if (o->silent >= share)
 		return TG_TELLS;
-	return tg_overload_bridges(o, now_ns) ? TG_BRIDGES : TG_SILENT;
+	return tg_overload_bridges(o, client, now_ns) ? TG_BRIDGES : TG_SILENT;
 }
 
 /* How often it was told, with this time. */

@@ -258,7 +258,31 @@ mod tests {
         let data = tg_ack { bare: 0, ..ours };
         assert_eq!(told(129, &data), (TG_RESET, TG_OVERFLOW_OTHER));
         // The kernel, which knows no such cookie, would reset it.
-        assert_eq!(told(129, &tg_ack { silent: 1, ..ours }), (TG_DROP, TG_OVERFLOW_SYNACK_ACK));
+        let speaks = tg_ack { silent: 1, speaks_first: 1, ..ours };
+        assert_eq!(told(129, &speaks), (TG_DROP, TG_OVERFLOW_SYNACK_ACK));
+    }
+
+    /// It comes again with what it has to say, or the kernel asks it again; else it waits for ever.
+    #[test]
+    fn auto_leaves_an_ack_in_silence_only_where_something_comes_behind_it() {
+        let auto = mechanism::parse("auto").unwrap();
+        let refused = |cookie, bare, speaks_first| {
+            let ack = tg_ack {
+                is_request: u32::from(cookie == TG_ACK_NO_COOKIE),
+                acceptable: 1,
+                silent: 1,
+                bare,
+                cookie,
+                speaks_first,
+                ..Default::default()
+            };
+            decide_ack(&auto, &queues(129, 129), &ack).verdict == TG_RESET
+        };
+        for cookie in [TG_ACK_COOKIE, TG_ACK_KERNEL_COOKIE] {
+            assert!(refused(cookie, 1, 0), "who waits for a greeting");
+            assert!(!refused(cookie, 1, 1) && !refused(cookie, 0, 0), "who speaks");
+        }
+        assert!(!refused(TG_ACK_NO_COOKIE, 1, 0), "the kernel sends its SYN/ACK again");
     }
 
     /// One RST for the ACK and what was said behind it; and another for what is said again.

@@ -2,8 +2,9 @@
 //! `auto`: what the SYNs of a listening socket have met, and what follows for the next one.
 
 use crate::raw::{
-    self, TG_MANNERS_BLOCKS, TG_WAITING_BLOCKS, tg_bucket, tg_crowd, tg_decision, tg_key,
-    tg_manners_block, tg_overload, tg_queues, tg_rules, tg_syn, tg_tuple, tg_waiting_block,
+    self, TG_MANNERS_BLOCKS, TG_WAITING_BLOCKS, tg_ack, tg_bucket, tg_crowd, tg_decision, tg_key,
+    tg_manners_block, tg_overload, tg_queues, tg_rules, tg_speaks, tg_syn, tg_tuple,
+    tg_waiting_block,
 };
 
 impl tg_overload {
@@ -34,6 +35,21 @@ impl tg_overload {
     /// Connections that the server takes from its queues, a second.
     pub fn drain_per_s(&self) -> f64 {
         self.drain_x256 as f64 / 256.0
+    }
+}
+
+impl tg_speaks {
+    /// A client's first data of a connection has come; `answers` says whether it acknowledges something
+    /// that the server has said.
+    pub fn see(&mut self, answers: bool) {
+        // SAFETY: the function reads and writes only through this valid reference.
+        unsafe { raw::tg_native_speaks_see(self, answers.into()) }
+    }
+
+    /// Whether clients speak first here, as far as has been seen.
+    pub fn first(&self) -> bool {
+        // SAFETY: the function reads only through this valid reference.
+        unsafe { raw::tg_native_speaks_first(self) != 0 }
     }
 }
 
@@ -77,6 +93,7 @@ impl Names {
 #[derive(Clone, Debug)]
 pub struct Watch {
     overload: tg_overload,
+    speaks: tg_speaks,
     waiting: Vec<tg_waiting_block>,
     manners: Vec<tg_manners_block>,
 }
@@ -85,7 +102,7 @@ impl Default for Watch {
     fn default() -> Self {
         let waiting = vec![tg_waiting_block::default(); TG_WAITING_BLOCKS as usize];
         let manners = vec![tg_manners_block::default(); TG_MANNERS_BLOCKS as usize];
-        Self { overload: tg_overload::default(), waiting, manners }
+        Self { overload: tg_overload::default(), speaks: tg_speaks::default(), waiting, manners }
     }
 }
 
@@ -103,6 +120,7 @@ impl Watch {
             overload: &mut self.overload,
             block: &mut self.waiting[names.waiting_block() as usize],
             manners: &mut self.manners[names.manners_block() as usize],
+            speaks: &self.speaks,
             name: names.connection,
             source: names.address,
             isn: names.isn.into(),
@@ -123,8 +141,20 @@ impl Watch {
         unsafe { raw::tg_native_overload_meet_ack(&mut self.overload, decision, seq, now_ns) }
     }
 
-    /// Whether an ACK that finds no room is left in silence.
-    pub fn silences_ack(&self, now_ns: u64) -> bool {
+    /// A client's first data of a connection that stands: see [`tg_speaks::see`].
+    pub fn hear(&mut self, answers: bool) {
+        self.speaks.see(answers);
+    }
+
+    /// This ACK, with what becomes of it where it finds no room.
+    #[must_use]
+    pub fn ask_ack(&self, ack: &tg_ack, now_ns: u64) -> tg_ack {
+        let silent = self.silences_ack(now_ns).into();
+        tg_ack { silent, speaks_first: self.speaks.first().into(), ..*ack }
+    }
+
+    /// Whether an ACK that finds no room is left in silence, of whoever comes again.
+    fn silences_ack(&self, now_ns: u64) -> bool {
         // SAFETY: the function reads only through this valid reference.
         unsafe { raw::tg_native_overload_silences_ack(&self.overload, now_ns) != 0 }
     }

@@ -122,16 +122,19 @@ impl Guard {
         seq: u32,
         now_ns: u64,
     ) -> tg_decision {
-        let decision = decide_ack(&self.rules, queues, ack);
+        let asked = self.watch.as_ref().map(|watch| watch.ask_ack(ack, now_ns));
+        let decision = decide_ack(&self.rules, queues, asked.as_ref().unwrap_or(ack));
         if let Some(watch) = &mut self.watch {
             watch.meet_ack(decision, seq, now_ns);
         }
         decision
     }
 
-    /// Whether an ACK that finds no room is left in silence.
-    fn silences_ack(&self, now_ns: u64) -> bool {
-        self.watch.as_ref().is_some_and(|watch| watch.silences_ack(now_ns))
+    /// A client's first data of a connection that stands.
+    fn hear(&mut self, answers: bool) {
+        if let Some(watch) = &mut self.watch {
+            watch.hear(answers);
+        }
     }
 }
 
@@ -242,6 +245,7 @@ impl Host {
             State::HalfOpen => self.segment_of_request(flow, packet, &mut work),
             State::TimeWait => self.segment_in_time_wait(flow, packet, &mut work),
             State::Queued | State::Accepted | State::Closing => {
+                self.hear(&flow.conn, packet);
                 work.comes_up();
                 self.established(flow, packet, &mut work);
             }

@@ -55,6 +55,7 @@ pub fn guard(listeners: Vec<ListenerStatus>, counted: &[Counted]) -> GuardStatus
         mechanism: "auto".to_owned(),
         hook: "driver",
         syn_us: Some(0.5),
+        clients_speak_first: Some(true),
         queue_drops: QueueDrops::default(),
         verdicts: verdicts(counted),
         fin: FinStatus { rule: "half-close", ended: 0, left_alone: 0 },

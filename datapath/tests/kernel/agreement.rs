@@ -97,6 +97,12 @@ fn queues(rng: &mut Rng) -> tg_queues {
     }
 }
 
+/// About where it is known that clients speak first, and where what was seen is halved.
+fn speaks(rng: &mut Rng) -> tg_speaks {
+    let clients = near(rng, [0, TG_SPEAKS_LEAST, 64, 1024]);
+    tg_speaks { clients, servers: near(rng, [0, clients / TG_SPEAKS_SHARE]) }
+}
+
 /// A watch some way into its window, in any phase.
 fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
     let ago = |rng: &mut Rng, spans: [u32; 4]| {
@@ -304,7 +310,8 @@ fn case(rng: &mut Rng) -> tg_case {
             deferred: u32::from(rng.u8(..4) == 0),
             bare: rng.u32(..2),
             cookie: variant(rng, TG_ACK_HOLLOW),
-            silent: rng.u16(..2),
+            silent: rng.u8(..2),
+            speaks_first: rng.u8(..2),
             was_told: rng.u8(..2),
             exempt: rng.u8(..2),
         },
@@ -313,6 +320,7 @@ fn case(rng: &mut Rng) -> tg_case {
         manners: manners(rng, source_name, now_ns),
         name,
         source_name,
+        speaks: speaks(rng),
         client_isn: word(rng, 0),
         tuple: tuple(rng),
         options: cookie_options(rng),
@@ -365,9 +373,9 @@ impl Coverage {
         self.cookies_refused += u64::from(answers.opened_ok == 0);
         self.stale += u64::from(answers.stale != 0);
         self.overflow_possible += u64::from(answers.overflow_possible != 0);
-        self.silent += u64::from(answers.answer == TG_ANSWER_SILENCE.into());
-        self.hollow += u64::from(answers.answer == TG_ANSWER_HOLLOW.into());
-        self.connected += u64::from(answers.answer == TG_ANSWER_COOKIE.into());
+        self.silent += u64::from(answers.answer == TG_ANSWER_SILENCE);
+        self.hollow += u64::from(answers.answer == TG_ANSWER_HOLLOW);
+        self.connected += u64::from(answers.answer == TG_ANSWER_COOKIE);
         self.delayed += answers.manners.cells.iter().map(|cell| u64::from(cell.delay)).sum::<u64>();
         self.persistent += u64::from(answers.queues.places != 0);
         self.kept_waiting += answers.overload.silent;

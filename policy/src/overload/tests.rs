@@ -6,6 +6,7 @@ mod hope;
 mod pace;
 mod phases;
 mod places;
+mod speaks;
 mod telling;
 
 use super::*;
@@ -106,12 +107,14 @@ fn queues(listen_len: u32, syn_len: u32) -> tg_queues {
 
 impl Story {
     fn new() -> Self {
+        let mut watch = Watch::default();
+        (0..TG_SPEAKS_LEAST).for_each(|_| watch.hear(false));
         Self {
             rules: tg_rules { syn_ns: SYN_NS, ..mechanism::parse("auto").unwrap() },
             when_told: Told::Stops,
             looks_like_it: false,
             addresses: 0,
-            watch: Watch::default(),
+            watch,
             refusals: tg_bucket::default(),
             now_ns: 1000 * S,
             queue: 0,
@@ -189,7 +192,7 @@ impl Story {
 
     /// What an ACK meets now of the client whose SYN had this number.
     fn acknowledges(&mut self, ack: tg_ack, isn: u32) -> tg_decision {
-        let ack = tg_ack { silent: self.watch.silences_ack(self.now_ns).into(), ..ack };
+        let ack = self.watch.ask_ack(&ack, self.now_ns);
         let decision = crate::decide_ack(&self.rules, &queues(self.queue as u32, 0), &ack);
         self.watch.meet_ack(decision, isn.wrapping_add(1), self.now_ns);
         decision

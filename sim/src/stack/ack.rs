@@ -8,6 +8,7 @@ use tidegate_policy::raw::{
     TG_ACK_RESET, TG_COOKIE_VALID, TG_HANDSHAKE, TG_PASS, TG_RESET, tg_ack, tg_decision, tg_rules,
 };
 
+use super::conn::Conn;
 use super::syn::hollow_isn;
 use super::{Guard, Host, State, is_before};
 use crate::flow::Flow;
@@ -40,7 +41,6 @@ impl Host {
             acceptable: u32::from(acks && in_window),
             bare: u32::from(packet.is_bare()),
             cookie: TG_ACK_NO_COOKIE,
-            silent: self.silences_ack(work.now_ns()),
             ..tg_ack::default()
         };
         let decision = self.judge_ack(&ack, packet.seq, work.now_ns());
@@ -85,9 +85,12 @@ impl Host {
         }
     }
 
-    /// Whether the guard tells nobody that there was no room.
-    fn silences_ack(&self, now_ns: u64) -> u16 {
-        self.guard.as_ref().is_some_and(|guard| guard.silences_ack(now_ns)).into()
+    /// A segment of a connection that stands: the guard sees in the first data who speaks first.
+    pub(super) fn hear(&mut self, conn: &Conn, packet: &Packet) {
+        let is_first = conn.requests == 0 && packet.length > 0 && packet.seq == conn.expected;
+        if let (true, Some(guard)) = (is_first, &mut self.guard) {
+            guard.hear(packet.ack != conn.isn.wrapping_add(1));
+        }
     }
 
     /// The guard's rules, or the kernel's own.
@@ -187,7 +190,6 @@ impl Host {
         let ack = tg_ack {
             bare: u32::from(packet.is_bare()),
             cookie: if is_ours { TG_ACK_COOKIE } else { TG_ACK_KERNEL_COOKIE },
-            silent: self.silences_ack(now_ns),
             ..tg_ack::default()
         };
         if self.guard.is_some() {

@@ -64,7 +64,7 @@ fn an_ack_that_finds_no_room_has_silence_before_a_crowd_stays_and_when_it_has_go
 }
 
 /// Its clients are Windows'.
-fn of_windows() -> Story {
+pub(super) fn of_windows() -> Story {
     Story { when_told: Told::SendsAgain, looks_like_it: true, gives_cookies: true, ..Story::new() }
 }
 

@@ -4,8 +4,9 @@
 //! are refused, and the status says what it takes it for. When nginx goes on they are served, and
 //! two seconds later all is calm.
 
-use std::net::SocketAddr;
-use std::thread;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -209,4 +210,55 @@ fn auto_tells_what_a_syn_costs_where_it_is_decided() {
     let said = "[[listener]]\nport = 80\nauto = { syn_us = 2 }\n";
     stage.server.place_file("/run/auto.toml", said.to_owned()).expect("a place for a file");
     assert_eq!(syn_us(&["--config", "/run/auto.toml"]), Some(2.0));
+}
+
+/// Greets each client, and then hears one word of it: SMTP, MySQL and FTP begin so.
+fn greeter(server: &Namespace, clients: usize) -> JoinHandle<()> {
+    let listener = server.run(|| TcpListener::bind("[::]:25").expect("a free port"));
+    thread::spawn(move || {
+        for _ in 0..clients {
+            let (mut client, _) = listener.accept().expect("a client");
+            client.set_read_timeout(Some(SOON)).expect("a limit");
+            client.write_all(b"220 ready\r\n").expect("the client hears it");
+            client.read_exact(&mut [0; 6]).expect("a word");
+        }
+    })
+}
+
+/// Waits for the greeting, and answers.
+fn is_greeted(clients: &Namespace, to: SocketAddr) {
+    let mut client = clients.run(move || TcpStream::connect(to).expect("a server"));
+    client.set_read_timeout(Some(SOON)).expect("a limit");
+    client.read_exact(&mut [0; 11]).expect("a greeting");
+    client.write_all(b"QUIT\r\n").expect("the server hears it");
+}
+
+/// nginx' clients say first what they want; a mail server's wait for its greeting, and none of them may
+/// be left to wait connected, by a cookie whose ACK found no room.
+#[test]
+fn auto_learns_who_speaks_first() {
+    if skip_without_root("auto, who speaks first") {
+        return;
+    }
+    const CLIENTS: usize = 12;
+    for (label, address) in [("auto-first-v4", SERVER_V4), ("auto-first-v6", SERVER_V6)] {
+        let stage = Stage::new(label);
+        let _nginx = Nginx::start(&stage.server, &["80", "[::]:80"]);
+        let both = "[[listener]]\nport = 80\n[[listener]]\nport = 25\n";
+        stage.server.place_file("/run/auto.toml", both.to_owned()).expect("a place for a file");
+        let guard = Guard::start(&stage.server, &["--config", "/run/auto.toml"]);
+        let greeter = greeter(&stage.server, CLIENTS);
+        let known = || {
+            let status = guard.status();
+            [80, 25].map(|port| guard_of(&status, port, None)["clients_speak_first"].as_bool())
+        };
+        assert_eq!(known(), [Some(false); 2], "nobody was heard yet");
+        let to = |port| SocketAddr::new(address.parse().expect("an address"), port);
+        for _ in 0..CLIENTS {
+            assert_eq!(fetch(&stage.client, to(80), SOON).answer, Answer::Status(200));
+            is_greeted(&stage.client, to(25));
+        }
+        greeter.join().expect("all were greeted");
+        assert_eq!(known(), [Some(true), Some(false)]);
+    }
 }

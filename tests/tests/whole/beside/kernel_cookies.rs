@@ -52,6 +52,16 @@ impl Scene {
         crowd
     }
 
+    /// Clients that say at once what they want. Returns how many.
+    fn speak(&self) -> usize {
+        const ROUNDS: usize = 2;
+        for _ in 0..ROUNDS {
+            self.fill().iter_mut().for_each(|client| _ = client.request(Duration::ZERO));
+            assert_eq!(self.server.accept_all().len(), PLACES);
+        }
+        ROUNDS * PLACES
+    }
+
     /// What comes back for a segment.
     fn answers(&self, segment: &Segment) -> Vec<Segment> {
         self.client.send(segment);
@@ -153,6 +163,7 @@ fn auto_answers_in_the_kernels_stead_and_keeps_what_its_cookie_loses() {
         let scene = set("auto");
         assert_eq!(scene.counted("KernelCookie", "cookie"), 1, "{address}");
         assert!(has_window_scale(&scene.client.syn_ack), "{address}");
+        let before = scene.speak();
         // The listen queue is full: silence, since this may be over in a moment.
         let crowd = scene.fill();
         let answers = scene.answers(&scene.client.segment(ACK, 0, b""));
@@ -162,8 +173,30 @@ fn auto_answers_in_the_kernels_stead_and_keeps_what_its_cookie_loses() {
         assert_eq!(scene.server.accept_all().len(), PLACES, "{address}");
         scene.answers(&scene.client.segment(ACK | PSH, 0, b"request"));
         assert_eq!(scene.server.accept_all().len(), 1, "{address}");
-        assert_eq!(scene.counted("CookieValid", "admit"), PLACES as u64 + 1, "{address}");
+        let admitted = (before + PLACES + 1) as u64;
+        assert_eq!(scene.counted("CookieValid", "admit"), admitted, "{address}");
         drop(crowd);
+        scene.guard.stop();
+    }
+}
+
+/// Of clients that nobody has heard speak first: with a cookie, and nothing to say, it would wait for ever.
+#[test]
+fn auto_tells_who_may_wait_for_a_greeting() {
+    if skip_without_root("auto_tells_who_may_wait_for_a_greeting") {
+        return;
+    }
+    for (family, address) in FAMILIES {
+        let scene = Scene::set(&format!("kc-greeting-{family}"), address, "auto");
+        let _crowd = scene.fill();
+        let ack = scene.client.segment(ACK, 0, b"");
+        let answers = scene.answers(&ack);
+        let [refusal] = answers.as_slice() else { panic!("{address}: {answers:?}") };
+        assert_eq!((refusal.flags & RST, refusal.seq), (RST, ack.ack), "{address}");
+        assert_eq!(scene.counted("ListenQOverflow SYN/ACK ACK", "reset"), 1, "{address}");
+        // Who speaks comes again, and is left to.
+        let answers = scene.answers(&scene.client.segment(ACK | PSH, 0, b"request"));
+        assert!(answers.is_empty(), "{address}: {answers:?}");
         scene.guard.stop();
     }
 }
