@@ -37,6 +37,16 @@ void tg_native_accepts(struct tg_accepts *accepts, const struct tg_queues *queue
 		tg_accepts_look(accepts, queues, reason, now_ns);
 }
 
+int tg_native_accepts_admits(const struct tg_rules *rules, __u32 reason, int has_waited)
+{
+	return tg_accepts_admits(rules, reason, has_waited);
+}
+
+int tg_native_overload_has_waited(const struct tg_overload *overload)
+{
+	return tg_overload_has_waited(overload);
+}
+
 void tg_native_agree_accepts(const struct tg_accepts_case *c, struct tg_accepts_answers *a)
 {
 	tg_agree_accepts(c, a);

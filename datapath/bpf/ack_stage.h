@@ -96,6 +96,20 @@ TG_INLINE void tg_ack_hear(const struct tg_ack_stage *s, const struct tcp_sock *
 	tg_speaks_see(speaks, s->packet->ack != tp->snd_una - (__u32)tp->bytes_acked);
 }
 
+/*
+ * And the first data to a request, which the server has not seen: behind TCP_DEFER_ACCEPT no
+ * connection stands before that.
+ */
+TG_INLINE void tg_ack_hear_deferred(const struct tg_ack_stage *s, const struct tcp_sock *listener,
+                                    const struct tg_ack *ack)
+{
+	struct tg_speaks *speaks = tg_speaks_of(s->at.index);
+
+	if (speaks && ack->acceptable && s->packet->payload_bytes &&
+	    listener->inet_conn.icsk_accept_queue.rskq_defer_accept)
+		tg_speaks_see(speaks, 0);
+}
+
 /* auto: what becomes of it where it finds no room. */
 TG_INLINE void tg_ack_ask(const struct tg_overload *o, const struct tg_ack_stage *s,
                           struct tg_ack *ack)
@@ -122,12 +136,10 @@ TG_INLINE struct tg_decision tg_ack_judge(const struct tg_ack_stage *s, struct t
 	if (o)
 		tg_ack_ask(o, s, ack);
 	decision = tg_ack_decide(rules, &queues, ack);
+	tg_count(slot, decision);
+	tg_accepts_admit(rules, slot, decision.reason, o && tg_overload_has_waited(o));
 	if (o)
 		tg_ack_meet(o, decision, s);
-	tg_count(slot, decision);
-	/* auto's was counted when its SYN came. */
-	if (!rules->is_auto)
-		tg_accepts_admit(slot, decision.reason);
 	tg_log_refusal(s->packet, s->at.index, rules, decision, s->now_ns);
 	return decision;
 }
@@ -179,6 +191,46 @@ TG_INLINE int tg_just_answered(const struct tg_ack_stage *s)
 TG_INLINE void tg_note_answered(const struct tg_ack_stage *s)
 {
 	struct tg_answered *a = tg_answered_entry(s->packet);
+
+	if (a) {
+		a->client = tg_answered_name(s->packet);
+		a->at_ns = s->now_ns;
+	}
+}
+
+/*
+ * auto's clients who brought a cookie and were left in silence: what they say further is known by
+ * their connection, for as long as a client goes on asking. Any processor may meet it.
+ */
+#define TG_LEFT 65536
+#define TG_LEFT_NS 10000000000ull
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TG_LEFT);
+	__type(key, __u32);
+	__type(value, struct tg_answered);
+} left_in_silence SEC(".maps");
+
+TG_INLINE struct tg_answered *tg_left_entry(const struct tg_packet *p)
+{
+	__u32 index = (__u32)(tg_answered_name(p) * 0x9e3779b97f4a7c15ull >> 48);
+
+	return bpf_map_lookup_elem(&left_in_silence, &index);
+}
+
+_Static_assert(TG_LEFT == 1 << 16, "tg_left_entry yields sixteen bits");
+
+TG_INLINE int tg_is_left(const struct tg_ack_stage *s)
+{
+	struct tg_answered *a = s->at.guard->rules.is_auto ? tg_left_entry(s->packet) : NULL;
+
+	return a && a->client == tg_answered_name(s->packet) && s->now_ns - a->at_ns < TG_LEFT_NS;
+}
+
+TG_INLINE void tg_note_left(const struct tg_ack_stage *s)
+{
+	struct tg_answered *a = tg_left_entry(s->packet);
 
 	if (a) {
 		a->client = tg_answered_name(s->packet);

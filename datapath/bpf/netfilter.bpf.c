@@ -47,7 +47,11 @@ TG_INLINE int tg_nf_parse(struct bpf_nf_ctx *ctx, struct tg_packet *p)
 
 	if (bpf_dynptr_from_skb(ctx->skb, 0, &packet))
 		return 0;
-	if (ctx->state->pf == AF_INET6) {
+	/*
+	 * Of the packet, not of the hook: a structure of which no field is read is only a name in
+	 * this object's types, and the kernel would not take bpf_dynptr_from_skb() with that.
+	 */
+	if (ctx->skb->protocol == bpf_htons(TG_ETH_P_IPV6)) {
 		struct ipv6hdr buffer, *ip = bpf_dynptr_slice(&packet, 0, &buffer, sizeof(buffer));
 
 		if (!ip)
@@ -93,7 +97,7 @@ int tidegate_tcp(struct bpf_nf_ctx *ctx)
 	s.syn.now_ns = bpf_ktime_get_ns(); /* the coarse clock is not to be had in this type */
 	/* Judged at an earlier hook, as SO_REUSEPORT groups always are. */
 	if (at.guard->hook != TG_HOOK_TCP ||
-	    !tg_told_at_tcp_entry(&packet.tuple, ctx->skb->dev->ifindex, s.syn.now_ns, &s.socket)) {
+	    !tg_told_at_tcp_entry(&packet.tuple, s.syn.now_ns, &s.socket)) {
 		if (reserve)
 			tg_settle_later(at.index, s.syn.now_ns);
 		return NF_ACCEPT;

@@ -215,6 +215,8 @@ TG_INLINE int tg_tc_ack_request(struct __sk_buff *ctx, struct bpf_sock *sk,
 	if (listener->inet_conn.icsk_inet.sk.__sk_common.skc_state != TCP_LISTEN)
 		return TCX_NEXT;
 	tg_read_request(req, listener, s->packet, &ack);
+	if (s->at.guard->rules.is_auto)
+		tg_ack_hear_deferred(s, listener, &ack);
 	decision = tg_ack_judge(s, listener, &ack);
 	return decision.verdict == TG_RESET ? tg_tc_abort(ctx, s->packet, req->rcv_nxt) : TCX_NEXT;
 }
@@ -244,7 +246,11 @@ TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
 		ack.cookie = TG_ACK_COOKIE;
 	else if (tg_brings_kernel_cookie(s->packet))
 		ack.cookie = TG_ACK_KERNEL_COOKIE;
+	else if (tg_is_left(s))
+		ack.cookie = TG_ACK_BEHIND;
 	*decision = tg_ack_judge(s, listener, &ack);
+	if (tg_ack_leaves(&s->at.guard->rules, &ack, *decision))
+		tg_note_left(s);
 	if (is_hollow && ack.bare)
 		tg_note_answered(s);
 	if (decision->verdict != TG_ADMIT)

@@ -576,6 +576,7 @@ struct net_device {
 struct sk_buff {
 	struct net_device *dev;
 	struct sock *sk;
+	__be16 protocol;
 	__u8 ip_summed : 2;
 };
 
@@ -587,9 +588,7 @@ struct xdp_buff {
 	struct xdp_rxq_info *rxq;
 };
 
-struct nf_hook_state {
-	u8 pf;
-};
+struct nf_hook_state;
 
 struct bpf_nf_ctx {
 	const struct nf_hook_state *state;

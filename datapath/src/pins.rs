@@ -61,15 +61,17 @@ impl Pins {
         self.folder().join("links")
     }
 
-    /// Whether a guard stands in this namespace.
+    /// Whether a guard stands in this namespace. One may where that cannot be seen, for want of a
+    /// permission: whoever opens it then is told why not.
     pub fn exist(&self) -> bool {
-        self.maps_folder().join("control").exists()
+        self.maps_folder().join("control").try_exists().unwrap_or(true)
     }
 
     /// Whether anything of a guard is left in this namespace: one that stands, or what remained when its
     /// end was cut short.
-    pub fn are_left(&self) -> bool {
-        self.folder().exists()
+    pub fn are_left(&self) -> Result<bool> {
+        let folder = self.folder();
+        folder.try_exists().map_err(pin_error(&folder))
     }
 
     /// Makes the folders, and mounts bpffs where the host has not.
@@ -225,4 +227,21 @@ fn names_in(folder: &Path) -> Result<Vec<String>> {
         entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_looked_at_is_not_taken_for_nothing() {
+        let root = std::env::temp_dir().join(format!("tidegate-pins-{}", std::process::id()));
+        let pins = Pins { root: root.clone(), namespace: "net-1".to_owned() };
+        assert!(!pins.exist() && !pins.are_left().unwrap());
+        // Whoever is root may look everywhere, but not into what is no folder.
+        fs::write(&root, "").unwrap();
+        assert!(pins.exist() && pins.are_left().is_err());
+        assert!(matches!(pins.open_maps(), Err(Error::Pin { .. })));
+        fs::remove_file(&root).unwrap();
+    }
 }

@@ -73,6 +73,15 @@ TG_INLINE int tg_accepts_asks(const struct tg_accepts *a, __u32 reason, __u64 no
 	       (a->trouble_ns && tg_since(now_ns, a->trouble_ns) < TG_ACCEPTS_HOLD_NS);
 }
 
+/*
+ * A cookie of ours has come back for this reason: is it to be taken now? No SYN has said so; but
+ * auto's was counted when its SYN came, unless that found no room (has_waited).
+ */
+TG_INLINE int tg_accepts_admits(const struct tg_rules *rules, __u32 reason, int has_waited)
+{
+	return reason == TG_COOKIE_VALID && (!rules->is_auto || has_waited);
+}
+
 TG_INLINE __u64 tg_accepts_keep(__u64 before, __u64 window)
 {
 	return (before * TG_ACCEPTS_KEPT >> TG_ACCEPTS_KEPT_SHIFT) + window;

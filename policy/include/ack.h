@@ -16,6 +16,7 @@ enum tg_ack_cookie {
 	TG_ACK_COOKIE,        /* ours, and fresh */
 	TG_ACK_KERNEL_COOKIE, /* one that the kernel gave while its SYN queue was full */
 	TG_ACK_HOLLOW,        /* none, but the number of a hollow SYN/ACK */
+	TG_ACK_BEHIND,        /* none, but what came before it was left in silence, with a cookie */
 };
 
 struct tg_ack {
@@ -109,7 +110,23 @@ TG_INLINE struct tg_decision tg_ack_decide_cookie(const struct tg_rules *rules,
 		                 TG_HOLLOW_ANSWERED);
 	if (ack->cookie == TG_ACK_COOKIE)
 		return tg_ack_decide_ours(rules, queues, ack);
+	/* The kernel, which knows of no connection, would reset it. */
+	if (ack->cookie == TG_ACK_BEHIND)
+		return tg_decide(TG_DROP, tg_ack_overflow(ack));
 	return tg_decide(TG_PASS, TG_COOKIE_FOREIGN);
+}
+
+/*
+ * auto: was one who brings a cookie left in silence? What it says further has another sequence
+ * number, and so opens no cookie; by it, and by what it says first, the client is known from now
+ * on.
+ */
+TG_INLINE int tg_ack_leaves(const struct tg_rules *rules, const struct tg_ack *ack,
+                            struct tg_decision decision)
+{
+	return rules->is_auto && decision.reason == tg_ack_overflow(ack) &&
+	       decision.verdict != TG_RESET &&
+	       (ack->cookie == TG_ACK_COOKIE || ack->cookie == TG_ACK_KERNEL_COOKIE);
 }
 
 TG_INLINE struct tg_decision tg_ack_decide(const struct tg_rules *rules,

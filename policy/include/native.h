@@ -27,6 +27,8 @@ struct tg_decision tg_native_judge(const struct tg_rules *rules, const struct tg
 /* After a SYN was judged: see accepts.h. */
 void tg_native_accepts(struct tg_accepts *accepts, const struct tg_queues *queues, __u32 reason,
                        __u64 now_ns);
+int tg_native_accepts_admits(const struct tg_rules *rules, __u32 reason, int has_waited);
+int tg_native_overload_has_waited(const struct tg_overload *overload);
 void tg_native_agree_accepts(const struct tg_accepts_case *c, struct tg_accepts_answers *a);
 /* A fair share (share.h). An enum tg_source; cells are all of the table. */
 __u32 tg_native_share_ask(struct tg_share *share, struct tg_share_cell *cells,

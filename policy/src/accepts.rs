@@ -20,7 +20,7 @@
 //!   chapter 6 wants as many accepted as were closed.
 //! - **Between them**: nothing to change. What is refused matters more then than what is accepted.
 
-use crate::raw::{self, TG_ACCEPTS_HOLD_NS, tg_accepts, tg_accepts_sum, tg_queues};
+use crate::raw::{self, TG_ACCEPTS_HOLD_NS, tg_accepts, tg_accepts_sum, tg_queues, tg_rules};
 
 /// Of the SYNs that came, the share without room below which a server keeps up: chance has some
 /// refused before a queue that is long enough.
@@ -44,6 +44,17 @@ impl tg_accepts {
     pub fn look(&mut self, queues: &tg_queues, reason: u32, now_ns: u64) {
         // SAFETY: the function reads and writes only through these valid references.
         unsafe { raw::tg_native_accepts(self, queues, reason, now_ns) }
+    }
+
+    /// An ACK was judged, for this reason: a cookie that is let in is a connection to be taken.
+    /// `has_waited` says of `auto`'s that its SYN found no room ([`overload::Watch::has_waited`]).
+    ///
+    /// [`overload::Watch::has_waited`]: crate::overload::Watch::has_waited
+    pub fn admit(&mut self, rules: &tg_rules, reason: u32, has_waited: bool) {
+        // SAFETY: the function reads only through this valid reference.
+        let admits =
+            unsafe { raw::tg_native_accepts_admits(rules, reason, has_waited.into()) != 0 };
+        self.window.taken += u64::from(admits);
     }
 
     /// What was seen within the last seconds, by the clock of the SYNs; `None` where nobody has been

@@ -51,6 +51,10 @@ pub struct Limited {
 }
 
 impl Limited {
+    fn is_exempt(&self) -> bool {
+        self.limit.cost_ns == 0
+    }
+
     fn has(&self, tuple: &tg_tuple) -> bool {
         let apart = |word: usize| u32::from_be(self.addr[word] ^ tuple.saddr[word]);
         let differs_at = (0..4).find(|word| apart(*word) != 0);
@@ -86,6 +90,13 @@ impl Police {
             Some((network, full_ns)) => network.limit.take(full_ns, now_ns),
             None => TG_SOURCE_ANY,
         }
+    }
+
+    /// Whether they say that a client is exempt, of a segment that costs none of its network's SYNs.
+    #[must_use]
+    pub fn exempts(&self, tuple: &tg_tuple) -> bool {
+        let has = self.networks.iter().filter(|(network, _)| network.has(tuple));
+        has.max_by_key(|(network, _)| network.bits).is_some_and(|(network, _)| network.is_exempt())
     }
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_client::{Close, Os};
 
 use crate::browsing::Browsing;
+use crate::load::SHORTEST_S;
 use crate::steps::{self, Step};
 use crate::systems::Systems;
 
@@ -243,8 +244,8 @@ impl Clients {
 
     // Ranges are written so that NaN is refused too.
     pub(crate) fn check(&self) -> Result<(), String> {
-        if !(self.timeout_s > 0.0 && self.timeout_s <= 3600.0) {
-            return Err(format!("timeout_s {} is not above 0 and up to 3600", self.timeout_s));
+        if !(SHORTEST_S..=3600.0).contains(&self.timeout_s) {
+            return Err(format!("timeout_s {} is not {SHORTEST_S} to 3600", self.timeout_s));
         }
         if !(self.requests >= 1.0 && self.requests <= 1000.0) {
             return Err(format!("requests {} is not between 1 and 1000", self.requests));

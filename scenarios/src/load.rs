@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::clients::{Arrivals, Clients};
 use crate::steps;
 
+/// The shortest duration, step, or patience, in s: the crowd's clock has ticks of a millisecond or less.
+pub(crate) const SHORTEST_S: f64 = 0.001;
+
 /// Whether a scenario runs as its paper did, or in minutes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
@@ -168,8 +171,8 @@ impl Load {
         if !self.offered.windows(2).all(|pair| pair[0] < pair[1]) {
             return Err("offered must rise from one rate to the next".into());
         }
-        if !(self.duration_s > 0.0 && self.duration_s <= 86_400.0) {
-            return Err(format!("duration_s {} is not above 0 and up to 86400", self.duration_s));
+        if !(SHORTEST_S..=86_400.0).contains(&self.duration_s) {
+            return Err(format!("duration_s {} is not {SHORTEST_S} to 86400", self.duration_s));
         }
         let warm_up_s = self.warm_up_s.unwrap_or_default();
         if !(0.0..=86_400.0).contains(&warm_up_s) {

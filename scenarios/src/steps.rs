@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::load::Phases;
+use crate::load::{Phases, SHORTEST_S};
 
 /// A part of a load. Together they are the time that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,8 +50,8 @@ pub fn scheduled(steps: &[Step], phases: &Phases) -> Vec<tidegate_client::Step> 
 // Ranges are written so that NaN is refused too.
 pub(crate) fn check(steps: &[Step]) -> Result<(), String> {
     for Step { lasts_s, times } in steps {
-        if !(*lasts_s > 0.0 && *lasts_s <= LONGEST_S) {
-            return Err(format!("a step of {lasts_s} s is not above 0 and up to {LONGEST_S}"));
+        if !(SHORTEST_S..=LONGEST_S).contains(lasts_s) {
+            return Err(format!("a step of {lasts_s} s is not {SHORTEST_S} to {LONGEST_S}"));
         }
         if !(0.0..=MOST_TIMES).contains(times) {
             return Err(format!("a step to {times} times is not between 0 and {MOST_TIMES}"));

@@ -16,6 +16,9 @@ pub enum SimError {
         /// Which.
         kind: ServerKind,
     },
+    /// A way to learn of work that is not modelled.
+    #[error("the simulator has no io_uring: leave the curve out, or run it live")]
+    IoUring,
     /// A peer that is not modelled.
     #[error("the simulator has no {}: leave the curve out, or run it live", peer.name())]
     Peer {

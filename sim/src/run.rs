@@ -77,8 +77,8 @@ impl<'a> Curve<'a> {
     ) -> Result<Self, SimError> {
         let mut setup = setting::setup(scenario, setting, load, machine)?;
         setting::set_load(&mut setup, setting, load, 1.0, 1.0)?;
-        let server_use = scenario.measured_by(setting).server_use();
-        Ok(Self { setting, setup, server: Server::of(scenario, server_use, load, machine)? })
+        let measuring = scenario.measured_by(setting);
+        Ok(Self { setting, setup, server: Server::of(scenario, measuring, load, machine)? })
     }
 }
 
@@ -89,19 +89,16 @@ struct Server {
 }
 
 impl Server {
-    /// Of each use the first curve stands for all, as in the live world.
+    /// By the curve that measures it: of each use the first stands for all, as in the live world.
     fn of(
         scenario: &Scenario,
-        server_use: ServerUse,
+        measuring: &Setting,
         load: &Load,
         machine: &Machine,
     ) -> Result<Self, SimError> {
-        let mut settings = scenario.settings.iter();
-        let first = settings.find(|setting| setting.server_use() == server_use);
-        let plain = first.ok_or(SimError::NoCapacity)?.for_capacity();
-        let mut setup = setting::setup(scenario, &plain, load, machine)?;
+        let mut setup = setting::setup(scenario, &measuring.for_capacity(), load, machine)?;
         setting::set_capacity_load(&mut setup);
-        Ok(Self { server_use, setup })
+        Ok(Self { server_use: measuring.server_use(), setup })
     }
 }
 

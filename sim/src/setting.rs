@@ -138,6 +138,7 @@ fn program(server: &Server, machine: &Machine) -> Result<Program, SimError> {
         (ServerKind::KnotC, ..) => Ok(Program::KnotC),
         (ServerKind::KnotA, ..) => Ok(Program::KnotA),
         (ServerKind::Userver, Program::Userver, "select" | "poll") => Ok(Program::UserverScanning),
+        (ServerKind::Userver, Program::Userver, "io_uring") => Err(SimError::IoUring),
         (ServerKind::Userver, userver, _) => Ok(userver),
         // One worker, which asks epoll and serves in the same turn.
         (ServerKind::Nginx, ..) if machine.costs.nginx_ns.is_some() => Ok(Program::Userver),

@@ -36,6 +36,7 @@ use crate::pace::Pacing;
 use crate::pages::Pages;
 use crate::server::App;
 use crate::shed::Shedders;
+use crate::sources::tuple;
 use crate::wire::{Wire, Work};
 
 /// A mechanism at its place.
@@ -124,10 +125,17 @@ impl Guard {
     ) -> tg_decision {
         let asked = self.watch.as_ref().map(|watch| watch.ask_ack(ack, now_ns));
         let decision = decide_ack(&self.rules, queues, asked.as_ref().unwrap_or(ack));
+        let has_waited = self.watch.as_ref().is_some_and(Watch::has_waited);
+        self.accepts.admit(&self.rules, decision.reason, has_waited);
         if let Some(watch) = &mut self.watch {
             watch.meet_ack(decision, seq, now_ns);
         }
         decision
+    }
+
+    /// Whether the kernel alone decides for this client.
+    fn exempts(&self, flow: &Flow) -> bool {
+        !self.police.is_empty() && self.police.exempts(&tuple(flow.number, flow.network))
     }
 
     /// A client's first data of a connection that stands.

@@ -309,7 +309,7 @@ fn case(rng: &mut Rng) -> tg_case {
             acceptable: u32::from(rng.u8(..4) != 0),
             deferred: u32::from(rng.u8(..4) == 0),
             bare: rng.u32(..2),
-            cookie: variant(rng, TG_ACK_HOLLOW),
+            cookie: variant(rng, TG_ACK_BEHIND),
             silent: rng.u8(..2),
             speaks_first: rng.u8(..2),
             was_told: rng.u8(..2),
@@ -361,7 +361,8 @@ struct Coverage {
 }
 
 impl Coverage {
-    fn add(&mut self, answers: &tg_answers) {
+    /// What the answers begin as is the case's own: only what has become of it is a decision.
+    fn add(&mut self, case: &tg_case, answers: &tg_answers) {
         for (stage, decision) in [
             (&mut self.syn, answers.syn),
             (&mut self.ack, answers.ack),
@@ -376,9 +377,13 @@ impl Coverage {
         self.silent += u64::from(answers.answer == TG_ANSWER_SILENCE);
         self.hollow += u64::from(answers.answer == TG_ANSWER_HOLLOW);
         self.connected += u64::from(answers.answer == TG_ANSWER_COOKIE);
-        self.delayed += answers.manners.cells.iter().map(|cell| u64::from(cell.delay)).sum::<u64>();
-        self.persistent += u64::from(answers.queues.places != 0);
-        self.kept_waiting += answers.overload.silent;
+        let cells = answers.manners.cells.iter().zip(&case.manners.cells);
+        let is_delayed = |now: &tg_manners| u32::from(now.delay) != TG_DELAY_NONE;
+        let later = cells.filter(|(now, was)| now.delay != was.delay && is_delayed(now));
+        self.delayed += later.count() as u64;
+        let places = answers.queues.places;
+        self.persistent += u64::from(places != 0 && places != case.queues.places);
+        self.kept_waiting += u64::from(answers.overload.silent > case.overload.silent);
     }
 
     fn print(&self, stage: &str, counts: &tg_counters) {
@@ -440,7 +445,7 @@ fn the_native_policy_and_the_bpf_policy_agree_on_ten_million_inputs() {
     let mut rng = Rng::with_seed(SEED);
     let mut coverage = Coverage::default();
     let compared =
-        kernel.agrees(INPUTS, || case(&mut rng), agree, |_, native| coverage.add(native));
+        kernel.agrees(INPUTS, || case(&mut rng), agree, |case, native| coverage.add(case, native));
 
     println!("{compared} inputs, seed {SEED:#x}, no difference");
     coverage.print("SYN", &coverage.syn);

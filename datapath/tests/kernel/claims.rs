@@ -12,7 +12,7 @@ use crate::common::segment::*;
 use tidegate_datapath::configuration::Guarded;
 use tidegate_datapath::link::{self, Place};
 use tidegate_datapath::raw::TG_HOOK_TCP;
-use tidegate_lab::pin_thread;
+use tidegate_lab::{pin_thread, say_skipped};
 use tidegate_policy::raw::*;
 
 const TCP: &str = "tidegate_tcp";
@@ -46,16 +46,22 @@ fn is_let_through(guards: &Guards, hook: Hook, frame: &[u8]) -> bool {
     hook.outcome(ran.returned) == Outcome::Pass
 }
 
-/// netfilter's local-in, one step before TCP: linux/netfilter.h, struct nf_hook_state.
-fn comes_to_tcp(guards: &Guards, segment: &Segment) {
+/// `NF_DROP` and `NF_ACCEPT`.
+const DROPS: u32 = 0;
+const ACCEPTS: u32 = 1;
+
+/// What netfilter's local-in says, one step before TCP: linux/netfilter.h, struct nf_hook_state.
+fn said_before_tcp(guards: &Guards, segment: &Segment) -> u32 {
     const LOCAL_IN: u8 = 1;
-    const ACCEPT: u32 = 1;
     let family = if segment.to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let mut state = [0; 48];
     (state[0], state[1]) = (LOCAL_IN, family as u8);
     let mut runner = Runner::new();
-    let ran = runner.run(guards.program(TCP), &segment.bytes(), &state).unwrap();
-    assert_eq!(ran.returned, ACCEPT);
+    runner.run(guards.program(TCP), &segment.bytes(), &state).unwrap().returned
+}
+
+fn comes_to_tcp(guards: &Guards, segment: &Segment) {
+    assert_eq!(said_before_tcp(guards, segment), ACCEPTS);
 }
 
 /// Until all claims are.
@@ -83,7 +89,7 @@ fn a_batch_claims_as_many_places_as_there_are() {
     in_a_namespace("a_batch_claims_as_many_places_as_there_are", |_| {
         let _servers = both_families().map(server);
         let guards = reserving();
-        pin_thread(0).unwrap();
+        pin_thread(processors().0).unwrap();
         for to in both_families() {
             for hook in HOOKS {
                 assert_as_many_as_places(&guards, hook, &plain(to).bytes(), "a batch");
@@ -98,7 +104,7 @@ fn a_syn_that_tcp_has_seen_holds_no_place_by_its_claim() {
     in_a_namespace("a_syn_that_tcp_has_seen_holds_no_place_by_its_claim", |_| {
         let _servers = both_families().map(server);
         let guards = reserving();
-        pin_thread(0).unwrap();
+        pin_thread(processors().0).unwrap();
         let hop_by_hop = (0, vec![0, 1, 4, 0, 0, 0, 0]);
         let destination = (60, vec![1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         let routing = (43, vec![0, 4, 0, 0, 0, 0, 0]);
@@ -175,7 +181,12 @@ fn a_flood_that_never_comes_to_tcp_is_forgotten_while_it_lasts() {
 /// the next that it has finds nothing to settle.
 #[test]
 fn a_syn_that_tcp_has_seen_is_settled_once_from_whichever_processor() {
-    in_a_namespace("a_syn_that_tcp_has_seen_is_settled_once", |_| {
+    let test = "a_syn_that_tcp_has_seen_is_settled_once";
+    let (one, other) = processors();
+    if one == other {
+        return say_skipped(test, &"this process has one processor alone");
+    }
+    in_a_namespace(test, move |_| {
         let _servers = both_families().map(server);
         let guards = reserving();
         for to in both_families() {
@@ -184,15 +195,15 @@ fn a_syn_that_tcp_has_seen_is_settled_once_from_whichever_processor() {
             for hook in HOOKS {
                 eventually("places that are taken within the life of a claim", || {
                     forgotten();
-                    pin_thread(1).unwrap();
+                    pin_thread(other).unwrap();
                     assert!(is_let_through(&guards, hook, &frame));
                     comes_to_tcp(&guards, &segment);
                     sleep(SEEN);
-                    pin_thread(0).unwrap();
+                    pin_thread(one).unwrap();
                     let begun = Instant::now();
                     let places = (0..3 * PLACES).filter(|_| is_let_through(&guards, hook, &frame));
                     let places = places.count();
-                    pin_thread(1).unwrap();
+                    pin_thread(other).unwrap();
                     let is_refused = !is_let_through(&guards, hook, &frame);
                     let is_in_time = begun.elapsed() < LIFE / 2;
                     let is_right = places == PLACES && is_refused;
@@ -224,6 +235,25 @@ fn the_tcp_entry_judges_syns_behind_extension_headers() {
             eventually("it is judged", || {
                 guards.counts().since(&before) == [(0, "ListenQFullAtSyn", "drop", 1)]
             });
+        }
+    });
+}
+
+/// Which the IP entry has told it of, once: a SYN that is sent again may have its request by then, and
+/// what comes by an interface that is not guarded is not told of.
+#[test]
+fn the_tcp_entry_judges_no_other_syns_than_it_was_told_of() {
+    in_a_namespace("the_tcp_entry_judges_no_other_syns_than_it_was_told_of", |_| {
+        for to in [at(V4, FULL), at(V6, FULL)] {
+            let _full = Server::full(to);
+            let guard = Guarded { hook: TG_HOOK_TCP, ..guarded(None, FULL, refusing(TG_SYN_DROP)) };
+            let guards = Guards::new(vec![guard]);
+            let [told, other] = [700, 701].map(|port| Segment::syn(Outside::client(to, port), to));
+            assert!(is_let_through(&guards, IP, &told.bytes()));
+            let before = guards.counts();
+            let said = [&other, &told, &told].map(|syn| said_before_tcp(&guards, syn));
+            assert_eq!(said, [ACCEPTS, DROPS, ACCEPTS], "{to}");
+            assert_eq!(guards.counts().since(&before), [(0, "ListenQFullAtSyn", "drop", 1)]);
         }
     });
 }

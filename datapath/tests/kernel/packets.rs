@@ -488,7 +488,7 @@ fn refusals_beyond_the_limit_are_silent() {
             let guards = Guards::new(vec![guarded(None, FULL, rules)]);
             let frame = syn(at(V4, FULL)).bytes();
             // Each processor has a bucket of its own.
-            pin_thread(0).unwrap();
+            pin_thread(processors().0).unwrap();
             assert_eq!(one(&guards, hook, &frame).2, [(0, "ListenQFullAtSyn", "reset", 1)]);
             let (outcome, _, counted) = one(&guards, hook, &frame);
             assert_eq!(counted, [(0, "RefusalLimit", "drop", 1)], "{hook:?}");

@@ -5,7 +5,8 @@ use tidegate_client::Flags;
 use tidegate_policy::decide_ack;
 use tidegate_policy::raw::{
     TG_ACK_COOKIE, TG_ACK_HOLLOW, TG_ACK_KERNEL, TG_ACK_KERNEL_COOKIE, TG_ACK_NO_COOKIE,
-    TG_ACK_RESET, TG_COOKIE_VALID, TG_HANDSHAKE, TG_PASS, TG_RESET, tg_ack, tg_decision, tg_rules,
+    TG_ACK_RESET, TG_ADMIT, TG_COOKIE_VALID, TG_HANDSHAKE, TG_PASS, TG_RESET, tg_ack, tg_decision,
+    tg_rules,
 };
 
 use super::conn::Conn;
@@ -43,7 +44,7 @@ impl Host {
             cookie: TG_ACK_NO_COOKIE,
             ..tg_ack::default()
         };
-        let decision = self.judge_ack(&ack, packet.seq, work.now_ns());
+        let decision = self.judge_ack(&ack, flow, packet.seq, work.now_ns());
         if ack.acceptable == 0 {
             // tcp_check_req(): out of the window gets a challenge, a wrong number a RST.
             if !acks {
@@ -67,7 +68,9 @@ impl Host {
     ) {
         work.tcp_takes(self.costs.overflow_ns);
         self.count_overflow(decision);
-        if decision.verdict == TG_RESET {
+        // What a guard passes meets the kernel's own rule.
+        let is_passed = self.guard.is_some() && decision.verdict == TG_PASS;
+        if decision.verdict == TG_RESET || (is_passed && self.kernel.abort_on_overflow) {
             self.refuse_at(Hook::Tcp, flow, packet, work);
             self.remove_request(flow, work);
         } else {
@@ -87,17 +90,20 @@ impl Host {
 
     /// A segment of a connection that stands: the guard sees in the first data who speaks first.
     pub(super) fn hear(&mut self, conn: &Conn, packet: &Packet) {
-        let is_first = conn.requests == 0 && packet.length > 0 && packet.seq == conn.expected;
+        let is_heard = conn.requests > 0 || conn.served > 0 || conn.state == State::Closing;
+        let is_first = !is_heard && packet.length > 0 && packet.seq == conn.expected;
         if let (true, Some(guard)) = (is_first, &mut self.guard) {
             guard.hear(packet.ack != conn.isn.wrapping_add(1));
         }
     }
 
     /// The guard's rules, or the kernel's own.
-    fn judge_ack(&mut self, ack: &tg_ack, seq: u32, now_ns: u64) -> tg_decision {
+    fn judge_ack(&mut self, ack: &tg_ack, flow: &Flow, seq: u32, now_ns: u64) -> tg_decision {
         let queues = self.listener.queues_at_ack(self.profile, &self.kernel);
         if let Some(guard) = &mut self.guard {
-            let decision = guard.decide_ack(&queues, ack, seq, now_ns);
+            let exempt = guard.exempts(flow).into();
+            let ack = tg_ack { exempt, ..*ack };
+            let decision = guard.decide_ack(&queues, &ack, seq, now_ns);
             self.counted.judge(decision);
             return decision;
         }
@@ -122,7 +128,7 @@ impl Host {
             was_told: std::mem::replace(&mut flow.was_told, is_bare).into(),
             ..tg_ack::default()
         };
-        let decision = self.judge_ack(&ack, packet.seq, work.now_ns());
+        let decision = self.judge_ack(&ack, flow, packet.seq, work.now_ns());
         if decision.verdict == TG_RESET {
             work.refuse(flow, packet);
         }
@@ -146,10 +152,10 @@ impl Host {
         }
     }
 
-    /// Where a cookie that comes back is looked at: the guard's own at the entry of IP, unless its
-    /// mechanisms are TCP's, as in Shukla's kernel; the kernel's by TCP.
+    /// Where a cookie that comes back is looked at, the kernel's too: at the entry of IP by a guard,
+    /// unless its mechanisms are TCP's, as in Shukla's kernel; else by TCP.
     fn looks_at_cookies(&self) -> Hook {
-        match self.giver_of_cookies() {
+        match &self.guard {
             Some(guard) if guard.hook != Hook::Tcp => Hook::Ip,
             _ => Hook::Tcp,
         }
@@ -168,12 +174,13 @@ impl Host {
             work.comes_to_tcp(&self.costs);
             work.tcp_takes(self.costs.cookie_ns);
         }
-        let decision = self.judge_cookie(packet, work.now_ns());
+        let decision = self.judge_cookie(flow, packet, work.now_ns());
+        let comes_to_tcp = matches!(decision.verdict, TG_ADMIT | TG_PASS);
+        if comes_to_tcp && place == Hook::Ip {
+            work.took.add(&place.way_from(&self.costs));
+            work.tcp_takes(self.costs.cookie_ns);
+        }
         if matches!(decision.reason, TG_COOKIE_VALID | TG_HANDSHAKE) {
-            if place == Hook::Ip {
-                work.took.add(&place.way_from(&self.costs));
-                work.tcp_takes(self.costs.cookie_ns);
-            }
             flow.conn.has_cookie = false;
             return self.make_child(flow, packet, work);
         }
@@ -182,10 +189,10 @@ impl Host {
             // Nothing is kept of a cookie: the segment after this one brings it again.
             self.refuse_at(place, flow, packet, work);
         }
-        work.ends_at(place, &self.costs);
+        work.ends_at(if comes_to_tcp { Hook::Tcp } else { place }, &self.costs);
     }
 
-    fn judge_cookie(&mut self, packet: &Packet, now_ns: u64) -> tg_decision {
+    fn judge_cookie(&mut self, flow: &Flow, packet: &Packet, now_ns: u64) -> tg_decision {
         let is_ours = self.giver_of_cookies().is_some();
         let ack = tg_ack {
             bare: u32::from(packet.is_bare()),
@@ -193,7 +200,7 @@ impl Host {
             ..tg_ack::default()
         };
         if self.guard.is_some() {
-            return self.judge_ack(&ack, packet.seq, now_ns);
+            return self.judge_ack(&ack, flow, packet.seq, now_ns);
         }
         // tcp_abort_on_overflow is not for cookies: a full queue drops their ACKs in silence.
         let queues = self.listener.queues_at_ack(self.profile, &self.kernel);

@@ -166,14 +166,15 @@ impl Host {
             work.comes_to_tcp(&self.costs);
         }
         // Not sooner: a SYN that is refused on its way leaves TIME-WAIT standing.
-        if flow.conn.state == State::TimeWait {
+        let was_time_wait = flow.conn.state == State::TimeWait;
+        if was_time_wait {
             self.end_time_wait(flow, work);
         }
         if is_half_open {
             work.tcp_takes(self.costs.request_again_ns);
             return self.send_syn_ack(flow, work);
         }
-        match self.listener.room(self.profile, &self.kernel) {
+        match self.kernels_room(was_time_wait) {
             TG_ROOM => self.make_request(flow, packet, work),
             TG_KERNEL_COOKIE => {
                 work.tcp_takes(self.costs.cookie_ns);
@@ -230,6 +231,15 @@ impl Host {
         }
         work.ends_at(hook, &self.costs);
         Left::Nothing
+    }
+
+    /// By the kernel's own rule. Linux asks whose TIME-WAIT it was for nothing of its SYN queue: it gives
+    /// back what that took ("TW buckets are converted to open requests without limitations",
+    /// `tcp_conn_request()`).
+    fn kernels_room(&self, was_time_wait: bool) -> u32 {
+        let room = self.listener.room(self.profile, &self.kernel);
+        let is_linux = matches!(self.profile, Profile::Linux24 | Profile::Linux6);
+        if was_time_wait && is_linux && room != TG_LISTENQ_FULL_AT_SYN { TG_ROOM } else { room }
     }
 
     fn kernel_drops_syn(
@@ -376,6 +386,20 @@ mod tests {
             world.host.receive(flow, &packet, now_ns, &mut world.wire);
         }
         flow.conn.state
+    }
+
+    #[test]
+    fn a_syn_that_ends_time_wait_needs_no_room_in_the_syn_queue() {
+        let mut world = in_time_wait("default", Hook::Ip, false);
+        let most = world.host.listener.backlog;
+        world.host.listener.half_open += most + 1;
+        assert_eq!(world.host.listener.room(Profile::Linux6, &world.host.kernel), TG_KERNEL_COOKIE);
+        assert_eq!(comes_again(&mut world), State::HalfOpen);
+
+        // The listen queue is another matter.
+        let mut world = in_time_wait("default", Hook::Ip, false);
+        fill(&mut world);
+        assert_eq!(comes_again(&mut world), State::None);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tidegate_datapath::counters;
 use tidegate_datapath::link::{self, Place};
 use tidegate_datapath::programs::{Objects, Programs, Sizes};
 use tidegate_datapath::raw::TG_HOOK_AUTO;
-use tidegate_lab::{Link, Namespace};
+use tidegate_lab::{Link, Namespace, allowed_cpus};
 use tidegate_policy::names::{REASONS, VERDICTS};
 use tidegate_policy::raw::*;
 
@@ -82,6 +82,12 @@ pub fn in_a_namespace(test: &'static str, body: impl FnOnce(&Namespace) + Send +
     namespace.ip("link set lo mtu 1500").unwrap();
     let inside = namespace.clone();
     namespace.run(move || body(&inside));
+}
+
+/// The first and the last processor of those that this thread may use: they may be the same.
+pub fn processors() -> (usize, usize) {
+    let cpus = allowed_cpus().unwrap();
+    (cpus[0], cpus[cpus.len() - 1])
 }
 
 /// A listening socket and the connections that fill its queue.

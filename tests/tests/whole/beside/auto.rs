@@ -241,24 +241,29 @@ fn auto_learns_who_speaks_first() {
         return;
     }
     const CLIENTS: usize = 12;
+    /// nginx, nginx behind TCP_DEFER_ACCEPT, and the greeter.
+    const PORTS: [u16; 3] = [80, 81, 25];
     for (label, address) in [("auto-first-v4", SERVER_V4), ("auto-first-v6", SERVER_V6)] {
         let stage = Stage::new(label);
-        let _nginx = Nginx::start(&stage.server, &["80", "[::]:80"]);
-        let both = "[[listener]]\nport = 80\n[[listener]]\nport = 25\n";
-        stage.server.place_file("/run/auto.toml", both.to_owned()).expect("a place for a file");
+        let listens = ["80", "[::]:80", "81 deferred", "[::]:81 deferred"];
+        let _nginx = Nginx::start(&stage.server, &listens);
+        let all = PORTS.map(|port| format!("[[listener]]\nport = {port}\n")).concat();
+        stage.server.place_file("/run/auto.toml", all).expect("a place for a file");
         let guard = Guard::start(&stage.server, &["--config", "/run/auto.toml"]);
         let greeter = greeter(&stage.server, CLIENTS);
         let known = || {
             let status = guard.status();
-            [80, 25].map(|port| guard_of(&status, port, None)["clients_speak_first"].as_bool())
+            PORTS.map(|port| guard_of(&status, port, None)["clients_speak_first"].as_bool())
         };
-        assert_eq!(known(), [Some(false); 2], "nobody was heard yet");
+        assert_eq!(known(), [Some(false); 3], "nobody was heard yet");
         let to = |port| SocketAddr::new(address.parse().expect("an address"), port);
         for _ in 0..CLIENTS {
-            assert_eq!(fetch(&stage.client, to(80), SOON).answer, Answer::Status(200));
+            for port in [80, 81] {
+                assert_eq!(fetch(&stage.client, to(port), SOON).answer, Answer::Status(200));
+            }
             is_greeted(&stage.client, to(25));
         }
         greeter.join().expect("all were greeted");
-        assert_eq!(known(), [Some(true), Some(false)]);
+        assert_eq!(known(), [Some(true), Some(true), Some(false)]);
     }
 }

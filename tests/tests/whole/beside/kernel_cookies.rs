@@ -169,6 +169,9 @@ fn auto_answers_in_the_kernels_stead_and_keeps_what_its_cookie_loses() {
         let answers = scene.answers(&scene.client.segment(ACK, 0, b""));
         assert!(answers.is_empty(), "{address}: {answers:?}");
         assert_eq!(scene.counted("ListenQOverflow SYN/ACK ACK", "drop"), 1, "{address}");
+        // Nor is what it says in more than one segment, of which the first only brings the cookie.
+        let answers = scene.answers(&scene.client.segment(ACK | PSH, 1400, b"its end"));
+        assert!(answers.is_empty(), "{address}: {answers:?}");
         // And no more: what it says next brings the cookie again.
         assert_eq!(scene.server.accept_all().len(), PLACES, "{address}");
         scene.answers(&scene.client.segment(ACK | PSH, 0, b"request"));
