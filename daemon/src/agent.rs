@@ -73,9 +73,11 @@ impl Source {
 /// Runs until SIGTERM or SIGINT.
 pub fn run(source: Source) -> Result<()> {
     // First of all: it may be asked to read its destinations again as soon as it is there.
-    let mut signals = signals::hear(&[SIGHUP])?;
+    let mut signals = signals::hear_reload()?;
     let destinations = source.read()?;
     host::require_capabilities()?;
+    // Nothing waits for ever from here on, and a signal is to leave no file.
+    signals::hear_ending(&signals)?;
     let mut instance = Instance::claim(Role::Agent)?;
     let agent = match start(&destinations, &mut instance) {
         Ok(agent) => agent,

@@ -4,6 +4,10 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use libbpf_rs::ErrorKind;
+use nix::errno::Errno;
+use tidegate_datapath::Error;
+
 /// A command's failure.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -56,8 +60,7 @@ pub enum Failure {
     #[error("{source}; `tidegate check` tells what this host can do")]
     Datapath {
         /// What it said.
-        #[from]
-        source: tidegate_datapath::Error,
+        source: Error,
     },
 }
 
@@ -65,6 +68,12 @@ impl Failure {
     /// A wrong argument.
     pub fn argument(what: impl Into<String>, fix: impl Into<String>) -> Self {
         Failure::Argument { what: what.into(), fix: fix.into() }
+    }
+
+    /// What a daemon keeps is there for its own user.
+    pub fn anothers() -> Self {
+        let missing = "CAP_DAC_OVERRIDE, as another user than the daemon's".to_owned();
+        Failure::Privilege { missing }
     }
 
     /// What is wrong, without the fix where that may name what there is instead, and so become another
@@ -77,10 +86,44 @@ impl Failure {
     }
 }
 
+/// Whether pins or maps are another user's. Of maps the kernel refuses nothing else to whoever has the
+/// capabilities that every command asks for.
+fn is_anothers(error: &Error) -> bool {
+    match error {
+        Error::Pin { source, .. } => source.raw_os_error() == Some(Errno::EACCES as i32),
+        Error::Map { source, .. } => source.kind() == ErrorKind::PermissionDenied,
+        _ => false,
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(source: Error) -> Self {
+        if is_anothers(&source) { Failure::anothers() } else { Failure::Datapath { source } }
+    }
+}
+
 /// The result of a command.
 pub type Result<T> = std::result::Result<T, Failure>;
 
 /// One line on standard error, where someone still reads it.
 pub fn tell(text: &str) {
     let _ = writeln!(std::io::stderr(), "tidegate: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_user_keeps_is_told_with_what_is_missing() {
+        let told = "missing CAP_DAC_OVERRIDE, as another user than the daemon's; run as root, or";
+        let pin = |errno: Errno| Error::Pin { path: "/sys/fs/bpf".into(), source: errno.into() };
+        assert!(Failure::from(pin(Errno::EACCES)).to_string().starts_with(told));
+        let source = libbpf_rs::Error::from_raw_os_error(Errno::EACCES as i32);
+        let map = Error::Map { map: "accepts".to_owned(), source };
+        assert!(Failure::from(map).to_string().starts_with(told));
+        // Such as a mount that a container may not make.
+        let other = Failure::from(pin(Errno::EPERM)).to_string();
+        assert!(other.starts_with("/sys/fs/bpf: Operation not permitted"), "{other}");
+    }
 }

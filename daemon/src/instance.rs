@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -89,23 +89,29 @@ fn open(path: &Path) -> io::Result<File> {
     opened
 }
 
-fn lock(mut file: File) -> Option<Flock<File>> {
+/// The lock of what was opened, unless another has it, or it has been removed since: whoever ends removes
+/// its file first and then gives the lock up, and with that of a file that is gone nobody would be found.
+fn locked(file: File) -> Option<Flock<File>> {
+    let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).ok()?;
+    lock.metadata().is_ok_and(|found| found.nlink() > 0).then_some(lock)
+}
+
+/// The lock of the file that is there, which may be another at each try; `None` where a daemon keeps it.
+fn lock(path: &Path) -> io::Result<Option<Flock<File>>> {
     for _ in 0..CLAIM_TRIES {
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => return Some(lock),
-            Err((again, _)) => file = again,
+        if let Some(lock) = locked(open(path)?) {
+            return Ok(Some(lock));
         }
         std::thread::sleep(CLAIM_AGAIN);
     }
-    None
+    Ok(None)
 }
 
 impl Instance {
     /// Claims this namespace, or says which process has it.
     pub fn claim(role: Role) -> Result<Self> {
         let path = path(role)?;
-        let file = open(&path).map_err(file_failure(&path))?;
-        let mut lock = lock(file).ok_or_else(|| {
+        let mut lock = lock(&path).map_err(file_failure(&path))?.ok_or_else(|| {
             let who =
                 running(role).ok().flatten().map_or(String::new(), |p| format!(" (process {p})"));
             Failure::argument(
@@ -127,14 +133,24 @@ impl Instance {
     pub fn release(self) {
         let _ = fs::remove_file(&self.path);
         // Gone only where no other namespace's daemon has its file there.
-        let _ = fs::remove_dir(FOLDER);
+        let _ = self.path.parent().map(fs::remove_dir);
+    }
+}
+
+/// A daemon's file, to read it; `None` only where none is there.
+fn open_to_read(path: &Path) -> Result<Option<File>> {
+    match File::open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => Err(Failure::anothers()),
+        Err(e) => Err(file_failure(path)(e)),
     }
 }
 
 /// What the file of the daemon that runs in this namespace says; `None` where none runs.
 fn text(role: Role) -> Result<Option<String>> {
     let path = path(role)?;
-    let Ok(mut file) = File::open(&path) else { return Ok(None) };
+    let Some(mut file) = open_to_read(&path)? else { return Ok(None) };
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(file_failure(&path))?;
     match Flock::lock(file, FlockArg::LockSharedNonblock) {
@@ -180,11 +196,16 @@ pub fn stop(role: Role) -> Result<bool> {
     Ok(true)
 }
 
-/// Removes what a daemon left that was killed.
+/// Removes what a daemon left that was killed; one that runs keeps its file, and is found.
 pub fn forget(role: Role) -> Result<()> {
-    let _ = fs::remove_file(path(role)?);
-    let _ = fs::remove_dir(FOLDER);
+    forget_file(path(role)?);
     Ok(())
+}
+
+fn forget_file(path: PathBuf) {
+    if let Ok(Some(lock)) = lock(&path) {
+        Instance { lock, path }.release();
+    }
 }
 
 #[cfg(test)]
@@ -221,15 +242,57 @@ mod tests {
         let path = root.join("net-1.pid");
         let asking = Flock::lock(open(&path).unwrap(), FlockArg::LockShared).unwrap();
         thread::scope(|scope| {
-            let file = open(&path).unwrap();
-            let claim = scope.spawn(|| lock(file).is_some());
+            let claim = scope.spawn(|| lock(&path).unwrap().is_some());
             thread::sleep(CLAIM_AGAIN * 2);
             drop(asking);
             assert!(claim.join().unwrap());
         });
         let running = Flock::lock(open(&path).unwrap(), FlockArg::LockExclusive).unwrap();
-        assert!(lock(open(&path).unwrap()).is_none());
+        assert!(lock(&path).unwrap().is_none());
         drop(running);
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    /// A daemon that ends removes its file while another waits for the lock.
+    #[test]
+    fn what_is_claimed_is_the_file_that_others_find() {
+        let root = root("claimed");
+        let path = root.join("tidegate").join("net-1.pid");
+        let opened = open(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(locked(opened).is_none(), "nobody would find it");
+        let ending = Instance { lock: lock(&path).unwrap().unwrap(), path: path.clone() };
+        thread::scope(|scope| {
+            let claim = scope.spawn(|| lock(&path).unwrap());
+            thread::sleep(CLAIM_AGAIN * 2);
+            ending.release();
+            let claimed = claim.join().unwrap();
+            assert!(claimed.is_some() && lock(&path).unwrap().is_none(), "and nobody beside");
+        });
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    /// An agent may start while `tidegate stop` removes what another has left.
+    #[test]
+    fn the_file_of_a_daemon_that_runs_is_not_forgotten() {
+        let root = root("forgotten");
+        let path = root.join("tidegate").join("agent-net-1.pid");
+        let running = lock(&path).unwrap().unwrap();
+        forget_file(path.clone());
+        assert!(path.exists());
+        drop(running);
+        forget_file(path.clone());
+        assert!(!path.exists());
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_taken_for_nobody() {
+        let root = root("unread");
+        assert!(open_to_read(&root.join("net-1.pid")).unwrap().is_none());
+        let no_folder = root.join("file");
+        fs::write(&no_folder, "").unwrap();
+        assert!(open_to_read(&no_folder.join("net-1.pid")).is_err());
         fs::remove_dir_all(&root).unwrap();
     }
 

@@ -148,7 +148,7 @@ impl What {
 fn stop() -> Result<()> {
     host::require_capabilities()?;
     let pins = Pins::here()?;
-    let stood = pins.are_left();
+    let stood = pins.are_left()?;
     let agent_ran = instance::stop(Role::Agent)?;
     let ran = instance::stop(Role::Guard)?;
     // None starts while it is taken down.

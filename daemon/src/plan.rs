@@ -12,7 +12,23 @@ use tidegate_policy::raw::TG_ROOM_RESERVE;
 
 use crate::failure::{Failure, Result};
 
-/// The addresses that a guard's listening sockets are bound to; empty where none listens yet.
+/// The listening sockets by which interfaces are chosen for guards without an address: those that there
+/// are `now`; and of a guard that has none just now, while its application starts anew, those `before`. A
+/// card may begin anew each time that its driver takes a program.
+pub fn listened(
+    guards: &[Guarded],
+    before: &[tg_listener_row],
+    now: &[tg_listener_row],
+) -> Vec<tg_listener_row> {
+    let last = |guarded: &Guarded| {
+        let port = u32::from(guarded.port);
+        let rows = if now.iter().any(|row| row.port == port) { now } else { before };
+        rows.iter().filter(move |row| row.port == port).copied()
+    };
+    guards.iter().filter(|g| g.address.is_none()).flat_map(last).collect()
+}
+
+/// The addresses that a guard's listening sockets are bound to; empty where none has listened yet.
 fn bound(guarded: &Guarded, listeners: &[tg_listener_row]) -> Vec<IpAddr> {
     match guarded.address {
         Some(address) => vec![address],
@@ -255,6 +271,30 @@ mod tests {
         let plan =
             plan(&[guarded(Some("198.51.100.1"), TG_HOOK_DRIVER)], &[], &host(), &[]).unwrap();
         assert_eq!(hooks_of(&plan), [(3, Hooks::DriverAndIp)]);
+    }
+
+    /// Its application starts anew, is gone for good, or comes back at another address.
+    #[test]
+    fn a_guard_whose_socket_is_gone_stays_where_it_was() {
+        let guards = [guarded(None, TG_HOOK_AUTO)];
+        let socket = |address: [u8; 4], port| tg_listener_row {
+            addr: [u32::from_ne_bytes(address), 0, 0, 0],
+            port,
+            ..Default::default()
+        };
+        let mut rows = Vec::new();
+        let mut look = |now: &[tg_listener_row]| {
+            rows = listened(&guards, &rows, now);
+            assert!(rows.iter().all(|row| row.port == 80), "others are none of its");
+            hooks_of(&plan(&guards, &[], &host(), &rows).unwrap())
+        };
+        let other = socket([192, 0, 2, 1], 81);
+        assert_eq!(look(&[other]).len(), 3, "it may come anywhere");
+        let at = [(3, Hooks::Ip)];
+        assert_eq!(look(&[socket([198, 51, 100, 1], 80), other]), at);
+        assert_eq!(look(&[other]), at);
+        assert_eq!(look(&[]), at);
+        assert_eq!(look(&[socket([192, 0, 2, 1], 80)]), [(2, Hooks::DriverIfPossible)]);
     }
 
     #[test]

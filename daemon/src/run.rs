@@ -46,9 +46,8 @@ fn reload(source: &Source, daemon: &mut Daemon, config: &mut Config) {
 
 /// Runs until SIGTERM or SIGINT.
 pub fn run(source: Source) -> Result<()> {
-    // First of all: it may be asked to read its configuration again as soon as it is there. And a signal
-    // that comes before anything stands is heard, and takes it down again.
-    let mut signals = signals::hear(&[SIGHUP])?;
+    // First of all: it may be asked to read its configuration again as soon as it is there.
+    let mut signals = signals::hear_reload()?;
     let mut config = source.read()?;
     host::require_capabilities()?;
     let kernel = host::kernel();
@@ -57,6 +56,9 @@ pub fn run(source: Source) -> Result<()> {
     if matches!(source, Source::Arguments(_)) {
         plan::require(&config.interfaces, &interfaces::list()?)?;
     }
+    // From here on nothing waits for ever, and a signal is to leave nothing: it is heard, and what stands is
+    // taken down again.
+    signals::hear_ending(&signals)?;
     let instance = Instance::claim(Role::Guard)?;
     let mut daemon = match Daemon::start(&config, kernel) {
         Ok(daemon) => daemon,

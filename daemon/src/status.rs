@@ -260,28 +260,64 @@ fn listener(
     }
 }
 
-fn guard(
+/// A guard's counter slots, by socket cookie.
+type Slots = BTreeMap<u64, u32>;
+
+fn slots_of(programs: &Programs, index: u32) -> Slots {
+    let all = counters::slots(programs).into_iter();
+    let own = all.filter(|((guard, _), _)| *guard == index);
+    own.map(|((_, cookie), slot)| (cookie, slot)).collect()
+}
+
+/// Reads with the slots that there are, and once more where the daemon has given some away or up meanwhile:
+/// what had been counted there may be missing, or in it twice.
+fn settled<T>(slots: impl Fn() -> Slots, read: impl Fn(Slots) -> Result<T>) -> Result<T> {
+    let mut before = slots();
+    loop {
+        let found = read(before.clone())?;
+        let after = slots();
+        if after == before {
+            return Ok(found);
+        }
+        before = after;
+    }
+}
+
+/// What was counted of a guard in all, and its listening sockets.
+fn counted(
     programs: &Programs,
     index: u32,
     guarded: &Guarded,
     rows: &[tg_listener_row],
-) -> Result<GuardStatus> {
-    let mut slots = counters::slots(programs);
+    mut slots: Slots,
+) -> Result<(tg_counters, Vec<ListenerStatus>)> {
     let resized = resized::all(programs);
     let mut all = vec![counters::read(programs, index)?];
     let mut listeners = Vec::new();
     for row in rows.iter().filter(|row| guarded.covers(row)) {
-        let slot = slots.remove(&(index, row.socket_cookie));
+        let slot = slots.remove(&row.socket_cookie);
         let remembered = Remembered::of(programs, index, slot, &guarded.rules)?;
         all.push(remembered.counted);
         let backlog_before = resized.get(&row.socket_cookie).map(|resized| resized.before);
         listeners.push(listener(row, remembered, &guarded.rules, backlog_before));
     }
     // Sockets that are gone, and whose counts the daemon has not yet added to their guard's.
-    for (_, slot) in slots.iter().filter(|((owner, _), _)| *owner == index) {
+    for slot in slots.values() {
         all.push(counters::read(programs, *slot)?);
     }
-    let total = sum(&all);
+    Ok((sum(&all), listeners))
+}
+
+fn guard(
+    programs: &Programs,
+    index: u32,
+    guarded: &Guarded,
+    rows: &[tg_listener_row],
+) -> Result<GuardStatus> {
+    let (total, listeners) = settled(
+        || slots_of(programs, index),
+        |slots| counted(programs, index, guarded, rows, slots),
+    )?;
     let sheds = guarded.shed.policy != TG_SHED_OFF;
     let is_auto = guarded.rules.is_auto != 0;
     let speaks = is_auto.then(|| speaks::read(programs, index)).transpose()?;
@@ -334,4 +370,25 @@ pub fn read() -> Result<Status> {
 pub fn run(json: bool) -> Result<()> {
     let status = read()?;
     if json { output::print_json(&status) } else { output::print(&status.to_string()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn counts_that_move_while_they_are_read_are_read_again() {
+        let gone = Slots::from([(7, 65)]);
+        let looks = Cell::new(0);
+        // The socket was there at the first look, and is not from the second on.
+        let slots = || match looks.replace(looks.get() + 1) {
+            0 => gone.clone(),
+            _ => Slots::new(),
+        };
+        let read = settled(slots, |slots| Ok((slots, looks.get()))).unwrap();
+        assert_eq!(read, (Slots::new(), 2), "after the second look");
+        assert_eq!(looks.get(), 3, "and until they are the same");
+    }
 }

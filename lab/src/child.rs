@@ -4,6 +4,7 @@
 use std::fmt::Display;
 use std::os::unix::process::CommandExt;
 use std::process::{self, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Output};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
@@ -11,6 +12,9 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 use crate::namespace::Namespace;
+
+/// Far beyond what any program takes whose output is waited for, a browser on a busy machine too.
+const LONGEST: Duration = Duration::from_secs(120);
 
 /// A running program. Dropping it kills it, and its process group, and waits for it.
 ///
@@ -94,13 +98,20 @@ impl Child {
     /// Reads its piped output to the end and waits for it.
     ///
     /// # Errors
-    /// When a pipe cannot be read.
-    pub fn wait_with_output(mut self) -> io::Result<Output> {
+    /// When a pipe cannot be read, or it has not ended after two minutes; then it is killed.
+    pub fn wait_with_output(self) -> io::Result<Output> {
+        self.output_within(LONGEST)
+    }
+
+    fn output_within(mut self, patience: Duration) -> io::Result<Output> {
+        let deadline = Instant::now() + patience;
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let stdout = self.take_stdout().map(read_aside);
         let stderr = self.take_stderr().map(read_aside);
-        let stdout = self.take_stdout().map_or(Ok(Vec::new()), read_all)?;
-        let stderr = stderr
-            .map_or(Ok(Vec::new()), |reader| reader.join().unwrap_or_else(|_| Ok(Vec::new())))?;
-        Ok(Output { status: self.wait()?, stdout, stderr })
+        let stdout = stdout.map_or(Ok(Vec::new()), |pipe| read_within(&pipe, left()))?;
+        let stderr = stderr.map_or(Ok(Vec::new()), |pipe| read_within(&pipe, left()))?;
+        let status = self.wait_for(left())?.ok_or_else(overdue)?;
+        Ok(Output { status, stdout, stderr })
     }
 
     fn pid(&self) -> Pid {
@@ -143,10 +154,18 @@ fn read_all(mut pipe: impl io::Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn read_aside(
-    pipe: impl io::Read + Send + 'static,
-) -> std::thread::JoinHandle<io::Result<Vec<u8>>> {
-    std::thread::spawn(move || read_all(pipe))
+fn read_aside(pipe: impl io::Read + Send + 'static) -> Receiver<io::Result<Vec<u8>>> {
+    let (sender, whole) = channel();
+    std::thread::spawn(move || sender.send(read_all(pipe)));
+    whole
+}
+
+fn read_within(pipe: &Receiver<io::Result<Vec<u8>>>, patience: Duration) -> io::Result<Vec<u8>> {
+    pipe.recv_timeout(patience).unwrap_or_else(|_| Err(overdue()))
+}
+
+fn overdue() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "it has not ended in time")
 }
 
 /// Whether a process has ended. One that nobody has waited for yet is a zombie (proc(5)), and dead
@@ -156,4 +175,29 @@ pub fn is_dead(process_id: impl Display) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process_id}/stat")).unwrap_or_default();
     // The name before the state is in brackets, and may hold anything.
     stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('Z'))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Stdio;
+
+    use super::*;
+    use crate::root::skip_without_root;
+
+    #[test]
+    fn a_program_that_goes_on_is_not_waited_for_and_killed() {
+        if skip_without_root("a_program_that_goes_on_is_not_waited_for_and_killed") {
+            return;
+        }
+        let namespace = Namespace::new("endless").unwrap();
+        for stdout in [Stdio::piped(), Stdio::null()] {
+            let mut command = namespace.command("sleep 100");
+            command.stdout(stdout);
+            let child = namespace.spawn(command).unwrap();
+            let process = child.id();
+            let error = child.output_within(Duration::from_millis(50)).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+            assert!(is_dead(process));
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -172,23 +172,27 @@ impl Namespace {
     /// Runs a program inside the namespace to its end and returns its standard output.
     ///
     /// # Errors
-    /// [`LabError::Start`], or [`LabError::Command`] with what it wrote to its standard error.
+    /// [`LabError::Start`], or [`LabError::Command`] with what it wrote to its standard error, or
+    /// that it has not ended after two minutes.
     pub fn output(&self, mut command: Command) -> Result<String, LabError> {
         let line = shown(&command);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let output = self
-            .spawn(command)?
-            .wait_with_output()
-            .map_err(|source| self.not_started(line.clone(), source))?;
-        if !output.status.success() {
-            return Err(LabError::Command {
-                label: self.label().to_owned(),
-                command: line,
-                status: output.status.to_string(),
-                stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-            });
+        let child = self.spawn(command)?;
+        let failed = |status: String, stderr: &str| LabError::Command {
+            label: self.label().to_owned(),
+            command: line,
+            status,
+            stderr: stderr.trim().to_owned(),
+        };
+        match child.wait_with_output() {
+            Err(error) => Err(failed("killed".to_owned(), &error.to_string())),
+            Ok(output) if output.status.success() => {
+                Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+            }
+            Ok(Output { status, stderr, .. }) => {
+                Err(failed(status.to_string(), &String::from_utf8_lossy(&stderr)))
+            }
         }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// Runs `ip` with these words inside the namespace and returns its standard output.

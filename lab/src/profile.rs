@@ -42,10 +42,11 @@ const CALLS: [(&str, &str); 6] = [
 /// Every softirq runs below it.
 const SOFTIRQ: &str = "handle_softirqs";
 
-/// A profile in the making: samples one processor by its clock until [`Profile::finish`].
+/// A profile in the making: samples one processor by its clock until [`Profile::finish`], or until
+/// it is dropped.
 pub struct Profile {
     stop: Arc<AtomicBool>,
-    reader: JoinHandle<Vec<Sample>>,
+    reader: Option<JoinHandle<Vec<Sample>>>,
 }
 
 /// Where the processor was at a tick.
@@ -94,15 +95,26 @@ impl Profile {
                 samples
             })
             .map_err(failed)?;
-        Ok(Self { stop, reader })
+        Ok(Self { stop, reader: Some(reader) })
     }
 
     /// Ends it.
     #[must_use]
-    pub fn finish(self) -> Profiled {
+    pub fn finish(mut self) -> Profiled {
+        Profiled { samples: self.end(), symbols: Symbols::of_this_kernel() }
+    }
+
+    /// Has the sampling end, and takes what was sampled.
+    fn end(&mut self) -> Vec<Sample> {
         self.stop.store(true, Ordering::Relaxed);
-        let samples = self.reader.join().unwrap_or_default();
-        Profiled { samples, symbols: Symbols::of_this_kernel() }
+        self.reader.take().and_then(|reader| reader.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Profile {
+    /// Also where nobody comes to finish it: it would sample what is run next.
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -218,6 +230,20 @@ fn call(function: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_dropped_samples_no_more() {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, held) = (Arc::clone(&stop), Arc::downgrade(&stop));
+        let reader = thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            Vec::new()
+        });
+        drop(Profile { stop, reader: Some(reader) });
+        assert_eq!(held.strong_count(), 0, "its reader has ended");
+    }
 
     #[test]
     fn a_stack_is_of_the_call_that_it_began_with() {

@@ -31,6 +31,13 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// The devices that a folder of sysfs lists, or a table of procfs, in order.
+fn names<'a>(listed: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut names: Vec<String> = listed.map(|name| name.trim().to_owned()).collect();
+    names.sort_unstable();
+    names
+}
+
 #[test]
 fn it_sees_its_own_devices_bpffs_and_the_hosts_cgroups() {
     if skip_without_root("it_sees_its_own_devices_bpffs_and_the_hosts_cgroups") {
@@ -38,9 +45,16 @@ fn it_sees_its_own_devices_bpffs_and_the_hosts_cgroups() {
     }
     let before = host_mounts();
     let namespace = Namespace::new("alone").unwrap();
-    let devices = namespace.output(namespace.command("ls /sys/class/net")).unwrap();
-    assert!(devices.contains("lo"));
-    assert!(!devices.contains("eth0"), "the host's devices: {devices}");
+    let other = Namespace::new("other").unwrap();
+    let _link = Link::between(&namespace, "alone0", &other, "other0").unwrap();
+    // Some are in every namespace, by the modules that are loaded: the kernel tells which are in this.
+    let table = namespace.read_file("/proc/thread-self/net/dev").unwrap();
+    let own = names(table.lines().filter_map(|line| Some(line.split_once(':')?.0)));
+    assert!(own.contains(&"lo".to_owned()) && own.contains(&"alone0".to_owned()), "{own:?}");
+    let links = namespace.command("find /sys/class/net -type l -printf %f\\n");
+    let devices = namespace.output(links).unwrap();
+    assert_eq!(names(devices.lines()), own, "the devices of sysfs");
+    assert!(!Path::new("/sys/class/net/alone0").exists(), "the host has none of them");
 
     let inside = namespace.read_file("/proc/thread-self/mountinfo").unwrap();
     let bpffs = inside.lines().rfind(|line| line.contains(" - bpf "));

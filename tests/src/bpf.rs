@@ -28,7 +28,6 @@ pub enum Object {
 const MAP_LOOKUP_ELEM: i64 = 1;
 const MAP_UPDATE_ELEM: i64 = 2;
 const OBJ_GET: i64 = 7;
-const PROG_GET_NEXT_ID: i64 = 11;
 const PROG_GET_FD_BY_ID: i64 = 13;
 const MAP_GET_FD_BY_ID: i64 = 14;
 const LINK_GET_FD_BY_ID: i64 = 30;
@@ -42,29 +41,6 @@ fn bpf(command: i64, attributes: &[u64; 16]) -> Option<OwnedFd> {
     };
     // SAFETY: a non-negative answer of these commands is a fresh descriptor.
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })
-}
-
-/// The numbers of every program in the kernel.
-pub fn programs() -> BTreeSet<u32> {
-    let mut all = BTreeSet::new();
-    loop {
-        // start_id and next_id, 32 bits each.
-        let mut attributes = [0_u64; 16];
-        attributes[0] = u64::from(all.last().copied().unwrap_or(0));
-        // SAFETY: the attributes are readable and writable for the size that is told.
-        let found = unsafe {
-            libc::syscall(
-                libc::SYS_bpf,
-                PROG_GET_NEXT_ID,
-                attributes.as_mut_ptr(),
-                size_of_val(&attributes),
-            )
-        };
-        if found != 0 {
-            return all;
-        }
-        all.insert((attributes[0] >> 32) as u32);
-    }
 }
 
 /// Changes the first word of the first element of a map that a guard has pinned in this namespace.
@@ -135,10 +111,12 @@ fn in_fdinfo(text: &str) -> Vec<Object> {
         .collect()
 }
 
-/// The objects that a process has open.
+/// The objects that a process has open; none when it has ended.
 pub fn held_by(process: u32) -> BTreeSet<Object> {
-    let entries = fs::read_dir(format!("/proc/{process}/fdinfo")).expect("a running process");
+    let entries = fs::read_dir(format!("/proc/{process}/fdinfo"));
     entries
+        .into_iter()
+        .flatten()
         .flatten()
         .filter_map(|entry| fs::read_to_string(entry.path()).ok())
         .flat_map(|text| in_fdinfo(&text))
@@ -168,4 +146,11 @@ pub fn pinned(namespace: &Namespace) -> BTreeSet<Object> {
         pinned_below(Path::new(PINS), &mut found);
         found
     })
+}
+
+/// The same of the namespace that a process is in.
+pub fn pinned_around(process: u32) -> BTreeSet<Object> {
+    let mut found = BTreeSet::new();
+    pinned_below(Path::new(&format!("/proc/{process}/root{PINS}")), &mut found);
+    found
 }

@@ -12,6 +12,11 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tidegate_lab::{Child, Namespace};
 
+/// Far beyond what a daemon takes to say that it stands, or why not, on a busy machine too.
+const START: Duration = Duration::from_secs(60);
+/// What it takes to say anything else.
+const SOON: Duration = Duration::from_secs(5);
+
 /// The program that the workspace built: `make test` builds it first.
 pub fn tidegate_program() -> PathBuf {
     let here = std::env::current_exe().expect("a test has a path");
@@ -79,7 +84,7 @@ impl Guard {
         command
     }
 
-    /// By a command whose first line begins so when it stands.
+    /// By a command whose first line begins so when it stands; if it does not, it must end.
     pub fn launch(
         namespace: &Namespace,
         mut command: Command,
@@ -88,17 +93,16 @@ impl Guard {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = namespace.spawn(command).expect("tidegate starts");
         let mut stdout = BufReader::new(child.take_stdout().expect("a piped stdout"));
-        let mut announced = String::new();
-        stdout.read_line(&mut announced).expect("a readable stdout");
-        let mut pipe = child.take_stderr().expect("a piped stderr");
+        let mut stderr = BufReader::new(child.take_stderr().expect("a piped stderr"));
+        let announced = line(&mut stdout, START).unwrap_or_default();
         if announced.starts_with(sign) {
-            let stderr = BufReader::new(pipe);
             return Ok(Guard { child, namespace: namespace.clone(), stdout, stderr, announced });
         }
-        let mut stderr = String::new();
-        pipe.read_to_string(&mut stderr).expect("a readable stderr");
-        let code = child.wait().expect("an ended process").code();
-        Err(Refused { code, stderr })
+        let ended = child.wait_for(START).expect("a process");
+        let ended = ended.unwrap_or_else(|| panic!("it goes on, and said {announced:?}"));
+        let mut told = String::new();
+        stderr.read_to_string(&mut told).expect("a readable stderr");
+        Err(Refused { code: ended.code(), stderr: told })
     }
 
     /// A listener on `port` with `mechanism`, at `hook`.
@@ -131,19 +135,19 @@ impl Guard {
     /// Has it read its configuration again; returns what it announces then.
     pub fn reload(&mut self) -> String {
         self.signal(Signal::SIGHUP);
-        line(&mut self.stdout).unwrap_or_else(|| {
+        line(&mut self.stdout, SOON).unwrap_or_else(|| {
             panic!("no announcement within five seconds, but: {:?}", self.complaint())
         })
     }
 
     /// The next line that it prints, within five seconds.
     pub fn told(&mut self) -> Option<String> {
-        line(&mut self.stdout)
+        line(&mut self.stdout, SOON)
     }
 
     /// The next line that it complains, within five seconds.
     pub fn complaint(&mut self) -> Option<String> {
-        line(&mut self.stderr)
+        line(&mut self.stderr, SOON)
     }
 
     /// Waits for its end, at most ten seconds.
@@ -174,12 +178,13 @@ impl Guard {
     }
 }
 
-/// The next line of a pipe, within five seconds.
-fn line<P: Read + AsFd>(pipe: &mut BufReader<P>) -> Option<String> {
+/// The next line of a pipe, within this time.
+fn line<P: Read + AsFd>(pipe: &mut BufReader<P>, patience: Duration) -> Option<String> {
     let mut text = String::new();
     if pipe.buffer().is_empty() {
+        let patience = PollTimeout::try_from(patience).expect("a short wait");
         let mut one = [PollFd::new(pipe.get_ref().as_fd(), PollFlags::POLLIN)];
-        poll(&mut one, PollTimeout::from(5000u16)).ok().filter(|ready| *ready > 0)?;
+        poll(&mut one, patience).ok().filter(|ready| *ready > 0)?;
     }
     pipe.read_line(&mut text).ok()?;
     Some(text)

@@ -197,7 +197,8 @@ pub fn serve(at: SocketAddr, read: Read) -> Result<()> {
     let end = Arc::new(Notify::new());
     end_when_told(&end)?;
     let at = listener.local_addr().unwrap_or(at);
-    output::print(&format!("serving http://{at}{PATH}\n"))?;
+    // Nobody who asks needs it.
+    let _ = output::print(&format!("serving http://{at}{PATH}\n"));
     supervisor::stands();
     runtime.block_on(answer_all(listener, read, BOUNDS, &end));
     Ok(())

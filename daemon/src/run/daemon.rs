@@ -40,6 +40,8 @@ pub struct Daemon {
     /// Read once, for a kernel's types fill megabytes.
     kernel: Kernel,
     rotated: Instant,
+    /// The sockets by which the plan's interfaces were chosen.
+    listened: Vec<tg_listener_row>,
     /// The listeners that have been looked at for whether they negotiate.
     spoken_to: BTreeSet<u64>,
     resizer: Resizer,
@@ -51,6 +53,10 @@ impl Daemon {
     /// Stands the guard up.
     pub fn start(config: &Config, kernel: Kernel) -> Result<Self> {
         let mut guard = Guard::load(Pins::here()?, config.sizes())?;
+        if guard.adopted() {
+            // What was refused while nobody ran is not told as if it were of now.
+            refusals::take(guard.programs())?;
+        }
         let keys_are_random = config.keys.cookies.is_none();
         let keys = match config.keys.cookies {
             Some(given) => given,
@@ -67,7 +73,8 @@ impl Daemon {
         let rows = sockets::listeners(guard.programs())?;
         let interfaces = interfaces::list()?;
         plan::require_any(&config.interfaces, &interfaces)?;
-        let plan = planned(config, &interfaces, &rows)?;
+        let listened = plan::listened(&config.guards, &[], &rows);
+        let plan = planned(config, &interfaces, &listened)?;
         let syn_ns = syn_ns(&guard, &plan);
         control::write_clock(guard.programs(), kernel.cookies)?;
         guard.stand(&configuration_of(config, keys, shed_key, syn_ns), &plan)?;
@@ -81,6 +88,7 @@ impl Daemon {
             syn_ns,
             kernel,
             rotated: Instant::now(),
+            listened,
             spoken_to: BTreeSet::new(),
             resizer: Resizer::default(),
             complaint: String::new(),
@@ -105,7 +113,8 @@ impl Daemon {
         let rows = sockets::listeners(self.guard.programs())?;
         let interfaces = interfaces::list()?;
         plan::require_any(&config.interfaces, &interfaces)?;
-        let plan = planned(config, &interfaces, &rows)?;
+        let listened = plan::listened(&config.guards, &self.listened, &rows);
+        let plan = planned(config, &interfaces, &listened)?;
         let syn_ns = syn_ns(&self.guard, &plan);
         let next = configuration_of(config, keys, shed_key, syn_ns);
         if let Err(error) = self.guard.stand(&next, &plan) {
@@ -121,6 +130,7 @@ impl Daemon {
         self.syn_ns = syn_ns;
         self.keys_are_random = config.keys.cookies.is_none();
         self.plan = plan;
+        self.listened = listened;
         self.failed = None;
         // Others may negotiate now, and what is wrong with this one has not been told.
         self.spoken_to.clear();
@@ -215,7 +225,8 @@ impl Daemon {
         self.clean_reservations(config, &rows)?;
         self.follow_speakers(config, &rows)?;
         let interfaces = interfaces::list()?;
-        let plan = planned(config, &interfaces, &rows)?;
+        self.listened = plan::listened(&config.guards, &self.listened, &rows);
+        let plan = planned(config, &interfaces, &self.listened)?;
         self.follow_plan(plan)?;
         self.follow_costs(config)?;
         self.follow_backlogs(config, &rows)?;
@@ -262,7 +273,9 @@ impl Daemon {
     }
 
     /// Gives new listening sockets a counter slot of their own; the counts of one that is
-    /// gone are added to its guard's.
+    /// gone are added to its guard's before the slot is given up: whoever reads meanwhile sees by the slots
+    /// that it was, and a daemon that is killed in between leaves counts that stand twice. Counts that fell
+    /// would be taken for such as begin anew, and counted again as a whole.
     fn follow_sockets(&mut self, rows: &[tg_listener_row]) -> Result<()> {
         let programs = self.guard.programs();
         let guards = configuration::read(programs)?;
@@ -276,13 +289,11 @@ impl Daemon {
         let gone: Vec<((u32, u64), u32)> =
             slots.iter().filter(|(o, _)| !wanted.contains(o)).map(|(o, s)| (*o, *s)).collect();
         for (owner, slot) in gone {
+            if guards.iter().any(|(index, _)| *index == owner.0) {
+                counters::add(programs, owner.0, &counters::read(programs, slot)?)?;
+            }
             counters::release_slot(programs, owner)?;
             slots.remove(&owner);
-            let counted = counters::read(programs, slot)?;
-            if guards.iter().any(|(index, _)| *index == owner.0) {
-                counters::add(programs, owner.0, &counted)?;
-            }
-            counters::clear(programs, slot)?;
         }
         for owner in wanted {
             if slots.contains_key(&owner) {
@@ -290,6 +301,7 @@ impl Daemon {
             }
             let free = (TG_GUARDS..TG_SLOTS).find(|s| !slots.values().any(|used| used == s));
             let Some(slot) = free else { break };
+            counters::clear(programs, slot)?;
             counters::assign_slot(programs, owner, slot)?;
             slots.insert(owner, slot);
         }
@@ -358,8 +370,12 @@ fn configuration_of(
     Configuration { guards, keys, keys_are_shared, shed_key, destinations, held_blocks }
 }
 
-fn planned(config: &Config, interfaces: &[Interface], rows: &[tg_listener_row]) -> Result<Plan> {
-    let mut plan = plan::plan(&config.guards, &config.interfaces, interfaces, rows)?;
+fn planned(
+    config: &Config,
+    interfaces: &[Interface],
+    listened: &[tg_listener_row],
+) -> Result<Plan> {
+    let mut plan = plan::plan(&config.guards, &config.interfaces, interfaces, listened)?;
     plan.socket_option = config.socket_option;
     if config.asks_time_wait() {
         plan.ends = plan::ends(&config.interfaces, interfaces);

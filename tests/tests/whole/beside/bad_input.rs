@@ -4,9 +4,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
-use tidegate_tests::{Stage, bpf, bridge, run_to_end, skip_without_root, tidegate_program};
+use tidegate_tests::{Guard, Stage, bpf, bridge, run_to_end, skip_without_root, tidegate_program};
 
 /// Writes a configuration file into the /run of the stage's server, and returns its path.
 fn file(stage: &Stage, content: &[u8]) -> &'static str {
@@ -267,26 +267,36 @@ fn what_the_host_cannot_do_is_told_before_anything_is_attached() {
     refused(&stage, &[&bridge[..], &both].concat(), &expected);
 }
 
+/// A copy of the program: the workspace may lie where nobody else may look.
+fn copied_for_nobody(stage: &Stage) -> &'static str {
+    const PROGRAM: &str = "/run/tidegate-for-nobody";
+    stage.server.run(|| {
+        fs::copy(tidegate_program(), PROGRAM).expect("a copy of the program");
+        fs::set_permissions("/run", fs::Permissions::from_mode(0o755)).expect("a readable /run");
+    });
+    PROGRAM
+}
+
+/// Runs it to its end as nobody, allowed what these further words of setpriv's say.
+fn run_as_nobody(stage: &Stage, allowed: &str, program: &str, words: &str) -> Output {
+    let line = format!("setpriv --reuid 65534 --regid 65534 --clear-groups {allowed} {program}");
+    let mut command = stage.server.command(&line);
+    command.args(words.split(' '));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = stage.server.spawn(command).expect("setpriv starts");
+    child.wait_with_output().expect("tidegate ends")
+}
+
 #[test]
 fn without_privileges_it_says_which_are_missing() {
     if skip_without_root("without_privileges_it_says_which_are_missing") {
         return;
     }
     let stage = Stage::new("bad-user");
-    // The workspace may lie where nobody else may look.
-    let program = "/run/tidegate-for-nobody";
-    stage.server.run(move || {
-        fs::copy(tidegate_program(), program).expect("a copy of the program");
-        fs::set_permissions("/run", fs::Permissions::from_mode(0o755)).expect("a readable /run");
-    });
+    let program = copied_for_nobody(&stage);
     let explain = "explain --from 10.0.0.1:1 --to 10.0.0.2:2";
     for words in ["run --port 80", "agent --destination ::1", "status", explain, "check"] {
-        let mut command =
-            stage.server.command("setpriv --reuid 65534 --regid 65534 --clear-groups");
-        command.arg(program).args(words.split(' '));
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = stage.server.spawn(command).expect("setpriv starts");
-        let output = child.wait_with_output().expect("tidegate ends");
+        let output = run_as_nobody(&stage, "", program, words);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success(), "tidegate {words} fails");
         assert_eq!(stderr.lines().count(), 1, "tidegate {words}: {stderr}");
@@ -295,6 +305,38 @@ fn without_privileges_it_says_which_are_missing() {
         }
         nothing_is_left(&stage, words);
     }
+}
+
+/// As systemd mounts bpffs, and as tidegate does, only root may look into it.
+#[test]
+fn another_users_guard_is_not_taken_for_none() {
+    if skip_without_root("another_users_guard_is_not_taken_for_none") {
+        return;
+    }
+    let stage = Stage::new("bad-owner");
+    let guard = Guard::on_port(&stage.server, 80, "rst-syn", "ip");
+    let chmod = stage.server.command("chmod 700 /sys/fs/bpf");
+    stage.server.output(chmod).expect("a bpffs of root's");
+    let program = copied_for_nobody(&stage);
+    let run = |more: &str, words: &str| {
+        let all = format!("+bpf,+perfmon,+net_admin,+sys_admin{more}");
+        let allowed = format!("--inh-caps {all} --ambient-caps {all}");
+        run_as_nobody(&stage, &allowed, program, words)
+    };
+    let explain = "explain --from 10.77.0.2:40000 --to 10.77.0.1:80";
+    for words in ["status", "metrics", "size --port 80 --for 1", explain, "stop"] {
+        let output = run("", words);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && output.stdout.is_empty(), "tidegate {words}: {told}");
+        let missing = "missing CAP_DAC_OVERRIDE, as another user than the daemon's; run as root";
+        assert!(told.contains(missing) && told.lines().count() == 1, "tidegate {words}: {told}");
+    }
+    for words in ["status", "metrics"] {
+        let output = run(",+dac_override", words);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "tidegate {words}: {told}");
+    }
+    guard.stop();
 }
 
 /// What `tidegate` says on standard error, and with which code it ends, when it writes to `stdout`.

@@ -224,19 +224,57 @@ fn stop_takes_down_what_a_killed_daemon_left() {
 }
 
 #[test]
-fn sigterm_is_a_clean_stop_as_soon_as_the_guard_stands() {
-    if skip_without_root("sigterm_is_a_clean_stop_as_soon_as_the_guard_stands") {
+fn sigterm_and_ctrl_c_are_a_clean_stop_as_soon_as_the_guard_stands() {
+    if skip_without_root("sigterm_and_ctrl_c_are_a_clean_stop_as_soon_as_the_guard_stands") {
         return;
     }
     let stage = Stage::new("sigterm");
     let _listener = Stalled::new(&stage.server, server(80), BACKLOG);
-    for settle in [Duration::ZERO, Duration::from_millis(400)] {
+    let at_once = Duration::ZERO;
+    let later = Duration::from_millis(400);
+    for (signal, settle) in [
+        (Signal::SIGTERM, at_once),
+        (Signal::SIGTERM, later),
+        (Signal::SIGINT, at_once),
+        (Signal::SIGINT, later),
+    ] {
         let mut guard = Guard::start(&stage.server, &arguments("reserv rst-syn", "ip"));
-        // At once: a signal that comes with the announcement is heard too.
+        // A signal that comes with the announcement is heard too.
         let all = if settle.is_zero() { BTreeSet::new() } else { objects(&guard, &stage) };
         std::thread::sleep(settle);
-        guard.terminate();
+        guard.signal(signal);
+        guard.ends(&format!("at {signal}"));
         nothing_is_left(&stage, &all);
+    }
+}
+
+/// Whether a process has asked to hear a signal, and no longer ends of it unasked.
+fn hears(process: u32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("a process");
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = u64::from_str_radix(caught.expect("its signals").trim(), 16).expect("bits");
+    caught >> (signal as i32 - 1) & 1 == 1
+}
+
+/// Of a pipe that nobody writes to.
+#[test]
+fn sigterm_ends_a_daemon_that_waits_for_its_configuration() {
+    if skip_without_root("sigterm_ends_a_daemon_that_waits_for_its_configuration") {
+        return;
+    }
+    let stage = Stage::new("waiting");
+    let host = &stage.server;
+    host.output(host.command(&format!("mkfifo {}", Configuration::PATH))).expect("a pipe");
+    for name in ["run", "agent"] {
+        let mut command = Command::new(tidegate_program());
+        command.args([name, "--config", Configuration::PATH]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = host.spawn(command).expect("tidegate starts");
+        until("it hears SIGHUP", || hears(child.id(), Signal::SIGHUP));
+        child.signal(Signal::SIGTERM).expect("it waits");
+        let ended = child.wait_for(Duration::from_secs(5)).expect("a process");
+        assert!(ended.is_some(), "tidegate {name} waits on");
+        nothing_is_left(&stage, &BTreeSet::new());
     }
 }
 
@@ -342,6 +380,29 @@ fn a_listener_that_closes_and_opens_again_is_guarded_as_before() {
         );
     }
     guard.stop();
+}
+
+/// No card is to begin anew because an application does.
+#[test]
+fn an_interface_is_let_alone_while_no_socket_is_bound_to_another() {
+    if skip_without_root("an_interface_is_let_alone_while_no_socket") {
+        return;
+    }
+    let stage = Stage::new("rebound");
+    stage.receive_offload();
+    bridge(&stage.server, "br0", "10.78.0.1/24");
+    let listener = Stalled::new(&stage.server, server(80), BACKLOG);
+    let mut guard = Guard::start(&stage.server, &arguments("rst-syn", "driver"));
+    let before = guard.status()["attached"].clone();
+    drop(listener);
+    // By then the daemon has looked.
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(guard.status()["attached"], before, "it is guarded where it was");
+    let _listener = Stalled::new(&stage.server, server(80), BACKLOG);
+    let _clients = fill(&stage.client, server(80), PLACES);
+    assert_eq!(fetch(&stage.client, server(80), PATIENCE).answer, Answer::Refused);
+    guard.terminate();
+    assert!(guard.complaint().is_none_or(|line| line.is_empty()), "nothing to complain of");
 }
 
 /// Starts `tidegate` with these arguments, and kills it so long after, wherever it is by then.

@@ -2,15 +2,18 @@
 //! Prometheus is told what `tidegate status` tells, in words that its own parser understands, for as
 //! long as a guard stands and after.
 
+use std::fs::File;
 use std::net::SocketAddr;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use tidegate_lab::{Namespace, skip_without};
 use tidegate_tests::{
     Answer, Guard, SERVER_V4, SERVER_V6, Stage, Stalled, fetch, fill, guard_of, run_to_end,
+    tidegate_program, until,
 };
 
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -161,4 +164,24 @@ fn who_asks_for_something_else_or_where_another_listens_is_told() {
     );
     assert_eq!(again.status.code(), Some(1));
     serving.terminate();
+}
+
+/// Its journal may be on a disk that is full.
+#[test]
+fn they_are_served_whether_that_can_be_said_or_not() {
+    if skip_without("they_are_served_whether_that_can_be_said_or_not", &[("curl", "curl")]) {
+        return;
+    }
+    let stage = Stage::new("metrics-full");
+    let full = File::options().write(true).open("/dev/full").expect("/dev/full");
+    let mut command = Command::new(tidegate_program());
+    command.args(["metrics", "--listen", AT]).stdout(full).stderr(Stdio::null());
+    let mut serving = stage.server.spawn(command).expect("tidegate starts");
+    until("they are served", || {
+        let line = format!("curl --silent --max-time 5 http://{AT}/metrics");
+        stage.server.output(stage.server.command(&line)).is_ok()
+    });
+    serving.signal(Signal::SIGTERM).expect("it still serves");
+    let ended = serving.wait_for(Duration::from_secs(10)).expect("a process");
+    assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
 }

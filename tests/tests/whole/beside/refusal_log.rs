@@ -81,6 +81,30 @@ fn a_refusal_is_told_with_client_listener_and_reason() {
 }
 
 #[test]
+fn what_was_refused_while_no_daemon_ran_is_not_told_as_if_it_were_of_now() {
+    if skip_without_root("what_was_refused_while_no_daemon_ran") {
+        return;
+    }
+    let stage = Stage::new("refusal-left");
+    let (left, now) = (at(SERVER_V4, 80), at(SERVER_V6, 80));
+    let _full = [left, now].map(|to| full(&stage, to));
+    stage.server.run(|| {
+        let text = "[[listener]]\nport = 80\nmechanism = \"rst-syn\"\nlog = true\n";
+        fs::write("/run/tidegate.toml", text).expect("a file");
+    });
+    let arguments = ["--config", "/run/tidegate.toml"];
+    Guard::start(&stage.server, &arguments).kill();
+    assert_eq!(fetch(&stage.client, left, PATIENCE).answer, Answer::Refused);
+    let mut guard = Guard::start(&stage.server, &arguments);
+    // Credit for one more is there after 100 ms.
+    sleep(Duration::from_millis(150));
+    assert_eq!(fetch(&stage.client, now, PATIENCE).answer, Answer::Refused);
+    let is_full = "refused with RST: the listen queue is full (ListenQFullAtSyn)";
+    tells(&mut guard, &format!("[{CLIENT_V6}]"), now, is_full);
+    guard.stop();
+}
+
+#[test]
 fn a_flood_is_told_of_no_more_often_than_was_asked_for() {
     if skip_without_root("a_flood_is_told_of_no_more_often_than_was_asked_for") {
         return;
