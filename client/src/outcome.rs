@@ -28,6 +28,9 @@ pub struct Outcome {
     pub replies_per_s_ci95: Option<f64>,
     /// From intended start to whole reply, in ms, of `replies`.
     pub response_ms: Times,
+    /// How many of those replies came within so many ms of the intended start.
+    #[serde(default)]
+    pub replies_within_ms: BTreeMap<u32, u64>,
     /// From intended start to being turned away, in ms, of those refused or reset.
     pub refusal_ms: Times,
     /// From intended start to the end, whatever it was, in ms: the "mean request delay" of Jamjoom,

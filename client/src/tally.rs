@@ -16,6 +16,8 @@ use crate::visit::VisitEnd;
 use spread::{SLICES, Spread, half_width, histogram};
 
 const SECOND_NS: u64 = 1_000_000_000;
+/// Where responses are counted: between the times at which a SYN is sent again, whole seconds mostly.
+const WITHIN_MS: [u32; 13] = [3, 10, 30, 100, 300, 900, 1500, 2500, 3500, 4500, 5500, 6500, 7500];
 
 /// Counts attempts as they start and end. Times are in ns since the run began.
 #[derive(Debug)]
@@ -258,6 +260,7 @@ impl Tally {
             replies_per_s: self.replies_in_time.iter().sum::<u64>() as f64 / duration_s,
             replies_per_s_ci95: Some(half_width(&rates)),
             response_ms: self.responses.times(),
+            replies_within_ms: self.responses.within(WITHIN_MS),
             refusal_ms: self.refusals.times(),
             delay_ms: self.delays.times(),
             errors: self.errors,

@@ -44,6 +44,7 @@ const TIMES: &[&str] = &["response_ms", "refusal_ms", "delay_ms"];
 /// Maps by what their values are.
 const MAPS: &[(&str, &str)] = &[
     ("errors_per_s", "required double value;"),
+    ("replies_within_per_s", "required double value;"),
     ("queue_drops_per_s", "required double value;"),
     ("verdicts_per_s", "required double value;"),
     ("cpu", "required double value;"),

@@ -32,6 +32,7 @@ pub(crate) fn point(curve: &str, offered: f64) -> Point {
         refusal_ms: Times::default(),
         delay_ms: Times::default(),
         errors_per_s: [("timeout".to_owned(), 100.0)].into(),
+        replies_within_per_s: [].into(),
         queue_drops_per_s: [("ListenQFullAtSyn".to_owned(), 250.0)].into(),
         verdicts_per_s: [].into(),
         syns_per_attempt: [].into(),

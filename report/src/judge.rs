@@ -68,7 +68,7 @@ pub fn judge_all<'a>(scenario: &'a Scenario, points: &[Point]) -> Vec<(&'a Claim
 /// Judges a claim on the points of one world.
 ///
 /// The number is as [`Claim`] defines it. Numbers of a point are means over its runs. Quotients
-/// by `over` and `than` are made point by point, at the same offered load to 1 %, before
+/// by `over` and `than` are made point by point, at the same offered load, before
 /// [`Claim::take`]; of several curves in `than` by the best at that load, and whichever lacks a load
 /// leaves the claim undecided; only [`Take::PeakAt`] with `than` divides the two peaks' places.
 /// `than_offered` divides what `take` made of one range by what it made of the other. Where there are

@@ -52,6 +52,7 @@ impl OperatingPoint<'_> {
             refusal_ms: outcome.refusal_ms,
             delay_ms: outcome.delay_ms,
             errors_per_s: errors_per_s(outcome),
+            replies_within_per_s: replies_within_per_s(outcome),
             queue_drops_per_s: BTreeMap::new(),
             verdicts_per_s: BTreeMap::new(),
             syns_per_attempt: outcome.syns_per_attempt.clone(),
@@ -96,6 +97,11 @@ impl OperatingPoint<'_> {
         }
         seconds
     }
+}
+
+fn replies_within_per_s(outcome: &Outcome) -> BTreeMap<u32, f64> {
+    let counted = outcome.replies_within_ms.iter();
+    counted.map(|(ms, count)| (*ms, *count as f64 / outcome.duration_s)).collect()
 }
 
 /// The kinds that theses plot are there even when they are 0.

@@ -29,8 +29,8 @@ pub struct Study {
     pub scenario: Scenario,
     /// Its points; those of other scenarios are left out.
     pub points: Vec<Point>,
-    /// The machine of the live points, or of the simulator.
-    pub host: Option<Host>,
+    /// The machines of the live points, or of the simulator.
+    pub hosts: Vec<Host>,
     /// The commands that repeat it.
     pub commands: Vec<String>,
     /// Curves that could not be run, each with its reason, in one sentence.

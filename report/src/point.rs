@@ -57,6 +57,10 @@ pub struct Point {
     pub delay_ms: Times,
     /// Attempts that failed, per second, by kind: `refused`, `reset`, `timeout`, …
     pub errors_per_s: BTreeMap<String, f64>,
+    /// Attempts a second that had their reply within so many ms of their intended start: `1500` has all
+    /// that `900` has, too.
+    #[serde(default)]
+    pub replies_within_per_s: BTreeMap<u32, f64>,
     /// Segments dropped for want of room, per second, by cause: `SynQFull`, `ListenQFullAtSyn`, …
     pub queue_drops_per_s: BTreeMap<String, f64>,
     /// What Tidegate did, per second, by verdict and reason.
@@ -145,6 +149,9 @@ impl Point {
             ("response_ms", Some(part)) => time(&self.response_ms, part),
             ("refusal_ms", Some(part)) => time(&self.refusal_ms, part),
             ("delay_ms", Some(part)) => time(&self.delay_ms, part),
+            ("replies_within_per_s", Some(part)) => {
+                self.replies_within_per_s.get(&part.parse().ok()?).copied()
+            }
             ("errors_per_s", _) => Some(sum(&self.errors_per_s, part, |n| *n)),
             ("queue_drops_per_s", _) => Some(sum(&self.queue_drops_per_s, part, |n| *n)),
             ("verdicts_per_s", _) => measured(&self.verdicts_per_s, part, |n| *n),
@@ -181,6 +188,9 @@ impl Point {
     pub fn parts(&self, group: &str) -> Vec<String> {
         match group {
             "errors_per_s" => self.errors_per_s.keys().cloned().collect(),
+            "replies_within_per_s" => {
+                self.replies_within_per_s.keys().map(u32::to_string).collect()
+            }
             "queue_drops_per_s" => self.queue_drops_per_s.keys().cloned().collect(),
             "verdicts_per_s" => self.verdicts_per_s.keys().cloned().collect(),
             "segments" => self.segments.keys().cloned().collect(),
@@ -272,6 +282,7 @@ mod tests {
         let mut point = point("abort", 2.0);
         point.errors_per_s = [("refused".to_owned(), 3.0), ("timeout".to_owned(), 4.0)].into();
         point.kernel = [("TcpExtListenDrops".to_owned(), 7)].into();
+        point.replies_within_per_s = [(900, 30.0), (1500, 40.0)].into();
         point.syns_per_attempt =
             [(1, SynClass { attempts: 5, errors: 1 }), (3, SynClass { attempts: 2, errors: 2 })]
                 .into();
@@ -280,6 +291,8 @@ mod tests {
         assert_eq!(found("response_ms.mean"), Some(point.response_ms.mean));
         assert_eq!(found("errors_per_s"), Some(7.0));
         assert_eq!(found("errors_per_s.timeout"), Some(4.0));
+        assert_eq!(found("replies_within_per_s.1500"), Some(40.0));
+        assert_eq!(found("replies_within_per_s"), None, "each has what the ones before it have");
         assert_eq!(found("kernel.TcpExtListenDrops"), Some(7.0));
         assert_eq!(found("syns_per_attempt"), Some(7.0));
         assert_eq!(found("syns_per_attempt.mean"), Some((5.0 + 3.0 * 2.0) / 7.0));

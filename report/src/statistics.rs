@@ -3,12 +3,19 @@
 
 use crate::point::{Point, World};
 
-/// How far two offered loads may differ and still be the same, relatively.
-const SAME_LOAD: f64 = 0.01;
+/// How far two offered loads may differ and still be the same, relatively. Each is what was asked for,
+/// and not what came of it, so that only its way through a file may change it.
+const SAME_LOAD: f64 = 1e-6;
+/// How far two runs may differ in how long they were counted and still be runs of the same, relatively.
+const SAME_LENGTH: f64 = 0.01;
 
-/// Whether two offered loads are the same, to 1 %.
+/// Whether two offered loads are the same, but for what a file makes of them.
 pub(crate) fn same_load(a: f64, b: f64) -> bool {
-    (a - b).abs() <= SAME_LOAD * a.abs().max(b.abs())
+    is_near(a, b, SAME_LOAD)
+}
+
+fn is_near(a: f64, b: f64, apart: f64) -> bool {
+    (a - b).abs() <= apart * a.abs().max(b.abs())
 }
 
 /// The first seed from `first` on that is above those of all runs there are already of any of these
@@ -100,7 +107,7 @@ impl<'a> Cell<'a> {
 
     fn add(&mut self, point: &'a Point) {
         let [longest, lasts] = [self.runs[0].duration_s, point.duration_s];
-        if !same_load(longest, lasts) {
+        if !is_near(longest, lasts, SAME_LENGTH) {
             if lasts < longest {
                 return;
             }
@@ -176,7 +183,8 @@ mod tests {
 
     #[test]
     fn runs_of_one_point_become_mean_and_interval() {
-        let mut runs = [point("default", 2.0), point("default", 2.001), point("default", 2.0)];
+        let loads = [2.0, 2.0 + 1e-9, 2.0];
+        let mut runs = loads.map(|load| point("default", load));
         for (run, replies) in runs.iter_mut().zip([90.0, 100.0, 110.0]) {
             run.replies_per_s = replies;
         }
@@ -186,6 +194,17 @@ mod tests {
         assert_eq!((found.mean, found.runs), (100.0, 3));
         // 4.303 · 10 / √3.
         assert!((found.half_width.unwrap() - 24.84).abs() < 0.01, "{found:?}");
+    }
+
+    /// A part of a scenario may be offered loads that are close to those of another part.
+    #[test]
+    fn loads_that_differ_by_little_are_others() {
+        let runs = [point("default", 2.0), point("default", 1.99), point("default", 2.001)];
+        let cells = Cell::gather("s", &runs);
+        let found: Vec<_> = cells.iter().map(|cell| (cell.offered, cell.runs.len())).collect();
+        assert_eq!(found, [(1.99, 1), (2.0, 1), (2.001, 1)]);
+        let curve = std::iter::once("default");
+        assert_eq!(next_seed("s", World::Live, curve, &[2.01], &runs, 1), 1);
     }
 
     #[test]

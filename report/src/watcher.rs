@@ -25,4 +25,9 @@ pub trait Watcher {
     fn point(&mut self, point: &Point) -> Result<(), ResultsError>;
     /// A curve cannot be run.
     fn left_out(&mut self, curve: &str, reason: &dyn Error);
+    /// A curve cannot be run from this offered load on, in multiples of capacity. To whom that makes no
+    /// difference, it is left out.
+    fn left_out_from(&mut self, curve: &str, _offered: f64, reason: &dyn Error) {
+        self.left_out(curve, reason);
+    }
 }

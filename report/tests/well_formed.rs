@@ -8,7 +8,7 @@ use html5ever::{ParseOpts, parse_document};
 use markup5ever_rcdom::{Handle, NodeData, RcDom};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
-use tidegate_report::{Point, Study, Summary, SynClass, Times, World, page};
+use tidegate_report::{Host, Point, Study, Summary, SynClass, Times, World, page};
 
 const SCENARIO: &str = r#"title = "A title"
 source = "A source"
@@ -191,6 +191,18 @@ fn a_page_says_what_the_points_say() {
     let last = points.last().expect("fifty points");
     let shown = format!("{} ± ", thousands(last.replies_per_s));
     assert!(found.contains(&shown), "{shown}");
+}
+
+/// Folders from several machines may be drawn as one.
+#[test]
+fn a_page_names_every_machine_that_its_points_are_from() {
+    let mut study = samples::overload();
+    let other = Host { kernel: "6.1.0-other".to_owned(), processors: "2 processors".to_owned() };
+    study.hosts.push(other);
+    let found = parsed(&page(&[study])).join(" ");
+    for text in ["6.12.48-amd64", "6.1.0-other", "AMD EPYC 7763", "2 processors"] {
+        assert!(found.contains(text), "{text}");
+    }
 }
 
 /// Counts by the second have time along their axis, and none of the loads.

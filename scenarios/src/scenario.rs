@@ -3,18 +3,19 @@
 
 mod part;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use crate::claim::Claim;
-use crate::clients::{ClientKeys, Clients};
+use crate::clients::{Arrivals, ClientKeys, Clients};
 use crate::curve::{CurveKeys, Setting};
 use crate::error::{Place, ScenarioError};
 use crate::factor::{Combination, FactorKeys, combinations};
 use crate::load::{Form, Load, LoadKeys};
 use crate::server::{Server, ServerKeys};
+use crate::trace;
 use crate::view::{Bars, Panel, Table, default_panels};
 
 pub use part::Part;
@@ -100,13 +101,58 @@ struct File {
 
 impl Scenario {
     /// Whether the same is run, but for how much is offered, for how long, and by which seed; results of
-    /// both are then runs of one.
+    /// both are then runs of one, where their traces say the same ([`Scenario::recorded`]).
     #[must_use]
     pub fn runs_what(&self, other: &Self) -> bool {
-        self.text == other.text
-            || self.settings == other.settings
-                && self.network == other.network
-                && self.capacity_of == other.capacity_of
+        self.settings_anywhere() == other.settings_anywhere()
+            && self.network == other.network
+            && self.capacity_of == other.capacity_of
+            && self.profile == other.profile
+            && self.warm_ups_s() == other.warm_ups_s()
+    }
+
+    /// What the recorded traces say that its curves play, one after the other, each once; nothing where
+    /// they play none.
+    ///
+    /// # Errors
+    /// [`ScenarioError::Text`] for one that cannot be read.
+    pub fn recorded(&self) -> Result<String, ScenarioError> {
+        let texts = self.traces().into_iter().enumerate().map(|(place, file)| {
+            Ok(format!("# trace {}\n{}\n", place + 1, trace::read_text(file)?))
+        });
+        texts.collect()
+    }
+
+    /// The files of these traces.
+    fn traces(&self) -> Vec<&Path> {
+        let mut traces: Vec<&Path> = Vec::new();
+        for setting in &self.settings {
+            if let Arrivals::Trace(file) = &setting.clients.arrivals
+                && !traces.contains(&file.as_path())
+            {
+                traces.push(file);
+            }
+        }
+        traces
+    }
+
+    /// Its curves, each trace by its place among all in place of where it lies: a copy of the scenario
+    /// lies elsewhere.
+    fn settings_anywhere(&self) -> Vec<Setting> {
+        let traces = self.traces();
+        let mut settings = self.settings.clone();
+        for setting in &mut settings {
+            if let Arrivals::Trace(file) = &mut setting.clients.arrivals {
+                let place = traces.iter().position(|trace| *trace == file.as_path());
+                *file = PathBuf::from(place.unwrap_or_default().to_string());
+            }
+        }
+        settings
+    }
+
+    /// Load before attempts count, in either form.
+    fn warm_ups_s(&self) -> [Option<f64>; 2] {
+        [Form::Full, Form::Short].map(|form| self.load(form).warm_up_s)
     }
 
     /// Reads a file; its stem is the scenario's name.
@@ -322,6 +368,49 @@ at_least = 1.1
         assert_eq!((load.duration_s, load.warm_up_s), (3.0, None));
         assert_eq!(second.clients.arrivals, Arrivals::Bursts { burst_s: 10.0, silence_s: 5.0 });
         assert_eq!(scenario.load(Form::Full).duration_s, 120.0);
+    }
+
+    #[test]
+    fn what_changes_a_point_is_another_experiment() {
+        let read = |text: &str| Scenario::parse("s", "s.toml", text).unwrap();
+        let runs_what =
+            |from: &str, to: &str| read(GOOD).runs_what(&read(&GOOD.replacen(from, to, 1)));
+        for (from, to) in [
+            ("says = \"more\"", "says = \"less\""),
+            ("offered = [0.5, 2]", "offered = [1]"),
+            ("[load]", "[load]\nduration_s = 7\nseed = 7"),
+        ] {
+            assert!(runs_what(from, to), "{to}");
+        }
+        for (from, to) in [
+            ("backlog = 64", "backlog = 65"),
+            ("[server]", "profile = true\n[server]"),
+            ("[load]", "[load]\nwarm_up_s = 7"),
+            ("duration_s = 3", "duration_s = 3, warm_up_s = 7"),
+        ] {
+            assert!(!runs_what(from, to), "{to}");
+        }
+    }
+
+    #[test]
+    fn a_trace_is_the_same_wherever_it_lies_and_two_are_not_one() {
+        let traces = |file: &str, first: &str, second: &str| {
+            let curve = |name: &str, trace: &str| {
+                format!(
+                    "[[curve]]\nname = \"{name}\"\npeer = \"kernel\"\n\
+                     clients = {{ arrivals = {{ trace = \"{trace}\" }} }}\n"
+                )
+            };
+            let head = "title = \"t\"\nsource = \"s\"\n[load]\noffered = [1]\n";
+            let text = format!("{head}{}{}", curve("a", first), curve("b", second));
+            Scenario::parse("s", file, &text).unwrap()
+        };
+        let two = traces("here/s.toml", "x.txt", "y.txt");
+        assert!(two.runs_what(&traces("there/s.toml", "z/x.txt", "y.txt")));
+        assert!(!two.runs_what(&traces("here/s.toml", "x.txt", "x.txt")));
+        let told = two.recorded().unwrap_err().to_string();
+        assert!(told.starts_with("here/x.txt: ") && told.contains("seconds, one a line"), "{told}");
+        assert_eq!(Scenario::parse("s", "s.toml", GOOD).unwrap().recorded(), Ok(String::new()));
     }
 
     #[test]

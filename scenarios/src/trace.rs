@@ -13,13 +13,7 @@ use crate::error::{Place, ScenarioError};
 /// # Errors
 /// [`ScenarioError::Text`], with the file and, where it is one, the line.
 pub fn read_trace(file: &Path) -> Result<Trace, ScenarioError> {
-    let wrong = |what: String| {
-        let place = Place { file: file.display().to_string(), line: None };
-        ScenarioError::Text { place, what }
-    };
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| wrong(format!("{error}; name a text file of seconds, one a line")))?;
-    Trace::parse(&text).map_err(|error| wrong(error.to_string()))
+    Trace::parse(&read_text(file)?).map_err(|error| wrong(file, error.to_string()))
 }
 
 /// Reads a recorded trace that is to be played faster or slower than it was.
@@ -30,10 +24,20 @@ pub fn read_scalable_trace(file: &Path) -> Result<Trace, ScenarioError> {
     let trace = read_trace(file)?;
     if trace.per_s().is_none() {
         let what = "its starts are all at one time, so it has no rate to be scaled: give more";
-        let place = Place { file: file.display().to_string(), line: None };
-        return Err(ScenarioError::Text { place, what: what.to_owned() });
+        return Err(wrong(file, what.to_owned()));
     }
     Ok(trace)
+}
+
+/// What a recorded trace says.
+pub(crate) fn read_text(file: &Path) -> Result<String, ScenarioError> {
+    std::fs::read_to_string(file)
+        .map_err(|error| wrong(file, format!("{error}; name a text file of seconds, one a line")))
+}
+
+fn wrong(file: &Path, what: String) -> ScenarioError {
+    let place = Place { file: file.display().to_string(), line: None };
+    ScenarioError::Text { place, what }
 }
 
 #[cfg(test)]

@@ -55,11 +55,13 @@ pub(crate) fn calibrate(arguments: &Arguments) -> Result<ExitCode, Failure> {
         bar.step(step, calibrate::STEPS, &name, Duration::ZERO);
     })?;
     bar.finish();
-    // Also where they contradict each other: the table shows by how much.
-    crate::say(&table(&calibration.fixed))?;
+    // Also where they contradict each other: the table shows by how much. Whoever does not read it any
+    // more has the machine all the same.
+    let said = crate::say(&table(&calibration.fixed));
     calibration.check()?;
     let text = described(&calibration, &Host::here())?;
     write(&arguments.out, &text).map_err(unwritable(&arguments.out))?;
+    said?;
     crate::say(&format!("The machine is {}", arguments.out.display()))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -104,11 +106,12 @@ impl Watcher for Gathering {
     }
 
     fn point(&mut self, point: &Point) -> Result<(), ResultsError> {
+        self.points.push(point.clone());
+        let kept = self.kept.as_mut().map_or(Ok(()), |kept| kept.append(point));
         for warning in &point.warnings {
             self.bar.say(&format!("\"{}\" may be wrong: {warning}", point.curve));
         }
-        self.points.push(point.clone());
-        self.kept.as_mut().map_or(Ok(()), |kept| kept.append(point))
+        kept
     }
 
     fn left_out(&mut self, curve: &str, reason: &dyn Error) {

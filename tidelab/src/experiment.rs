@@ -2,7 +2,7 @@
 //! `tidelab run` and `tidelab figure`: from a scenario to results and their page.
 
 use std::error::Error;
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use tidegate_client::Progress;
 use tidegate_live::Programs;
-use tidegate_report::{Host, Point, Results, ResultsError, Summary, Watcher, Writer, next_seed};
+use tidegate_report::{Point, Results, ResultsError, Summary, Watcher, Writer, next_seed};
 use tidegate_scenarios::{Form, Load, Part, Scenario, shelf};
 use tidegate_sim::{Machine, Profile, SimError};
 
 use crate::failure::Failure;
-use crate::folder::{self, COLUMNS, COMMANDS, HOST, LEFT_OUT, RESULTS, SCENARIOS};
+use crate::folder::{self, COLUMNS, COMMANDS, Kept, LEFT_OUT, RESULTS};
 use crate::left_out::LeftOut;
 use crate::progress::{self, Bar};
 use crate::quantity;
@@ -198,9 +198,13 @@ fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
     let folder = how.folder(&scenarios[0].name);
     let settings =
         tidegate_sim::Settings { machine: how.machine, threads: tidegate_sim::processors() };
-    let mut keeper = Keeper::open(&folder, scenarios, sim.then_some(&settings.machine))?;
+    let machine = sim.then(|| settings.machine.to_toml()).transpose()?;
+    // Nothing is written before it is known that all of it may be.
+    let earlier = Kept::read(&folder)?;
+    earlier.require_same(scenarios, machine.as_deref())?;
+    let mut keeper = Keeper::open(&folder, scenarios, machine.as_deref())?;
     // With a seed that is there already the same clients would come again, and count for others.
-    let earlier = Results::read([folder.join(RESULTS)])?.points;
+    let earlier = earlier.results.points;
     for (scenario, load) in &parts {
         keeper.begin(scenario);
         let curves = scenario.settings.iter().map(|setting| setting.curve.as_str());
@@ -228,11 +232,12 @@ fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
         #[cfg(feature = "parquet")]
         tidegate_report::write_parquet(&folder.join(COLUMNS), &results.points)?;
     }
+    // Before anything is said: there may be nobody who reads it any more.
+    let page = report::draw(std::slice::from_ref(&folder), &folder.join("report.html"))?;
     for scenario in scenarios {
         let summary = Summary { scenario, points: &results.points };
         crate::say(&summary.to_string())?;
     }
-    let page = report::draw(std::slice::from_ref(&folder), &folder.join("report.html"))?;
     crate::say(&format!("The report is {}", page.display()))?;
     Ok(if keeper.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -258,22 +263,9 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn open(
-        folder: &Path,
-        scenarios: &[Scenario],
-        simulated: Option<&Machine>,
-    ) -> Result<Self, Failure> {
-        let unwritable = |source| Failure::Folder { path: folder.to_owned(), source };
-        fs::create_dir_all(folder.join(SCENARIOS)).map_err(unwritable)?;
-        if let Some(machine) = simulated {
-            folder::keep_machine(folder, machine)?;
-        }
-        for scenario in scenarios {
-            folder::keep_scenario(folder, scenario)?;
-        }
+    fn open(folder: &Path, scenarios: &[Scenario], machine: Option<&str>) -> Result<Self, Failure> {
         let results = folder::open(folder)?;
-        let host = serde_json::to_vec_pretty(&Host::here()).unwrap_or_default();
-        fs::write(folder.join(HOST), host).map_err(unwritable)?;
+        folder::keep(folder, scenarios, machine)?;
         Ok(Self {
             bar: progress::bar(),
             results,
@@ -296,6 +288,14 @@ impl Keeper {
     fn note(&self, ending: &str) -> PathBuf {
         self.folder.join(format!("{}.{ending}", self.scenario))
     }
+
+    /// A curve cannot be run, or not from this load on.
+    fn lacks(&mut self, curve: &str, offered: Option<f64>, reason: &dyn Error) {
+        self.complete = false;
+        if let Some(line) = self.left_out.note(curve, offered, reason) {
+            self.bar.say(&line);
+        }
+    }
 }
 
 impl Watcher for Keeper {
@@ -309,14 +309,18 @@ impl Watcher for Keeper {
     }
 
     fn point(&mut self, point: &Point) -> Result<(), ResultsError> {
-        self.left_out.was_run(&point.curve);
-        self.results.append(point)
+        self.results.append(point)?;
+        // Notes are of points that are there.
+        folder::note_host(&self.folder, point.world);
+        self.left_out.was_run(&point.curve, point.offered_over_capacity);
+        Ok(())
     }
 
     fn left_out(&mut self, curve: &str, reason: &dyn Error) {
-        self.complete = false;
-        if let Some(line) = self.left_out.note(curve, reason) {
-            self.bar.say(&line);
-        }
+        self.lacks(curve, None, reason);
+    }
+
+    fn left_out_from(&mut self, curve: &str, offered: f64, reason: &dyn Error) {
+        self.lacks(curve, Some(offered), reason);
     }
 }

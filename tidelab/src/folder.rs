@@ -2,43 +2,111 @@
 //! The folder that results go to, and what is in it.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use tidegate_report::{Results, Writer};
+use tidegate_report::{Host, Results, ResultsError, World, Writer};
 use tidegate_scenarios::Scenario;
-use tidegate_sim::Machine;
 
 use crate::failure::Failure;
 
 /// A copy of each scenario that the results are from.
-pub(crate) const SCENARIOS: &str = "scenarios";
+const SCENARIOS: &str = "scenarios";
 /// The results.
 pub(crate) const RESULTS: &str = "result.jsonl";
 /// The same as Parquet.
 pub(crate) const COLUMNS: &str = "result.parquet";
+/// How the files beside the copies end that have what a scenario's traces say.
+const TRACES: &str = "traces.txt";
 /// The machine that was simulated, if one was.
 const SIMULATED: &str = "simulated.toml";
-/// The machine that they are from.
-pub(crate) const HOST: &str = "host.json";
+/// The machine that they are from: of live points, or else of the simulator.
+const HOST: &str = "host.json";
 /// How the files end that tell, for each scenario, by which commands it was run, a line each.
 pub(crate) const COMMANDS: &str = "commands.txt";
 /// How the files end that tell, for each scenario, what could not be run of it.
 pub(crate) const LEFT_OUT: &str = "left-out.txt";
 
+/// A folder, and the results that lie in it. What else is in it says something only of them: a run that
+/// came to no point leaves its scenario and its machine there, too.
+pub(crate) struct Kept<'a> {
+    pub(crate) folder: &'a Path,
+    pub(crate) results: Results,
+}
+
+impl<'a> Kept<'a> {
+    /// What there is, if anything.
+    pub(crate) fn read(folder: &'a Path) -> Result<Self, ResultsError> {
+        let file = results_in(folder);
+        let results = if file.exists() { Results::read([file])? } else { Results::default() };
+        Ok(Self { folder, results })
+    }
+
+    /// Whether there is a point of a scenario; where a world is named, in that.
+    fn has(&self, name: &str, world: Option<World>) -> bool {
+        let is_in = |of: World| world.is_none_or(|world| world == of);
+        self.results.points.iter().any(|point| point.scenario == name && is_in(point.world))
+    }
+
+    /// That results which are there are of these scenarios and of this simulated machine. Those of others
+    /// of the name are no further runs.
+    pub(crate) fn require_same(
+        &self,
+        scenarios: &[Scenario],
+        machine: Option<&str>,
+    ) -> Result<(), Failure> {
+        let others = |what: String| Failure::OtherResults { folder: self.folder.to_owned(), what };
+        let is_simulated = self.results.points.iter().any(|point| point.world == World::Sim);
+        let known = simulated(self.folder).filter(|_| is_simulated);
+        if machine.zip(known.as_deref()).is_some_and(|(machine, known)| machine != known) {
+            return Err(others("simulated machine".to_owned()));
+        }
+        for scenario in scenarios {
+            // Also where there is nothing yet: no one should wait to be told that it cannot be read.
+            let recorded = scenario.recorded()?;
+            if self.has(&scenario.name, None) && !is_kept(self.folder, scenario, &recorded) {
+                return Err(others(format!("scenario {}", scenario.name)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The folders that have points of a scenario; where a world is named, in that.
+pub(crate) fn holding<'a>(all: &[Kept<'a>], name: &str, world: Option<World>) -> Vec<&'a Path> {
+    all.iter().filter(|kept| kept.has(name, world)).map(|kept| kept.folder).collect()
+}
+
+/// A folder's lines; where only a Parquet file was brought along, that.
+pub(crate) fn results_in(folder: &Path) -> PathBuf {
+    let (lines, columns) = (folder.join(RESULTS), folder.join(COLUMNS));
+    if !lines.exists() && columns.exists() { columns } else { lines }
+}
+
 /// Makes the folder where there is none, and opens its results for more of them.
 pub(crate) fn open(folder: &Path) -> Result<Writer, Failure> {
-    let unwritable = |source| Failure::Folder { path: folder.to_owned(), source };
-    fs::create_dir_all(folder).map_err(unwritable)?;
+    fs::create_dir_all(folder).map_err(unwritable(folder))?;
     // A folder that came without its lines gets them back: a run adds to what is there.
-    let (lines, columns) = (folder.join(RESULTS), folder.join(COLUMNS));
-    let earlier = if !lines.exists() && columns.exists() {
-        Results::read([columns])?.points
-    } else {
-        Vec::new()
-    };
-    let mut results = Writer::open(&lines)?;
-    earlier.iter().try_for_each(|point| results.append(point))?;
-    Ok(results)
+    let (lines, there) = (folder.join(RESULTS), results_in(folder));
+    if there != lines {
+        restore(&there, &lines)?;
+    }
+    Ok(Writer::open(&lines)?)
+}
+
+/// Writes lines anew, all or none: of some of them nobody would know that others lack.
+fn restore(columns: &Path, lines: &Path) -> Result<(), Failure> {
+    let points = Results::read([columns])?.points;
+    let part = lines.with_added_extension("part");
+    // What was left of it when it was interrupted, if it was.
+    let _ = fs::remove_file(&part);
+    let mut results = Writer::open(&part)?;
+    points.iter().try_for_each(|point| results.append(point))?;
+    fs::rename(&part, lines).map_err(unwritable(lines))
+}
+
+fn unwritable(path: &Path) -> impl Fn(io::Error) -> Failure {
+    move |source| Failure::Folder { path: path.to_owned(), source }
 }
 
 /// The copy of a scenario in a folder.
@@ -46,36 +114,78 @@ fn copy_of(folder: &Path, scenario: &str) -> PathBuf {
     folder.join(SCENARIOS).join(format!("{scenario}.toml"))
 }
 
-/// Keeps a scenario beside its results. Those of another of this name are no further runs of it.
-pub(crate) fn keep_scenario(folder: &Path, scenario: &Scenario) -> Result<(), Failure> {
+/// What its traces say: the copy names them as seen from elsewhere.
+fn traces_of(folder: &Path, scenario: &str) -> PathBuf {
+    folder.join(SCENARIOS).join(format!("{scenario}.{TRACES}"))
+}
+
+/// What the traces say of the copy of a scenario in a folder.
+fn recorded(folder: &Path, scenario: &str) -> String {
+    fs::read_to_string(traces_of(folder, scenario)).unwrap_or_default()
+}
+
+/// The machine that was simulated.
+fn simulated(folder: &Path) -> Option<String> {
+    fs::read_to_string(folder.join(SIMULATED)).ok()
+}
+
+/// Whether a folder's copy of a scenario runs what this one does, whose traces say this. Where there is no
+/// copy nobody knows better.
+fn is_kept(folder: &Path, scenario: &Scenario, traces: &str) -> bool {
     let copy = copy_of(folder, &scenario.name);
-    let is_other =
-        copy.is_file() && !Scenario::read(&copy).is_ok_and(|known| known.runs_what(scenario));
-    keep(folder, &copy, &scenario.text, is_other, &format!("scenario {}", scenario.name))
+    let runs_it = |known: Scenario| known.runs_what(scenario);
+    !copy.is_file()
+        || Scenario::read(&copy).is_ok_and(runs_it) && recorded(folder, &scenario.name) == traces
 }
 
-/// Keeps the machine that is simulated beside the results. Those of another are no further runs.
-pub(crate) fn keep_machine(folder: &Path, machine: &Machine) -> Result<(), Failure> {
-    let (copy, text) = (folder.join(SIMULATED), machine.to_toml()?);
-    let is_other = fs::read_to_string(&copy).is_ok_and(|known| known != text);
-    keep(folder, &copy, &text, is_other, "simulated machine")
-}
-
-fn keep(folder: &Path, copy: &Path, text: &str, is_other: bool, what: &str) -> Result<(), Failure> {
-    let folder = folder.to_owned();
-    if is_other {
-        return Err(Failure::OtherResults { folder, what: what.to_owned() });
+/// Keeps beside the results what they are of: scenarios, and the machine that is simulated.
+pub(crate) fn keep(
+    folder: &Path,
+    scenarios: &[Scenario],
+    machine: Option<&str>,
+) -> Result<(), Failure> {
+    fs::create_dir_all(folder.join(SCENARIOS)).map_err(unwritable(folder))?;
+    if let Some(machine) = machine {
+        fs::write(folder.join(SIMULATED), machine).map_err(unwritable(folder))?;
     }
-    fs::write(copy, text).map_err(|source| Failure::Folder { path: folder, source })
+    for scenario in scenarios {
+        let copy = copy_of(folder, &scenario.name);
+        fs::write(copy, &scenario.text).map_err(unwritable(folder))?;
+        let (traces, recorded) = (traces_of(folder, &scenario.name), scenario.recorded()?);
+        if recorded.is_empty() {
+            // There may be those of another of the name, which came to no point.
+            let _ = fs::remove_file(traces);
+        } else {
+            fs::write(traces, recorded).map_err(unwritable(folder))?;
+        }
+    }
+    Ok(())
+}
+
+/// Notes which machine points are from. Simulated ones are the same on any: they are no reason to forget
+/// which one live ones are from. A folder that takes results but no notes is not worth an end.
+pub(crate) fn note_host(folder: &Path, world: World) {
+    let is_right = |known: Host| world == World::Sim || known == Host::here();
+    if !host(folder).is_some_and(is_right) {
+        let here = serde_json::to_vec_pretty(&Host::here()).unwrap_or_default();
+        let _ = fs::write(folder.join(HOST), here);
+    }
+}
+
+/// The machine that a folder's points are from.
+pub(crate) fn host(folder: &Path) -> Option<Host> {
+    serde_json::from_slice(&fs::read(folder.join(HOST)).ok()?).ok()
 }
 
 /// The copy of a scenario that lies with its results, or the one that comes with this program.
-pub(crate) fn scenario(folders: &[PathBuf], name: &str) -> Result<Scenario, Failure> {
+pub(crate) fn scenario(folders: &[&Path], name: &str) -> Result<Scenario, Failure> {
     let mut copies = folders.iter().filter(|folder| copy_of(folder, name).is_file());
     let Some(first) = copies.next() else { return Ok(tidegate_scenarios::named(name)?) };
     let scenario = Scenario::read(&copy_of(first, name))?;
     for folder in copies {
-        if !Scenario::read(&copy_of(folder, name))?.runs_what(&scenario) {
+        let is_same = Scenario::read(&copy_of(folder, name))?.runs_what(&scenario)
+            && recorded(folder, name) == recorded(first, name);
+        if !is_same {
             return Err(other_folder(first, folder, &format!("scenario {name}")));
         }
     }
@@ -83,11 +193,10 @@ pub(crate) fn scenario(folders: &[PathBuf], name: &str) -> Result<Scenario, Fail
 }
 
 /// That results which are drawn together are of one simulated machine.
-pub(crate) fn require_one_machine(folders: &[PathBuf]) -> Result<(), Failure> {
-    let machine = |folder: &PathBuf| fs::read_to_string(folder.join(SIMULATED)).ok();
-    let mut simulated = folders.iter().filter_map(|folder| Some((folder, machine(folder)?)));
-    let Some((first, known)) = simulated.next() else { return Ok(()) };
-    match simulated.find(|(_, other)| *other != known) {
+pub(crate) fn require_one_machine(folders: &[&Path]) -> Result<(), Failure> {
+    let mut machines = folders.iter().filter_map(|folder| Some((folder, simulated(folder)?)));
+    let Some((first, known)) = machines.next() else { return Ok(()) };
+    match machines.find(|(_, other)| *other != known) {
         None => Ok(()),
         Some((other, _)) => Err(other_folder(first, other, "simulated machine")),
     }
@@ -98,5 +207,24 @@ fn other_folder(first: &Path, other: &Path, what: &str) -> Failure {
         folder: other.to_owned(),
         what: what.to_owned(),
         first: first.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn simulated_points_do_not_say_which_machine_live_ones_are_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        note_host(folder, World::Sim);
+        assert_eq!(host(folder), Some(Host::here()), "there are no others yet");
+        let other = Host { kernel: "another".to_owned(), processors: "none".to_owned() };
+        fs::write(folder.join(HOST), serde_json::to_vec(&other).unwrap()).unwrap();
+        note_host(folder, World::Sim);
+        assert_eq!(host(folder), Some(other));
+        note_host(folder, World::Live);
+        assert_eq!(host(folder), Some(Host::here()));
     }
 }

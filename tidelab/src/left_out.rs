@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use tidegate_report::World;
 
-/// A note a curve and world, kept until the curve has been run there: a scenario may be run in parts, into
-/// one folder.
+/// A note a curve and world, with the load from which on it could not be run, if it could below. It is kept
+/// until the curve has a point there, by another command: a scenario may be run in parts, into one folder.
 pub(crate) struct LeftOut {
     file: PathBuf,
     lines: Vec<String>,
@@ -31,27 +31,36 @@ impl LeftOut {
         Self { lines: text.lines().map(str::to_owned).collect(), file, ..Self::default() }
     }
 
-    fn of(&self, curve: &str) -> String {
+    fn of(&self, curve: &str, offered: Option<f64>) -> String {
         let world = match self.world {
             World::Live => "live",
             World::Sim => "simulated",
         };
-        format!("\"{curve}\" is left out, {world}: ")
+        let from = offered.map(|offered| format!(" from {offered} × capacity on"));
+        format!("\"{curve}\" is left out{}, {world}: ", from.unwrap_or_default())
     }
 
-    /// A curve has a point now.
-    pub(crate) fn was_run(&mut self, curve: &str) {
-        let of = self.of(curve);
+    /// A curve has a point at this load now. What was told stays: another run of this command lacks it.
+    pub(crate) fn was_run(&mut self, curve: &str, offered: f64) {
+        let of = [self.of(curve, None), self.of(curve, Some(offered))];
+        let told = &self.told;
         let before = self.lines.len();
-        self.lines.retain(|line| !line.starts_with(&of));
+        self.lines.retain(|line| {
+            told.contains(line) || !of.iter().any(|begins| line.starts_with(begins))
+        });
         if self.lines.len() != before {
             self.write();
         }
     }
 
-    /// A curve cannot be run. Returns what is to be told of it, once.
-    pub(crate) fn note(&mut self, curve: &str, reason: &dyn Error) -> Option<String> {
-        let line = format!("{}{reason}", self.of(curve));
+    /// A curve cannot be run, or not from this load on. Returns what is to be told of it, once.
+    pub(crate) fn note(
+        &mut self,
+        curve: &str,
+        offered: Option<f64>,
+        reason: &dyn Error,
+    ) -> Option<String> {
+        let line = format!("{}{reason}", self.of(curve, offered));
         if !self.lines.contains(&line) {
             self.lines.push(line.clone());
             self.write();
@@ -85,17 +94,41 @@ mod tests {
         let file = folder.path().join("a.left-out.txt");
         let absent = io::Error::other("nginx is not here");
         let mut first = LeftOut::read(file.clone());
-        assert!(first.note("nginx", &absent).is_some());
-        assert!(first.note("nginx", &absent).is_none(), "said once");
+        assert!(first.note("nginx", None, &absent).is_some());
+        assert!(first.note("nginx", None, &absent).is_none(), "said once");
 
         let mut others = LeftOut::read(file.clone());
-        others.was_run("knot");
+        others.was_run("knot", 1.0);
         others.world = World::Sim;
-        others.was_run("nginx");
+        others.was_run("nginx", 1.0);
         let noted = fs::read_to_string(&file).unwrap();
         assert_eq!(noted, "\"nginx\" is left out, live: nginx is not here");
 
-        LeftOut::read(file.clone()).was_run("nginx");
+        LeftOut::read(file.clone()).was_run("nginx", 1.0);
         assert!(!file.exists());
+    }
+
+    /// Of five runs the last may survive what the others died of.
+    #[test]
+    fn a_note_outlives_further_runs_of_its_command_and_points_at_other_loads() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.left-out.txt");
+        let noted = || fs::read_to_string(&file).unwrap_or_default();
+        let died = io::Error::other("it died");
+        let mut command = LeftOut::read(file.clone());
+        command.note("nginx", Some(3.0), &died);
+        command.was_run("nginx", 0.5);
+        command.was_run("nginx", 3.0);
+        let line = "\"nginx\" is left out from 3 × capacity on, live: it died";
+        assert_eq!(noted(), line);
+
+        let mut next = LeftOut::read(file.clone());
+        next.was_run("nginx", 0.5);
+        assert_eq!(noted(), line);
+        next.was_run("nginx", 3.0);
+        assert_eq!(noted(), "");
+        next.note("nginx", Some(3.0), &died);
+        next.was_run("nginx", 3.0);
+        assert_eq!(noted(), line, "one of its runs has died again");
     }
 }

@@ -14,6 +14,7 @@ mod quantity;
 mod report;
 mod serve;
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -65,7 +66,7 @@ fn main() -> ExitCode {
         Command::Crowd(arguments) => crowd::send(&arguments),
     };
     done.unwrap_or_else(|failure: Failure| {
-        eprintln!("tidelab: {failure}");
+        tell(format_args!("tidelab: {failure}\n"));
         ExitCode::FAILURE
     })
 }
@@ -78,7 +79,7 @@ fn usage(error: &clap::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        eprint!("{}", Arguments::command().render_help());
+        tell(Arguments::command().render_help());
         return ExitCode::from(2);
     }
     let text = error.to_string();
@@ -86,7 +87,7 @@ fn usage(error: &clap::Error) -> ExitCode {
         text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
     let sentence = sentence.join(" ");
     let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
-    eprintln!("tidelab: {sentence}; `{}` shows what there is", help());
+    tell(format_args!("tidelab: {sentence}; `{}` shows what there is\n", help()));
     ExitCode::from(2)
 }
 
@@ -99,6 +100,11 @@ fn help() -> String {
         Some(name) => format!("tidelab {name} --help"),
         None => "tidelab help".to_owned(),
     }
+}
+
+/// Tells people, if they still listen. Where they have hung up, a panic would end what runs for hours.
+fn tell(text: impl Display) {
+    let _ = write!(io::stderr(), "{text}");
 }
 
 /// Prints a line, at once: someone may wait for it at the other end of a pipe.

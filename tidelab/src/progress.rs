@@ -52,7 +52,7 @@ impl Bar {
     /// Prints a line that stays, above the bar.
     pub(crate) fn say(&self, line: &str) {
         if self.line.is_hidden() {
-            eprintln!("{line}");
+            crate::tell(format_args!("{line}\n"));
         } else {
             self.line.println(line);
         }

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tidegate_report::{Host, Point, Results, Study, page};
+use tidegate_report::{Host, Point, Study, World, page};
 
 use crate::failure::Failure;
-use crate::folder::{self, COLUMNS, COMMANDS, HOST, LEFT_OUT, RESULTS};
+use crate::folder::{self, COLUMNS, COMMANDS, Kept, LEFT_OUT, RESULTS};
 
 /// Draw the results in folders as one page that needs nothing else.
 #[derive(clap::Args)]
@@ -39,7 +39,7 @@ fn folder_of(given: &Path) -> Result<PathBuf, Failure> {
         Some(parent) if is_results && given.is_file() => parent,
         _ => given,
     };
-    if results_in(folder).is_file() {
+    if folder::results_in(folder).is_file() {
         return Ok(folder.to_owned());
     }
     Err(Failure::NoResults { path: given.to_owned() })
@@ -47,46 +47,59 @@ fn folder_of(given: &Path) -> Result<PathBuf, Failure> {
 
 /// Draws the results in folders.
 pub(crate) fn draw(folders: &[PathBuf], out: &Path) -> Result<PathBuf, Failure> {
-    let results = Results::read(folders.iter().map(|folder| results_in(folder)))?;
-    for torn in &results.torn {
-        eprintln!("tidelab: {torn}");
+    let all: Vec<Kept> =
+        folders.iter().map(|folder| Kept::read(folder)).collect::<Result<_, _>>()?;
+    for torn in all.iter().flat_map(|kept| &kept.results.torn) {
+        crate::tell(format_args!("tidelab: {torn}\n"));
     }
     let mut names: Vec<&str> = Vec::new();
-    for point in &results.points {
+    for point in points(&all) {
         if !names.contains(&point.scenario.as_str()) {
             names.push(&point.scenario);
         }
     }
-    folder::require_one_machine(folders)?;
-    let mut studies = Vec::new();
-    for name in names {
-        let scenario = folder::scenario(folders, name)?;
-        let points: Vec<Point> =
-            results.points.iter().filter(|point| point.scenario == name).cloned().collect();
-        let host = folders.iter().find_map(|folder| host(folder));
-        let commands = lines(folders, name, COMMANDS);
-        let left_out = lines(folders, name, LEFT_OUT);
-        studies.push(Study { scenario, points, host, commands, left_out });
-    }
+    let studies: Vec<Study> =
+        names.into_iter().map(|name| study(&all, name)).collect::<Result<_, _>>()?;
     let unwritable = |source| Failure::Folder { path: out.to_owned(), source };
     fs::write(out, page(&studies)).map_err(unwritable)?;
     Ok(out.to_owned())
 }
 
-/// A folder's lines; where only a Parquet file was brought along, that.
-fn results_in(folder: &Path) -> PathBuf {
-    let (lines, columns) = (folder.join(RESULTS), folder.join(COLUMNS));
-    if !lines.exists() && columns.exists() { columns } else { lines }
+/// All points, in the order of the folders.
+fn points<'a>(all: &'a [Kept<'_>]) -> impl Iterator<Item = &'a Point> {
+    all.iter().flat_map(|kept| &kept.results.points)
 }
 
-/// The machine that the results are from.
-fn host(folder: &Path) -> Option<Host> {
-    serde_json::from_slice(&fs::read(folder.join(HOST)).ok()?).ok()
+/// A scenario, what came of it in the folders, and what all of them note of it.
+fn study(all: &[Kept<'_>], name: &str) -> Result<Study, Failure> {
+    folder::require_one_machine(&folder::holding(all, name, Some(World::Sim)))?;
+    let scenario = folder::scenario(&folder::holding(all, name, None), name)?;
+    Ok(Study {
+        scenario,
+        points: points(all).filter(|point| point.scenario == name).cloned().collect(),
+        hosts: hosts(all, name),
+        commands: lines(all, name, COMMANDS),
+        left_out: lines(all, name, LEFT_OUT),
+    })
+}
+
+/// The machines that a scenario's points are from, each once: where there are live ones those that these
+/// are from, since simulated ones are the same on any.
+fn hosts(all: &[Kept<'_>], name: &str) -> Vec<Host> {
+    let live = folder::holding(all, name, Some(World::Live));
+    let folders = if live.is_empty() { folder::holding(all, name, None) } else { live };
+    let mut hosts: Vec<Host> = Vec::new();
+    for host in folders.into_iter().filter_map(folder::host) {
+        if !hosts.contains(&host) {
+            hosts.push(host);
+        }
+    }
+    hosts
 }
 
 /// What the folders note of a scenario in the files that end like this, each line once.
-fn lines(folders: &[PathBuf], name: &str, ending: &str) -> Vec<String> {
-    let files = folders.iter().map(|folder| folder.join(format!("{name}.{ending}")));
+fn lines(all: &[Kept<'_>], name: &str, ending: &str) -> Vec<String> {
+    let files = all.iter().map(|kept| kept.folder.join(format!("{name}.{ending}")));
     let mut lines: Vec<String> = Vec::new();
     for text in files.filter_map(|file| fs::read_to_string(file).ok()) {
         for line in text.lines() {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `tidelab serve`.
 
-use std::fmt::Display;
-use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
@@ -16,7 +14,7 @@ use tidegate_servers::{
 };
 
 use crate::failure::Failure;
-use crate::{quantity, say};
+use crate::{quantity, say, tell};
 
 /// Serve HTTP at a known processor cost per request, in this network namespace.
 ///
@@ -148,10 +146,4 @@ fn report(statistics: &Statistics, file: Option<&Path>) -> Result<(), ServerErro
     let written = file.map_or(Ok(()), |path| statistics.write(path));
     tell(statistics);
     written
-}
-
-/// Tells people, if they still listen. Where they have hung up, a panic would end the only thread
-/// that hears signals.
-fn tell(text: impl Display) {
-    let _ = write!(io::stderr(), "{text}");
 }

@@ -140,7 +140,7 @@ fn no_part_at_all_is_refused_in_one_line() {
         ("--only slower", "t: it has no \"slower\"; there are \"slow\", \"slowest\""),
         ("--offered 0", "s: offered 0 is an impossible rate"),
         ("--offered 2,1", "s: offered must rise"),
-        ("--duration 0s", "s: duration_s 0 is not above 0"),
+        ("--duration 0s", "s: duration_s 0 is not 0.001 to 86400"),
     ];
     for (part, expected) in mistakes {
         let output = tidelab(folder, &format!("run s.toml t.toml --world sim --out it {part}"));
@@ -182,4 +182,88 @@ fn results_of_another_experiment_of_the_same_name_are_no_further_runs() {
     write(&format!("{}\n", SCENARIO.replace("[load]", "[load]\nseed = 7")));
     succeeds(folder, &format!("{run} --out one"));
     assert_eq!(points(&folder.join("one")).len(), 4);
+}
+
+/// A run that was refused, or that came to no point, is no experiment that others could be mixed up with.
+#[test]
+fn what_came_to_nothing_stands_in_nobodys_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let write = |name: &str, text: &str| fs::write(folder.join(name), text).unwrap();
+    let run =
+        |files: &str, rest: &str| format!("run {files} --world sim --only slow --offered 3 {rest}");
+    // The simulator has no nginx of then.
+    write("s.toml", &SCENARIO.replace("cost_us = 2000", "kind = \"nginx\""));
+    let told = fails(folder, &run("s.toml", "--machine xeon --out it"));
+    assert!(told.contains("is left out") && points(&folder.join("it")).is_empty(), "{told}");
+    write("s.toml", SCENARIO);
+    succeeds(folder, &run("s.toml", "--out it"));
+
+    write("t.toml", SCENARIO);
+    write("s.toml", &SCENARIO.replace("2000", "3000"));
+    let told = fails(folder, &run("t.toml s.toml", "--out it"));
+    assert!(told.contains("it holds results of another scenario s"), "{told}");
+    assert!(!folder.join("it/scenarios/t.toml").exists(), "nothing is written of what is refused");
+
+    // Of each scenario there is one machine, though of both there are two.
+    succeeds(folder, &run("t.toml", "--machine xeon --out other"));
+    succeeds(folder, "report it other --out page.html");
+}
+
+/// A trace is what is in it: not its name, nor where it lies.
+#[test]
+fn results_of_another_trace_are_no_further_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let write = |name: &str, text: &str| fs::write(folder.join(name), text).unwrap();
+    let run = |rest: &str| format!("run {rest} --world sim --only slow --offered 3");
+    let clients = "[clients]\narrivals = { trace = \"t.txt\" }\n[load]";
+    let text = SCENARIO.replace("[load]", clients);
+    for (place, trace) in [("one", "0\n0.5\n2\n"), ("other", "0\n1\n2\n")] {
+        fs::create_dir(folder.join(place)).unwrap();
+        write(&format!("{place}/s.toml"), &text);
+        write(&format!("{place}/t.txt"), trace);
+    }
+    succeeds(folder, &run("one/s.toml --out it"));
+    let told = fails(folder, &run("other/s.toml --out it"));
+    assert!(told.contains("it holds results of another scenario s"), "{told}");
+    succeeds(folder, &run("other/s.toml --out others"));
+    let told = fails(folder, "report it others --out page.html");
+    assert!(told.contains("others holds results of another scenario s than it"), "{told}");
+
+    // The same, said in other words, elsewhere.
+    write("other/s.toml", &text.replace("Both serve alike", "Both serve the same"));
+    write("other/t.txt", "0\n0.5\n2\n");
+    succeeds(folder, &run("other/s.toml --out it"));
+    assert_eq!(points(&folder.join("it")).len(), 4);
+
+    fs::remove_file(folder.join("other/t.txt")).unwrap();
+    let told = fails(folder, &run("other/s.toml --out new"));
+    assert!(told.contains("other/t.txt: ") && !folder.join("new").exists(), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+}
+
+/// Not those of the first folder alone, nor that of a simulator where there are live points.
+#[test]
+fn a_page_has_the_machines_of_its_points() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("s.toml"), SCENARIO).unwrap();
+    for name in ["one", "other"] {
+        let rest = "--world sim --only slow --offered 3 --out";
+        succeeds(folder, &format!("run s.toml {rest} {name}"));
+        let host = format!("{{\"kernel\": \"kernel {name}\", \"processors\": \"some\"}}");
+        fs::write(folder.join(name).join("host.json"), host).unwrap();
+    }
+    let page = || {
+        succeeds(folder, "report one other --out page.html");
+        fs::read_to_string(folder.join("page.html")).unwrap()
+    };
+    let both = page();
+    assert!(both.contains("kernel one") && both.contains("kernel other"), "{both}");
+    let lines = folder.join("other/result.jsonl");
+    let live = fs::read_to_string(&lines).unwrap().replace("\"sim\"", "\"live\"");
+    fs::write(lines, live).unwrap();
+    let page = page();
+    assert!(!page.contains("kernel one") && page.contains("kernel other"), "{page}");
 }

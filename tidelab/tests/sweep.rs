@@ -7,7 +7,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::succeeds;
+use common::{succeeds, tidelab};
 
 const SCENARIO: &str = r#"
 title = "A part of a sweep"
@@ -48,8 +48,17 @@ fn parts_of_a_sweep_make_one_report_whatever_they_are_written_in() {
     succeeds(folder, "report one --out page.html");
     assert_ne!(fs::read(folder.join("page.html")).unwrap(), only, "the other part was in it");
 
-    // A further run into a folder that came without its lines adds to it.
-    succeeds(folder, "run sweep.toml --world sim --format parquet --out one");
+    // A further run into a folder that came without its lines adds to it: to all of them, or there are none
+    // yet, whatever an earlier one left of them.
+    let further = "run sweep.toml --world sim --format parquet --out one";
+    let part = folder.join("one/result.jsonl.part");
+    fs::create_dir(&part).unwrap();
+    assert!(!tidelab(folder, further).status.success(), "they cannot be written");
+    assert!(!folder.join("one/result.jsonl").exists());
+    fs::remove_dir(&part).unwrap();
+    fs::write(&part, "{\"scenario\": ").unwrap();
+    succeeds(folder, further);
+    assert!(!part.exists());
     let all = fs::read_to_string(folder.join("one/result.jsonl")).unwrap();
     assert_eq!(all.lines().count(), 8, "{all}");
 }

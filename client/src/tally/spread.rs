@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Times of one kind: how they are spread, and how sure their mean is.
 
+use std::collections::BTreeMap;
+
 use hdrhistogram::Histogram;
 
 use crate::outcome::Times;
@@ -39,6 +41,12 @@ impl Spread {
 
     pub(super) fn count(&self) -> u64 {
         self.us.len()
+    }
+
+    /// How many were no longer than each of these, in ms.
+    pub(super) fn within<const N: usize>(&self, each_ms: [u32; N]) -> BTreeMap<u32, u64> {
+        let count = |ms: u32| (ms, self.us.count_between(0, u64::from(ms) * 1000));
+        each_ms.map(count).into()
     }
 
     pub(super) fn times(&self) -> Times {

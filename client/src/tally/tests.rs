@@ -58,6 +58,8 @@ fn intervals_are_students_for_ten_slices() {
     assert_eq!(outcome.replies_per_s, 5.5);
     assert!(near(outcome.replies_per_s_ci95, 2.1657), "{:?}", outcome.replies_per_s_ci95);
     assert_eq!(outcome.syns_per_attempt[&2], SynClass { attempts: 55, errors: 0 });
+    let within = [3, 10, 30, 100, 7500].map(|ms| outcome.replies_within_ms[&ms]);
+    assert_eq!(within, [0, 1, 1 + 2 + 3, 55, 55]);
 }
 
 #[test]

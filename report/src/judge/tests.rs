@@ -170,8 +170,11 @@ fn the_short_form_and_rates_of_ones_own_are_whole_runs_too() {
     let claim = "measure = \"replies_per_s\"\noffered = [1, 4]\nat_least = 900";
     assert_eq!(judged(claim, &at(&[1.0, 3.0])).verdict, Verdict::Held);
     assert_eq!(judged(claim, &at(&[1.7])).verdict, Verdict::Held);
-    // 1 % off is the same rate.
-    assert_eq!(judged(claim, &at(&[0.995, 3.02])).verdict, Verdict::Held);
+    // What a file makes of a rate is the same rate.
+    assert_eq!(judged(claim, &at(&[1.0 - 1e-9, 3.0])).verdict, Verdict::Held);
+    // One that is only near it is another.
+    let three = "measure = \"replies_per_s\"\noffered = [3, 3]";
+    undecided(three, &at(&[1.0, 2.99]), "no rate was run in 3× capacity");
 }
 
 #[test]

@@ -48,7 +48,7 @@ impl Across {
         self.places.iter().position(|place| self.is_same(*place, at))
     }
 
-    /// Loads are measured, seconds are counted.
+    /// Loads have come through a file, seconds are counted.
     pub fn is_same(&self, a: f64, b: f64) -> bool {
         if self.is_time { a == b } else { same_load(a, b) }
     }

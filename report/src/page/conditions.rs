@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::slice;
 
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
@@ -45,6 +44,7 @@ impl Host {
 /// A list of conditions.
 pub(super) fn conditions(view: &View) -> Markup {
     let of = |text: fn(&Point) -> String| said(view, text);
+    let hosts = |text: fn(&Host) -> String| view.study.hosts.iter().map(text).collect::<Vec<_>>();
     html! {
         div.conditions {
             h3 { "Conditions" }
@@ -57,10 +57,8 @@ pub(super) fn conditions(view: &View) -> Markup {
                     (entry("Seed", &of(|point| point.seed.to_string())))
                     (entry("Generator", &late(view)))
                 }
-                @if let Some(host) = &view.study.host {
-                    (entry("Kernel", slice::from_ref(&host.kernel)))
-                    (entry("Processors", slice::from_ref(&host.processors)))
-                }
+                (entry("Kernel", &hosts(|host| host.kernel.clone())))
+                (entry("Processors", &hosts(|host| host.processors.clone())))
                 @if !view.study.commands.is_empty() {
                     dt { "Repeat it" }
                     dd { @for command in &view.study.commands { div { code { (command) } } } }

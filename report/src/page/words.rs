@@ -24,6 +24,7 @@ pub(super) fn name(measure: &str) -> String {
         "refusal_ms" => "Time to a refusal",
         "delay_ms" => "Time to a reply or to giving up",
         "errors_per_s" => "Errors",
+        "replies_within_per_s" => return within(part),
         "queue_drops_per_s" => "Queue drops",
         "verdicts_per_s" => "Verdicts",
         "syns_per_attempt" => "Attempts by SYNs",
@@ -47,6 +48,10 @@ pub(super) fn name(measure: &str) -> String {
         None => field.to_owned(),
         Some(part) => format!("{field}, {}", part.replace('.', " ")),
     }
+}
+
+fn within(part: Option<&str>) -> String {
+    part.map_or("Throughput by time".to_owned(), |ms| format!("Replies within {ms} ms"))
 }
 
 /// What our servers count of themselves, in the thesis's words (Pariag 4.1).
@@ -96,7 +101,7 @@ fn second(part: Option<&str>) -> &str {
 
 fn unit_words(measure: &str) -> &'static str {
     match measure.split('.').next().unwrap_or_default() {
-        "replies_per_s" => "replies/s",
+        "replies_per_s" | "replies_within_per_s" => "replies/s",
         "seconds" if measure.starts_with("seconds.replies") => "replies/s",
         "errors_per_s" => "errors/s",
         "queue_drops_per_s" => "drops/s",

@@ -47,7 +47,7 @@ pub fn study(scenario: Scenario, points: Vec<Point>, command: &str) -> Study {
     Study {
         scenario,
         points,
-        host: Some(host),
+        hosts: vec![host],
         commands: vec![command.to_owned()],
         left_out: Vec::new(),
     }
@@ -101,6 +101,7 @@ pub fn point(scenario: &str, curve: &str, load: f64, world: World) -> Point {
         },
         refusal_ms: Times::default(),
         delay_ms: Times::default(),
+        replies_within_per_s: BTreeMap::new(),
         errors_per_s: named(&[
             (if explicit { "refused" } else { "timeout" }, failed * 0.97),
             ("reset", failed * 0.03),

@@ -287,6 +287,7 @@ mod tests {
             errors_per_s: [("refused", rate(refused)), ("timeout", rate(hanging))]
                 .map(|(kind, rate)| (kind.to_owned(), rate))
                 .into(),
+            replies_within_per_s: Default::default(),
             queue_drops_per_s: Default::default(),
             verdicts_per_s: Default::default(),
             syns_per_attempt: Default::default(),
