@@ -150,7 +150,8 @@ impl Attempt {
             }
         }
         if errand.close == Close::HalfClose && is_last {
-            self.socket.shutdown(Shutdown::Write)?;
+            // An error means that a RST has come meanwhile, which reading will tell.
+            let _ = self.socket.shutdown(Shutdown::Write);
         }
         self.state = State::Receiving(request.reply());
         Ok(true)
@@ -242,8 +243,11 @@ mod tests {
 
     /// Has an attempt go on until it ends.
     fn end(attempt: &mut Attempt) -> End {
-        let requests = Requests::get("h", ["/"]);
-        let errand = Errand { requests, close: Close::Fin, objects: None };
+        end_with(attempt, Close::Fin)
+    }
+
+    fn end_with(attempt: &mut Attempt, close: Close) -> End {
+        let errand = Errand { requests: Requests::get("h", ["/"]), close, objects: None };
         for _ in 0..5000 {
             if let Some(end) = attempt.proceed(&errand, true, &mut [0; 1024]) {
                 return end;
@@ -276,5 +280,17 @@ mod tests {
         assert_eq!(end(&mut attempt), End::Reset);
         assert!(attempt.is_connected());
         assert_eq!(attempt.given_up(), End::TimedOutWaiting);
+    }
+
+    /// The request is out, and nothing of the RST was heard yet when the client closes its side.
+    #[test]
+    fn who_is_reset_before_closing_half_is_reset() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut attempt = started(listener.local_addr().unwrap());
+        let (stream, _) = listener.accept().unwrap();
+        SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+        drop(stream);
+        attempt.state = State::Sending { sent: usize::MAX };
+        assert_eq!(end_with(&mut attempt, Close::HalfClose), End::Reset);
     }
 }

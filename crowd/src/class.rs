@@ -145,6 +145,11 @@ fn check_path(path: &str) -> Result<(), CrowdError> {
     Err(CrowdError::Path { path: path.to_owned() })
 }
 
+/// A target as requests name it: a zone is this host's own, and is not told (RFC 6874, section 4).
+pub(crate) fn host(target: SocketAddr) -> String {
+    SocketAddr::new(target.ip(), target.port()).to_string()
+}
+
 /// Something for each class at each target, the targets of a class together; behind them, in the
 /// same order, for those who browse the same for the objects of their pages. It is made from the
 /// class, the target, what is asked for, and where it is for pages, from the place of that for
@@ -220,6 +225,13 @@ mod tests {
         let browsing = Some(Browsing::with(Browser::named("chrome").unwrap()));
         let several = Class { requests: 3.0, browsing, ..Class::default() };
         assert!(several.check().unwrap_err().to_string().contains("browser decides"));
+    }
+
+    #[test]
+    fn a_zone_is_in_no_request() {
+        let named = |target: &str| host(target.parse().unwrap());
+        assert_eq!(named("[fe80::1%2]:80"), "[fe80::1]:80");
+        assert_eq!(named("10.0.0.1:81"), "10.0.0.1:81");
     }
 
     #[test]

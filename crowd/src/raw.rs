@@ -25,7 +25,7 @@ use rand_chacha::rand_core::SeedableRng;
 use tidegate_client::{Outcome, Pairs, Person, Progress, Requests, Segments};
 use tidegate_policy::raw::{tg_key, tg_tw_rules};
 
-use crate::class::{Class, each_at_each};
+use crate::class::{Class, each_at_each, host};
 use crate::error::CrowdError;
 use crate::limits::wake_punctually;
 use crate::plan::{Plan, ns};
@@ -145,7 +145,7 @@ fn persona(
             timeout_ns: ns(class.timeout),
             close: class.close,
             time_wait: class.time_wait,
-            requests: Requests::get(&target.to_string(), paths.iter().map(String::as_str)),
+            requests: Requests::get(&host(target), paths.iter().map(String::as_str)),
         },
         network: class.network,
         requests: class.requests,

@@ -20,7 +20,7 @@ use rand_chacha::rand_core::SeedableRng;
 use tidegate_client::{End, Os, Outcome, Progress, Requests, Tally, Turn};
 
 use crate::attempt::{Attempt, Errand, New};
-use crate::class::{Class, Classes, each_at_each};
+use crate::class::{Class, Classes, each_at_each, host};
 use crate::error::CrowdError;
 use crate::limits::{allow_descriptors, wake_punctually};
 use crate::network::draw_requests;
@@ -300,7 +300,7 @@ impl Ways {
 
 /// What a class wants of a target.
 fn errand(class: &Class, target: SocketAddr, paths: &[String], objects: Option<usize>) -> Errand {
-    let requests = Requests::get(&target.to_string(), paths.iter().map(String::as_str));
+    let requests = Requests::get(&host(target), paths.iter().map(String::as_str));
     Errand { requests, close: class.close, objects }
 }
 

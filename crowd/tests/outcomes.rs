@@ -5,6 +5,7 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -42,6 +43,32 @@ fn serve(treat: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
     address
 }
 
+/// A socket that holds its port, so that nobody else takes it, and does not listen yet.
+fn bound(address: &str) -> (Socket, SocketAddr) {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&address.parse::<SocketAddr>().unwrap().into()).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    (socket, address)
+}
+
+/// SYNs that found no room at a listening socket: linux/sock_diag.h, SK_MEMINFO_DROPS.
+fn dropped(listener: &Socket) -> u32 {
+    let mut told = [0_u32; 9];
+    let mut bytes = size_of_val(&told) as libc::socklen_t;
+    // SAFETY: the kernel writes at most as many bytes as there are.
+    let failed = unsafe {
+        libc::getsockopt(
+            listener.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            told.as_mut_ptr().cast(),
+            &raw mut bytes,
+        )
+    };
+    assert_eq!(failed, 0, "SO_MEMINFO");
+    told[8]
+}
+
 fn read_request(stream: &mut TcpStream) {
     let mut bytes = [0; 1024];
     assert!(stream.read(&mut bytes).unwrap() > 0);
@@ -63,13 +90,14 @@ fn replied() {
     let target = serve(|stream| answer(stream, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
     for close in [Close::Fin, Close::Reset, Close::ClientClose] {
         let outcome = sent(&Plan {
-            classes: vec![Class { close, ..impatient() }],
+            classes: vec![Class { close, ..Class::default() }],
             sources: vec!["127.0.0.2/31".parse().unwrap()],
             ..plan(target)
         });
         assert_eq!((outcome.attempts, outcome.replies), (10, 10));
-        assert!(outcome.response_ms.max < 200.0);
-        assert!(outcome.replies_per_s > 40.0);
+        // The machine may be busy with others for a while, but not all the time.
+        assert!(outcome.response_ms.p50 < 100.0, "{outcome:?}");
+        assert!((20.0..=50.0).contains(&outcome.replies_per_s), "{outcome:?}");
     }
 }
 
@@ -166,9 +194,7 @@ fn replied_after_a_half_close() {
 
 #[test]
 fn refused_at_once() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let target = free.local_addr().unwrap();
-    drop(free);
+    let (_taken, target) = bound("127.0.0.1:0");
     let outcome = sent(&plan(target));
     assert_eq!(outcome.errors.refused, 10);
     assert!(outcome.refusal_ms.p50 < 10.0);
@@ -179,16 +205,16 @@ fn refused_at_once() {
 #[test]
 fn a_second_connection_that_is_refused_leaves_the_first_alone() {
     // At this address nobody else takes the port meanwhile. Backlog 0 holds one connection.
-    let full = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    full.bind(&"127.0.0.9:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+    let (full, target) = bound("127.0.0.9:0");
     full.listen(0).unwrap();
-    let target = full.local_addr().unwrap().as_socket().unwrap();
     let filling = TcpStream::connect(target).unwrap();
     thread::spawn(move || {
+        while dropped(&full) == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
         // The second connection comes after 250 ms, and the first one's next SYN after 1 s.
-        thread::sleep(Duration::from_millis(100));
         drop((full, filling));
-        thread::sleep(Duration::from_millis(500));
+        thread::sleep(Duration::from_millis(600));
         let listener = TcpListener::bind(target).unwrap();
         let (stream, _) = listener.accept().unwrap();
         answer(stream, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
@@ -227,10 +253,8 @@ fn closed_before_the_reply_was_whole() {
 #[test]
 fn timed_out_in_the_queue_and_before_it() {
     // A listener that nobody accepts from: backlog 1 holds two connections, the rest get silence.
-    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    listener.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+    let (listener, target) = bound("127.0.0.1:0");
     listener.listen(1).unwrap();
-    let target = listener.local_addr().unwrap().as_socket().unwrap();
     let outcome = sent(&plan(target));
     assert_eq!(outcome.errors.timed_out(), 10);
     assert_eq!(outcome.errors.timed_out_waiting, 2);

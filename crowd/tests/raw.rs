@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::wire::{SYN, Wire};
 use common::{NOBODY, Stage, answer, answer_at_length, answer_noting, answer_once, raw};
 use tidegate_crowd::{Class, Close, Delay, Driver, Load, Network, Plan, SynClass, run_watched};
-use tidegate_lab::{Counters, Sockets, allowed_cpus, skip_without_root};
+use tidegate_lab::{Counters, Sockets, allowed_cpus, say_skipped, skip_without_root};
 
 #[test]
 fn replies_are_counted_right_and_both_kernels_agree() {
@@ -292,9 +292,7 @@ fn packet_sockets_do_where_xdp_is_taken() {
     let first = Plan { duration: Duration::from_secs(4), ..first };
     let clients = stage.clients.clone();
     let first = clients.thread(move || tidegate_crowd::run(&first).unwrap()).unwrap();
-    while !stage.clients.ip("link show cli0").unwrap().contains("xdp") {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    stage.wait_for_xdp(true);
     let outcome = stage.send(raw("10.0.0.1:82", 300.0, Class::default()));
     assert!(outcome.driver.starts_with("AF_PACKET"), "{}", outcome.driver);
     assert_eq!(outcome.replies, 300, "{outcome:?}");
@@ -313,8 +311,7 @@ fn an_interface_is_polled_here_and_left_as_it_was() {
         return;
     }
     let [cpu, _, ..] = allowed_cpus().unwrap()[..] else {
-        eprintln!("{test} skipped: there is one processor, and no other to poll on");
-        return;
+        return say_skipped(test, &"there is one processor, and no other to poll on");
     };
     let stage = Stage::new();
     let settings = || {
@@ -383,20 +380,10 @@ fn nothing_is_left_after_sigkill() {
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "child_that_is_killed"]).env(CHILD, "1");
     let mut child = stage.clients.spawn(command).unwrap();
-    let has_program = || stage.clients.ip("link show cli0").unwrap().contains("xdp");
-    let wait_until = |wanted: bool| {
-        for _ in 0..1000 {
-            if has_program() == wanted {
-                return true;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        false
-    };
-    assert!(wait_until(true), "it was attached");
+    stage.wait_for_xdp(true);
     child.signal(nix::sys::signal::Signal::SIGKILL).unwrap();
     child.wait().unwrap();
-    assert!(wait_until(false), "it is gone");
+    stage.wait_for_xdp(false);
     // And the kernel's own clients can talk again.
     stage.serve("10.0.0.1:80".parse().unwrap(), answer);
     let plan = raw("10.0.0.1:80", 50.0, Class::default());

@@ -104,9 +104,7 @@ impl Holder {
         let plan = Plan { duration: Duration::from_secs(5), ..plan };
         let clients = stage.clients.clone();
         let thread = clients.thread(move || tidegate_crowd::run(&plan).unwrap()).unwrap();
-        while !stage.clients.ip("link show cli0").unwrap().contains("xdp") {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        stage.wait_for_xdp(true);
         Self { thread }
     }
 }

@@ -32,6 +32,7 @@ pub(crate) struct Crowd {
 /// A crowd under way, in a thread of the clients' namespace. Where a point fails it is waited for all the
 /// same: the next one's crowd would share its processor.
 pub(crate) struct Sent {
+    begun: Instant,
     progress: Receiver<Progress>,
     thread: Option<JoinHandle<Result<Outcome, LiveError>>>,
 }
@@ -111,7 +112,7 @@ impl Crowd {
             if raw { ground.crowd_sources(self.addresses) } else { ground.socket_sources() };
         self.plan.interface = raw.then(|| ground.crowd_interface.to_owned());
         let (tell, progress) = channel();
-        let cpu = ground.crowd_cpu;
+        let (cpu, begun) = (ground.crowd_cpu, Instant::now());
         let thread = ground.clients.thread(move || {
             pin_thread(cpu)?;
             // Nobody may be listening any more.
@@ -120,14 +121,15 @@ impl Crowd {
             };
             Ok(crowd::run_watched(&self.plan, watch)?)
         })?;
-        Ok(Sent { progress, thread: Some(thread) })
+        Ok(Sent { begun, progress, thread: Some(thread) })
     }
 }
 
 impl Sent {
-    /// Passes on how it goes for so long, or until it ends.
-    pub(crate) fn watch_for(&mut self, time: Duration, mut watch: impl FnMut(&Progress)) {
-        let until = Instant::now() + time;
+    /// Passes on how it goes until so long after it was sent, or until it ends. Whatever was done
+    /// meanwhile, the times that it counts by are its own.
+    pub(crate) fn watch_until(&mut self, time: Duration, mut watch: impl FnMut(&Progress)) {
+        let until = self.begun + time;
         let left = || until.saturating_duration_since(Instant::now());
         while let Ok(progress) = self.progress.recv_timeout(left()) {
             watch(&progress);
@@ -219,4 +221,18 @@ fn paths(page: Page, seed: u64) -> Vec<String> {
     let files = specweb99::files();
     let order = specweb99::order(|| chance.next_u64());
     order.into_iter().map(|place| files[usize::from(place)].path.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crowd_is_watched_by_the_time_since_it_was_sent() {
+        let (time, now) = (Duration::from_secs(10), Instant::now());
+        let (_tell, progress) = channel();
+        let begun = now.checked_sub(time).unwrap();
+        Sent { begun, progress, thread: None }.watch_until(time, |_| ());
+        assert!(now.elapsed() < time, "what was late was not made up for");
+    }
 }

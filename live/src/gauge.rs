@@ -74,12 +74,10 @@ impl Gauge {
         guard: Option<&Guard>,
         profile: bool,
     ) -> Result<Self, LiveError> {
-        Ok(Self {
-            server: server.statistics(None)?,
-            profile: profile.then(|| Profile::start(ground.server_cpu)).transpose()?,
-            counts: Counts::read(ground, guard)?,
-            time_waits_max: 0,
-        })
+        let profile = profile.then(|| Profile::start(ground.server_cpu)).transpose()?;
+        let counts = Counts::read(ground, guard)?;
+        // A server may answer seconds later, and tells over which time it counted.
+        Ok(Self { server: server.statistics(None)?, profile, counts, time_waits_max: 0 })
     }
 
     /// Looks at what comes and goes; to be called now and then.

@@ -23,7 +23,7 @@ use crate::server::Running;
 ///
 /// # Errors
 /// What keeps the whole of it from running, as a [`LiveError`]; what concerns one curve only goes
-/// to [`Watcher::left_out`].
+/// to [`Watcher::left_out`] or [`Watcher::left_out_from`].
 pub fn run(
     scenario: &Scenario,
     load: Load,
@@ -41,7 +41,7 @@ pub fn run(
     let mut curves = Vec::new();
     for setting in &scenario.settings {
         let capacity_per_s = run.capacity_per_s(setting);
-        if let Some(capacity_per_s) = run.unless_left_out(setting, capacity_per_s)? {
+        if let Some(capacity_per_s) = run.unless_left_out(setting, None, capacity_per_s)? {
             curves.push((setting, capacity_per_s));
         }
     }
@@ -50,7 +50,7 @@ pub fn run(
         let mut left = Vec::new();
         for (setting, capacity_per_s) in curves {
             let point = run.point(setting, capacity_per_s, offered);
-            if let Some(point) = run.unless_left_out(setting, point)? {
+            if let Some(point) = run.unless_left_out(setting, Some(offered), point)? {
                 run.watcher.point(&point)?;
                 left.push((setting, capacity_per_s));
             }
@@ -71,17 +71,21 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// What was found of a curve, or nothing, and that is told: the others go on.
+    /// What was found of a curve, or of it at a load; or nothing, and that is told: the others go on.
     fn unless_left_out<T>(
         &mut self,
         setting: &Setting,
+        offered: Option<f64>,
         found: Result<T, LiveError>,
     ) -> Result<Option<T>, LiveError> {
         match found {
             Ok(found) => Ok(Some(found)),
             Err(reason @ (LiveError::Watcher(_) | LiveError::Lab(_))) => Err(reason),
             Err(reason) => {
-                self.watcher.left_out(&setting.curve, &reason);
+                match offered {
+                    Some(load) => self.watcher.left_out_from(&setting.curve, load, &reason),
+                    None => self.watcher.left_out(&setting.curve, &reason),
+                }
                 Ok(None)
             }
         }
@@ -124,9 +128,9 @@ impl Run<'_> {
         preload::load(&ground, setting)?;
         let guard = set_treatment(&ground, self.programs, setting, capacity_per_s)?;
         let mut sent = crowd.send(&ground)?;
-        sent.watch_for(phases.warm_up, |progress| self.progress(progress));
+        sent.watch_until(phases.warm_up, |progress| self.progress(progress));
         let mut gauge = Gauge::begin(&ground, &server, guard.as_ref(), self.scenario.profile)?;
-        sent.watch_for(phases.duration, |progress| {
+        sent.watch_until(phases.warm_up + phases.duration, |progress| {
             gauge.look(&ground);
             self.progress(progress);
         });

@@ -61,7 +61,8 @@ impl Kernel {
         open().map(|socket| Self { socket }).map_err(failed("ask the kernel for routes"))
     }
 
-    /// The way to an address, by one interface or by whichever the kernel chooses.
+    /// The way to an address: by one interface, else by the one that the target's zone names, else
+    /// by whichever the kernel chooses.
     pub(crate) fn route(
         &self,
         target: SocketAddr,
@@ -72,7 +73,8 @@ impl Kernel {
         message.header.address_family = family;
         message.header.destination_prefix_length = bits;
         message.attributes.push(RouteAttribute::Destination(target.ip().into()));
-        message.attributes.extend(interface.map(RouteAttribute::Oif));
+        let by = interface.or_else(|| zone(target));
+        message.attributes.extend(by.map(RouteAttribute::Oif));
         let unreachable = |reason: String| CrowdError::NoRoute { target, reason };
         let answer = match self.ask(RouteNetlinkMessage::GetRoute(message)) {
             Ok(RouteNetlinkMessage::NewRoute(answer)) => answer,
@@ -210,6 +212,14 @@ fn failed(step: &'static str) -> impl Fn(io::Error) -> CrowdError {
     move |source| CrowdError::Events { step, source }
 }
 
+/// The interface that a target's zone names.
+fn zone(target: SocketAddr) -> Option<u32> {
+    match target {
+        SocketAddr::V6(target) if target.scope_id() != 0 => Some(target.scope_id()),
+        _ => None,
+    }
+}
+
 fn family(address: IpAddr) -> (AddressFamily, u8) {
     match address {
         IpAddr::V4(_) => (AddressFamily::Inet, 32),
@@ -230,4 +240,16 @@ fn make_resolve(interface: u32, hop: IpAddr) {
         IpAddr::V6(hop) => std::net::SocketAddrV6::new(hop, DISCARD_PORT, 0, interface).into(),
     };
     let _ = socket.send_to(&[], to);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zone_names_an_interface() {
+        let zone = |target: &str| zone(target.parse().unwrap());
+        assert_eq!(zone("[fe80::1%7]:80"), Some(7));
+        assert_eq!((zone("[fe80::1]:80"), zone("10.0.0.1:80")), (None, None));
+    }
 }

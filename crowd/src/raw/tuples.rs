@@ -12,6 +12,9 @@ const FIRST_PORT: u16 = 1024;
 const PORTS: u64 = u16::MAX as u64 - FIRST_PORT as u64 + 1;
 /// Where Linux' ports for clients begin (`net.ipv4.ip_local_port_range`).
 const FIRST_OF_FEW: u16 = 32_768;
+/// Addresses whose ports go round on their own. Where there are more, some go round together: a
+/// port comes again after 264 million connections then.
+const APART: u64 = 1 << 12;
 
 /// Between whom a connection is: a target, and an address and port of ours. It counts through all
 /// of them, so that attempts of one time have numbers close together.
@@ -57,8 +60,9 @@ pub(crate) struct Tuples {
     ports: u64,
     /// Ports that are taken in rounds; the rest is for [`Tuples::take_at`].
     turns: u64,
-    /// The port of each target that is next in the rest.
-    next_port: Vec<u64>,
+    /// The port of each target that is next in the rest, for each address by its number, modulo
+    /// [`APART`]: who uses many shortens nobody else's round.
+    next_port: Vec<Vec<u16>>,
 }
 
 impl Tuples {
@@ -84,7 +88,9 @@ impl Tuples {
         // Where there are no ports of a kind, none of them is ever next.
         let next = addresses.iter().map(|count| begin % (count * turns).max(1)).collect();
         let next_address = addresses.iter().map(|count| begin % count).collect();
-        let next_port = vec![begin % (ports - turns).max(1); ways.len()];
+        let first = (begin % (ports - turns).max(1)) as u16;
+        let apart = |count: &u64| vec![first; (*count).min(APART) as usize];
+        let next_port = addresses.iter().map(apart).collect();
         let first_like = first_like(&ways);
         Self {
             ways,
@@ -136,9 +142,10 @@ impl Tuples {
         let sources = &self.ways[target].1;
         let place = sources.number(address)?;
         let ports = self.ports - self.turns;
+        let next = &mut self.next_port[target][(place % APART) as usize];
         for _ in 0..ports {
-            let port = self.turns + self.next_port[target];
-            self.next_port[target] = (self.next_port[target] + 1) % ports;
+            let port = self.turns + u64::from(*next);
+            *next = ((u64::from(*next) + 1) % ports) as u16;
             let round = port * sources.len() + place;
             let tuple = round * self.ways.len() as u64 + target as u64;
             if !is_taken(tuple) {
@@ -318,6 +325,22 @@ mod tests {
         assert!(seen.contains(&again), "only when all had their turn");
         assert_eq!(tuples.take_at(target, address, |_| true), None);
         assert_eq!(tuples.take_at(target, "10.9.9.9".parse().unwrap(), |_| false), None);
+    }
+
+    #[test]
+    fn an_address_has_all_its_ports_before_it_has_one_again() {
+        let ways = vec![way("10.0.0.1:80", "10.128.0.0/30"), way("[fd00::1]:80", "fd00::/112")];
+        let mut tuples = Tuples::new(ways, Some(6), 5, Ports::ByAddress);
+        let mut seen = HashSet::new();
+        for _ in 0..6 * 2 * 2 {
+            let (target, address) = tuples.take_address();
+            let tuple = tuples.take_at(target, address, |_| false).unwrap();
+            assert!(seen.insert(tuple), "used twice: {:?}", tuples.parts(tuple));
+        }
+        // Of so many some share, and each has all ports all the same.
+        let last = "fd00::ffff".parse().unwrap();
+        let ports = (0..6).map(|_| tuples.take_at(1, last, |_| false).unwrap());
+        assert_eq!(ports.collect::<HashSet<_>>().len(), 6);
     }
 
     #[test]

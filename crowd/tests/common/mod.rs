@@ -5,6 +5,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use tidegate_crowd::{Class, Driver, Load, Outcome, Plan, run};
 use tidegate_lab::{Link, Namespace};
@@ -67,6 +68,15 @@ impl Stage {
         });
     }
 
+    /// Waits until a crowd has the XDP of the clients' interface, or nobody any more.
+    pub fn wait_for_xdp(&self, is_taken: bool) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while self.clients.ip("link show cli0").unwrap().contains("xdp") != is_taken {
+            assert!(Instant::now() < deadline, "is XDP taken? It should be {is_taken}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Sends a crowd from the clients' namespace.
     pub fn send(&self, plan: Plan) -> Outcome {
         let outcome = self.clients.thread(move || run(&plan).unwrap()).unwrap().join().unwrap();
@@ -82,7 +92,7 @@ pub fn raw(target: &str, per_s: f64, class: Class) -> Plan {
         targets: vec![target.parse().unwrap()],
         sources: vec!["10.128.0.0/16".parse().unwrap(), "fd80::/64".parse().unwrap()],
         load: Load::Constant { per_s },
-        duration: std::time::Duration::from_secs(1),
+        duration: Duration::from_secs(1),
         classes: vec![class],
         ..Plan::default()
     }

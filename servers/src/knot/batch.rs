@@ -61,14 +61,15 @@ impl Batch {
         self.worker.statistics.work_phases += 1;
         let mut closed = 0;
         while !stop.is_over() {
+            let begun = Instant::now();
             closed += self.round();
+            closed += self.end_overdue(begun);
             if self.connections.is_empty() {
                 break;
             }
             if !self.connections.iter().any(|connection| connection.is_queued) {
                 self.wait(stop)?;
             }
-            closed += self.end_overdue();
         }
         self.connections.clear();
         Ok(closed)
@@ -119,11 +120,14 @@ impl Batch {
         Ok(())
     }
 
-    fn end_overdue(&mut self) -> u32 {
-        let (now, before) = (Instant::now(), self.connections.len());
+    /// Ends who was overdue when a round began. Whoever could go on then has had a turn since, and
+    /// progress moves a deadline: who only keeps sending, half a request or what nobody wants any
+    /// more, makes none. Who waits for another turn has just made some.
+    fn end_overdue(&mut self, begun: Instant) -> u32 {
+        let before = self.connections.len();
         let worker = &mut self.worker;
         self.connections.retain_mut(|connection| {
-            let stays = connection.is_queued || connection.deadline > now;
+            let stays = connection.is_queued || connection.deadline > begun;
             if !stays {
                 worker.gives_up(connection);
                 worker.ends(connection);
@@ -168,6 +172,53 @@ pub(super) fn wait_for(
                 return Ok(Waited { told: 0 });
             }
             Err(ServerError::events("wait for its connections")(error))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::board::Board;
+    use crate::content::Content;
+    use crate::settings::Settings;
+    use crate::work::Work;
+
+    const PATIENCE: Duration = Duration::from_millis(1);
+    /// A turn reads eight times as much.
+    const SCRATCH_BYTES: usize = 1;
+    /// What fits into a socket before anyone reads, and keeps its reader busy for several ms.
+    const SENT_BYTES: usize = 40_000;
+    const TURNS_TO_READ_ALL: u64 = SENT_BYTES as u64 / 8;
+
+    /// How many turns a connection had of which this came, and much behind it.
+    fn turns(head: &str) -> u64 {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        client.write_all(head.as_bytes()).unwrap();
+        client.write_all(&[b'x'; SENT_BYTES]).unwrap();
+        let board = Arc::new(Board::default());
+        let content = Content::of(&Settings::default()).unwrap();
+        let worker = Worker::new(content, Work::costing(0, 1), PATIENCE, Arc::clone(&board));
+        let mut batch = Batch::new(worker.another(SCRATCH_BYTES));
+        batch.admit(stream);
+        assert_eq!(batch.finish(&Stop::new().unwrap()).unwrap(), 1);
+        batch.worker.post();
+        board.look().work_items
+    }
+
+    #[test]
+    fn who_keeps_sending_is_heard_for_as_long_as_who_stands_still() {
+        // The one is refused, and what comes behind it forgotten; the other has a body without end.
+        for head in ["nonsense\r\n\r\n", "PUT / HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n"] {
+            let turns = turns(head);
+            assert!(turns < TURNS_TO_READ_ALL, "all was read, in {turns} turns: {head:?}");
         }
     }
 }

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use tidegate_lab::skip_without_root;
 use tidegate_servers::{ServerKind, Settings};
 
 use crate::http::CLOSING;
@@ -41,6 +42,9 @@ fn get_from_server(server: &Running) {
 
 #[test]
 fn the_kernel_answers_as_the_server_does() {
+    if skip_without_root("the_kernel_answers_as_the_server_does") {
+        return;
+    }
     let server = start(|_| ());
     let mut stream = settled(&server);
     let before = server.observer.statistics();
@@ -58,6 +62,9 @@ fn the_kernel_answers_as_the_server_does() {
 
 #[test]
 fn what_is_no_plain_request_for_the_page_is_the_servers() {
+    if skip_without_root("what_is_no_plain_request_for_the_page_is_the_servers") {
+        return;
+    }
     let server = start(|_| ());
     for request in [
         "GET /bytes/5 HTTP/1.1\r\n\r\n",
@@ -83,6 +90,9 @@ fn what_is_no_plain_request_for_the_page_is_the_servers() {
 
 #[test]
 fn a_body_that_looks_like_a_request_is_not_answered() {
+    if skip_without_root("a_body_that_looks_like_a_request_is_not_answered") {
+        return;
+    }
     let server = start(|_| ());
     let mut stream = settled(&server);
     let body = "GET / HTTP/1.1\r\n\r\n";
@@ -99,6 +109,9 @@ fn a_body_that_looks_like_a_request_is_not_answered() {
 
 #[test]
 fn a_request_in_pieces_is_answered_once() {
+    if skip_without_root("a_request_in_pieces_is_answered_once") {
+        return;
+    }
     let server = start(|_| ());
     let mut stream = settled(&server);
     for piece in ["GET / HT", "TP/1.1\r\nHost: a\r\n", "\r\n"] {
@@ -112,6 +125,9 @@ fn a_request_in_pieces_is_answered_once() {
 
 #[test]
 fn who_is_answered_by_the_kernel_is_not_idle() {
+    if skip_without_root("who_is_answered_by_the_kernel_is_not_idle") {
+        return;
+    }
     let patience = Duration::from_millis(400);
     let server = start(|settings| settings.patience = patience);
     let mut stream = settled(&server);
@@ -127,6 +143,9 @@ fn who_is_answered_by_the_kernel_is_not_idle() {
 
 #[test]
 fn many_connections_are_answered_at_once() {
+    if skip_without_root("many_connections_are_answered_at_once") {
+        return;
+    }
     let server = start(|settings| settings.backlog = 1024);
     let mut streams: Vec<TcpStream> = (0..200).map(|_| server.connect()).collect();
     for _ in 0..50 {

@@ -5,20 +5,13 @@ use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
 use std::path::Path;
-use std::sync::LazyLock;
 
 use percent_encoding::percent_decode_str;
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 
 use crate::running::{Running, Way, read_reply};
 use crate::site::Site;
-
-/// One site and one server for all random paths; they end with the test.
-static RANDOM: LazyLock<(Site, Running)> = LazyLock::new(|| {
-    let site = Site::new();
-    let server = site.serve(Way::default());
-    (site, server)
-});
 
 fn segment() -> impl Strategy<Value = String> {
     let known = prop::sample::select(vec![
@@ -70,23 +63,30 @@ fn allowed(root: &Path, path: &str) -> Option<Vec<u8>> {
     if real.starts_with(root.canonicalize().ok()?) { fs::read(real).ok() } else { None }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
-
-    #[test]
-    fn no_path_leads_outside(segments in prop::collection::vec(segment(), 1..7)) {
-        let (site, server) = &*RANDOM;
-        let path = format!("/{}", segments.join("/"));
-        let mut stream: TcpStream = server.connect();
-        write!(stream, "GET {path} HTTP/1.1\r\n\r\n").unwrap();
-        let reply = read_reply(&mut stream, false);
-        prop_assert_ne!(&reply.body, b"secret");
-        if reply.status == 200 {
-            prop_assert_eq!(Some(reply.body), allowed(&site.root(), &path));
-        } else {
-            // Not the other way round: a path that leaves the root and comes back is refused.
-            prop_assert!(matches!(reply.status, 400 | 404), "{} for {}", reply.status, path);
-            prop_assert!(reply.body.is_empty());
-        }
+/// What is wrong with the answer to a path, if anything.
+fn follows(site: &Site, server: &Running, path: &str) -> Result<(), TestCaseError> {
+    let mut stream: TcpStream = server.connect();
+    write!(stream, "GET {path} HTTP/1.1\r\n\r\n").unwrap();
+    let reply = read_reply(&mut stream, false);
+    prop_assert_ne!(&reply.body, b"secret");
+    if reply.status == 200 {
+        prop_assert_eq!(Some(reply.body), allowed(&site.root(), path));
+    } else {
+        // Not the other way round: a path that leaves the root and comes back is refused.
+        prop_assert!(matches!(reply.status, 400 | 404), "{} for {}", reply.status, path);
+        prop_assert!(reply.body.is_empty());
     }
+    Ok(())
+}
+
+/// One site and one server for all of them.
+#[test]
+fn no_path_leads_outside() {
+    let site = Site::new();
+    let server = site.serve(Way::default());
+    let mut random = TestRunner::new(ProptestConfig::with_cases(2000));
+    let paths = prop::collection::vec(segment(), 1..7);
+    let followed =
+        random.run(&paths, |segments| follows(&site, &server, &format!("/{}", segments.join("/"))));
+    followed.unwrap();
 }
