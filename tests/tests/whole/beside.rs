@@ -4,6 +4,7 @@
 mod agent;
 mod auto;
 mod bad_input;
+mod check;
 mod client_close;
 mod cookies;
 mod counters;

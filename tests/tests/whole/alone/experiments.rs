@@ -2,10 +2,11 @@
 //! Experiments, run as anyone runs them: from a scenario to results, claims and a page; and from
 //! Ctrl-C to nothing left.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -13,8 +14,8 @@ use nix::sys::signal::{self, Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
-use tidegate_lab::{family, skip_without_root};
-use tidegate_tests::bpf::programs;
+use tidegate_lab::{family, is_dead, skip_without_root};
+use tidegate_tests::bpf::{Object, held_by, pinned_around};
 use tidegate_tests::tidelab_program;
 
 /// A server that takes 2 ms a request is overloaded by a crowd that any machine can make. Its queue
@@ -177,22 +178,64 @@ fn a_mistake_in_a_scenario_is_one_line_with_its_place() {
     assert!(said.contains("shukla-9.9; did you mean shukla-4.9?"), "{said}");
 }
 
-/// Everything that a run starts hangs on its process.
-fn wait_for_children(run: &Child) -> Vec<i32> {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while Instant::now() < deadline {
-        let mut family = family(run.id().cast_signed());
-        // Itself, the server, and Tidegate before it.
-        if family.len() >= 3 {
-            return family.split_off(1);
-        }
-        sleep(Duration::from_millis(20));
+/// What a run has started, and what that has in the kernel.
+#[derive(Debug)]
+struct Started {
+    processes: Vec<u32>,
+    held: BTreeSet<Object>,
+    pinned: BTreeSet<Object>,
+}
+
+impl Started {
+    /// Everything that a run starts hangs on its process, which is the first.
+    fn by(run: &Child) -> Self {
+        let family = family(run.id().cast_signed()).into_iter().map(i32::cast_unsigned);
+        let family: Vec<u32> = family.collect();
+        let held = family.iter().flat_map(|process| held_by(*process)).collect();
+        // Around the run itself is the host.
+        let processes = family[1..].to_vec();
+        let pinned = processes.iter().flat_map(|process| pinned_around(*process)).collect();
+        Self { processes, held, pinned }
     }
-    panic!("the run started nothing");
+
+    fn has_guard(&self) -> bool {
+        self.pinned.iter().any(|object| matches!(object, Object::Link(_)))
+    }
+
+    fn is_gone(&self) -> bool {
+        let mut objects = self.held.union(&self.pinned);
+        self.processes.iter().all(is_dead) && !objects.any(|object| object.exists())
+    }
 }
 
 /// A run that does not outlive the story, however that ends.
 struct Running(Child);
+
+impl Running {
+    /// What it has started, once something is there that could be left.
+    fn wait_for_guard(&self) -> Started {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let started = Started::by(&self.0);
+            if started.has_guard() {
+                return started;
+            }
+            assert!(Instant::now() < deadline, "no guard stands: {started:?}");
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn ends(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            if let Some(status) = self.0.try_wait().expect("a process") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "it goes on");
+            sleep(Duration::from_millis(20));
+        }
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -208,7 +251,7 @@ fn as_in_the_foreground() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Ctrl-C and worse, in the middle of a point: no process, program or namespace is left.
+/// Ctrl-C and worse, in the middle of a point: no process, program, map or link is left.
 #[test]
 fn an_interrupted_run_leaves_nothing_behind() {
     if skip_without_root("an_interrupted_run_leaves_nothing_behind") {
@@ -216,7 +259,6 @@ fn an_interrupted_run_leaves_nothing_behind() {
     }
     let text = SCENARIO.replace("peer = \"kernel\"", "mechanism = \"abort\"");
     let (folder, file) = folder_with("small.toml", &text);
-    let before = programs();
     let signals = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL];
     // Side by side: what they measure matters to nobody.
     let runs = signals.map(|signal| {
@@ -227,18 +269,15 @@ fn an_interrupted_run_leaves_nothing_behind() {
         unsafe { command.pre_exec(as_in_the_foreground) };
         (signal, Running(command.spawn().expect("tidelab")))
     });
-    let mut children = Vec::new();
+    let mut all = Vec::new();
     for (signal, mut run) in runs {
-        children.push((signal, wait_for_children(&run.0)));
+        all.push((signal, run.wait_for_guard()));
         kill(Pid::from_raw(run.0.id().cast_signed()), signal).expect("a running tidelab");
-        let status = run.0.wait().expect("an ended run");
-        assert!(!status.success(), "{signal}");
+        assert!(!run.ends().success(), "{signal}");
     }
     let deadline = Instant::now() + Duration::from_secs(10);
-    let is_gone = |pid: &i32| !Path::new(&format!("/proc/{pid}")).exists();
-    let are_gone = |(_, pids): &(Signal, Vec<i32>)| pids.iter().all(is_gone);
-    while !(children.iter().all(are_gone) && programs().is_subset(&before)) {
-        assert!(Instant::now() < deadline, "{children:?} or programs are left");
+    while !all.iter().all(|(_, started)| started.is_gone()) {
+        assert!(Instant::now() < deadline, "left of these: {all:?}");
         sleep(Duration::from_millis(50));
     }
 }

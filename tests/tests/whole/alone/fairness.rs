@@ -93,6 +93,15 @@ fn stage_of_networks(label: &str) -> Stage {
     stage
 }
 
+/// Has a thread end that looks at it, also when there is a panic: a scope waits for its threads.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A server that takes so many a second, and closes them; it listens on, before its guard.
 fn serve(
     stage: &Stage,
@@ -114,9 +123,8 @@ fn serve(
                 sleep(next.saturating_duration_since(Instant::now()));
             }
         });
-        let seen = send(stage, to, warm_up, measured);
-        is_over.store(true, Ordering::Relaxed);
-        seen
+        let _ends = Ends(&is_over);
+        send(stage, to, warm_up, measured)
     });
     (seen, guard, listener)
 }

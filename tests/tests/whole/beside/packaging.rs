@@ -127,15 +127,20 @@ impl Host {
         host
     }
 
-    /// systemd is said to run, with every unit active; returns what it is asked when the package is put
-    /// on once more, and what is told of it.
-    fn upgraded(&self) -> (String, String) {
+    /// systemd is said to run, with every unit active; returns what it is asked by a command, and what
+    /// that tells.
+    fn under_systemd(&self, line: &str) -> (String, String) {
         self.told("mkdir -p /run/systemd/system");
         self.write("/run/asked", String::new());
         self.write("/usr/bin/systemctl", SYSTEMCTL.to_owned());
-        let told = self.told("dpkg --install /tmp/tidegate.deb");
+        let told = self.told(line);
         self.told("rm -r /run/systemd");
         (self.read("/run/asked"), told)
+    }
+
+    /// The same when the package is put on once more.
+    fn upgraded(&self) -> (String, String) {
+        self.under_systemd("dpkg --install /tmp/tidegate.deb")
     }
 
     /// What a command prints there, which must end well.
@@ -221,7 +226,12 @@ fn the_package_is_put_on_runs_as_its_units_allow_and_is_gone_when_removed() {
     let built = build.output().expect("the package is built");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let mut files = fs::read_dir(folder.path()).expect("a folder").flatten();
-    let package = fs::read(files.next().expect("a package").path()).expect("a readable package");
+    let package = files.next().expect("a package").path();
+    let mut depends = Command::new("dpkg-deb");
+    depends.arg("--field").arg(&package).arg("Depends");
+    let depends = String::from_utf8(depends.output().expect("it is read").stdout).expect("names");
+    assert!(depends.contains("libelf"), "it is linked with what it depends on: {depends}");
+    let package = fs::read(package).expect("a readable package");
 
     let stage = Stage::new("packaging");
     let host = Host::new(&stage.server);
@@ -259,8 +269,14 @@ fn the_package_is_put_on_runs_as_its_units_allow_and_is_gone_when_removed() {
     host.write("/etc/tidegate/tidegate.toml", good);
 
     let mut by_hand = host.start("tidegate run --port 8080", "guarding * port 8080");
-    host.told("dpkg --remove tidegate");
+    let (asked, _) = host.under_systemd("dpkg --remove tidegate");
     by_hand.ends("when the package is removed");
+    let stopped = asked.lines().find_map(|line| line.strip_prefix("disable --now "));
+    let stopped: Vec<&str> = stopped.unwrap_or_default().split(' ').collect();
+    for unit in ["tidegate.service", "tidegate-agent.service", "tidegate-metrics.service"] {
+        assert!(stopped.contains(&unit), "{unit} is stopped for good: {asked}");
+    }
+    assert!(asked.ends_with("daemon-reload\n"), "and forgotten: {asked}");
     assert!(bpf::pinned(&stage.server).is_empty(), "nothing is pinned without the package");
     assert!(!host.has("/usr/bin/tidegate"), "the program is gone");
     assert!(host.has("/etc/tidegate/tidegate.toml"), "what was configured stays");

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `tidegate check` tells, before anything is attached, what this kernel takes, where connections
+//! were lost so far, and what would come of a configuration.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tidegate_lab::Counters;
+use tidegate_tests::{
+    Answer, SERVER_V4, Stage, Stalled, bpf, fetch, fill, run_to_end, skip_without_root,
+};
+
+const CONFIGURATION: &str = r#"interfaces = ["srv0", "late0"]
+[[listener]]
+port = 80
+mechanism = "rst-syn"
+hook = "driver"
+"#;
+
+#[test]
+fn what_the_kernel_takes_where_connections_were_lost_and_what_would_be_guarded_is_told() {
+    if skip_without_root("what_the_kernel_takes_where_connections_were_lost") {
+        return;
+    }
+    let stage = Stage::new("check");
+    let to = SocketAddr::new(SERVER_V4.parse().expect("an address"), 80);
+    // A backlog of 4 holds 5.
+    let _listener = Stalled::new(&stage.server, to, 4);
+    let _clients = fill(&stage.client, to, 5);
+    for _ in 0..3 {
+        let seen = fetch(&stage.client, to, Duration::from_millis(100));
+        assert_eq!(seen.answer, Answer::Silence, "the kernel drops it");
+    }
+    let dropped = Counters::of(&stage.server).expect("counters").get("TcpExtListenDrops");
+    let dropped = dropped.expect("a counter");
+    assert!(dropped >= 3, "{dropped} dropped");
+
+    let file = "/run/tidegate.toml";
+    stage.server.run(move || fs::write(file, CONFIGURATION).expect("a configuration"));
+    let output = run_to_end(&stage.server, &["check", "--config", file]);
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    let line = |begins: &str| {
+        let found = told.lines().map(str::trim_start).find(|line| line.starts_with(begins));
+        let found = found.unwrap_or_else(|| panic!("a line `{begins}`: {told}"));
+        found.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    for answer in ["describes its types", "privileges", "programs"] {
+        assert!(told.contains(&format!("\n  yes {answer} ")), "{told}");
+    }
+    let listener = format!("{to} listen queue 5 of 4 SYN queue 0 drops {dropped}");
+    assert_eq!(line(&to.to_string()), listener, "{told}");
+    assert!(told.contains("\nwould be guarded\n"), "{told}");
+    assert!(line("* port 80: ").contains("rst-syn at driver; 1 listening now"), "{told}");
+    assert_eq!(line("on "), "on srv0 at the driver", "{told}");
+    assert!(line("interface \"late0\" ").contains("is not here or not up"), "{told}");
+    let warning = line("srv0 is a veth: ");
+    assert!(warning.contains("is lost unless the other end has GRO on"), "{told}");
+    assert!(told.contains("hook = \"ip\" needs neither"), "{told}");
+    assert!(bpf::pinned(&stage.server).is_empty(), "nothing is attached or pinned");
+}
