@@ -37,14 +37,9 @@ void tg_native_accepts(struct tg_accepts *accepts, const struct tg_queues *queue
 		tg_accepts_look(accepts, queues, reason, now_ns);
 }
 
-int tg_native_accepts_admits(const struct tg_rules *rules, __u32 reason, int has_waited)
+int tg_native_accepts_admits(const struct tg_rules *rules, __u32 reason)
 {
-	return tg_accepts_admits(rules, reason, has_waited);
-}
-
-int tg_native_overload_has_waited(const struct tg_overload *overload)
-{
-	return tg_overload_has_waited(overload);
+	return tg_accepts_admits(rules, reason);
 }
 
 void tg_native_agree_accepts(const struct tg_accepts_case *c, struct tg_accepts_answers *a)
@@ -147,6 +142,12 @@ struct tg_decision tg_native_ack(const struct tg_rules *rules, const struct tg_q
                                  const struct tg_ack *ack)
 {
 	return tg_ack_decide(rules, queues, ack);
+}
+
+int tg_native_ack_leaves(const struct tg_rules *rules, const struct tg_ack *ack,
+                         struct tg_decision decision)
+{
+	return tg_ack_leaves(rules, ack, decision);
 }
 
 struct tg_decision tg_native_fin(__u32 rule, const struct tg_fin *fin)

@@ -29,12 +29,11 @@ __noinline int tg_accepts_meet(__u32 slot, const struct tg_queues *queues, __u32
 }
 
 /* One of our cookies has come back, and is let in: no SYN has said so. */
-TG_INLINE void tg_accepts_admit(const struct tg_rules *rules, __u32 slot, __u32 reason,
-                                int has_waited)
+TG_INLINE void tg_accepts_admit(const struct tg_rules *rules, __u32 slot, __u32 reason)
 {
 	struct tg_accepts *a = NULL;
 
-	if (tg_accepts_admits(rules, reason, has_waited))
+	if (tg_accepts_admits(rules, reason))
 		a = bpf_map_lookup_elem(&accepts, &slot);
 	if (a)
 		__sync_fetch_and_add(&a->window.taken, 1);

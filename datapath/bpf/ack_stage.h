@@ -137,7 +137,7 @@ TG_INLINE struct tg_decision tg_ack_judge(const struct tg_ack_stage *s, struct t
 		tg_ack_ask(o, s, ack);
 	decision = tg_ack_decide(rules, &queues, ack);
 	tg_count(slot, decision);
-	tg_accepts_admit(rules, slot, decision.reason, o && tg_overload_has_waited(o));
+	tg_accepts_admit(rules, slot, decision.reason);
 	if (o)
 		tg_ack_meet(o, decision, s);
 	tg_log_refusal(s->packet, s->at.index, rules, decision, s->now_ns);

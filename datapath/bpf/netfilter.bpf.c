@@ -95,7 +95,10 @@ int tidegate_tcp(struct bpf_nf_ctx *ctx)
 		return NF_ACCEPT;
 	reserve = at.guard->rules.room == TG_ROOM_RESERVE;
 	s.syn.now_ns = bpf_ktime_get_ns(); /* the coarse clock is not to be had in this type */
-	/* Judged at an earlier hook, as SO_REUSEPORT groups always are. */
+	/*
+	 * Judged at an earlier hook, as SO_REUSEPORT groups always are, or not to be judged: it has
+	 * a request, or came by an interface that is not guarded.
+	 */
 	if (at.guard->hook != TG_HOOK_TCP ||
 	    !tg_told_at_tcp_entry(&packet.tuple, s.syn.now_ns, &s.socket)) {
 		if (reserve)

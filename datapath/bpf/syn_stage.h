@@ -69,8 +69,8 @@ TG_INLINE void tg_syn_watch(struct tg_syn_stage *s)
 }
 
 /*
- * First half: what room there is. can_look_up is 0 at the TCP entry, where a SYN
- * that has a request already carries no listener and does not come here.
+ * First half: what room there is. can_look_up is 0 at the TCP entry, which is told of
+ * no SYN that has a request already.
  * Returns whether a cookie is due, for which the hook then reads the options.
  */
 TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)

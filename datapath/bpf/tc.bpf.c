@@ -2,8 +2,7 @@
 /*
  * The IP entry, tc ingress: the ACK and FIN stages for every guard, and the SYN
  * stage for those that are decided here. For guards at the TCP entry the listening
- * socket is looked up here, by the kernel's own rule, and travels with the
- * packet.
+ * socket is looked up here, by the kernel's own rule, and told of (socket.h).
  */
 #include "vmlinux.h"
 

@@ -265,9 +265,8 @@ fn begin_anew(
         |(index, guarded): &(&u32, &Guarded)| guarded_before(before, **index, guarded).is_none();
     let slots = counters::slots(programs);
     for (index, _) in indexes.iter().zip(guards).filter(is_new) {
-        for (owner, slot) in slots.iter().filter(|((guard, _), _)| guard == index) {
+        for owner in slots.keys().filter(|(guard, _)| guard == index) {
             counters::release_slot(programs, *owner)?;
-            counters::clear(programs, *slot)?;
         }
         counters::clear(programs, *index)?;
         counters::clear_cleaned(programs, *index)?;

@@ -64,7 +64,7 @@ pub fn assign_slot(programs: &Programs, owner: (u32, u64), slot: u32) -> Result<
         .map_err(map_error("slots"))
 }
 
-/// Takes the slot back.
+/// Takes the slot back. What was counted there stays until it is given to another: see [`clear`].
 pub fn release_slot(programs: &Programs, owner: (u32, u64)) -> Result<()> {
     programs.map("slots").delete(bytes_of(&slot_key(owner))).map_err(map_error("slots"))
 }

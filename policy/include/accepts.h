@@ -75,11 +75,12 @@ TG_INLINE int tg_accepts_asks(const struct tg_accepts *a, __u32 reason, __u64 no
 
 /*
  * A cookie of ours has come back for this reason: is it to be taken now? No SYN has said so; but
- * auto's was counted when its SYN came, unless that found no room (has_waited).
+ * auto's was counted when its SYN came. (Not that of who was to wait connected, and nothing tells
+ * the two apart.)
  */
-TG_INLINE int tg_accepts_admits(const struct tg_rules *rules, __u32 reason, int has_waited)
+TG_INLINE int tg_accepts_admits(const struct tg_rules *rules, __u32 reason)
 {
-	return reason == TG_COOKIE_VALID && (!rules->is_auto || has_waited);
+	return reason == TG_COOKIE_VALID && !rules->is_auto;
 }
 
 TG_INLINE __u64 tg_accepts_keep(__u64 before, __u64 window)

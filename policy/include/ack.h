@@ -124,7 +124,7 @@ TG_INLINE struct tg_decision tg_ack_decide_cookie(const struct tg_rules *rules,
 TG_INLINE int tg_ack_leaves(const struct tg_rules *rules, const struct tg_ack *ack,
                             struct tg_decision decision)
 {
-	return rules->is_auto && decision.reason == tg_ack_overflow(ack) &&
+	return rules->is_auto && !ack->exempt && decision.reason == tg_ack_overflow(ack) &&
 	       decision.verdict != TG_RESET &&
 	       (ack->cookie == TG_ACK_COOKIE || ack->cookie == TG_ACK_KERNEL_COOKIE);
 }

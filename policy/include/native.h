@@ -27,8 +27,7 @@ struct tg_decision tg_native_judge(const struct tg_rules *rules, const struct tg
 /* After a SYN was judged: see accepts.h. */
 void tg_native_accepts(struct tg_accepts *accepts, const struct tg_queues *queues, __u32 reason,
                        __u64 now_ns);
-int tg_native_accepts_admits(const struct tg_rules *rules, __u32 reason, int has_waited);
-int tg_native_overload_has_waited(const struct tg_overload *overload);
+int tg_native_accepts_admits(const struct tg_rules *rules, __u32 reason);
 void tg_native_agree_accepts(const struct tg_accepts_case *c, struct tg_accepts_answers *a);
 /* A fair share (share.h). An enum tg_source; cells are all of the table. */
 __u32 tg_native_share_ask(struct tg_share *share, struct tg_share_cell *cells,
@@ -55,6 +54,8 @@ void tg_native_overload_meet_ack(struct tg_overload *overload, struct tg_decisio
                                  __u32 seq, __u64 now_ns);
 struct tg_decision tg_native_ack(const struct tg_rules *rules, const struct tg_queues *queues,
                                  const struct tg_ack *ack);
+int tg_native_ack_leaves(const struct tg_rules *rules, const struct tg_ack *ack,
+                         struct tg_decision decision);
 struct tg_decision tg_native_fin(__u32 rule, const struct tg_fin *fin);
 int tg_native_bucket_take(struct tg_bucket *bucket, __u64 cost_ns, __u64 now_ns);
 /* An enum tg_source. */

@@ -228,12 +228,6 @@ TG_INLINE __u32 tg_overload_begin(struct tg_overload *o, struct tg_queues *queue
 	return phase;
 }
 
-/* Has one whose cookie is let in waited connected? As far as the numbers of this window tell. */
-TG_INLINE int tg_overload_has_waited(const struct tg_overload *o)
-{
-	return o->returned >= o->cookies;
-}
-
 /*
  * After an ACK was judged: who is told that there is no room was not taken by the server. (Who is
  * not told comes again, and may be.) Behind a bare ACK may come its data, which is told, too. Who
@@ -245,7 +239,7 @@ TG_INLINE void tg_overload_meet_ack(struct tg_overload *o, struct tg_decision de
 	if (tg_pace_tells(o, seq))
 		tg_pace_see_round_trip(o, now_ns);
 	if (decision.verdict == TG_ADMIT) {
-		o->entered += tg_overload_has_waited(o);
+		o->entered += o->returned >= o->cookies;
 		o->returned++;
 	}
 	if (decision.verdict != TG_RESET || decision.reason != TG_OVERFLOW_SYNACK_ACK)

@@ -20,7 +20,7 @@
 /* When so many have been seen they count half as much. */
 #define TG_SPEAKS_MOST 1024
 
-/* Connections whose client's first data came before the server said anything, and behind it. */
+/* How often a client's first data came before the server said anything, and behind it. */
 struct tg_speaks {
 	__u32 clients;
 	__u32 servers;

@@ -47,13 +47,9 @@ impl tg_accepts {
     }
 
     /// An ACK was judged, for this reason: a cookie that is let in is a connection to be taken.
-    /// `has_waited` says of `auto`'s that its SYN found no room ([`overload::Watch::has_waited`]).
-    ///
-    /// [`overload::Watch::has_waited`]: crate::overload::Watch::has_waited
-    pub fn admit(&mut self, rules: &tg_rules, reason: u32, has_waited: bool) {
+    pub fn admit(&mut self, rules: &tg_rules, reason: u32) {
         // SAFETY: the function reads only through this valid reference.
-        let admits =
-            unsafe { raw::tg_native_accepts_admits(rules, reason, has_waited.into()) != 0 };
+        let admits = unsafe { raw::tg_native_accepts_admits(rules, reason) != 0 };
         self.window.taken += u64::from(admits);
     }
 

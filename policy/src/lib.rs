@@ -285,6 +285,29 @@ mod tests {
         assert!(!refused(TG_ACK_NO_COOKIE, 1, 0), "the kernel sends its SYN/ACK again");
     }
 
+    /// Of either cookie, where it was left in silence: the kernel would reset what comes behind it.
+    #[test]
+    fn auto_drops_what_comes_behind_a_cookie_that_it_left_in_silence() {
+        let full = queues(129, 129);
+        let leaves = |mechanism: &str, cookie, silent, exempt| {
+            let rules = mechanism::parse(mechanism).unwrap();
+            let ack = tg_ack { cookie, silent, exempt, bare: 0, ..Default::default() };
+            let decision = decide_ack(&rules, &full, &ack);
+            // SAFETY: the function reads only through these valid references.
+            unsafe { raw::tg_native_ack_leaves(&rules, &ack, decision) != 0 }
+        };
+        for cookie in [TG_ACK_COOKIE, TG_ACK_KERNEL_COOKIE] {
+            assert!(leaves("auto", cookie, 1, 0));
+            assert!(!leaves("auto", cookie, 0, 0), "it is told");
+            assert!(!leaves("default", cookie, 1, 0), "that is the kernel's own way");
+        }
+        assert!(!leaves("auto", TG_ACK_KERNEL_COOKIE, 1, 1), "the kernel alone decides");
+        assert!(!leaves("auto", TG_ACK_BEHIND, 1, 0), "it is known by what was before it");
+        let auto = mechanism::parse("auto").unwrap();
+        let behind = tg_ack { cookie: TG_ACK_BEHIND, ..Default::default() };
+        assert_eq!(decide_ack(&auto, &full, &behind).verdict, TG_DROP);
+    }
+
     /// One RST for the ACK and what was said behind it; and another for what is said again.
     #[test]
     fn who_answers_a_hollow_syn_ack_is_told_once() {

@@ -135,12 +135,6 @@ impl Watch {
         &self.overload
     }
 
-    /// Whether one whose cookie is let in now has waited connected.
-    pub fn has_waited(&self) -> bool {
-        // SAFETY: the function reads only through this valid reference.
-        unsafe { raw::tg_native_overload_has_waited(&self.overload) != 0 }
-    }
-
     /// After an ACK was judged, with this sequence number.
     pub fn meet_ack(&mut self, decision: tg_decision, seq: u32, now_ns: u64) {
         // SAFETY: the function reads and writes only through this valid reference.

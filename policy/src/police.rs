@@ -51,10 +51,6 @@ pub struct Limited {
 }
 
 impl Limited {
-    fn is_exempt(&self) -> bool {
-        self.limit.cost_ns == 0
-    }
-
     fn has(&self, tuple: &tg_tuple) -> bool {
         let apart = |word: usize| u32::from_be(self.addr[word] ^ tuple.saddr[word]);
         let differs_at = (0..4).find(|word| apart(*word) != 0);
@@ -96,7 +92,8 @@ impl Police {
     #[must_use]
     pub fn exempts(&self, tuple: &tg_tuple) -> bool {
         let has = self.networks.iter().filter(|(network, _)| network.has(tuple));
-        has.max_by_key(|(network, _)| network.bits).is_some_and(|(network, _)| network.is_exempt())
+        has.max_by_key(|(network, _)| network.bits)
+            .is_some_and(|(network, _)| network.limit.is_exempt())
     }
 }
 

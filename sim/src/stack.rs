@@ -125,8 +125,7 @@ impl Guard {
     ) -> tg_decision {
         let asked = self.watch.as_ref().map(|watch| watch.ask_ack(ack, now_ns));
         let decision = decide_ack(&self.rules, queues, asked.as_ref().unwrap_or(ack));
-        let has_waited = self.watch.as_ref().is_some_and(Watch::has_waited);
-        self.accepts.admit(&self.rules, decision.reason, has_waited);
+        self.accepts.admit(&self.rules, decision.reason);
         if let Some(watch) = &mut self.watch {
             watch.meet_ack(decision, seq, now_ns);
         }

@@ -64,6 +64,18 @@ impl Listener {
         }
     }
 
+    /// The same with one that ends TIME-WAIT. Linux asks for no room in the SYN queue then, for the
+    /// request takes less than that did ("TW buckets are converted to open requests without
+    /// limitations", `tcp_conn_request()`).
+    pub(crate) fn room_after_time_wait(&self, profile: Profile, kernel: &Kernel) -> u32 {
+        let is_full = match profile {
+            Profile::Linux24 => self.is_full() && self.young > 1,
+            Profile::Linux6 => self.is_full(),
+            Profile::Bsd | Profile::Windows => return self.room(profile, kernel),
+        };
+        if is_full { TG_LISTENQ_FULL_AT_SYN } else { TG_ROOM }
+    }
+
     /// `tcp_input()` and `syncache_add()` of FreeBSD.
     fn room_bsd(&self, kernel: &Kernel) -> u32 {
         if self.is_full() {

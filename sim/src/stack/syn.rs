@@ -10,7 +10,7 @@ use tidegate_policy::system::sends_again;
 use tidegate_policy::time_wait::End;
 
 use super::time_wait::Keeps;
-use super::{Conn, Guard, Host, Profile, State};
+use super::{Conn, Guard, Host, Listener, Profile, State};
 use crate::flow::Flow;
 use crate::hook::Hook;
 use crate::network::Packet;
@@ -146,7 +146,7 @@ impl Host {
     /// The mechanism's decision comes first; what it passes meets the kernel's own rule.
     pub(super) fn syn(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
         let is_half_open = flow.conn.state == State::HalfOpen;
-        // A request's own SYN carries no listener to the TCP entry, and is not judged there.
+        // A request's own SYN is none that the TCP entry is told of, and is not judged there.
         let judges = |guard: &Guard| {
             !((is_half_open && guard.hook == Hook::Tcp) || self.has_looked(guard.hook))
         };
@@ -174,7 +174,8 @@ impl Host {
             work.tcp_takes(self.costs.request_again_ns);
             return self.send_syn_ack(flow, work);
         }
-        match self.kernels_room(was_time_wait) {
+        let room = if was_time_wait { Listener::room_after_time_wait } else { Listener::room };
+        match room(&self.listener, self.profile, &self.kernel) {
             TG_ROOM => self.make_request(flow, packet, work),
             TG_KERNEL_COOKIE => {
                 work.tcp_takes(self.costs.cookie_ns);
@@ -231,15 +232,6 @@ impl Host {
         }
         work.ends_at(hook, &self.costs);
         Left::Nothing
-    }
-
-    /// By the kernel's own rule. Linux asks whose TIME-WAIT it was for nothing of its SYN queue: it gives
-    /// back what that took ("TW buckets are converted to open requests without limitations",
-    /// `tcp_conn_request()`).
-    fn kernels_room(&self, was_time_wait: bool) -> u32 {
-        let room = self.listener.room(self.profile, &self.kernel);
-        let is_linux = matches!(self.profile, Profile::Linux24 | Profile::Linux6);
-        if was_time_wait && is_linux && room != TG_LISTENQ_FULL_AT_SYN { TG_ROOM } else { room }
     }
 
     fn kernel_drops_syn(
@@ -396,10 +388,14 @@ mod tests {
         assert_eq!(world.host.listener.room(Profile::Linux6, &world.host.kernel), TG_KERNEL_COOKIE);
         assert_eq!(comes_again(&mut world), State::HalfOpen);
 
-        // The listen queue is another matter.
-        let mut world = in_time_wait("default", Hook::Ip, false);
-        fill(&mut world);
-        assert_eq!(comes_again(&mut world), State::None);
+        // The listen queue is another matter, whatever there is in the SYN queue.
+        for (half_open, syncookies) in [(0, 1), (most + 1, 0)] {
+            let mut world = in_time_wait("default", Hook::Ip, false);
+            fill(&mut world);
+            world.host.listener.half_open += half_open;
+            world.host.kernel.syncookies = syncookies;
+            assert_eq!(comes_again(&mut world), State::None);
+        }
     }
 
     #[test]
