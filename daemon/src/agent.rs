@@ -76,7 +76,7 @@ pub fn run(source: Source) -> Result<()> {
     let mut signals = signals::hear_reload()?;
     let destinations = source.read()?;
     host::require_capabilities()?;
-    // Nothing waits for ever from here on, and a signal is to leave no file.
+    // Nothing at the start waits for ever from here on, and a signal is to leave no file.
     signals::hear_ending(&signals)?;
     let mut instance = Instance::claim(Role::Agent)?;
     let agent = match start(&destinations, &mut instance) {

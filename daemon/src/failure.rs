@@ -8,6 +8,8 @@ use libbpf_rs::ErrorKind;
 use nix::errno::Errno;
 use tidegate_datapath::Error;
 
+use crate::host;
+
 /// A command's failure.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -86,9 +88,12 @@ impl Failure {
     }
 }
 
-/// Whether pins or maps are another user's. Of maps the kernel refuses nothing else to whoever has the
-/// capabilities that every command asks for.
-fn is_anothers(error: &Error) -> bool {
+/// Whether pins or maps are another user's, where this process may not look at those (`sees_others`): a
+/// security module refuses by the same number, and whoever has the capability is not to be told to get it.
+fn is_anothers(error: &Error, sees_others: bool) -> bool {
+    if sees_others {
+        return false;
+    }
     match error {
         Error::Pin { source, .. } => source.raw_os_error() == Some(Errno::EACCES as i32),
         Error::Map { source, .. } => source.kind() == ErrorKind::PermissionDenied,
@@ -96,9 +101,16 @@ fn is_anothers(error: &Error) -> bool {
     }
 }
 
+fn of_datapath(source: Error, sees_others: bool) -> Failure {
+    match is_anothers(&source, sees_others) {
+        true => Failure::anothers(),
+        false => Failure::Datapath { source },
+    }
+}
+
 impl From<Error> for Failure {
     fn from(source: Error) -> Self {
-        if is_anothers(&source) { Failure::anothers() } else { Failure::Datapath { source } }
+        of_datapath(source, host::sees_others())
     }
 }
 
@@ -118,12 +130,14 @@ mod tests {
     fn what_another_user_keeps_is_told_with_what_is_missing() {
         let told = "missing CAP_DAC_OVERRIDE, as another user than the daemon's; run as root, or";
         let pin = |errno: Errno| Error::Pin { path: "/sys/fs/bpf".into(), source: errno.into() };
-        assert!(Failure::from(pin(Errno::EACCES)).to_string().starts_with(told));
+        assert!(of_datapath(pin(Errno::EACCES), false).to_string().starts_with(told));
         let source = libbpf_rs::Error::from_raw_os_error(Errno::EACCES as i32);
         let map = Error::Map { map: "accepts".to_owned(), source };
-        assert!(Failure::from(map).to_string().starts_with(told));
-        // Such as a mount that a container may not make.
-        let other = Failure::from(pin(Errno::EPERM)).to_string();
-        assert!(other.starts_with("/sys/fs/bpf: Operation not permitted"), "{other}");
+        assert!(of_datapath(map, false).to_string().starts_with(told));
+        // Such as a mount that a container may not make, by one rule or another.
+        for (errno, sees_others) in [(Errno::EPERM, false), (Errno::EACCES, true)] {
+            let other = of_datapath(pin(errno), sees_others).to_string();
+            assert!(other.starts_with("/sys/fs/bpf: ") && !other.contains("CAP_"), "{other}");
+        }
     }
 }

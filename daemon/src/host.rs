@@ -14,6 +14,7 @@ const NEEDED: [(&str, u32); 4] =
 /// What `resize` needs: to find the socket in /proc/PID/fd of a process of another user, and to take
 /// its descriptor (pidfd_getfd).
 const TO_RESIZE: [(&str, u32); 2] = [("CAP_SYS_PTRACE", 19), ("CAP_DAC_READ_SEARCH", 2)];
+const TO_SEE_OTHERS: [(&str, u32); 1] = [("CAP_DAC_OVERRIDE", 1)];
 
 /// The processors that this process may run on, and so, as a rule, what it guards.
 pub fn processors() -> u64 {
@@ -38,6 +39,11 @@ pub fn missing_capabilities() -> Vec<&'static str> {
 /// The same of those that changing an application's backlog needs.
 pub fn missing_to_resize() -> Vec<&'static str> {
     missing(&TO_RESIZE)
+}
+
+/// Whether this process may look at what is another user's.
+pub fn sees_others() -> bool {
+    missing(&TO_SEE_OTHERS).is_empty()
 }
 
 /// Fails with the names of the capabilities that are missing.

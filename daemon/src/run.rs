@@ -56,7 +56,7 @@ pub fn run(source: Source) -> Result<()> {
     if matches!(source, Source::Arguments(_)) {
         plan::require(&config.interfaces, &interfaces::list()?)?;
     }
-    // From here on nothing waits for ever, and a signal is to leave nothing: it is heard, and what stands is
+    // Nothing at the start waits for ever from here on, and a signal is to leave nothing: it is heard, and what stands is
     // taken down again.
     signals::hear_ending(&signals)?;
     let instance = Instance::claim(Role::Guard)?;

@@ -296,6 +296,7 @@ mod tests {
         let share = |name: &str| [(name.to_owned(), 0.25), (format!("{name}, other"), 1e-9)].into();
         Point {
             replies_per_s_ci95: Some(0.1),
+            replies_within_per_s: [(900, 30.0), (1500, 40.5)].into(),
             verdicts_per_s: share("reset: listen queue full"),
             syns_per_attempt: [
                 (1, SynClass { attempts: 7, errors: 2 }),

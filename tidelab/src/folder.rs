@@ -119,9 +119,15 @@ fn traces_of(folder: &Path, scenario: &str) -> PathBuf {
     folder.join(SCENARIOS).join(format!("{scenario}.{TRACES}"))
 }
 
-/// What the traces say of the copy of a scenario in a folder.
-fn recorded(folder: &Path, scenario: &str) -> String {
-    fs::read_to_string(traces_of(folder, scenario)).unwrap_or_default()
+/// What the traces say of the copy of a scenario in a folder: nothing where it plays none, and where it
+/// is from a time when that was not kept.
+fn recorded(folder: &Path, scenario: &str) -> Option<String> {
+    fs::read_to_string(traces_of(folder, scenario)).ok()
+}
+
+/// Whether traces say the same, as far as that is known.
+fn are_same(one: Option<String>, other: Option<String>) -> bool {
+    one.zip(other).is_none_or(|(one, other)| one == other)
 }
 
 /// The machine that was simulated.
@@ -135,7 +141,8 @@ fn is_kept(folder: &Path, scenario: &Scenario, traces: &str) -> bool {
     let copy = copy_of(folder, &scenario.name);
     let runs_it = |known: Scenario| known.runs_what(scenario);
     !copy.is_file()
-        || Scenario::read(&copy).is_ok_and(runs_it) && recorded(folder, &scenario.name) == traces
+        || Scenario::read(&copy).is_ok_and(runs_it)
+            && are_same(recorded(folder, &scenario.name), Some(traces.to_owned()))
 }
 
 /// Keeps beside the results what they are of: scenarios, and the machine that is simulated.
@@ -184,7 +191,7 @@ pub(crate) fn scenario(folders: &[&Path], name: &str) -> Result<Scenario, Failur
     let scenario = Scenario::read(&copy_of(first, name))?;
     for folder in copies {
         let is_same = Scenario::read(&copy_of(folder, name))?.runs_what(&scenario)
-            && recorded(folder, name) == recorded(first, name);
+            && are_same(recorded(folder, name), recorded(first, name));
         if !is_same {
             return Err(other_folder(first, folder, &format!("scenario {name}")));
         }

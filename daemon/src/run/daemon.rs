@@ -274,7 +274,7 @@ impl Daemon {
 
     /// Gives new listening sockets a counter slot of their own; the counts of one that is
     /// gone are added to its guard's before the slot is given up: whoever reads meanwhile sees by the slots
-    /// that it was, and a daemon that is killed in between leaves counts that stand twice. Counts that fell
+    /// that it was, if it is given up before the reading ends, and a daemon that is killed in between leaves counts that stand twice. Counts that fell
     /// would be taken for such as begin anew, and counted again as a whole.
     fn follow_sockets(&mut self, rows: &[tg_listener_row]) -> Result<()> {
         let programs = self.guard.programs();

@@ -233,7 +233,7 @@ fn is_greeted(clients: &Namespace, to: SocketAddr) {
     client.write_all(b"QUIT\r\n").expect("the server hears it");
 }
 
-/// nginx' clients say first what they want; a mail server's wait for its greeting, and none of them may
+/// In its first minute a guard looks at segments as in trouble. nginx' clients say first what they want; a mail server's wait for its greeting, and none of them may
 /// be left to wait connected, by a cookie whose ACK found no room.
 #[test]
 fn auto_learns_who_speaks_first() {
