@@ -180,22 +180,28 @@ TG_INLINE struct tg_answered *tg_answered_entry(const struct tg_packet *p)
 	return bpf_map_lookup_elem(&answered, &index);
 }
 
-TG_INLINE int tg_just_answered(const struct tg_ack_stage *s)
+/* Is this client noted there, no longer ago than that? */
+TG_INLINE int tg_is_noted(const struct tg_answered *a, const struct tg_ack_stage *s, __u64 life_ns)
 {
-	struct tg_answered *a = tg_answered_entry(s->packet);
-
-	return a && a->client == tg_answered_name(s->packet) &&
-	       s->now_ns - a->at_ns < TG_ANSWERED_NS;
+	return a && a->client == tg_answered_name(s->packet) && s->now_ns - a->at_ns < life_ns;
 }
 
-TG_INLINE void tg_note_answered(const struct tg_ack_stage *s)
+TG_INLINE void tg_note(struct tg_answered *a, const struct tg_ack_stage *s)
 {
-	struct tg_answered *a = tg_answered_entry(s->packet);
-
 	if (a) {
 		a->client = tg_answered_name(s->packet);
 		a->at_ns = s->now_ns;
 	}
+}
+
+TG_INLINE int tg_just_answered(const struct tg_ack_stage *s)
+{
+	return tg_is_noted(tg_answered_entry(s->packet), s, TG_ANSWERED_NS);
+}
+
+TG_INLINE void tg_note_answered(const struct tg_ack_stage *s)
+{
+	tg_note(tg_answered_entry(s->packet), s);
 }
 
 /*
@@ -223,19 +229,12 @@ _Static_assert(TG_LEFT == 1 << 16, "tg_left_entry yields sixteen bits");
 
 TG_INLINE int tg_is_left(const struct tg_ack_stage *s)
 {
-	struct tg_answered *a = s->at.guard->rules.is_auto ? tg_left_entry(s->packet) : NULL;
-
-	return a && a->client == tg_answered_name(s->packet) && s->now_ns - a->at_ns < TG_LEFT_NS;
+	return s->at.guard->rules.is_auto && tg_is_noted(tg_left_entry(s->packet), s, TG_LEFT_NS);
 }
 
 TG_INLINE void tg_note_left(const struct tg_ack_stage *s)
 {
-	struct tg_answered *a = tg_left_entry(s->packet);
-
-	if (a) {
-		a->client = tg_answered_name(s->packet);
-		a->at_ns = s->now_ns;
-	}
+	tg_note(tg_left_entry(s->packet), s);
 }
 
 TG_INLINE int tg_open_cookie(const struct tg_ack_stage *s, struct tg_cookie_options *options)

@@ -68,6 +68,14 @@ impl Scene {
         self.client.collect(QUIET)
     }
 
+    /// A segment is answered with one RST, and counted for this reason.
+    fn assert_refused(&self, segment: &Segment, reason: &str) {
+        let (to, answers) = (self.to, self.answers(segment));
+        let [refusal] = answers.as_slice() else { panic!("{to}, {reason}: {answers:?}") };
+        assert_eq!((refusal.flags & RST, refusal.seq), (RST, segment.ack), "{refusal:?}");
+        assert_eq!(self.counted(reason, "reset"), 1, "{to}, {reason}");
+    }
+
     fn counted(&self, reason: &str, verdict: &str) -> u64 {
         packets(guard_of(&self.guard.status(), PORT, None), reason, verdict)
     }
@@ -87,10 +95,7 @@ fn a_full_listen_queue_refuses_them_with_abort() {
             (scene.client.segment(ACK, 0, b""), "ListenQOverflow SYN/ACK ACK"),
             (scene.client.segment(ACK | PSH, 0, b"request"), "ListenQOverflow other"),
         ] {
-            let answers = scene.answers(&segment);
-            let [refusal] = answers.as_slice() else { panic!("{address}, {reason}: {answers:?}") };
-            assert_eq!((refusal.flags & RST, refusal.seq), (RST, segment.ack), "{refusal:?}");
-            assert_eq!(scene.counted(reason, "reset"), 1, "{address}, {reason}");
+            scene.assert_refused(&segment, reason);
         }
         scene.guard.stop();
     }
@@ -193,10 +198,7 @@ fn auto_tells_who_may_wait_for_a_greeting() {
         let scene = Scene::set(&format!("kc-greeting-{family}"), address, "auto");
         let _crowd = scene.fill();
         let ack = scene.client.segment(ACK, 0, b"");
-        let answers = scene.answers(&ack);
-        let [refusal] = answers.as_slice() else { panic!("{address}: {answers:?}") };
-        assert_eq!((refusal.flags & RST, refusal.seq), (RST, ack.ack), "{address}");
-        assert_eq!(scene.counted("ListenQOverflow SYN/ACK ACK", "reset"), 1, "{address}");
+        scene.assert_refused(&ack, "ListenQOverflow SYN/ACK ACK");
         // Who speaks comes again, and is left to.
         let answers = scene.answers(&scene.client.segment(ACK | PSH, 0, b"request"));
         assert!(answers.is_empty(), "{address}: {answers:?}");
