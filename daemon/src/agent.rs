@@ -4,17 +4,16 @@
 mod config;
 mod status;
 
-use std::fmt::Write as _;
-use std::io::Write;
+use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use signal_hook::consts::SIGHUP;
 use tidegate_datapath::agent::{Agent, Destination};
 
 use crate::failure::{Failure, Result, tell};
 use crate::instance::{Instance, Role};
-use crate::{host, signals, supervisor};
+use crate::orders::{Order, Orders};
+use crate::{host, supervisor, writer};
 
 pub use status::{AgentStatus, status};
 
@@ -72,12 +71,12 @@ impl Source {
 
 /// Runs until SIGTERM or SIGINT.
 pub fn run(source: Source) -> Result<()> {
-    // First of all: it may be asked to read its destinations again as soon as it is there.
-    let mut signals = signals::hear_reload()?;
-    let destinations = source.read()?;
+    writer::start();
+    // First of all: it may be asked to read its destinations again as soon as it is there, and a signal is to leave no
+    // file.
+    let mut orders = Orders::hear(move || source.read())?;
+    let Some(destinations) = orders.first()? else { return Ok(()) };
     host::require_capabilities()?;
-    // Nothing at the start waits for ever from here on, and a signal is to leave no file.
-    signals::hear_ending(&signals)?;
     let mut instance = Instance::claim(Role::Agent)?;
     let agent = match start(&destinations, &mut instance) {
         Ok(agent) => agent,
@@ -89,11 +88,8 @@ pub fn run(source: Source) -> Result<()> {
     announce(&destinations);
     supervisor::stands();
     // The kernel does all the rest by itself.
-    for signal in signals.forever() {
-        if signal != SIGHUP {
-            break;
-        }
-        let heeded = source.read().and_then(|new| {
+    while let Order::TakeUp(read) = orders.wait() {
+        let heeded = read.and_then(|new| {
             agent.obey(&new)?;
             Ok(new)
         });
@@ -121,10 +117,6 @@ fn start(destinations: &[Destination], instance: &mut Instance) -> Result<Agent>
 
 /// One line for each destination, the sign that the agent stands.
 fn announce(destinations: &[Destination]) {
-    let mut stdout = std::io::stdout().lock();
-    for destination in destinations {
-        // Whoever started us may have gone, and the pipe with them: no reason to stop.
-        let _ = writeln!(stdout, "heeding {}", config::described(destination));
-    }
-    let _ = stdout.flush();
+    let described = destinations.iter().map(config::described);
+    writer::print(described.map(|described| format!("heeding {described}\n")).collect());
 }

@@ -5,10 +5,12 @@
 mod answer;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
+use tidegate_datapath::Error;
 use tidegate_datapath::configuration::{self, Guarded};
 use tidegate_datapath::interfaces::{self, Interface};
 use tidegate_datapath::pins::Pins;
@@ -22,7 +24,7 @@ use self::answer::{Explained, GuardMet, ListenerMet, Share, names, notes, text};
 use crate::capture::{self, Packet};
 use crate::failure::{Failure, Result};
 use crate::status::{OverloadStatus, Queue};
-use crate::{host, outcome, output, plan};
+use crate::{host, mounts, outcome, output, plan};
 
 /// The most SYNs of a capture that are explained.
 const SYNS_MOST: usize = 100;
@@ -80,11 +82,23 @@ impl Asked {
     }
 }
 
+/// Of a guard that is there in part some pin is missing.
+fn in_part(error: Error) -> Failure {
+    match error {
+        Error::Pin { source, .. } if source.kind() == io::ErrorKind::NotFound => Failure::argument(
+            "the guard is just starting, or its start was cut short",
+            "ask again; where it stays so, `tidegate run` or `tidegate stop`",
+        ),
+        other => other.into(),
+    }
+}
+
 /// Explains what is asked.
 pub fn run(asked: &Asked) -> Result<()> {
     let packets = asked.packets()?;
     host::require_capabilities()?;
-    let Some(rehearsal) = Rehearsal::of(Pins::here()?)? else {
+    let Some(rehearsal) = Rehearsal::of(Pins::here()?).map_err(in_part)? else {
+        mounts::require_those_of_the_daemon()?;
         return Err(Failure::argument("no guard stands here", "start one with `tidegate run`"));
     };
     let mut stage =
@@ -202,7 +216,7 @@ impl Stage {
 
     fn ask(&mut self, packet: &Packet, interface: &Interface) -> Result<Found> {
         let frame = packet.at(interfaces::hardware_address(&interface.name));
-        Ok(self.rehearsal.ask(&packet.syn, interface, &frame)?)
+        self.rehearsal.ask(&packet.syn, interface, &frame).map_err(in_part)
     }
 
     /// What becomes of many such SYNs: most frequent first.

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What an operator is told when something does not work: one sentence, with the fix.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use libbpf_rs::ErrorKind;
 use nix::errno::Errno;
 use tidegate_datapath::Error;
 
-use crate::host;
+use crate::{host, writer};
 
 /// A command's failure.
 #[derive(Debug, thiserror::Error)]
@@ -117,14 +116,35 @@ impl From<Error> for Failure {
 /// The result of a command.
 pub type Result<T> = std::result::Result<T, Failure>;
 
+/// Control characters as they are written in quotes: what an operator named may hold some, and what is told of it is
+/// one line all the same, and moves no cursor.
+fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() {
+            true => shown.extend(character.escape_default()),
+            false => shown.push(character),
+        }
+    }
+    shown
+}
+
 /// One line on standard error, where someone still reads it.
 pub fn tell(text: &str) {
-    let _ = writeln!(std::io::stderr(), "tidegate: {text}");
+    writer::print_error(format!("tidegate: {}\n", shown(text)));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_told_is_one_line_whatever_was_named() {
+        let told = Failure::argument("hook = \"a\u{1b}[2Jb\r\n\u{85}\" is unknown", "write \"ip\"");
+        let expected = r#"hook = "a\u{1b}[2Jb\r\n\u{85}" is unknown; write "ip""#;
+        assert_eq!(shown(&told.to_string()), expected);
+        assert_eq!(shown("é, 雨 and \\ \"as they are\""), "é, 雨 and \\ \"as they are\"");
+    }
 
     #[test]
     fn what_another_user_keeps_is_told_with_what_is_missing() {

@@ -16,7 +16,9 @@ mod host;
 mod instance;
 mod keys;
 mod metrics;
+mod mounts;
 mod notice;
+mod orders;
 mod outcome;
 mod output;
 mod pace;
@@ -36,6 +38,7 @@ mod supervisor;
 mod time_wait;
 mod top;
 mod usage;
+mod writer;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -62,7 +65,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Tell what this kernel and host can do, the queue drops so far, and what would be guarded.
+    /// Tell what this kernel and host can do, the queue drops so far, and what would be guarded with --config or --port.
     Check(What),
     /// Guard listeners until SIGTERM. SIGHUP reads the configuration again. Killed with -9, the guard stands.
     Run(What),
@@ -89,16 +92,17 @@ enum Command {
 /// What to guard: a configuration file, or one listener.
 #[derive(Args)]
 struct What {
-    /// The configuration file.
+    /// The configuration file. This or --port.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["port", "address", "mechanism", "fin", "hook", "interface"])]
     config: Option<PathBuf>,
-    /// The port of the listener.
+    /// The port of the listener. This or --config.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     port: Option<u16>,
     /// Its address [default: every one].
     #[arg(long, requires = "port")]
     address: Option<IpAddr>,
-    /// The mechanism: auto, default, abort, reserv, lazy, rst-syn, no-syn-drop, early-syn-drop, or several.
+    /// The mechanism: auto, default, abort, reserv, lazy, rst-syn, no-syn-drop, early-syn-drop, or several
+    /// in quotes, as in "abort rst-syn".
     #[arg(long, requires = "port", default_value = config::DEFAULT_MECHANISM)]
     mechanism: String,
     /// What a client's FIN does: half-close, rst-fin or "rst-fin strict".
@@ -149,21 +153,29 @@ fn stop() -> Result<()> {
     host::require_capabilities()?;
     let pins = Pins::here()?;
     let stood = pins.are_left()?;
-    let agent_ran = instance::stop(Role::Agent)?;
+    // An agent that does not end keeps no guard from being taken down.
+    let agent_ran = instance::stop(Role::Agent);
+    let ran = take_down(&pins);
+    let (agent_ran, ran) = (agent_ran?, ran?);
+    if stood || ran || agent_ran {
+        return Ok(());
+    }
+    Err(Failure::argument("no guard stands here", "there is nothing to stop"))
+}
+
+/// Ends the daemon, and removes what is left; whether one ran.
+fn take_down(pins: &Pins) -> Result<bool> {
     let ran = instance::stop(Role::Guard)?;
     // None starts while it is taken down.
     let claim = Instance::claim(Role::Guard)?;
     // What a killed daemon left, or one of another version, or a stop that was killed.
-    if let Ok(Some(programs)) = Guard::open_to_read(&pins) {
+    if let Ok(Some(programs)) = Guard::open_to_read(pins) {
         resize::put_back(&programs);
     }
     pins.remove()?;
     instance::forget(Role::Agent)?;
     claim.release();
-    if stood || ran || agent_ran {
-        return Ok(());
-    }
-    Err(Failure::argument("no guard stands here", "there is nothing to stop"))
+    Ok(ran)
 }
 
 fn dispatch(cli: Cli) -> Result<()> {
@@ -194,11 +206,13 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match dispatch(cli) {
+    let code = match dispatch(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             tell(&failure.to_string());
             ExitCode::FAILURE
         }
-    }
+    };
+    writer::finish();
+    code
 }

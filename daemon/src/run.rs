@@ -5,15 +5,15 @@ mod daemon;
 
 use std::path::PathBuf;
 
-use signal_hook::consts::SIGHUP;
 use tidegate_datapath::interfaces;
 
 use crate::config::{self, Config};
 use crate::failure::{Failure, Result, tell};
 use crate::host::Kernel;
 use crate::instance::{Instance, Role};
-use crate::pace::{Pace, TICK};
-use crate::{host, plan, signals, supervisor};
+use crate::orders::{Order, Orders};
+use crate::pace::Pace;
+use crate::{host, mounts, plan, supervisor, writer};
 use daemon::Daemon;
 
 /// Where the configuration comes from; asked again at SIGHUP.
@@ -33,9 +33,9 @@ impl Source {
     }
 }
 
-/// Reads the configuration again, and puts it in force; or leaves both as they were.
-fn reload(source: &Source, daemon: &mut Daemon, config: &mut Config) {
-    match source.read().and_then(|new| daemon.reload(config, &new).map(|()| new)) {
+/// Puts a configuration in force that was read again; or leaves the one before as it was.
+fn reload(read: Result<Config>, daemon: &mut Daemon, config: &mut Config) {
+    match read.and_then(|new| daemon.reload(config, &new).map(|()| new)) {
         Ok(new) => {
             *config = new;
             daemon.announce(config);
@@ -46,19 +46,19 @@ fn reload(source: &Source, daemon: &mut Daemon, config: &mut Config) {
 
 /// Runs until SIGTERM or SIGINT.
 pub fn run(source: Source) -> Result<()> {
-    // First of all: it may be asked to read its configuration again as soon as it is there.
-    let mut signals = signals::hear_reload()?;
-    let mut config = source.read()?;
+    writer::start();
+    let is_typed = matches!(source, Source::Arguments(_));
+    // First of all: it may be asked to read its configuration again as soon as it is there. Nothing waits for ever from
+    // here on, and a signal is to leave nothing: it is heard, and what stands is taken down again.
+    let mut orders = Orders::hear(move || source.read())?;
+    let Some(mut config) = orders.first()? else { return Ok(()) };
     host::require_capabilities()?;
     let kernel = host::kernel();
     check_host(&config, &kernel)?;
     // Of those in a file one may come up later; who types a name is there to be told.
-    if matches!(source, Source::Arguments(_)) {
+    if is_typed {
         plan::require(&config.interfaces, &interfaces::list()?)?;
     }
-    // Nothing at the start waits for ever from here on, and a signal is to leave nothing: it is heard, and what stands is
-    // taken down again.
-    signals::hear_ending(&signals)?;
     let instance = Instance::claim(Role::Guard)?;
     let mut daemon = match Daemon::start(&config, kernel) {
         Ok(daemon) => daemon,
@@ -68,25 +68,30 @@ pub fn run(source: Source) -> Result<()> {
         }
     };
     daemon.announce(&config);
+    if let Some(warning) = mounts::short_lived() {
+        tell(&warning.to_string());
+    }
     supervisor::stands();
+    follow(&mut daemon, &mut config, &mut orders);
+    daemon.take_down()?;
+    instance.release();
+    Ok(())
+}
+
+/// Follows the host until it is to end.
+fn follow(daemon: &mut Daemon, config: &mut Config, orders: &mut Orders<Config>) {
     let (mut pace, mut is_ending) = (Pace::new(), false);
     while !is_ending {
-        std::thread::sleep(TICK);
-        for signal in signals.pending() {
-            match signal {
-                SIGHUP => reload(&source, &mut daemon, &mut config),
-                _ => is_ending = true,
-            }
+        match orders.within_a_tick() {
+            Some(Order::TakeUp(read)) => reload(read, daemon, config),
+            Some(Order::End) => is_ending = true,
+            None => {}
         }
-        if let Err(failure) = daemon.tick(&config).and_then(|()| pace.look(|| daemon.look(&config)))
-        {
+        if let Err(failure) = daemon.tick(config).and_then(|()| pace.look(|| daemon.look(config))) {
             // The guard stands whether we can look after it or not.
             daemon.complain(&failure);
         }
     }
-    daemon.take_down()?;
-    instance.release();
-    Ok(())
 }
 
 /// What the host must allow for this configuration.

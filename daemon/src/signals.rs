@@ -4,7 +4,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::failure::{Failure, Result};
@@ -22,14 +22,4 @@ fn failure(source: io::Error) -> Failure {
 /// SIGTERM, SIGINT, and `others`: heard from here on, and no longer what they are by default.
 pub fn hear(others: &[i32]) -> Result<Signals> {
     Signals::new([&ENDING[..], others].concat()).map_err(failure)
-}
-
-/// SIGHUP alone: while a configuration is read, which may take for ever, the others end the process.
-pub fn hear_reload() -> Result<Signals> {
-    Signals::new([SIGHUP]).map_err(failure)
-}
-
-/// SIGTERM and SIGINT, too.
-pub fn hear_ending(signals: &Signals) -> Result<()> {
-    ENDING.iter().try_for_each(|signal| signals.add_signal(*signal)).map_err(failure)
 }

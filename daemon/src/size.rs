@@ -52,7 +52,7 @@ pub struct Arguments {
     /// A guarded port: watch it, and take the largest burst that comes.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     port: Option<u16>,
-    /// Its address, where several are guarded.
+    /// Its address, where several are guarded; 0.0.0.0 for those that have no guard of their own.
     #[arg(long, requires = "port")]
     address: Option<IpAddr>,
     /// How long to watch, in seconds.
@@ -126,7 +126,7 @@ struct Answer {
     /// The burst that it is about.
     burst: BurstTold,
     recommended: Recommended,
-    /// net.core.somaxconn of this host.
+    /// net.core.somaxconn of this host; null where it cannot be read.
     somaxconn: Option<u64>,
     /// The listening socket that was watched.
     #[serde(skip_serializing_if = "Option::is_none")]

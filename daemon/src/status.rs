@@ -28,7 +28,7 @@ use crate::instance::Role;
 use crate::notice::NoticeStatus;
 use crate::share::ShareStatus;
 use crate::time_wait::TimeWaitStatus;
-use crate::{agent, hook, host, instance, output, time_wait};
+use crate::{agent, hook, host, instance, mounts, output, time_wait};
 
 pub use overload::OverloadStatus;
 pub use shed::ShedStatus;
@@ -46,10 +46,11 @@ pub fn each(verdicts: &Verdicts) -> impl Iterator<Item = (&'static str, &'static
 /// The whole answer.
 #[derive(Debug, Default, Serialize)]
 pub struct Status {
-    /// The daemon's process; absent where it was killed and the guard stands alone.
+    /// The daemon's process; null where it was killed and the guard stands alone, or where there is
+    /// only an agent.
     pub daemon_pid: Option<i32>,
-    /// The links that stand: `ingress-<ifindex>`, `driver-<ifindex>`, `tcp-<family>`,
-    /// `socket-set` and `socket-get`.
+    /// The links that stand: `ingress-<ifindex>`, `driver-<ifindex>`, `tcp-<family>`; about TIME-WAIT
+    /// `ends_in-<ifindex>`, `ends_out-<ifindex>` and `sockets`; `socket-set` and `socket-get`.
     pub attached: Vec<String>,
     /// Every guarded listener.
     pub guards: Vec<GuardStatus>,
@@ -66,11 +67,11 @@ pub struct Status {
 pub struct GuardStatus {
     /// The port.
     pub port: u16,
-    /// The address; absent: every one.
+    /// The address; null: every one.
     pub address: Option<String>,
     /// The mechanism by the papers' names.
     pub mechanism: String,
-    /// Where the SYN stage is decided.
+    /// Where the SYN stage is to be decided, as it is configured: `auto` stays `auto`.
     pub hook: &'static str,
     /// What a SYN costs this host that is dropped in silence, in µs of the time of all its
     /// processors, as auto has it.
@@ -346,6 +347,7 @@ pub fn read_if_any() -> Result<Option<Status>> {
     let agent = agent::status()?;
     let pins = Pins::here()?;
     let Some(programs) = Guard::open_to_read(&pins)? else {
+        mounts::require_those_of_the_daemon()?;
         return Ok(agent.map(|agent| Status { agent: Some(agent), ..Status::default() }));
     };
     let rows = sockets::listeners(&programs)?;
@@ -353,7 +355,7 @@ pub fn read_if_any() -> Result<Option<Status>> {
         .iter()
         .map(|(index, guarded)| guard(&programs, *index, guarded, &rows))
         .collect::<Result<_>>()?;
-    let attached = pins.link_names()?;
+    let attached = pins.attached_links()?;
     let asked = attached.iter().any(|name| name == "sockets");
     let time_wait = asked.then(|| time_wait::status(&programs)).transpose()?;
     let daemon_pid = instance::running(Role::Guard)?;

@@ -4,13 +4,18 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use crate::cgroup;
 use crate::configuration::{self, Configuration};
 use crate::control;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, map_error};
 use crate::interfaces::Interface;
 use crate::link::{self, Place};
 use crate::pins::Pins;
+use crate::plain::from_bytes;
 use crate::programs::{Objects, Program, Programs, Sizes};
+use crate::raw::tg_control;
 
 /// What is attached on one interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,6 +162,33 @@ impl Plan {
     }
 }
 
+/// Whether a control record is of the network namespace with this cookie.
+fn is_of(record: &[u8], netns_cookie: u64) -> bool {
+    from_bytes::<tg_control>(record).netns_cookie == netns_cookie
+}
+
+/// The maps of the guard that stands in this network namespace; `None` where none does. Pins have the number of
+/// their namespace, which another is given when that is gone: a guard that stood there is none of this one's.
+///
+/// # Errors
+/// [`Error::OtherVersion`]: they would be read wrong.
+pub(crate) fn standing_maps(pins: &Pins) -> Result<Option<BTreeMap<String, MapHandle>>> {
+    if !pins.exist() {
+        return Ok(None);
+    }
+    let maps = pins.open_maps();
+    // It may be taken down meanwhile.
+    if !pins.exist() {
+        return Ok(None);
+    }
+    let maps = maps?;
+    control::require_layout(&maps)?;
+    let record = maps["control"].lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
+    let record = record.map_err(map_error("control"))?;
+    let netns_cookie = cgroup::netns_cookie()?;
+    Ok(record.is_some_and(|record| is_of(&record, netns_cookie)).then_some(maps))
+}
+
 /// A guard that stands in the kernel.
 pub struct Guard {
     programs: Programs,
@@ -173,9 +205,7 @@ impl Guard {
     /// enough is kept.
     pub fn load(pins: Pins, sizes: Sizes) -> Result<Self> {
         // One of another version has other types; its links keep standing until ours do.
-        if pins.exist()
-            && let Some(programs) = Self::adopt(&pins, sizes)?
-        {
+        if let Some(programs) = Self::adopt(&pins, sizes)? {
             return Ok(Guard::new(programs, pins, true));
         }
         let programs = Programs::load_maps(BTreeMap::new(), sizes)?;
@@ -187,10 +217,7 @@ impl Guard {
     }
 
     fn adopt(pins: &Pins, sizes: Sizes) -> Result<Option<Programs>> {
-        let Ok(mut maps) = pins.open_maps() else { return Ok(None) };
-        if control::require_layout(&maps).is_err() {
-            return Ok(None);
-        }
+        let Ok(Some(mut maps)) = standing_maps(pins) else { return Ok(None) };
         // A larger table takes the place of one that is too small, and begins empty.
         maps.retain(|name, map| sizes.suits(name, map));
         Ok(Programs::load_maps(maps, sizes).ok())
@@ -201,12 +228,8 @@ impl Guard {
     /// # Errors
     /// [`Error::OtherVersion`](crate::error::Error::OtherVersion): it would be read wrong.
     pub fn open_to_read(pins: &Pins) -> Result<Option<Programs>> {
-        if !pins.exist() {
-            return Ok(None);
-        }
-        let maps = pins.open_maps()?;
-        control::require_layout(&maps)?;
-        Ok(Some(Programs::load(Objects::Readers, maps)?))
+        let maps = standing_maps(pins)?;
+        maps.map(|maps| Programs::load(Objects::Readers, maps)).transpose()
     }
 
     /// The programs and maps.
@@ -272,7 +295,7 @@ impl Guard {
         self.load_all(plan)?;
         self.no_driver.retain(|index, _| plan.interfaces.contains_key(index));
         let (before, broken): (Vec<_>, Vec<_>) =
-            self.pins.link_names()?.into_iter().partition(|name| self.is_whole(name));
+            self.pins.link_names()?.into_iter().partition(|name| self.pins.is_attached(name));
         self.detach(&broken);
         let wanted = self.resolve(plan, is_asked && plan.is_named)?.links();
         let some_driver = if is_asked { self.require_some_driver(plan) } else { Ok(()) };
@@ -313,7 +336,7 @@ impl Guard {
                 continue;
             }
             let name = driver_pin(*index);
-            let stands = standing.contains(&name) && self.is_whole(&name);
+            let stands = standing.contains(&name) && self.pins.is_attached(&name);
             let program = driver_program(interface, only_paths);
             *hooks = if stands || self.try_driver(*index, program, &interface.name) {
                 Hooks::DriverAndIp
@@ -335,19 +358,6 @@ impl Guard {
             self.no_driver.insert(index, why.to_string());
         }
         done.is_ok()
-    }
-
-    /// A link to an interface that has gone stands on index 0.
-    fn is_whole(&self, name: &str) -> bool {
-        let Ok(link) = self.pins.open_link(name) else {
-            return false;
-        };
-        match name.rsplit_once('-') {
-            Some(("ingress" | "driver" | "ends_in" | "ends_out", index)) => {
-                link::ifindex(link.as_fd()).is_ok_and(|i| index == i.to_string())
-            }
-            _ => true,
-        }
     }
 
     fn make(&mut self, name: &str, program: Program, place: Place, where_: &str) -> Result<()> {
@@ -438,6 +448,7 @@ impl Guard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plain::bytes_of;
 
     /// Of a host with loopback and these interfaces beside it.
     fn plan(interfaces: &[(bool, Hooks)]) -> Plan {
@@ -448,6 +459,12 @@ mod tests {
             (index, (PlannedInterface { name, veth, loopback: index == 1 }, hooks))
         });
         Plan { interfaces: interfaces.collect(), ..Default::default() }
+    }
+
+    #[test]
+    fn a_guard_is_of_the_namespace_that_its_control_record_names() {
+        let control = tg_control { netns_cookie: 7, ..Default::default() };
+        assert!(is_of(bytes_of(&control), 7) && !is_of(bytes_of(&control), 8));
     }
 
     #[test]

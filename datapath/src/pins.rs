@@ -20,6 +20,8 @@ const BPFFS: &str = "/sys/fs/bpf";
 const BPFFS_MAGIC: i64 = 0xcafe_4a11;
 /// Says that bpffs was mounted by us, so that the last guard to stop unmounts it.
 const MOUNTED_BY_US: &str = "mounted-by-tidegate";
+/// The map by which a guard is known: pinned last and removed first, so that where it is all others are.
+const CONTROL: &str = "control";
 
 /// The folder of one network namespace's guard.
 #[derive(Debug, Clone)]
@@ -64,7 +66,7 @@ impl Pins {
     /// Whether a guard stands in this namespace. One may where that cannot be seen, for want of a
     /// permission: whoever opens it then is told why not.
     pub fn exist(&self) -> bool {
-        self.maps_folder().join("control").try_exists().unwrap_or(true)
+        self.maps_folder().join(CONTROL).try_exists().unwrap_or(true)
     }
 
     /// Whether anything of a guard is left in this namespace: one that stands, or what remained when its
@@ -72,6 +74,16 @@ impl Pins {
     pub fn are_left(&self) -> Result<bool> {
         let folder = self.folder();
         folder.try_exists().map_err(pin_error(&folder))
+    }
+
+    /// Whether they are in a bpffs that we have mounted.
+    pub fn are_on_our_mount(&self) -> bool {
+        self.root.join(MOUNTED_BY_US).exists()
+    }
+
+    /// What is told where a map of a guard's is not pinned.
+    pub(crate) fn missing(&self, map: &str) -> Error {
+        pin_error(&self.maps_folder().join(map))(io::ErrorKind::NotFound.into())
     }
 
     /// Makes the folders, and mounts bpffs where the host has not.
@@ -109,7 +121,8 @@ impl Pins {
     pub fn pin_maps(&self, maps: &BTreeMap<String, MapHandle>) -> Result<()> {
         use std::os::fd::AsFd;
         let id = |map: &MapHandle| map.info().map(|info| info.info.id).ok();
-        for (name, map) in maps {
+        let (last, others): (Vec<_>, Vec<_>) = maps.iter().partition(|(name, _)| *name == CONTROL);
+        for (name, map) in others.into_iter().chain(last) {
             let path = self.maps_folder().join(name);
             let pinned = MapHandle::from_pinned_path(&path).ok();
             if pinned.is_some_and(|pinned| id(&pinned) == id(map)) {
@@ -141,6 +154,22 @@ impl Pins {
         names_in(&self.links_folder())
     }
 
+    /// Those of them that are attached to anything.
+    pub fn attached_links(&self) -> Result<Vec<String>> {
+        let names = self.link_names()?;
+        Ok(names.into_iter().filter(|name| self.is_attached(name)).collect())
+    }
+
+    /// A link to an interface that has gone stands on index 0.
+    pub(crate) fn is_attached(&self, name: &str) -> bool {
+        let Ok(link) = self.open_link(name) else {
+            return false;
+        };
+        interface_in(name).is_none_or(|index| {
+            link::ifindex(link.as_fd()).is_ok_and(|found| index == found.to_string())
+        })
+    }
+
     /// Opens a pinned link.
     pub fn open_link(&self, name: &str) -> Result<OwnedFd> {
         let path = self.links_folder().join(name);
@@ -170,7 +199,9 @@ impl Pins {
         for name in self.link_names()? {
             self.remove_link(&name)?;
         }
-        for name in names_in(&self.maps_folder())? {
+        let mut maps = names_in(&self.maps_folder())?;
+        maps.sort_by_key(|name| name != CONTROL);
+        for name in maps {
             let path = self.maps_folder().join(name);
             fs::remove_file(&path).map_err(pin_error(&path))?;
         }
@@ -200,6 +231,14 @@ impl Pins {
             umount(bpffs).map_err(|e| pin_error(bpffs)(e.into()))?;
         }
         Ok(())
+    }
+}
+
+/// The index in the name of a link's pin, where it is to stand at an interface.
+fn interface_in(name: &str) -> Option<&str> {
+    match name.rsplit_once('-')? {
+        ("ingress" | "driver" | "ends_in" | "ends_out", index) => Some(index),
+        _ => None,
     }
 }
 
@@ -233,10 +272,43 @@ fn names_in(folder: &Path) -> Result<Vec<String>> {
 mod tests {
     use super::*;
 
+    fn pins(label: &str) -> (PathBuf, Pins) {
+        let name = format!("tidegate-pins-{label}-{}", std::process::id());
+        let root = std::env::temp_dir().join(name);
+        (root.clone(), Pins { root, namespace: "net-1".to_owned() })
+    }
+
+    /// Where the end is cut short, nobody takes what is left for a guard.
+    #[test]
+    fn the_map_by_which_a_guard_is_known_goes_before_the_others() {
+        let (root, pins) = pins("order");
+        fs::create_dir_all(pins.maps_folder()).unwrap();
+        fs::write(pins.maps_folder().join(CONTROL), "").unwrap();
+        // What cannot be removed like a pin.
+        fs::create_dir(pins.maps_folder().join("accepts")).unwrap();
+        assert!(pins.exist());
+        assert!(pins.remove().is_err() && !pins.exist() && pins.are_left().unwrap());
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn what_stands_at_an_interface_has_its_index_in_its_name() {
+        for (name, index) in [
+            ("ingress-2", Some("2")),
+            ("driver-17", Some("17")),
+            ("ends_out-3", Some("3")),
+            ("tcp-ipv4", None),
+            ("tcp-ipv6-new", None),
+            ("socket-set", None),
+            ("sockets", None),
+        ] {
+            assert_eq!(interface_in(name), index, "{name}");
+        }
+    }
+
     #[test]
     fn what_cannot_be_looked_at_is_not_taken_for_nothing() {
-        let root = std::env::temp_dir().join(format!("tidegate-pins-{}", std::process::id()));
-        let pins = Pins { root: root.clone(), namespace: "net-1".to_owned() };
+        let (root, pins) = pins("hidden");
         assert!(!pins.exist() && !pins.are_left().unwrap());
         // Whoever is root may look everywhere, but not into what is no folder.
         fs::write(&root, "").unwrap();

@@ -14,7 +14,7 @@ use libbpf_rs::MapCore;
 use crate::configuration::{self, Guarded};
 use crate::control;
 use crate::error::{Error, Result};
-use crate::guard::{PlannedInterface, driver_program};
+use crate::guard::{PlannedInterface, driver_program, standing_maps};
 use crate::interfaces::Interface;
 use crate::pins::Pins;
 use crate::plain::{bytes_of, from_bytes};
@@ -87,21 +87,32 @@ pub struct Rehearsal {
 
 impl Rehearsal {
     /// Of the guard that stands in this namespace; `None` where none does.
+    ///
+    /// # Errors
+    /// [`Error::Pin`], where a map is missing, as it may be in the moment of a start.
     pub fn of(pins: Pins) -> Result<Option<Self>> {
-        if !pins.exist() {
-            return Ok(None);
-        }
-        let live = Programs::of_maps(pins.open_maps()?);
-        control::require_layout(live.maps())?;
+        let Some(maps) = standing_maps(&pins)? else { return Ok(None) };
+        let live = Programs::of_maps(maps);
         let mut shared = pins.open_maps()?;
         shared.retain(|name, _| READ_BY_PACKETS.contains(&name.as_str()));
-        let held_blocks = live.map(time_wait::TABLE).max_entries();
+        let held = live.maps().get(time_wait::TABLE);
+        let held_blocks = held.ok_or_else(|| pins.missing(time_wait::TABLE))?.max_entries();
         // Of the table of persistent dropping one block is copied.
         let sizes = Sizes { shed_blocks: 1, held_blocks };
         let own = Programs::load_sized(Objects::Readers, shared, sizes)?;
         let mut rehearsal = Rehearsal { pins, live, own, sizes, copied: None, guards: Vec::new() };
+        rehearsal.require_all()?;
         rehearsal.copy_configuration()?;
         Ok(Some(rehearsal))
+    }
+
+    /// That each map which is copied into is there to be copied from.
+    fn require_all(&self) -> Result<()> {
+        let is_missing = |name: &&String| !self.live.maps().contains_key(*name);
+        match self.own.maps().keys().find(is_missing) {
+            Some(name) => Err(self.pins.missing(name)),
+            None => Ok(()),
+        }
     }
 
     /// The guard's own maps, to be read.
@@ -150,6 +161,7 @@ impl Rehearsal {
         for program in &programs {
             self.own.load_one(*program, self.sizes)?;
         }
+        self.require_all()?;
         self.copy_configuration()?;
         let met = configuration::covering(&self.guards, syn.to);
         let slots = met.map_or(Vec::new(), |(index, _)| self.slots_of(*index));

@@ -19,6 +19,19 @@ use crate::programs::Programs;
 use crate::raw::{tg_listener_row, tg_request_row};
 use tidegate_policy::raw::tg_tuple;
 
+/// Reads the next row; `false` where there is none. Of a million sockets that are no rows the kernel wants to be
+/// asked once more (`MAX_ITER_OBJECTS` in bpf_iter.c).
+fn read_row(from: &mut impl Read, row: &mut [u8]) -> io::Result<bool> {
+    loop {
+        match from.read_exact(row) {
+            Ok(()) => return Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
 /// Hands each row of an iterator to `take`, as it is read, until that has had enough.
 fn iterate<T: Plain>(
     programs: &Programs,
@@ -45,16 +58,12 @@ fn iterate<T: Plain>(
     let mut file = unsafe { File::from_raw_fd(iter) };
     let mut bytes = vec![0; size_of::<T>()];
     // A row at a time: the kernel walks no further than what is asked for.
-    loop {
-        match file.read_exact(&mut bytes) {
-            Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-            Err(e) => return Err(fail(e)),
-        }
+    while read_row(&mut file, &mut bytes).map_err(fail)? {
         if take(from_bytes(&bytes)).is_break() {
-            return Ok(());
+            break;
         }
     }
+    Ok(())
 }
 
 /// The iterators of listening sockets end with an empty row.
@@ -211,4 +220,42 @@ fn ask(kind: u16, flags: u16, which: Which<'_>) -> io::Result<Vec<u8>> {
         return Err(io::Error::from_raw_os_error(-errno));
     }
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel answers, one after the other; nothing is the end.
+    struct Answers(Vec<io::Result<&'static [u8]>>);
+
+    impl Read for Answers {
+        fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+            if self.0.is_empty() {
+                return Ok(0);
+            }
+            let bytes = self.0.remove(0)?;
+            to[..bytes.len()].copy_from_slice(bytes);
+            Ok(bytes.len())
+        }
+    }
+
+    const ROWS: [&[u8]; 2] = [b"abcd", b"efgh"];
+
+    #[test]
+    fn who_is_to_ask_once_more_does() {
+        let fails = |kind: io::ErrorKind| -> io::Result<&'static [u8]> { Err(kind.into()) };
+        let again = || fails(io::ErrorKind::WouldBlock);
+        let broken = fails(io::ErrorKind::PermissionDenied);
+        let said = [again(), again(), Ok(ROWS[0]), again(), Ok(ROWS[1]), broken];
+        let mut answers = Answers(said.into());
+        let mut row = [0; 4];
+        for expected in ROWS {
+            assert!(read_row(&mut answers, &mut row).unwrap());
+            assert_eq!(&row[..], expected);
+        }
+        let told = read_row(&mut answers, &mut row).unwrap_err();
+        assert_eq!(told.kind(), io::ErrorKind::PermissionDenied);
+        assert!(!read_row(&mut answers, &mut row).unwrap());
+    }
 }

@@ -35,7 +35,7 @@ pub struct AgentStatus {
 pub struct DestinationStatus {
     /// Their network.
     pub network: String,
-    /// Their port; absent: every one.
+    /// Their port; null: every one.
     pub port: Option<u16>,
     /// For how long they are heeded at most, and half as long again.
     pub longest_s: f64,

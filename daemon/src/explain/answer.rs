@@ -23,15 +23,16 @@ pub struct Explained {
     pub isn: u32,
     /// The interface that it comes in at.
     pub interface: String,
-    /// The guard that it falls under.
+    /// The guard that it falls under; null: none.
     pub guard: Option<GuardMet>,
-    /// Where it was judged: `driver` or `ip`; absent where no guard decides.
+    /// Where it was judged: `driver` or `ip`; null where no guard decides.
     pub judged_at: Option<&'static str>,
-    /// The listening socket that the kernel would give it to.
+    /// The listening socket that the kernel would give it to; null where there is none, or which of
+    /// several is not known.
     pub listener: Option<ListenerMet>,
     /// By the names of `tidegate status`.
     pub verdict: &'static str,
-    /// Likewise; absent where no guard decides.
+    /// Likewise; null where no guard decides.
     pub reason: Option<&'static str>,
     /// Both in words.
     pub words: String,
@@ -48,7 +49,7 @@ pub struct Explained {
 pub struct GuardMet {
     /// The port.
     pub port: u16,
-    /// The address; absent: every one.
+    /// The address; null: every one.
     pub address: Option<String>,
     /// The mechanism and what is shed, by the papers' names.
     pub mechanism: String,

@@ -23,7 +23,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time;
 
 use crate::failure::{Failure, Result, tell};
-use crate::{output, signals, supervisor};
+use crate::{signals, supervisor, writer};
 
 /// The only path that there is.
 const PATH: &str = "/metrics";
@@ -195,10 +195,10 @@ pub fn serve(at: SocketAddr, read: Read) -> Result<()> {
         )
     })?;
     let end = Arc::new(Notify::new());
+    writer::start();
     end_when_told(&end)?;
     let at = listener.local_addr().unwrap_or(at);
-    // Nobody who asks needs it.
-    let _ = output::print(&format!("serving http://{at}{PATH}\n"));
+    writer::print(format!("serving http://{at}{PATH}\n"));
     supervisor::stands();
     runtime.block_on(answer_all(listener, read, BOUNDS, &end));
     Ok(())

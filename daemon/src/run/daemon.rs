@@ -3,7 +3,7 @@
 //! what a SYN costs there.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
+use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
@@ -20,7 +20,7 @@ use crate::config::{self, Config};
 use crate::failure::{Failure, Result, tell};
 use crate::host::Kernel;
 use crate::resize::{self, Resizer};
-use crate::{hook, host, keys, outcome, plan, shed, time_wait as ends};
+use crate::{hook, host, keys, outcome, plan, shed, time_wait as ends, writer};
 
 /// A plan that could not be attached is tried again after this long.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -93,16 +93,24 @@ impl Daemon {
             resizer: Resizer::default(),
             complaint: String::new(),
         };
-        daemon.follow_speakers(config, &rows)?;
-        daemon.follow_sockets(&rows)?;
-        // The guard stands whether an application's backlog is ours to change or not, and with some
-        // of the interfaces.
-        let followed = daemon.follow_backlogs(config, &rows);
-        if let Err(failure) = followed.and_then(|()| plan::require(&config.interfaces, &interfaces))
-        {
+        // The guard stands, whatever of this cannot be done: with some of the interfaces, too.
+        if let Err(failure) = daemon.follow_at_first(config, &rows, &interfaces) {
             daemon.complain(&failure);
         }
         Ok(daemon)
+    }
+
+    /// What each look does again.
+    fn follow_at_first(
+        &mut self,
+        config: &Config,
+        rows: &[tg_listener_row],
+        interfaces: &[Interface],
+    ) -> Result<()> {
+        self.follow_speakers(config, rows)?;
+        self.follow_sockets(rows)?;
+        self.follow_backlogs(config, rows)?;
+        plan::require(&config.interfaces, interfaces)
     }
 
     /// Puts a new configuration in force, or leaves the one before as it was.
@@ -117,6 +125,11 @@ impl Daemon {
         let plan = planned(config, &interfaces, &listened)?;
         let syn_ns = syn_ns(&self.guard, &plan);
         let next = configuration_of(config, keys, shed_key, syn_ns);
+        // What was refused when nobody was to be told is not told later, as if it were of then.
+        match logs(before) {
+            true => self.tell_refusals()?,
+            false => drop(refusals::take(self.guard.programs())?),
+        }
         if let Err(error) = self.guard.stand(&next, &plan) {
             let before = configuration_of(before, self.keys, self.shed_key, self.syn_ns);
             if let Err(second) = self.guard.stand(&before, &self.plan) {
@@ -143,11 +156,10 @@ impl Daemon {
     pub fn announce(&self, config: &Config) {
         let places: Vec<&str> =
             self.plan.interfaces.values().map(|(interface, _)| interface.name.as_str()).collect();
-        let mut stdout = std::io::stdout().lock();
+        let mut lines = String::new();
         for g in &config.guards {
-            // Whoever started us may have gone, and the pipe with them: no reason to stop.
             let _ = writeln!(
-                stdout,
+                lines,
                 "guarding {} with {} at {} on {}{}",
                 config::place(g),
                 shed::described(g),
@@ -158,12 +170,12 @@ impl Daemon {
         }
         for (network, rules) in &config.ends.destinations {
             let _ = writeln!(
-                stdout,
+                lines,
                 "guarding TIME-WAIT of connections to {network}: {}",
                 ends::described(rules)
             );
         }
-        let _ = stdout.flush();
+        writer::print(lines);
     }
 
     /// Says what did not work, once.
@@ -192,7 +204,7 @@ impl Daemon {
         if config.asks_time_wait() {
             time_wait::end_late(self.guard.programs())?;
         }
-        if config.guards.iter().any(|g| g.rules.log_cost_ns != 0) {
+        if logs(config) {
             self.tell_refusals()?;
         }
         Ok(())
@@ -200,18 +212,18 @@ impl Daemon {
 
     /// A line for each refusal that is to be told.
     fn tell_refusals(&self) -> Result<()> {
-        let mut stdout = std::io::stdout().lock();
+        let mut lines = String::new();
         for refusal in refusals::take(self.guard.programs())? {
             let reason = REASONS[refusal.decision.reason as usize];
             let _ = writeln!(
-                stdout,
+                lines,
                 "{} > {}: {} ({reason})",
                 refusal.from,
                 refusal.to,
                 outcome::words(refusal.decision)
             );
         }
-        let _ = stdout.flush();
+        writer::print(lines);
         Ok(())
     }
 
@@ -347,6 +359,11 @@ impl Daemon {
         }
         Ok(())
     }
+}
+
+/// Whether refusals are told of, one by one.
+fn logs(config: &Config) -> bool {
+    config.guards.iter().any(|g| g.rules.log_cost_ns != 0)
 }
 
 /// Of this host's time: its processors drop SYNs side by side, as they serve.

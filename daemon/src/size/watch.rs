@@ -2,7 +2,7 @@
 //! A guarded listener, watched for bursts: what its SYNs met, and how its queues went.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -17,7 +17,7 @@ use tidegate_policy::raw::*;
 use tidegate_policy::size::{Look, NoBurst, Record, Seen};
 
 use crate::failure::{Failure, Result};
-use crate::host;
+use crate::{host, mounts};
 
 /// Between two looks. A shorter burst is taken for one of this length.
 const EVERY: Duration = Duration::from_millis(50);
@@ -130,19 +130,44 @@ struct Watched {
     record: Record,
 }
 
-fn guard_on(programs: &Programs, port: u16, address: Option<IpAddr>) -> Result<(u32, Guarded)> {
-    let guards = configuration::read(programs)?;
+/// Whether `address` names this guard: `0.0.0.0` and `::` are every address, as of a socket that is bound to them.
+fn is_named(guarded: &Guarded, address: Option<IpAddr>) -> bool {
+    match address {
+        Some(address) if address.is_unspecified() => guarded.address.is_none(),
+        Some(_) => guarded.address == address,
+        None => true,
+    }
+}
+
+/// The one guard of this port that is meant.
+fn guard_on(
+    guards: &[(u32, Guarded)],
+    port: u16,
+    address: Option<IpAddr>,
+) -> Result<(u32, Guarded)> {
     let on_port = |g: &Guarded| !g.is_path && g.port == port;
-    let named = |g: &Guarded| address.is_none() || g.address == address;
-    let found = guards.iter().find(|(_, g)| on_port(g) && named(g));
-    found.cloned().ok_or_else(|| {
-        let ports: Vec<String> =
-            guards.iter().filter(|(_, g)| !g.is_path).map(|(_, g)| g.port.to_string()).collect();
-        Failure::argument(
-            format!("port {port} is not guarded like this"),
-            format!("give one of those that are: {}", ports.join(", ")),
-        )
-    })
+    let found: Vec<&(u32, Guarded)> =
+        guards.iter().filter(|(_, g)| on_port(g) && is_named(g, address)).collect();
+    match found[..] {
+        [one] => Ok(one.clone()),
+        [] => {
+            let listeners = guards.iter().filter(|(_, g)| !g.is_path);
+            let ports: Vec<String> = listeners.map(|(_, g)| g.port.to_string()).collect();
+            Err(Failure::argument(
+                format!("port {port} is not guarded like this"),
+                format!("give one of those that are: {}", ports.join(", ")),
+            ))
+        }
+        _ => {
+            let address = |g: &Guarded| g.address.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+            let addresses: Vec<String> =
+                found.iter().map(|(_, g)| address(g).to_string()).collect();
+            Err(Failure::argument(
+                format!("port {port} has several guards"),
+                format!("name one by --address: {}", addresses.join(", ")),
+            ))
+        }
+    }
 }
 
 /// One look at every listening socket of a guard that has counters of its own.
@@ -191,12 +216,13 @@ fn excess(seen: &Seen) -> f64 {
 pub fn burst(port: u16, address: Option<IpAddr>, lasts: Duration) -> Result<(Socket, Seen)> {
     host::require_capabilities()?;
     let Some(programs) = Guard::open_to_read(&Pins::here()?)? else {
+        mounts::require_those_of_the_daemon()?;
         return Err(Failure::argument(
             "no guard stands here",
             "start one with `tidegate run`, which counts what comes",
         ));
     };
-    let guard = guard_on(&programs, port, address)?;
+    let guard = guard_on(&configuration::read(&programs)?, port, address)?;
     let (begun, mut watched) = (Instant::now(), BTreeMap::new());
     while begun.elapsed() < lasts {
         look(&programs, &guard, &mut watched)?;
@@ -247,6 +273,27 @@ mod tests {
             (TG_POLICED, TG_DROP, 5000),
         ]);
         assert_eq!((count.arrived, count.dropped, count.entered), (1393, 9, 1370));
+    }
+
+    #[test]
+    fn of_several_guards_on_a_port_one_is_to_be_named() {
+        let guarded = |index: u32, address: Option<&str>| {
+            let address = address.map(|a| a.parse().unwrap());
+            (index, Guarded { address, port: 443, ..Guarded::default() })
+        };
+        let all = [None, Some("192.0.2.1"), Some("2001:db8::1")];
+        let all: Vec<_> = (0..).zip(all).map(|(index, address)| guarded(index, address)).collect();
+        let on = |guards: &[(u32, Guarded)], address: Option<&str>| {
+            let found = guard_on(guards, 443, address.map(|a| a.parse().unwrap()));
+            found.map(|(index, _)| index).map_err(|failure| failure.to_string())
+        };
+        let several = "port 443 has several guards; name one by --address: ";
+        assert_eq!(on(&all, None), Err(format!("{several}0.0.0.0, 192.0.2.1, 2001:db8::1")));
+        assert_eq!(on(&all, Some("192.0.2.1")), Ok(1));
+        assert_eq!((on(&all, Some("0.0.0.0")), on(&all, Some("::"))), (Ok(0), Ok(0)));
+        assert_eq!(on(&all[2..], None), Ok(2), "it is the only one");
+        let other = on(&all[1..], Some("0.0.0.0")).unwrap_err();
+        assert!(other.starts_with("port 443 is not guarded like this; "), "{other}");
     }
 
     #[test]

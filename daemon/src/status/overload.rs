@@ -13,18 +13,19 @@ use tidegate_policy::raw::{TG_CALM, tg_overload};
 pub struct OverloadStatus {
     /// `calm`, `burst`, `persistent` or `recovering`.
     pub phase: &'static str,
-    /// Clients that had not come before, a second; none in calm, when nobody is looked up.
+    /// Clients that had not come before, a second; null in calm, when nobody is looked up.
     pub new_per_s: Option<f64>,
-    /// Connections that the server takes, a second; none in calm, when it takes what comes.
+    /// Connections that the server takes, a second; null in calm, when it takes what comes.
     pub drain_per_s: Option<f64>,
     /// Clients left in silence that may come again.
     pub waiting: u64,
     /// How many of them should, while it persists.
     pub may_wait: u64,
-    /// The places of the listen queue that are in use, where that is not all of them: where more come than
-    /// the server takes, from next door.
+    /// How many places of the listen queue auto lets be taken; null where that is all of them, or where
+    /// clients are away and the pace holds.
     pub places: Option<u32>,
-    /// Between a SYN/ACK and its ACK, in the mean of the last few that were seen in trouble, in ms.
+    /// Between a SYN/ACK and its ACK, in the mean of the last few that were seen in trouble, in ms; 0 where
+    /// none was.
     pub round_trip_ms: f64,
 }
 

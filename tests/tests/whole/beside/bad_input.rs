@@ -127,6 +127,15 @@ fn a_wrong_file_is_answered_with_file_line_and_fix() {
             &[".toml:4: \"no-syn-drop\" cannot be carried out at the tcp hook"],
         ),
         (b"[[listener]]\nport = 80\naddress = \"10.0.0.256\"", &[".toml:3: ", "is no IP address"]),
+        // What an operator wrote is shown to him, and not carried out by his terminal.
+        (
+            b"[[listener]]\nport = 80\naddress = \"a\\nb\"",
+            &[r#":3: address = "a\nb" is no IP address"#],
+        ),
+        (
+            b"[[listener]]\nport = 80\nhook = \"a\\u001bb\\n\"",
+            &[r#":3: hook = "a\u{1b}b\n" is unknown"#],
+        ),
         (
             b"[[listener]]\nport = 80\nmechanism = \"reserv\"\n[listener.reserv]\noverbook = 0.5",
             &[".toml:5: overbook = 0.5 is out of range; give a number from 1"],
@@ -221,6 +230,7 @@ fn a_wrong_agent_is_answered_with_what_and_the_fix() {
             &["--destination here is no network", "; write one like 192.0.2.0/24"],
         ),
         (&["--destination", "192.0.2.1:0"], &["--destination 192.0.2.1:0 is no network"]),
+        (&["--destination", "a\nb\u{1b}"], &[r"--destination a\nb\u{1b} is no network"]),
         (
             &["--destination", "::1", "--longest-s", "0"],
             &["--longest-s 0 is out of range; give seconds from 0.01 to 655.35"],

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::Signal;
+use tidegate_lab::Namespace;
 use tidegate_tests::bpf::{self, Object};
 use tidegate_tests::{
     Answer, Counted, Guard, Nginx, Plain, SERVER_V4, Stage, Stalled, bridge, fetch, fill,
@@ -115,6 +117,14 @@ fn nothing_is_left(stage: &Stage, objects: &BTreeSet<Object>) {
     assert!(!run, "/run/tidegate is gone");
     let links = stage.server.ip("-details link show").expect("ip shows links");
     assert!(!links.contains("xdp"), "no XDP program stands: {links}");
+}
+
+/// What a command says that fails, in one line.
+fn fails_in_a_line(host: &Namespace, command: &[&str]) -> String {
+    let output = run_to_end(host, command);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && told.lines().count() == 1, "{command:?}: {told}");
+    told
 }
 
 fn stop(stage: &Stage) {
@@ -462,7 +472,15 @@ fn what_a_stop_that_was_killed_has_left_is_removed_by_the_next() {
     let full = Full::new("cut-short");
     let host = &full.stage.server;
     Guard::on_port(host, 80, "rst-syn", "ip").kill();
-    host.output(host.command("find /sys/fs/bpf/tidegate -name control -delete")).expect("it goes");
+    let unpin = |map: &str| {
+        let line = format!("find /sys/fs/bpf/tidegate -name {map} -delete");
+        host.output(host.command(&line)).expect("it goes");
+    };
+    unpin("held_table");
+    let explain = ["explain", "--from", "10.77.0.2:40000", "--to", "10.77.0.1:80"];
+    let told = fails_in_a_line(host, &explain);
+    assert!(told.contains("is just starting, or its start was cut short; ask again"), "{told}");
+    unpin("control");
     stop(&full.stage);
     nothing_is_left(&full.stage, &BTreeSet::new());
     host.output(host.command("mkdir -p /run/tidegate")).expect("a folder");
@@ -585,9 +603,7 @@ fn a_guard_of_another_version_is_told_in_a_sentence_and_stopped_or_replaced() {
         &["size", "--port", "80", "--for", "1"],
         &["explain", "--from", "10.77.0.2:40000", "--to", "10.77.0.1:80"],
     ] {
-        let output = run_to_end(host, command);
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && told.lines().count() == 1, "{command:?}: {told}");
+        let told = fails_in_a_line(host, command);
         assert!(told.contains("another version's"), "{command:?}: {told}");
     }
     let guard = Guard::on_port(host, 80, "rst-syn", "ip");
@@ -607,6 +623,7 @@ fn a_bad_file_at_sighup_leaves_the_guard_as_it_was() {
     bridge(&full.stage.server, "br0", "10.78.0.1/24");
     let good = "[[listener]]\nport = 80\nmechanism = \"rst-syn\"\n";
     let file = Configuration::new(&full.stage, good);
+    let host = &full.stage.server;
     let mut guard = Guard::start(&full.stage.server, &["--config", Configuration::PATH]);
     let attached = guard.status()["attached"].clone();
     for (bad, why) in [
@@ -641,10 +658,91 @@ fn a_bad_file_at_sighup_leaves_the_guard_as_it_was() {
         let seen = fetch(&full.stage.client, server(80), PATIENCE);
         assert_eq!(seen.answer, Answer::Refused, "and it is still carried out: {told}");
     }
+    // A pipe that nobody writes to, which never answers.
+    let path = Configuration::PATH;
+    host.output(host.command(&format!("rm {path}"))).expect("the file goes");
+    host.output(host.command(&format!("mkfifo {path}"))).expect("a pipe");
+    guard.signal(Signal::SIGHUP);
+    std::thread::sleep(Duration::from_secs(1));
+    host.output(host.command(&format!("rm {path}"))).expect("the pipe goes");
     file.write("[[listener]]\nport = 80\nmechanism = \"abort\"\n");
     let announced = guard.reload();
     assert!(announced.contains("abort"), "a good file is taken again: {announced}");
     guard.stop();
+}
+
+/// A pager that is left alone, or a terminal that was stopped.
+#[test]
+fn a_daemon_that_nobody_reads_stands_and_ends_when_it_is_told_to() {
+    if skip_without_root("a_daemon_that_nobody_reads_stands_and_ends_when_it_is_told_to") {
+        return;
+    }
+    let stage = Stage::new("unread");
+    let host = &stage.server;
+    for arguments in [&["run", "--port", "80"][..], &["agent", "--destination", "::1"]] {
+        let (_reader, mut full) = std::io::pipe().expect("a pipe");
+        // As much as a pipe holds.
+        full.write_all(&[b'.'; 65536]).expect("room for it");
+        let mut command = Command::new(tidegate_program());
+        command.args(arguments).stdout(full.try_clone().expect("a pipe")).stderr(full);
+        let mut child = host.spawn(command).expect("tidegate starts");
+        until("it stands", || run_to_end(host, &["status"]).status.success());
+        // By then it has something to say.
+        std::thread::sleep(Duration::from_millis(500));
+        child.signal(Signal::SIGTERM).expect("a running daemon");
+        let ended = child.wait_for(Duration::from_secs(5)).expect("a process");
+        assert!(ended.is_some_and(|status| status.success()), "{arguments:?}: {ended:?}");
+        nothing_is_left(&stage, &BTreeSet::new());
+    }
+}
+
+/// `ip netns exec` makes a mount namespace with a /sys of its own; and the number of a network namespace that
+/// is gone is given to another.
+#[test]
+fn pins_of_other_namespaces_are_told_of_and_not_taken_for_this_ones() {
+    if skip_without_root("pins_of_other_namespaces_are_told_of_and_not_taken_for_this_ones") {
+        return;
+    }
+    let full = Full::new("namespaces");
+    let host = &full.stage.server;
+    let alone = |namespace: &str, script: &str| {
+        let mut command = Command::new("unshare");
+        command.args([namespace, "sh", "-c", script]).arg(tidegate_program());
+        command
+    };
+    let run = "umount /sys/fs/bpf && exec \"$0\" run --port 80 --mechanism rst-syn --hook ip";
+    let mut guard =
+        Guard::launch(host, alone("--mount", run), "guarding ").expect("it stands there");
+    let told = guard.complaint().expect("it is told");
+    assert!(told.contains("does not outlive its daemon") && told.contains("nsenter"), "{told}");
+    let within = format!("nsenter --target {} --mount --net", guard.pid());
+    for command in [
+        &["status"][..],
+        &["metrics"],
+        &["size", "--port", "80", "--for", "1"],
+        &["explain", "--from", "10.77.0.2:40000", "--to", "10.77.0.1:80"],
+    ] {
+        let told = fails_in_a_line(host, command);
+        assert!(told.contains(&within), "{command:?}: {told}");
+    }
+    let asked = format!("{within} {} status", tidegate_program().display());
+    let status = host.output(host.command(&asked)).expect("it is seen from there");
+    assert!(status.contains("* port 80: rst-syn"), "{status}");
+    guard.terminate();
+    nothing_is_left(&full.stage, &BTreeSet::new());
+
+    Guard::on_port(host, 80, "rst-syn", "ip").kill();
+    let script = "cd /sys/fs/bpf/tidegate && mv net-* net-$(stat -Lc %i /proc/self/ns/net) && \
+                  ! \"$0\" status && exec \"$0\" stop";
+    let mut command = alone("--net", script);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = host.spawn(command).expect("a shell").wait_with_output().expect("it ends");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("no guard stands here") && told.lines().count() == 1, "{told}");
+    // What is left in /run is the killed daemon's number.
+    let _ = run_to_end(host, &["stop"]);
+    nothing_is_left(&full.stage, &BTreeSet::new());
 }
 
 #[test]

@@ -101,6 +101,19 @@ fn what_was_refused_while_no_daemon_ran_is_not_told_as_if_it_were_of_now() {
     assert_eq!(fetch(&stage.client, now, PATIENCE).answer, Answer::Refused);
     let is_full = "refused with RST: the listen queue is full (ListenQFullAtSyn)";
     tells(&mut guard, &format!("[{CLIENT_V6}]"), now, is_full);
+    // Nor what was refused before nobody was to be told: it is told before that.
+    let log = |is_told: bool| {
+        let text = format!("[[listener]]\nport = 80\nmechanism = \"rst-syn\"\nlog = {is_told}\n");
+        stage.server.run(|| fs::write("/run/tidegate.toml", text).expect("a file"));
+    };
+    log(false);
+    sleep(Duration::from_millis(150));
+    assert_eq!(fetch(&stage.client, left, PATIENCE).answer, Answer::Refused);
+    guard.signal(Signal::SIGHUP);
+    tells(&mut guard, CLIENT_V4, left, is_full);
+    assert!(guard.told().is_some_and(|line| line.starts_with("guarding ")), "it is off");
+    log(true);
+    assert!(guard.reload().starts_with("guarding "), "and on again");
     guard.stop();
 }
 
