@@ -63,7 +63,8 @@ pub fn run(plan: &Plan) -> Result<Outcome, CrowdError> {
     run_watched(plan, &mut |_| {})
 }
 
-/// As [`run`], telling how it goes about four times a second.
+/// As [`run`], telling how it goes: first when the load begins, by the clock that counts, and then about
+/// four times a second.
 ///
 /// # Errors
 /// As [`run`].

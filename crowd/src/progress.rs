@@ -20,6 +20,12 @@ impl<'a> Meter<'a> {
         Self { watch, told_ns: 0, started: 0, replies: 0, errors: 0 }
     }
 
+    /// Tells that the load begins, so that who watches knows by which clock it is told.
+    pub(crate) fn begin(&mut self, now_ns: u64) {
+        (self.watch)(Progress { at_s: now_ns as f64 / 1e9, ..Progress::default() });
+        self.told_ns = now_ns;
+    }
+
     #[inline]
     pub(crate) fn started(&mut self) {
         self.started += 1;
@@ -63,6 +69,20 @@ impl<'a> Meter<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn it_tells_at_once_that_it_begins() {
+        let mut told = Vec::new();
+        let mut watch = |progress| told.push(progress);
+        let mut meter = Meter::new(&mut watch);
+        meter.begin(EVERY_NS / 5);
+        meter.started();
+        meter.look(EVERY_NS, 1);
+        meter.look(EVERY_NS / 5 + EVERY_NS, 1);
+        let first = Progress { at_s: 0.05, ..Progress::default() };
+        let second = Progress { at_s: 0.3, started_per_s: 4.0, in_flight: 1, ..first };
+        assert_eq!(told, [first, second]);
+    }
 
     #[test]
     fn it_tells_rates_since_the_last_time() {

@@ -95,6 +95,7 @@ impl<'a> Crowd<'a> {
         let mut events = vec![EpollEvent::empty(); EVENTS_MAX];
         let mut scratch = vec![0; SCRATCH_BYTES];
         self.begun = Instant::now();
+        self.meter.begin(self.now_ns());
         loop {
             self.start_due();
             self.give_up_overdue();

@@ -32,8 +32,10 @@ pub(crate) struct Crowd {
 /// A crowd under way, in a thread of the clients' namespace. Where a point fails it is waited for all the
 /// same: the next one's crowd would share its processor.
 pub(crate) struct Sent {
-    begun: Instant,
-    progress: Receiver<Progress>,
+    /// When its load began, once it has told.
+    begun: Option<Instant>,
+    /// What it tells, and when it did.
+    progress: Receiver<(Instant, Progress)>,
     thread: Option<JoinHandle<Result<Outcome, LiveError>>>,
 }
 
@@ -112,33 +114,44 @@ impl Crowd {
             if raw { ground.crowd_sources(self.addresses) } else { ground.socket_sources() };
         self.plan.interface = raw.then(|| ground.crowd_interface.to_owned());
         let (tell, progress) = channel();
-        let (cpu, begun) = (ground.crowd_cpu, Instant::now());
+        let cpu = ground.crowd_cpu;
         let thread = ground.clients.thread(move || {
             pin_thread(cpu)?;
             // Nobody may be listening any more.
-            let watch = &mut |progress| {
-                let _ = tell.send(progress);
+            let watch = &mut |progress: Progress| {
+                let _ = tell.send((Instant::now(), progress));
             };
             Ok(crowd::run_watched(&self.plan, watch)?)
         })?;
-        Ok(Sent { begun, progress, thread: Some(thread) })
+        Ok(Sent { begun: None, progress, thread: Some(thread) })
     }
 }
 
 impl Sent {
-    /// Passes on how it goes until so long after it was sent, or until it ends. Whatever was done
+    /// Passes on how it goes until so long after its load began, or until it ends. Whatever was done
     /// meanwhile, the times that it counts by are its own.
     pub(crate) fn watch_until(&mut self, time: Duration, mut watch: impl FnMut(&Progress)) {
-        let until = self.begun + time;
+        let Some(begun) = self.begun() else { return };
+        let until = begun + time;
         let left = || until.saturating_duration_since(Instant::now());
-        while let Ok(progress) = self.progress.recv_timeout(left()) {
+        while let Ok((_, progress)) = self.progress.recv_timeout(left()) {
             watch(&progress);
         }
     }
 
+    /// When its load began, by its own clock: until then it makes ready, for as long as that takes.
+    /// Nothing where it came to an end before.
+    fn begun(&mut self) -> Option<Instant> {
+        if self.begun.is_none() {
+            let (told, progress) = self.progress.recv().ok()?;
+            self.begun = Some(told - Duration::from_secs_f64(progress.at_s));
+        }
+        self.begun
+    }
+
     /// Waits for its end and says what became of it.
     pub(crate) fn wait(mut self, mut watch: impl FnMut(&Progress)) -> Result<Outcome, LiveError> {
-        for progress in &self.progress {
+        for (_, progress) in &self.progress {
             watch(&progress);
         }
         let outcome = self.thread.take().and_then(|thread| thread.join().ok());
@@ -227,12 +240,31 @@ fn paths(page: Page, seed: u64) -> Vec<String> {
 mod tests {
     use super::*;
 
+    fn at(at_s: f64) -> Progress {
+        Progress { at_s, ..Progress::default() }
+    }
+
     #[test]
-    fn a_crowd_is_watched_by_the_time_since_it_was_sent() {
+    fn a_crowd_is_watched_by_the_time_since_its_load_began() {
         let (time, now) = (Duration::from_secs(10), Instant::now());
-        let (_tell, progress) = channel();
-        let begun = now.checked_sub(time).unwrap();
-        Sent { begun, progress, thread: None }.watch_until(time, |_| ());
+        let (tell, progress) = channel();
+        tell.send((now, at(10.0))).unwrap();
+        Sent { begun: None, progress, thread: None }.watch_until(time, |_| ());
         assert!(now.elapsed() < time, "what was late was not made up for");
+    }
+
+    /// It is pinned, its neighbours are asked for, its device is opened: a while later its load begins.
+    #[test]
+    fn until_its_load_begins_no_time_of_a_crowd_has_passed() {
+        let (pause, sent) = (Duration::from_millis(50), Instant::now());
+        let (tell, progress) = channel();
+        let crowd = std::thread::spawn(move || {
+            std::thread::sleep(pause);
+            tell.send((Instant::now(), at(0.0))).unwrap();
+            std::thread::sleep(2 * pause);
+        });
+        Sent { begun: None, progress, thread: None }.watch_until(pause, |_| ());
+        assert!(sent.elapsed() >= 2 * pause);
+        crowd.join().unwrap();
     }
 }

@@ -81,7 +81,8 @@ impl Guard {
     pub(crate) fn counted(&self) -> Result<Counted, LiveError> {
         let mut command = Command::new(&self.programs.tidegate);
         command.args(["status", "--json"]).stdin(Stdio::null());
-        let text = self.namespace.output(command)?;
+        // One that does not answer is its curve's affair, and not the testbed's.
+        let text = self.namespace.output(command).map_err(|error| failed(error.to_string()))?;
         let status: Value =
             serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
         let pairs = status["time_wait"]["held_by_us"].as_u64().unwrap_or(0);
@@ -184,4 +185,28 @@ fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
 
 fn failed(reason: String) -> LiveError {
     LiveError::Ended { program: "tidegate".to_owned(), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_lab::skip_without_root;
+
+    use super::*;
+
+    /// The other curves go on: only what concerns the testbed ends an experiment.
+    #[test]
+    fn a_guard_that_does_not_answer_is_its_curves_affair() {
+        if skip_without_root("a_guard_that_does_not_answer_is_its_curves_affair") {
+            return;
+        }
+        let namespace = Namespace::new("server").unwrap();
+        let child = namespace.spawn(namespace.command("sleep 60")).unwrap();
+        let programs = Programs { tidelab: "/bin/false".into(), tidegate: "/bin/false".into() };
+        match (Guard { child, namespace, programs }).counted() {
+            Err(LiveError::Ended { program, reason }) => {
+                assert!(program == "tidegate" && reason.contains("status --json"), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }

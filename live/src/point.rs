@@ -46,6 +46,7 @@ impl Measured<'_> {
             cpu_calls,
             serving,
             kernel: kernel.counts,
+            kernel_s: Some(kernel.seconds),
             time_wait,
             warnings,
             ..seen
@@ -90,7 +91,33 @@ fn lateness(p99_ms: f64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_scenarios::{Form, Scenario};
+
     use super::*;
+    use crate::timed::Within;
+
+    /// Rates of it would else be too high by what it takes to read everything.
+    #[test]
+    fn what_the_kernel_counted_has_the_time_in_which_it_did() {
+        let text = "title = \"t\"\nsource = \"s\"\n[load]\noffered = [1]\n\
+             [[curve]]\npeer = \"kernel\"";
+        let scenario = Scenario::parse("t", "t.toml", text).unwrap();
+        let load = scenario.load(Form::Full);
+        let (setting, capacity_per_s, offered_over_capacity) = (&scenario.settings[0], 1.0, 1.0);
+        let at = OperatingPoint {
+            scenario: &scenario,
+            setting,
+            load: &load,
+            capacity_per_s,
+            offered_over_capacity,
+        };
+        let counts = [("TcpExtListenDrops".to_owned(), 55)].into();
+        let reading = Reading { kernel: Within { counts, seconds: 5.5 }, ..Reading::default() };
+        let outcome = Outcome { duration_s: 5.0, ..Outcome::default() };
+        let point = Measured { at, outcome, reading, accounts: None }.point();
+        let found = ["kernel.TcpExtListenDrops", "kernel_s"].map(|path| point.measure(path));
+        assert_eq!(found, [Some(55.0), Some(5.5)]);
+    }
 
     #[test]
     fn a_crowd_that_could_not_be_sent_is_told_from_one_that_was_a_little_late() {

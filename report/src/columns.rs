@@ -39,12 +39,13 @@ const NUMBERS: &[&str] = &[
     "late_p99_ms",
     "duration_s",
 ];
+const OPTIONAL: &[&str] = &["replies_per_s_ci95", "kernel_s"];
 const COUNTS: &[&str] = &["attempts", "seed"];
 const TIMES: &[&str] = &["response_ms", "refusal_ms", "delay_ms"];
 /// Maps by what their values are.
 const MAPS: &[(&str, &str)] = &[
     ("errors_per_s", "required double value;"),
-    ("replies_within_per_s", "required double value;"),
+    ("answered_within_per_s", "required double value;"),
     ("queue_drops_per_s", "required double value;"),
     ("verdicts_per_s", "required double value;"),
     ("cpu", "required double value;"),
@@ -72,7 +73,7 @@ fn schema() -> String {
     TEXTS.iter().for_each(|name| add(format!("required binary {name} (UTF8);")));
     NUMBERS.iter().for_each(|name| add(format!("required double {name};")));
     COUNTS.iter().for_each(|name| add(format!("required int64 {name} (INTEGER(64, false));")));
-    add("optional double replies_per_s_ci95;".to_owned());
+    OPTIONAL.iter().for_each(|name| add(format!("optional double {name};")));
     for name in TIMES {
         let each = ["mean", "p50", "p90", "p99", "max", "deviation"];
         let each = each.map(|part| format!("required double {part};")).concat();
@@ -296,7 +297,7 @@ mod tests {
         let share = |name: &str| [(name.to_owned(), 0.25), (format!("{name}, other"), 1e-9)].into();
         Point {
             replies_per_s_ci95: Some(0.1),
-            replies_within_per_s: [(900, 30.0), (1500, 40.5)].into(),
+            answered_within_per_s: [(900, 30.0), (1500, 40.5)].into(),
             verdicts_per_s: share("reset: listen queue full"),
             syns_per_attempt: [
                 (1, SynClass { attempts: 7, errors: 2 }),
@@ -317,6 +318,7 @@ mod tests {
             ]
             .into(),
             kernel: [("TcpExtListenDrops".to_owned(), -3)].into(),
+            kernel_s: Some(5.01),
             warnings: vec!["late \"by\" 3 ms".to_owned(), String::new(), "ü".to_owned()],
             seed: u64::MAX,
             ..point(curve, 2.0)

@@ -70,7 +70,8 @@ pub fn judge_all<'a>(scenario: &'a Scenario, points: &[Point]) -> Vec<(&'a Claim
 /// The number is as [`Claim`] defines it. Numbers of a point are means over its runs. Quotients
 /// by `over` and `than` are made point by point, at the same offered load, before
 /// [`Claim::take`]; of several curves in `than` by the best at that load, and whichever lacks a load
-/// leaves the claim undecided; only [`Take::PeakAt`] with `than` divides the two peaks' places.
+/// leaves the claim undecided; only [`Take::Peak`] and [`Take::PeakAt`] with `than` divide the two
+/// curves' peaks, and the places of these.
 /// `than_offered` divides what `take` made of one range by what it made of the other. Where there are
 /// factors `take` makes one number of those of all combinations. A claim is undecided when any rate of
 /// its range is missing that the scenario asks for, or that another curve has, in any combination of
@@ -239,7 +240,7 @@ impl<'a, 'c> Evidence<'a, 'c> {
         lacking: &mut Vec<String>,
     ) -> Option<f64> {
         let claim = self.claim;
-        if claim.take != Take::PeakAt || claim.than.is_empty() {
+        if !claim.take.is_of_one_curve() || claim.than.is_empty() {
             return taken(claim.take, &self.series_in(at, range, lacking));
         }
         let (own, others): (Series, Series) = self
@@ -247,7 +248,9 @@ impl<'a, 'c> Evidence<'a, 'c> {
             .into_iter()
             .map(|(number, rival)| ((rival.load, number), (rival.load, rival.number)))
             .unzip();
-        Some(taken(Take::PeakAt, &own)? / taken(Take::PeakAt, &others)?)
+        let (number, divisor) = taken(claim.take, &own).zip(taken(claim.take, &others))?;
+        let what = || format!("{} in {}", at.curve(&claim.than[0]), between(range));
+        divided(number, divisor, what, lacking)
     }
 
     /// Numbers or quotients in a range of loads.
@@ -390,7 +393,7 @@ fn taken(take: Take, series: &Series) -> Option<f64> {
             (!series.is_empty()).then(|| numbers.map(|number| number / count).sum())
         }
         Take::Min => numbers.min_by(f64::total_cmp),
-        Take::Max => numbers.max_by(f64::total_cmp),
+        Take::Max | Take::Peak => numbers.max_by(f64::total_cmp),
         Take::PeakAt => {
             let peak = numbers.max_by(f64::total_cmp)?;
             // Of equal peaks the first: there the curve turns.

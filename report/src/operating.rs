@@ -25,7 +25,7 @@ pub struct OperatingPoint<'a> {
 
 impl OperatingPoint<'_> {
     /// What clients saw there. What was counted at the server is left empty: only the world behind
-    /// it knows.
+    /// it knows, and whether it counted over another time than theirs.
     #[must_use]
     pub fn seen_by_clients(&self, world: World, outcome: &Outcome) -> Point {
         let uneven;
@@ -52,7 +52,7 @@ impl OperatingPoint<'_> {
             refusal_ms: outcome.refusal_ms,
             delay_ms: outcome.delay_ms,
             errors_per_s: errors_per_s(outcome),
-            replies_within_per_s: replies_within_per_s(outcome),
+            answered_within_per_s: answered_within_per_s(outcome),
             queue_drops_per_s: BTreeMap::new(),
             verdicts_per_s: BTreeMap::new(),
             syns_per_attempt: outcome.syns_per_attempt.clone(),
@@ -65,6 +65,7 @@ impl OperatingPoint<'_> {
             time_wait: time_wait(outcome),
             seconds: self.seconds(outcome),
             kernel: BTreeMap::new(),
+            kernel_s: Some(outcome.duration_s),
             late_p99_ms: outcome.late_starts.p99_ms,
             warnings: Vec::new(),
             duration_s: outcome.duration_s,
@@ -99,7 +100,7 @@ impl OperatingPoint<'_> {
     }
 }
 
-fn replies_within_per_s(outcome: &Outcome) -> BTreeMap<u32, f64> {
+fn answered_within_per_s(outcome: &Outcome) -> BTreeMap<u32, f64> {
     let counted = outcome.replies_within_ms.iter();
     counted.map(|(ms, count)| (*ms, *count as f64 / outcome.duration_s)).collect()
 }

@@ -57,10 +57,11 @@ pub struct Point {
     pub delay_ms: Times,
     /// Attempts that failed, per second, by kind: `refused`, `reset`, `timeout`, …
     pub errors_per_s: BTreeMap<String, f64>,
-    /// Attempts a second that had their reply within so many ms of their intended start: `1500` has all
-    /// that `900` has, too.
-    #[serde(default)]
-    pub replies_within_per_s: BTreeMap<u32, f64>,
+    /// Attempts a second that had all their replies within so many ms of their intended start: `1500` has
+    /// all that `900` has, too. They count by their start, and [`Point::replies_per_s`] by when an answer
+    /// came. Until 2026-11-28 they were called replies.
+    #[serde(default, alias = "replies_within_per_s")]
+    pub answered_within_per_s: BTreeMap<u32, f64>,
     /// Segments dropped for want of room, per second, by cause: `SynQFull`, `ListenQFullAtSyn`, …
     pub queue_drops_per_s: BTreeMap<String, f64>,
     /// What Tidegate did, per second, by verdict and reason.
@@ -109,6 +110,10 @@ pub struct Point {
     /// `TcpExtListenDrops`.
     #[serde(default)]
     pub kernel: BTreeMap<String, i64>,
+    /// In how many seconds they did: live they are read about when the counted time begins and ends.
+    /// Those of before 2026-11-28 do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_s: Option<f64>,
     /// 99th percentile of how far starts were behind their schedule, in ms.
     #[serde(default)]
     pub late_p99_ms: f64,
@@ -143,14 +148,15 @@ impl Point {
             ("attempts", None) => Some(self.attempts as f64),
             ("replies_per_s", None) => Some(self.replies_per_s),
             ("replies_per_s_ci95", None) => self.replies_per_s_ci95,
+            ("kernel_s", None) => self.kernel_s,
             ("late_p99_ms", None) => Some(self.late_p99_ms),
             ("duration_s", None) => Some(self.duration_s),
             ("seed", None) => Some(self.seed as f64),
             ("response_ms", Some(part)) => time(&self.response_ms, part),
             ("refusal_ms", Some(part)) => time(&self.refusal_ms, part),
             ("delay_ms", Some(part)) => time(&self.delay_ms, part),
-            ("replies_within_per_s", Some(part)) => {
-                self.replies_within_per_s.get(&part.parse().ok()?).copied()
+            ("answered_within_per_s", Some(part)) => {
+                self.answered_within_per_s.get(&part.parse().ok()?).copied()
             }
             ("errors_per_s", _) => Some(sum(&self.errors_per_s, part, |n| *n)),
             ("queue_drops_per_s", _) => Some(sum(&self.queue_drops_per_s, part, |n| *n)),
@@ -188,8 +194,8 @@ impl Point {
     pub fn parts(&self, group: &str) -> Vec<String> {
         match group {
             "errors_per_s" => self.errors_per_s.keys().cloned().collect(),
-            "replies_within_per_s" => {
-                self.replies_within_per_s.keys().map(u32::to_string).collect()
+            "answered_within_per_s" => {
+                self.answered_within_per_s.keys().map(u32::to_string).collect()
             }
             "queue_drops_per_s" => self.queue_drops_per_s.keys().cloned().collect(),
             "verdicts_per_s" => self.verdicts_per_s.keys().cloned().collect(),
@@ -282,7 +288,7 @@ mod tests {
         let mut point = point("abort", 2.0);
         point.errors_per_s = [("refused".to_owned(), 3.0), ("timeout".to_owned(), 4.0)].into();
         point.kernel = [("TcpExtListenDrops".to_owned(), 7)].into();
-        point.replies_within_per_s = [(900, 30.0), (1500, 40.0)].into();
+        point.answered_within_per_s = [(900, 30.0), (1500, 40.0)].into();
         point.syns_per_attempt =
             [(1, SynClass { attempts: 5, errors: 1 }), (3, SynClass { attempts: 2, errors: 2 })]
                 .into();
@@ -291,8 +297,8 @@ mod tests {
         assert_eq!(found("response_ms.mean"), Some(point.response_ms.mean));
         assert_eq!(found("errors_per_s"), Some(7.0));
         assert_eq!(found("errors_per_s.timeout"), Some(4.0));
-        assert_eq!(found("replies_within_per_s.1500"), Some(40.0));
-        assert_eq!(found("replies_within_per_s"), None, "each has what the ones before it have");
+        assert_eq!(found("answered_within_per_s.1500"), Some(40.0));
+        assert_eq!(found("answered_within_per_s"), None, "each has what the ones before it have");
         assert_eq!(found("kernel.TcpExtListenDrops"), Some(7.0));
         assert_eq!(found("syns_per_attempt"), Some(7.0));
         assert_eq!(found("syns_per_attempt.mean"), Some((5.0 + 3.0 * 2.0) / 7.0));
@@ -312,6 +318,7 @@ mod tests {
         point.cpu_calls.insert("select".to_owned(), 1.0);
         point.serving.insert("accepts_per_s".to_owned(), 1.0);
         point.kernel.insert("TcpExtListenDrops".to_owned(), 1);
+        point.kernel_s = Some(1.0);
         point.refusal_ms.mean = 1.0;
         point.delay_ms.mean = 1.0;
         for name in ["completed_per_s", "page_mean_ms", "page_p99_ms"] {
@@ -354,8 +361,20 @@ mod tests {
     }
 
     #[test]
+    fn a_line_of_before_is_still_read() {
+        let mut point = point("abort", 2.0);
+        point.answered_within_per_s = [(900, 30.0)].into();
+        let line = serde_json::to_string(&point).unwrap();
+        let before = line.replace("answered_within_per_s", "replies_within_per_s");
+        assert_ne!(before, line);
+        let read: Point = serde_json::from_str(&before).unwrap();
+        assert_eq!((read.measure("kernel_s"), read), (None, point));
+    }
+
+    #[test]
     fn every_number_of_the_json_has_a_path() {
         let mut point = point("abort", 2.0);
+        point.kernel_s = Some(5.01);
         point.syns_per_attempt = [(1, SynClass { attempts: 5, errors: 1 })].into();
         point.segments = [("syn".to_owned(), 9)].into();
         let mut paths = Vec::new();

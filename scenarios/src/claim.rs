@@ -14,9 +14,32 @@ pub enum Take {
     Min,
     /// The largest: a bound on every point. In a ratio, the largest ratio.
     Max,
+    /// The largest, as the curve's peak. In a ratio of two curves, the ratio of their peaks, each
+    /// wherever its curve has it.
+    Peak,
     /// The offered load, in multiples of capacity, at which the measure is largest: where a curve
     /// turns.
     PeakAt,
+}
+
+impl Take {
+    /// Whether two curves each have their own number first, and these are divided: of what is of one
+    /// curve a ratio load by load says nothing.
+    #[must_use]
+    pub fn is_of_one_curve(self) -> bool {
+        matches!(self, Self::Peak | Self::PeakAt)
+    }
+
+    /// As a file has it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Peak => "peak",
+            Self::PeakAt => "peak-at",
+        }
+    }
 }
 
 /// A sentence of a paper, and the number that decides whether it holds here.
@@ -24,10 +47,10 @@ pub enum Take {
 /// The number is what [`Claim::take`] makes of [`Claim::measure`] on [`Claim::curve`] in the
 /// range [`Claim::offered`]; with `over` the measure is divided by another of the same point, with
 /// `than` by that of another curve at the same load, both before it is taken; with `than_offered`
-/// what was taken is divided by what is taken in another range. With `peak-at`, `than` divides the
-/// places of the two peaks. Of several curves in `than` each load has the one that is
-/// [best](Claim::BEST) there. Where a scenario has factors all of this is done in each combination of
-/// their levels, and [`Claim::take`] makes one number of what came of all.
+/// what was taken is divided by what is taken in another range. With `peak` and `peak-at`, `than`
+/// divides the two curves' peaks, and the places of these. Of several curves in `than` each load has
+/// the one that is [best](Claim::BEST) there. Where a scenario has factors all of this is done in each
+/// combination of their levels, and [`Claim::take`] makes one number of what came of all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
@@ -95,17 +118,7 @@ impl Claim {
         {
             return Err(format!("the seconds [{from}, {to}] of a claim are none"));
         }
-        if has_factors && self.take == Take::PeakAt {
-            return Err(
-                "peak-at is a place on one curve, and factors make several of it".to_owned()
-            );
-        }
-        if self.than.len() > 1 && self.take == Take::PeakAt {
-            return Err("peak-at is a place of one curve: name one in than".to_owned());
-        }
-        if self.seconds.is_some() && self.take == Take::PeakAt {
-            return Err("peak-at is a place among offered loads, and not among seconds".to_owned());
-        }
+        self.check_take(has_factors)?;
         if self.seconds.is_some() != self.measure.starts_with("seconds.") {
             return Err(format!(
                 "{} and seconds belong together: a measure is that of some seconds",
@@ -117,6 +130,20 @@ impl Claim {
                 "nothing decides \"{}\": give at_least, at_most or not_comparable",
                 self.says
             ));
+        }
+        Ok(())
+    }
+
+    fn check_take(&self, has_factors: bool) -> Result<(), String> {
+        let take = self.take.name();
+        if has_factors && self.take.is_of_one_curve() {
+            return Err(format!("{take} is of one curve, and factors make several of it"));
+        }
+        if self.than.len() > 1 && self.take.is_of_one_curve() {
+            return Err(format!("{take} is of one curve: name one in than"));
+        }
+        if self.seconds.is_some() && self.take == Take::PeakAt {
+            return Err(format!("{take} is a place among offered loads, and not among seconds"));
         }
         Ok(())
     }

@@ -94,9 +94,42 @@ struct File {
     #[serde(default)]
     bars: Vec<Bars>,
     #[serde(default)]
-    table: Vec<Table>,
+    table: Vec<Spanned<Table>>,
     #[serde(default)]
     claim: Vec<Spanned<Claim>>,
+}
+
+impl File {
+    /// Every quotient of two numbers of a result that it asks for, with where.
+    fn quotients(&self) -> impl Iterator<Item = (usize, &str, &str)> {
+        let claims = self.claim.iter().filter_map(|claim| {
+            let Claim { measure, over, .. } = claim.get_ref();
+            Some((claim.span().start, measure.as_str(), over.as_deref()?))
+        });
+        let columns = self.table.iter().flat_map(|table| {
+            table.get_ref().columns.iter().filter_map(move |column| {
+                Some((table.span().start, column.measure.as_str(), column.over.as_deref()?))
+            })
+        });
+        claims.chain(columns)
+    }
+}
+
+/// Requests a second, by their paths in a result.
+const REQUESTS: [&str; 3] = ["replies_per_s", "offered_per_s", "capacity_per_s"];
+/// Attempts a second, of which each may have several requests.
+const ATTEMPTS: &str = "answered_within_per_s.";
+
+/// Where connections have several requests, attempts are no share of requests.
+fn check_quotient(measure: &str, over: &str) -> Result<(), String> {
+    let divides = |one: &str, other: &str| one.starts_with(ATTEMPTS) && REQUESTS.contains(&other);
+    if !divides(measure, over) && !divides(over, measure) {
+        return Ok(());
+    }
+    Err(format!(
+        "{measure} over {over} is of attempts and of requests, and connections have several requests: give \
+         requests = 1, or leave over out"
+    ))
 }
 
 impl Scenario {
@@ -259,6 +292,10 @@ impl Scenario {
             let checked = claim.get_ref().check(&curves, !factors.is_empty());
             checked.map_err(|what| at(Some(claim.span().start), what))?;
         }
+        let has_several = settings.iter().any(|setting| setting.clients.requests > 1.0);
+        for (offset, measure, over) in read.quotients().filter(|_| has_several) {
+            check_quotient(measure, over).map_err(|what| at(Some(offset), what))?;
+        }
         Ok(Self {
             name: name.to_owned(),
             also: read.also,
@@ -267,7 +304,7 @@ impl Scenario {
             about: read.about.trim().to_owned(),
             panels: read.panel.unwrap_or_else(default_panels),
             bars: read.bars,
-            tables: read.table,
+            tables: read.table.into_iter().map(Spanned::into_inner).collect(),
             claims: read.claim.into_iter().map(Spanned::into_inner).collect(),
             network: read.network,
             profile: read.profile,
@@ -528,6 +565,37 @@ mechanism = "default""#;
         let factor = format!("[[factor]]\nname = \"S\"\nlevels = [{level}, {level}]\n[[curve]]");
         let twice = with(&factor);
         assert!(twice.starts_with("s.toml:8: ") && twice.contains("\"a\""), "{twice}");
+    }
+
+    #[test]
+    fn attempts_are_no_share_of_requests_where_connections_have_several() {
+        let within = "measure = \"answered_within_per_s.1500\"";
+        let claim = GOOD
+            .replace("measure = \"replies_per_s\"", &format!("{within}\nover = \"replies_per_s\""));
+        let column = format!("{{ name = \"n\", {within}, over = \"offered_per_s\" }}");
+        let table = format!("{GOOD}[[table]]\ntitle = \"t\"\ncolumns = [{column}]");
+        for (text, line) in [(claim, 14), (table, 22)] {
+            assert!(Scenario::parse("s", "s.toml", &text).is_ok(), "{text}");
+            let several = text.replace("timeout_s = 1,", "timeout_s = 1, requests = 3,");
+            let told = Scenario::parse("s", "s.toml", &several).unwrap_err().to_string();
+            let is_placed = told.starts_with(&format!("s.toml:{line}: "));
+            assert!(is_placed && told.contains("requests = 1"), "{told}");
+            assert_eq!(told.lines().count(), 1, "{told}");
+        }
+    }
+
+    #[test]
+    fn a_peak_is_of_one_curve() {
+        let told = refused(|text| {
+            let several = "than = [\"default\", \"impatient\"]\ntake = \"peak\"";
+            text.replace("than = \"default\"", several)
+        });
+        assert!(told.starts_with("s.toml:14: peak is of one curve"), "{told}");
+        let told = refused(|text| {
+            let peak = text.replace("than = \"default\"", "than = \"default\"\ntake = \"peak-at\"");
+            peak.replacen("[[curve]]\nmechanism = \"default\"", FACTORS, 1)
+        });
+        assert!(told.contains("peak-at is of one curve, and factors"), "{told}");
     }
 
     #[test]

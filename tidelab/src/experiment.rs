@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tidegate_client::Progress;
 use tidegate_live::Programs;
-use tidegate_report::{Point, Results, ResultsError, Summary, Watcher, Writer, next_seed};
+use tidegate_report::{Host, Point, Results, ResultsError, Summary, Watcher, Writer, next_seed};
 use tidegate_scenarios::{Form, Load, Part, Scenario, shelf};
 use tidegate_sim::{Machine, Profile, SimError};
 
@@ -68,7 +68,8 @@ struct How {
     /// DIR/result.parquet.
     #[arg(long, value_enum, default_value_t = Format::Json)]
     format: Format,
-    /// As long as in the paper, two minutes a point, instead of a figure in minutes.
+    /// At full length, as the scenario says (by default two minutes a point), instead of a figure in
+    /// minutes.
     #[arg(long)]
     full: bool,
     /// Run no more than this level of a factor, or this curve; again for more. Of a factor none of
@@ -201,7 +202,8 @@ fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
     let machine = sim.then(|| settings.machine.to_toml()).transpose()?;
     // Nothing is written before it is known that all of it may be.
     let earlier = Kept::read(&folder)?;
-    earlier.require_same(scenarios, machine.as_deref())?;
+    let host = live.then(Host::here);
+    earlier.require_same(scenarios, machine.as_deref(), host.as_ref())?;
     let mut keeper = Keeper::open(&folder, scenarios, machine.as_deref())?;
     // With a seed that is there already the same clients would come again, and count for others.
     let earlier = earlier.results.points;

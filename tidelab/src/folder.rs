@@ -48,18 +48,23 @@ impl<'a> Kept<'a> {
         self.results.points.iter().any(|point| point.scenario == name && is_in(point.world))
     }
 
-    /// That results which are there are of these scenarios and of this simulated machine. Those of others
-    /// of the name are no further runs.
+    /// That results which are there are of these scenarios and of this simulated machine, and those live
+    /// of this host, where any are to be added. Those of others of the name are no further runs.
     pub(crate) fn require_same(
         &self,
         scenarios: &[Scenario],
         machine: Option<&str>,
+        here: Option<&Host>,
     ) -> Result<(), Failure> {
         let others = |what: String| Failure::OtherResults { folder: self.folder.to_owned(), what };
-        let is_simulated = self.results.points.iter().any(|point| point.world == World::Sim);
-        let known = simulated(self.folder).filter(|_| is_simulated);
+        let has_any = |world: World| self.results.points.iter().any(|point| point.world == world);
+        let known = simulated(self.folder).filter(|_| has_any(World::Sim));
         if machine.zip(known.as_deref()).is_some_and(|(machine, known)| machine != known) {
             return Err(others("simulated machine".to_owned()));
+        }
+        let known = host(self.folder).filter(|_| has_any(World::Live));
+        if let Some(unlike) = here.zip(known).and_then(|(here, known)| difference(&known, here)) {
+            return Err(others(format!("machine ({unlike})")));
         }
         for scenario in scenarios {
             // Also where there is nothing yet: no one should wait to be told that it cannot be read.
@@ -184,6 +189,16 @@ pub(crate) fn host(folder: &Path) -> Option<Host> {
     serde_json::from_slice(&fs::read(folder.join(HOST)).ok()?).ok()
 }
 
+/// In what a folder's machine is another than this one, if it is.
+fn difference(known: &Host, here: &Host) -> Option<String> {
+    let kernels = (known.kernel != here.kernel)
+        .then(|| format!("kernel {}, here {}", known.kernel, here.kernel));
+    let processors = (known.processors != here.processors)
+        .then(|| format!("{}, here {}", known.processors, here.processors));
+    let unlike: Vec<String> = kernels.into_iter().chain(processors).collect();
+    (!unlike.is_empty()).then(|| unlike.join("; "))
+}
+
 /// The copy of a scenario that lies with its results, or the one that comes with this program.
 pub(crate) fn scenario(folders: &[&Path], name: &str) -> Result<Scenario, Failure> {
     let mut copies = folders.iter().filter(|folder| copy_of(folder, name).is_file());
@@ -233,5 +248,47 @@ mod tests {
         assert_eq!(host(folder), Some(other));
         note_host(folder, World::Live);
         assert_eq!(host(folder), Some(Host::here()));
+    }
+
+    /// A point of this world.
+    fn line(world: &str) -> String {
+        let times = r#"{"mean":1,"p50":1,"p90":1,"p99":1,"max":1}"#;
+        format!(
+            r#"{{"scenario":"s","world":"{world}","curve":"default","mechanism":"default","server":"",
+            "clients":"","capacity_per_s":1,"offered_per_s":1,"offered_over_capacity":1,"attempts":1,
+            "replies_per_s":1,"response_ms":{times},"errors_per_s":{{}},"queue_drops_per_s":{{}},
+            "duration_s":1,"seed":1}}"#
+        )
+        .replace('\n', "")
+    }
+
+    #[test]
+    fn live_points_of_two_machines_are_no_runs_of_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let here = Host::here();
+        let note = |host: &Host| {
+            fs::write(folder.join(HOST), serde_json::to_vec(host).unwrap()).unwrap();
+        };
+        let told = |world: &str, live: bool| {
+            fs::write(folder.join(RESULTS), line(world)).unwrap();
+            let kept = Kept::read(folder).unwrap();
+            assert_eq!(kept.results.points.len(), 1);
+            let same = kept.require_same(&[], None, live.then_some(&here));
+            same.map_or_else(|failure| failure.to_string(), |()| String::new())
+        };
+        note(&Host { kernel: "another".to_owned(), processors: "none".to_owned() });
+        assert_eq!([told("sim", true), told("live", false)], ["", ""]);
+        let refused = told("live", true);
+        let Host { kernel, processors } = &here;
+        let unlike =
+            format!("another machine (kernel another, here {kernel}; none, here {processors})");
+        assert!(refused.contains(&unlike) && refused.contains("--out"), "{refused}");
+        assert_eq!(refused.lines().count(), 1);
+        note(&Host { kernel: "another".to_owned(), ..here.clone() });
+        let unlike = format!("another machine (kernel another, here {kernel})");
+        assert!(told("live", true).contains(&unlike));
+        note(&here);
+        assert_eq!(told("live", true), "");
     }
 }

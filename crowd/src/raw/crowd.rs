@@ -117,6 +117,7 @@ impl<'a> Crowd<'a> {
 
     /// Sends the crowd and says what became of it.
     pub(crate) fn drive(mut self, arrivals: &mut Arrivals) -> Result<Outcome, CrowdError> {
+        self.meter.begin(clock_ns() - self.begun_ns);
         loop {
             let busy = self.turn(arrivals);
             if self.schedule.is_over() && self.attempts.counting + self.visits.counting == 0 {

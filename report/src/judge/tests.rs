@@ -44,6 +44,7 @@ fn each_take_of_a_curve() {
     about(number("offered = [0.5, 4]\ntake = \"mean\""), 285.0);
     about(number("offered = [1, 4]\ntake = \"min\""), 240.0);
     about(number("offered = [0.5, 4]\ntake = \"max\""), 400.0);
+    about(number("offered = [0.5, 4]\ntake = \"peak\""), 400.0);
     about(number("offered = [0.5, 4]\ntake = \"peak-at\""), 2.0);
     about(number("offered = [0.5, 1]\ntake = \"peak-at\""), 1.0);
 }
@@ -78,6 +79,24 @@ fn each_take_against_another_curve_goes_point_by_point() {
     about(number(&format!("{than}\ntake = \"min\"")), 1.0);
     about(number(&format!("{than}\ntake = \"max\"")), 1.3);
     about(number(&format!("{than}\ntake = \"peak-at\"")), 1.0);
+}
+
+/// Abort is ahead by most where default has long fallen, which says nothing of their peaks.
+#[test]
+fn a_peak_is_divided_by_the_others_peak() {
+    let than = "than = \"default\"\noffered = [0.5, 4]\ntake = \"peak\"";
+    about(number(than), 400.0 / 400.0);
+    let judged = |points: &[Point]| {
+        judged(&format!("measure = \"replies_per_s\"\nat_least = 0\n{than}"), points)
+    };
+    let mut later = points();
+    later[7].replies_per_s = 440.0;
+    about(judged(&later).number.unwrap(), 440.0 / 400.0);
+    let mut nothing = points();
+    nothing[..4].iter_mut().for_each(|point| point.replies_per_s = 0.0);
+    let found = judged(&nothing);
+    assert_eq!((found.verdict, found.number), (Verdict::Undecided, None));
+    assert!(found.reason.contains("division by 0: default in 0.5× to 4×"), "{found:?}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub(super) fn name(measure: &str) -> String {
         "refusal_ms" => "Time to a refusal",
         "delay_ms" => "Time to a reply or to giving up",
         "errors_per_s" => "Errors",
-        "replies_within_per_s" => return within(part),
+        "answered_within_per_s" => return within(part),
         "queue_drops_per_s" => "Queue drops",
         "verdicts_per_s" => "Verdicts",
         "syns_per_attempt" => "Attempts by SYNs",
@@ -37,6 +37,7 @@ pub(super) fn name(measure: &str) -> String {
         "time_wait" => return time_wait(part),
         "seconds" => return second(part).to_owned(),
         "kernel" => "Kernel counter",
+        "kernel_s" => "Time of the kernel's counters",
         "late_p99_ms" => "Generator behind schedule, p99",
         "offered_per_s" => "Offered",
         "offered_over_capacity" => "Offered load",
@@ -51,7 +52,7 @@ pub(super) fn name(measure: &str) -> String {
 }
 
 fn within(part: Option<&str>) -> String {
-    part.map_or("Throughput by time".to_owned(), |ms| format!("Replies within {ms} ms"))
+    part.map_or("Answered by time".to_owned(), |ms| format!("Answered within {ms} ms"))
 }
 
 /// What our servers count of themselves, in the thesis's words (Pariag 4.1).
@@ -101,7 +102,9 @@ fn second(part: Option<&str>) -> &str {
 
 fn unit_words(measure: &str) -> &'static str {
     match measure.split('.').next().unwrap_or_default() {
-        "replies_per_s" | "replies_within_per_s" => "replies/s",
+        "replies_per_s" => "replies/s",
+        // With several requests each of these has several replies.
+        "answered_within_per_s" => "attempts/s",
         "seconds" if measure.starts_with("seconds.replies") => "replies/s",
         "errors_per_s" => "errors/s",
         "queue_drops_per_s" => "drops/s",
@@ -122,4 +125,15 @@ fn unit_words(measure: &str) -> &'static str {
 pub(super) fn letter(index: usize) -> String {
     let last = char::from(b'a' + (index % 26) as u8);
     if index < 26 { last.to_string() } else { format!("{}{last}", letter(index / 26 - 1)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_are_not_called_replies() {
+        assert_eq!(title("answered_within_per_s.900"), "Answered within 900 ms (attempts/s)");
+        assert_eq!(title("replies_per_s"), "Throughput (replies/s)");
+    }
 }

@@ -101,7 +101,7 @@ pub fn point(scenario: &str, curve: &str, load: f64, world: World) -> Point {
         },
         refusal_ms: Times::default(),
         delay_ms: Times::default(),
-        replies_within_per_s: BTreeMap::new(),
+        answered_within_per_s: BTreeMap::new(),
         errors_per_s: named(&[
             (if explicit { "refused" } else { "timeout" }, failed * 0.97),
             ("reset", failed * 0.03),
@@ -134,6 +134,7 @@ pub fn point(scenario: &str, curve: &str, load: f64, world: World) -> Point {
         time_wait: [].into(),
         seconds: [].into(),
         kernel: [("TcpExtListenDrops".to_owned(), (failed * 12.0) as i64)].into(),
+        kernel_s: Some(5.0),
         late_p99_ms: 0.3 + load * 0.2,
         warnings: Vec::new(),
         duration_s: 5.0,

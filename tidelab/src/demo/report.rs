@@ -287,7 +287,7 @@ mod tests {
             errors_per_s: [("refused", rate(refused)), ("timeout", rate(hanging))]
                 .map(|(kind, rate)| (kind.to_owned(), rate))
                 .into(),
-            replies_within_per_s: Default::default(),
+            answered_within_per_s: Default::default(),
             queue_drops_per_s: Default::default(),
             verdicts_per_s: Default::default(),
             syns_per_attempt: Default::default(),
@@ -300,6 +300,7 @@ mod tests {
             time_wait: Default::default(),
             seconds: Default::default(),
             kernel: Default::default(),
+            kernel_s: None,
             late_p99_ms: 0.0,
             warnings: Vec::new(),
             duration_s: 8.0,
