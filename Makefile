@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# make demo   see what it does, in two minutes       make test    every test
+# make demo   see what it does, in two minutes       make test    every test but the long ones
 # make bench  speed, as ratios to peers              make lint    format, lints, licences
 # make install, uninstall   what make build left     make deb     a Debian package of it
 #
@@ -65,7 +65,9 @@ install:
 	@test -x $(TIDEGATE) || { echo "$(TIDEGATE) is missing: make build makes it"; exit 1; }
 	install -d $(BIN) $(DOC) $(UNITS) $(CONFIGURATION)
 	install -s -m 755 $(TIDEGATE) $(BIN)/tidegate
-	install -m 644 docs/* LICENSES/* CHANGELOG.md $(DOC)
+	install -m 644 docs/* LICENSES/* README.md ARCHITECTURE.md CHANGELOG.md $(DOC)
+	@# There all of them lie in one folder.
+	sed -i 's,](docs/,](,g' $(addprefix $(DOC)/,README.md ARCHITECTURE.md CHANGELOG.md)
 	@for unit in $(UNIT_FILES); do \
 		echo "$(UNITS)/$$unit"; \
 		sed 's,/usr/,$(PREFIX)/,; s,/etc/,$(SYSCONFDIR)/,' packaging/$$unit >$(UNITS)/$$unit; \
