@@ -80,9 +80,10 @@ TG_INLINE void tg_read_request(struct tcp_request_sock *req, struct tcp_sock *li
 TG_INLINE void tg_ack_meet(struct tg_overload *o, struct tg_decision decision,
                            const struct tg_ack_stage *s)
 {
-	__u64 now_ns = tg_pace_tells(o, s->packet->seq) ? bpf_ktime_get_ns() : s->now_ns;
+	__u32 seq = s->packet->seq;
+	__u64 now_ns = tg_pace_tells(o, seq, s->now_ns) ? bpf_ktime_get_ns() : s->now_ns;
 
-	tg_overload_meet_ack(o, decision, s->packet->seq, now_ns);
+	tg_overload_meet_ack(o, decision, seq, now_ns);
 }
 
 /* A client's first data of a connection that stands: has the server said something before? */

@@ -235,6 +235,26 @@ TG_INLINE int tg_told_at_tcp_entry(const struct tg_tuple *tuple, __u64 now_ns,
 }
 
 /*
+ * Is it one of a SO_REUSEPORT group from which a program of its own chooses? The kernel runs that
+ * on a packet, and there is none in bpf_skc_lookup_tcp() (reuseport_select_sock(), Linux 4.6
+ * to 6.18): it finds any member.
+ */
+TG_INLINE int tg_is_chosen(struct tcp_sock *tp)
+{
+	struct sock_reuseport *group = tp->inet_conn.icsk_inet.sk.sk_reuseport_cb;
+
+	return group && group->prog;
+}
+
+/* One more connection fills its listen queue. */
+TG_INLINE int tg_has_one_place(struct tcp_sock *listener)
+{
+	struct sock *sk = &listener->inet_conn.icsk_inet.sk;
+
+	return sk->sk_ack_backlog >= sk->sk_max_ack_backlog;
+}
+
+/*
  * The listening socket for this SYN. A SO_REUSEPORT group is not remembered: which
  * of its members gets a connection depends on the client.
  */
@@ -263,7 +283,8 @@ TG_INLINE int tg_find_listener(void *ctx, const struct tg_tuple *tuple, __u32 if
 	tp = sk->state == TCP_LISTEN ? bpf_skc_to_tcp_sock(sk) : NULL;
 	/* Of a SO_REUSEPORT group that look-up finds a member, but not the client's. */
 	if (!tp || !tg_is_local(ctx, tuple, ifindex) ||
-	    (in_time_wait && tp->inet_conn.icsk_inet.sk.__sk_common.skc_reuseport)) {
+	    (in_time_wait && tp->inet_conn.icsk_inet.sk.__sk_common.skc_reuseport) ||
+	    tg_is_chosen(tp)) {
 		bpf_sk_release(sk);
 		return 0;
 	}

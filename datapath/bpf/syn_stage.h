@@ -63,8 +63,6 @@ TG_INLINE void tg_syn_watch(struct tg_syn_stage *s)
 		tg_watch_find(s->packet, s->watch);
 	tg_watch_meet(s->watch);
 	s->reason = s->watch->reason;
-	if (tg_syn_is_told(s->reason, &s->watch->client))
-		tg_watch_tell(s->packet, s->watch);
 	s->syn.answer = s->watch->client.answer;
 }
 
@@ -110,6 +108,8 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 	wants_cookie = tg_syn_wants_cookie(rules, s->reason, &s->syn);
 	if (can_look_up && (wants_cookie || tg_syn_asks_for_request(s->reason, &s->queues)))
 		tg_syn_look_up(ctx, s);
+	if (s->watch && tg_syn_is_told(s->reason, &s->syn, &s->watch->client))
+		tg_watch_tell(s->packet, s->watch);
 	return wants_cookie;
 }
 
@@ -124,7 +124,9 @@ TG_INLINE int tg_syn_cookie_usable(const struct tg_syn_stage *s, __u32 tags_most
 
 	if (s->packet->l3_offset > sizeof(struct ethhdr) + tags_most * sizeof(struct tg_vlan))
 		return 0;
-	if (!s->at->control->cookies_work || s->taken || o->unanswerable || s->socket.tp->is_mptcp)
+	/* Without net.ipv4.tcp_syncookies the kernel lets nobody in by one, not by ours either. */
+	if (!s->at->control->cookies_work || !s->queues.syncookies || s->taken || o->unanswerable ||
+	    s->socket.tp->is_mptcp)
 		return 0;
 	return !tg_has_option(o, TG_OPTION_MSS) ||
 	       o->mss >= tg_cookie_mss_least(s->packet->tuple.is_ipv6);

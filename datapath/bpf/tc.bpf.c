@@ -231,7 +231,8 @@ TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
 
 	/* A segment of a connection of others' that is forwarded meets a listener on every address.
 	 */
-	if (!listener || !tg_is_local(ctx, &s->packet->tuple, ctx->ifindex))
+	if (!listener || tg_is_chosen(listener) ||
+	    !tg_is_local(ctx, &s->packet->tuple, ctx->ifindex))
 		return TCX_NEXT;
 	is_second = tg_just_answered(s);
 	is_hollow = tg_answers_hollow(s);
@@ -250,12 +251,20 @@ TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
 	*decision = tg_ack_judge(s, listener, &ack);
 	if (tg_ack_leaves(&s->at.guard->rules, &ack, *decision))
 		tg_note_left(s);
-	if (is_hollow && ack.bare)
+	if ((is_hollow && ack.bare) || decision->reason == TG_HANDSHAKE)
 		tg_note_answered(s);
 	if (decision->verdict != TG_ADMIT)
 		return TCX_NEXT;
 	tg_tc_options(ctx, tg_options_offset(s->packet), tg_options_end(s->packet), &seen);
-	if (tg_admit(ctx, listener, &options, &seen))
+	if (!tg_admit(ctx, listener, &options, &seen))
+		return TCX_NEXT;
+	/*
+	 * The last place may be another's of this batch. Then TCP drops this one without a word,
+	 * and it is to be asked again by what it says next, not reset for that.
+	 */
+	if (s->at.guard->rules.is_auto && tg_has_one_place(listener))
+		tg_note_left(s);
+	else
 		tg_note_answered(s);
 	return TCX_NEXT;
 }
@@ -273,7 +282,7 @@ static __noinline int tg_tc_ack(struct __sk_buff *ctx, struct tg_packet *packet)
 	struct tg_ack_stage stage = {.packet = packet}, *s = &stage;
 	struct tg_decision decision = {};
 	struct tg_reply r = {};
-	__u64 *until_ns;
+	__u64 *until_ns, last_ns;
 	struct bpf_sock *sk;
 	int action = TCX_NEXT;
 
@@ -283,8 +292,10 @@ static __noinline int tg_tc_ack(struct __sk_buff *ctx, struct tg_packet *packet)
 	if (!until_ns)
 		return TCX_NEXT;
 	s->now_ns = tg_now_ns(s->at.control);
-	if (s->now_ns > *until_ns) {
-		*until_ns = 0;
+	last_ns = *until_ns;
+	if (s->now_ns > last_ns) {
+		/* Another processor may be prolonging it. */
+		__sync_val_compare_and_swap(until_ns, last_ns, 0);
 		return TCX_NEXT;
 	}
 	sk = tg_lookup(ctx, &s->packet->tuple, s->packet->tuple.sport);

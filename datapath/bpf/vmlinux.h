@@ -492,6 +492,13 @@ struct socket_alloc {
 	struct inode vfs_inode;
 };
 
+struct bpf_prog;
+
+/* net/core/sock_reuseport.c */
+struct sock_reuseport {
+	struct bpf_prog *prog;
+};
+
 struct sock {
 	struct sock_common __sk_common;
 	struct socket *sk_socket;
@@ -499,6 +506,7 @@ struct sock {
 	u32 sk_max_ack_backlog;
 	int sk_rcvbuf;
 	atomic_t sk_drops;
+	struct sock_reuseport *sk_reuseport_cb;
 };
 
 struct inet_sock {

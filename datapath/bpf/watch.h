@@ -159,11 +159,12 @@ __noinline int tg_watch_meet(struct tg_watch *w)
 {
 	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
 	struct tg_speaks *speaks = o ? tg_speaks_of(w->index) : NULL;
+	struct tg_rules *rules = o ? tg_watch_rules(w) : NULL;
 
 	if (speaks)
 		w->client.speaks_first = tg_speaks_first(speaks);
-	if (o)
-		tg_syn_meet(o, w->phase, &w->reason, &w->client, w->half_full, w->now_ns);
+	if (rules)
+		tg_syn_meet(rules, o, w->phase, &w->reason, &w->client, w->half_full, w->now_ns);
 	return 0;
 }
 
@@ -203,6 +204,9 @@ __noinline int tg_watch_part(struct tg_watch *w)
 	met.has_cookie = w->reason == TG_KERNEL_COOKIE;
 	met.is_half_open = w->half_open;
 	met.isn = w->isn;
+	/* Nor does the clock of ticks tell a round trip. */
+	if (met.has_room && tg_pace_asks(o, w->now_ns))
+		w->now_ns = bpf_ktime_get_ns();
 	tg_overload_end(o, &met, &w->client, block ? tg_watch_cell(w, block) : NULL, w->name,
 	                w->now_ns);
 	return 0;

@@ -24,7 +24,8 @@ enum tg_answer {
 /* All zero: one who was not asked for. */
 struct tg_client {
 	__u32 caller;       /* enum tg_caller */
-	__u32 times_told;   /* before */
+	__u16 times_told;   /* before */
+	__u16 waited_ticks; /* since its first SYN, of 2^30 ns */
 	__u32 sends_again;  /* on a RST, by what its SYN looks like: see system.h */
 	__u32 comes_soon;   /* it is told to: by a RST, on which it sends its SYN again */
 	__u32 speaks_first; /* behind a handshake: who does not cannot wait connected (speaks.h) */

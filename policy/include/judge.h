@@ -60,7 +60,7 @@ TG_INLINE void tg_judge_meet(const struct tg_rules *rules, const struct tg_queue
 		j->client.sends_again = syn->sends_again;
 	}
 	j->client.speaks_first = tg_speaks_first(crowd->speaks);
-	tg_syn_meet(crowd->overload, j->phase, &j->reason, &j->client,
+	tg_syn_meet(rules, crowd->overload, j->phase, &j->reason, &j->client,
 	            tg_overload_is_half_full(rules, crowd->overload, queues, syn->now_ns),
 	            syn->now_ns);
 	j->met.has_room = tg_syn_has_room(j->reason);
@@ -84,7 +84,7 @@ TG_INLINE void tg_judge_part(struct tg_syn *syn, const struct tg_crowd *crowd, s
 {
 	struct tg_waiting *cell = j->is_asked ? &crowd->block->cells[j->cell] : (void *)0;
 
-	if (tg_syn_is_told(j->reason, &j->client))
+	if (tg_syn_is_told(j->reason, syn, &j->client))
 		tg_judge_tell(syn, crowd, &j->client);
 	tg_client_settle(&j->client, syn->cookie_usable);
 	syn->answer = j->client.answer;

@@ -134,6 +134,7 @@ struct tg_overload {
 	__u64 worth;         /* clients for whom it would pay to wait, were there an overload */
 	__u64 may_wait;      /* clients that should, beyond a burst */
 	__u64 in_time;       /* clients that may wait in a burst, and when it is over */
+	__u64 calm_ms;       /* between the last overloads, a mean; 0: not known */
 	__u64 closing;       /* above 0: some processor closes the window */
 	__u64 seen;          /* SYNs of this window */
 	__u64 fresh;         /* of them, those of clients that were not waiting */
@@ -146,6 +147,7 @@ struct tg_overload {
 	__u64 connected;     /* of them, those that wait connected, by a SYN cookie */
 	__u64 cookies;       /* of them, those that the kernel's SYN cookies are for */
 	__u64 returned;      /* SYN cookies that came back in this window, and found room */
+	__u64 on_return;     /* those of the window before that had not come back when it ended */
 	__u64 apart_ns;      /* between two that the server takes */
 	__u64 step_ns;       /* between two that are let in, now */
 	__u64 next_ns;       /* when the next is to be let in */

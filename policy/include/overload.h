@@ -43,6 +43,8 @@
 /* The drain's: 2.1 s, for a server that takes many at a time (Knot) takes none for half a second.
  */
 #define TG_OVERLOAD_DRAIN_NS (1ull << 31)
+/* A longer calm between two overloads is no bound: all who wait are served in it. */
+#define TG_OVERLOAD_CALM_MOST_MS 60000
 /* By this part the drain rises in a window in which the server was short of clients. */
 #define TG_OVERLOAD_STARVED_RISE 16
 
@@ -95,6 +97,19 @@ TG_INLINE void tg_overload_see_window(const struct tg_rules *rules, struct tg_ov
 	tg_overload_hope(rules, o);
 }
 
+/* An overload has begun: how long it was calm between the last ones is known from now on. */
+TG_INLINE void tg_overload_start(struct tg_overload *o)
+{
+	__u64 calm_ms = tg_since(o->window_ns, o->excess_ns) / 1000000;
+
+	o->since_ns = o->window_ns ? o->window_ns : 1;
+	if (!o->ended)
+		return;
+	if (calm_ms > TG_OVERLOAD_CALM_MOST_MS)
+		calm_ms = TG_OVERLOAD_CALM_MOST_MS;
+	o->calm_ms = o->calm_ms ? (o->calm_ms + calm_ms) / 2 : calm_ms;
+}
+
 /*
  * Do more new clients come than the server takes, and for how long? Those who have waited
  * are kept out, or keep new ones out, without there being a crowd.
@@ -109,7 +124,7 @@ TG_INLINE void tg_overload_see_excess(const struct tg_rules *rules, struct tg_ov
 	    o->fresh_dropped * TG_OVERLOAD_SHARE < o->fresh)
 		return;
 	if (!o->since_ns)
-		o->since_ns = o->window_ns ? o->window_ns : 1;
+		tg_overload_start(o);
 	o->excess_ns = over_ns;
 	if (o->fresh_x256 > o->peak_x256)
 		o->peak_x256 = o->fresh_x256;
@@ -146,6 +161,18 @@ TG_INLINE int tg_overload_may_fall(const struct tg_overload *o, __u32 phase)
 	return phase != TG_PERSISTENT;
 }
 
+/*
+ * Of the cookies that were room in the window at hand, and on their way before it, those that have
+ * not come back. What is of a window before it never will.
+ */
+TG_INLINE __u64 tg_overload_on_return(const struct tg_overload *o)
+{
+	__u64 given = o->cookies + o->on_return;
+	__u64 left = given > o->returned ? given - o->returned : 0;
+
+	return left < o->cookies ? left : o->cookies;
+}
+
 /* One window is over. */
 TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overload *o, __u32 queued,
                                  __u64 now_ns)
@@ -157,6 +184,8 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 	int is_overloaded = o->dropped && o->dropped * TG_OVERLOAD_SHARE >= o->seen;
 	__u32 phase = tg_overload_phase(o, o->window_ns);
 
+	o->on_return = tg_overload_on_return(o);
+	TG_IN_TURN();
 	o->was_quiet = tg_overload_is_quiet(o, passed_ns);
 	TG_IN_TURN();
 	if (o->since_ns && tg_since(o->window_ns, o->excess_ns) >= TG_OVERLOAD_CALM_NS)
@@ -236,10 +265,10 @@ TG_INLINE __u32 tg_overload_begin(struct tg_overload *o, struct tg_queues *queue
 TG_INLINE void tg_overload_meet_ack(struct tg_overload *o, struct tg_decision decision, __u32 seq,
                                     __u64 now_ns)
 {
-	if (tg_pace_tells(o, seq))
+	if (tg_pace_tells(o, seq, now_ns))
 		tg_pace_see_round_trip(o, now_ns);
 	if (decision.verdict == TG_ADMIT) {
-		o->entered += o->returned >= o->cookies;
+		o->entered += o->returned >= o->cookies + o->on_return;
 		o->returned++;
 	}
 	if (decision.verdict != TG_RESET || decision.reason != TG_OVERFLOW_SYNACK_ACK)
@@ -280,7 +309,8 @@ TG_INLINE void tg_overload_end(struct tg_overload *o, const struct tg_overload_m
 	if (!cell)
 		return;
 	if (is_lost && !client->is_gone)
-		tg_waiting_keep(cell, name, tg_overload_times_told(client), now_ns);
+		tg_waiting_keep(cell, name, tg_overload_times_told(client), client->waited_ticks,
+		                now_ns);
 	else if (client->caller != TG_CALLER_NEW)
 		cell->tag = 0;
 }

@@ -128,8 +128,20 @@ TG_INLINE __u64 tg_overload_cost_x16(__u64 syn_ns, __u64 served)
 }
 
 /*
+ * Where one crowd follows another: of so many, those who are served before the next one comes, and
+ * a quarter more, for some have given up by then. Nobody else gains by waiting.
+ */
+TG_INLINE __u64 tg_overload_before_next(const struct tg_overload *o, __u64 clients)
+{
+	__u64 served = tg_overload_served(o, o->calm_ms);
+	__u64 most = served + served / 4;
+
+	return o->calm_ms && most < clients ? most : clients;
+}
+
+/*
  * So many clients may wait for this time, where h is the hope that it ends within it: those whom
- * the server takes in it, times 2 (h - 2 c T).
+ * the server takes in it, times 2 (h - 2 c T), and no more than are served before the next.
  */
 TG_INLINE __u64 tg_overload_worth(const struct tg_overload *o, __u64 within_ms, __u64 hope_x16)
 {
@@ -138,7 +150,7 @@ TG_INLINE __u64 tg_overload_worth(const struct tg_overload *o, __u64 within_ms, 
 
 	if (hope_x16 < TG_OVERLOAD_HOPE_X16 || hope_x16 <= cost_x16)
 		return 0;
-	return 2 * served * (hope_x16 - cost_x16) >> 16;
+	return tg_overload_before_next(o, 2 * served * (hope_x16 - cost_x16) >> 16);
 }
 
 /*

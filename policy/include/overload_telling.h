@@ -46,20 +46,37 @@ TG_INLINE int tg_overload_asks(__u32 phase, int has_room)
 }
 
 /*
- * New clients first: the reason for who finds room and is to come later. When the crowd has
- * gone who has waited comes in, but by half of the queue: thousands of them would fill it
- * whenever a place is free, and new ones would have to wait in their stead, who would fill
- * it after them, for as long as the server has little time to spare. Who cannot come again has
- * what new ones have.
+ * Is this the last that is heard of it? So it is of who was told as often as it comes again; and in
+ * a small overload, in which hardly anybody is to give up, of who has waited for three fifths of
+ * its patience: the times at which a system sends its SYN again are further and further apart (0,
+ * 1, 3 and 7 s; 5 and 7 s).
  */
-TG_INLINE __u32 tg_overload_turn(const struct tg_overload *o, __u32 phase, __u32 reason,
-                                 const struct tg_client *client, int is_half_full, __u64 now_ns)
+TG_INLINE int tg_overload_is_last(const struct tg_rules *rules, const struct tg_overload *o,
+                                  const struct tg_client *client)
 {
-	if (client->caller == TG_CALLER_NEW || phase == TG_CALM || phase == TG_BURST)
+	__u64 waited_ms = ((__u64)client->waited_ticks << TG_CELL_TICK_SHIFT) / 1000000;
+
+	if (client->times_told >= TG_OVERLOAD_LAST_SYN)
+		return 1;
+	return 5 * waited_ms >= 3ull * rules->patience_ms && tg_overload_is_small(rules, o);
+}
+
+/*
+ * New clients first: the reason for who finds room and is to come later. In a burst, and when the
+ * crowd has gone, who has waited comes in, but by half of the queue: thousands of them would fill
+ * it whenever a place is free, and new ones would have to wait in their stead, who would fill it
+ * after them, for as long as the server has little time to spare. Who cannot come again has what
+ * new ones have.
+ */
+TG_INLINE __u32 tg_overload_turn(const struct tg_rules *rules, const struct tg_overload *o,
+                                 __u32 phase, __u32 reason, const struct tg_client *client,
+                                 int is_half_full, __u64 now_ns)
+{
+	if (client->caller == TG_CALLER_NEW || phase == TG_CALM)
 		return reason;
 	if (phase == TG_PERSISTENT && !tg_overload_has_ended(o, now_ns))
 		return TG_NEW_FIRST;
-	if (is_half_full && client->times_told < TG_OVERLOAD_LAST_SYN)
+	if (is_half_full && !tg_overload_is_last(rules, o, client))
 		return TG_NEW_FIRST;
 	return reason;
 }

@@ -32,22 +32,27 @@ TG_INLINE int tg_pace_is_far(const struct tg_overload *o)
 }
 
 /*
- * A client is let in: unless another's is waited for, its ACK will tell how far away clients are.
- * (By the number of half-open connections it cannot be told: those whose ACK found the listen queue
- * full are among them.)
+ * When a client is let in: unless another's is waited for, its ACK will tell how far away clients
+ * are. (By the number of half-open connections it cannot be told: those whose ACK found the listen
+ * queue full are among them.)
  */
+TG_INLINE int tg_pace_asks(const struct tg_overload *o, __u64 now_ns)
+{
+	return !o->probe_isn || tg_since(now_ns, o->probed_ns) >= TG_PACE_PROBE_NS;
+}
+
 TG_INLINE void tg_pace_probe(struct tg_overload *o, __u32 isn, __u64 now_ns)
 {
-	if (o->probe_isn && tg_since(now_ns, o->probed_ns) < TG_PACE_PROBE_NS)
+	if (!tg_pace_asks(o, now_ns))
 		return;
 	o->probe_isn = isn;
 	o->probed_ns = now_ns;
 }
 
 /* Does this segment, the client's first after its SYN, tell? */
-TG_INLINE int tg_pace_tells(const struct tg_overload *o, __u32 seq)
+TG_INLINE int tg_pace_tells(const struct tg_overload *o, __u32 seq, __u64 now_ns)
 {
-	return o->probe_isn && seq == o->probe_isn + 1;
+	return !tg_pace_asks(o, now_ns) && seq == o->probe_isn + 1;
 }
 
 /* The round trip is the mean of the last few. */

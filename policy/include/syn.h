@@ -41,9 +41,10 @@ TG_INLINE __u32 tg_syn_room(const struct tg_rules *rules, const struct tg_queues
 
 	if (reason == TG_KERNEL_COOKIE && !tg_syn_may_have_cookie(rules, queues))
 		return TG_SYNQ_FULL;
-	if (reason == TG_ROOM && tg_room_is_short(rules, queues))
+	if (reason == TG_ROOM && tg_room_ends(queues->places, queues))
 		return TG_WAIT_LIMIT;
-	if ((reason == TG_ROOM || reason == TG_KERNEL_COOKIE) && queues->shut == TG_SHUT)
+	if ((reason == TG_ROOM || reason == TG_KERNEL_COOKIE) &&
+	    (tg_room_ends(rules->places, queues) || queues->shut == TG_SHUT))
 		return TG_WAIT_LIMIT;
 	return reason;
 }
@@ -178,13 +179,13 @@ TG_INLINE struct tg_decision tg_syn_decide(const struct tg_rules *rules, __u32 r
  * auto, once it is known what room there is: whose turn it is, which may change the reason, and
  * whether who finds none is left in silence, or is to come again soon.
  */
-TG_INLINE void tg_syn_meet(const struct tg_overload *o, __u32 phase, __u32 *reason,
-                           struct tg_client *client, int is_half_full, __u64 now_ns)
+TG_INLINE void tg_syn_meet(const struct tg_rules *rules, const struct tg_overload *o, __u32 phase,
+                           __u32 *reason, struct tg_client *client, int is_half_full, __u64 now_ns)
 {
 	__u32 telling;
 
 	if (tg_syn_has_room(*reason))
-		*reason = tg_overload_turn(o, phase, *reason, client, is_half_full, now_ns);
+		*reason = tg_overload_turn(rules, o, phase, *reason, client, is_half_full, now_ns);
 	if (tg_syn_has_room(*reason))
 		return;
 	telling = tg_overload_tells(o, phase, client, now_ns);
@@ -197,10 +198,13 @@ TG_INLINE void tg_syn_meet(const struct tg_overload *o, __u32 phase, __u32 *reas
 		client->answer = TG_ANSWER_COOKIE_OR_SILENCE;
 }
 
-/* auto: is one who finds no room to be told so, in a form that is still to be found? */
-TG_INLINE int tg_syn_is_told(__u32 reason, const struct tg_client *client)
+/*
+ * auto: is one who finds no room to be told so, in a form that is still to be found? Not whose
+ * request stands.
+ */
+TG_INLINE int tg_syn_is_told(__u32 reason, const struct tg_syn *syn, const struct tg_client *client)
 {
-	return !tg_syn_has_room(reason) && client->answer == TG_ANSWER_AS_RULED;
+	return !tg_syn_has_room(reason) && !syn->half_open && client->answer == TG_ANSWER_AS_RULED;
 }
 
 /*

@@ -22,11 +22,14 @@
 #define TG_TOLD_TICKS 3
 /* Who was told so often has silence from then on. Windows sends five SYNs. */
 #define TG_TOLD_MOST 8
+/* Longer ago is as long. */
+#define TG_WAITED_MOST 255
 
 struct tg_waiting {
 	__u32 tag; /* of the name; 0: nobody */
 	__u16 since_tick;
-	__u16 times_told; /* 0: it was left in silence */
+	__u8 times_told;   /* 0: it was left in silence */
+	__u8 waited_ticks; /* when it was heard of last */
 };
 
 /* A cache line. */
@@ -64,12 +67,23 @@ TG_INLINE __u32 tg_waiting_caller(const struct tg_waiting *cell, __u64 name, __u
 	return age <= TG_WAITING_TICKS ? TG_CALLER_WAITS : TG_CALLER_NEW;
 }
 
+/* How long a client has come again and again. */
+TG_INLINE __u32 tg_waiting_waited(const struct tg_waiting *cell, __u32 caller, __u64 now_ns)
+{
+	__u32 waited = cell->waited_ticks + tg_waiting_age(cell, tg_cell_tick(now_ns));
+
+	if (caller == TG_CALLER_NEW)
+		return 0;
+	return waited < TG_WAITED_MOST ? waited : TG_WAITED_MOST;
+}
+
 /* What is known of a client by the cell that its name has, or may have. */
 TG_INLINE void tg_waiting_know(const struct tg_waiting *cell, __u64 name, __u64 now_ns,
                                struct tg_client *client)
 {
 	client->caller = tg_waiting_caller(cell, name, now_ns);
 	client->times_told = client->caller == TG_CALLER_TOLD ? cell->times_told : 0;
+	client->waited_ticks = (__u16)tg_waiting_waited(cell, client->caller, now_ns);
 }
 
 /* The number of the cell that a name has, or may have. */
@@ -88,11 +102,13 @@ TG_INLINE __u32 tg_waiting_cell(const struct tg_waiting_block *block, __u64 name
 	return tg_cell_number(best) % TG_WAITING_CELLS;
 }
 
-TG_INLINE void tg_waiting_keep(struct tg_waiting *cell, __u64 name, __u32 times_told, __u64 now_ns)
+TG_INLINE void tg_waiting_keep(struct tg_waiting *cell, __u64 name, __u32 times_told,
+                               __u32 waited_ticks, __u64 now_ns)
 {
 	cell->tag = tg_cell_tag(name);
 	cell->since_tick = tg_cell_tick(now_ns);
-	cell->times_told = times_told;
+	cell->times_told = (__u8)times_told;
+	cell->waited_ticks = (__u8)waited_ticks;
 }
 
 #endif

@@ -214,6 +214,21 @@ mod tests {
         assert_eq!(syn(&watch, &three_quarters), (TG_PASS, TG_ROOM));
     }
 
+    /// Which stand above a full SYN queue, and where every SYN has one.
+    #[test]
+    fn a_limit_of_ours_holds_for_the_kernels_cookies() {
+        for rules in [tg_rules::default(), mechanism::parse("auto").unwrap()] {
+            let rules = tg_rules { syn: TG_SYN_RESET, refusal_cost_ns: 0, places: 16, ..rules };
+            for q in [queues(16, 129), tg_queues { syncookies: 2, ..queues(16, 0) }] {
+                assert_eq!(syn(&rules, &q), (TG_RESET, TG_WAIT_LIMIT));
+                assert_eq!(syn(&rules, &tg_queues { listen_len: 15, ..q }).1, TG_KERNEL_COOKIE);
+                // auto's own is of who waits for accept(), and gives a cookie all the same.
+                let few = tg_queues { places: 8, listen_len: 15, ..q };
+                assert_eq!(syn(&rules, &few).1, TG_KERNEL_COOKIE);
+            }
+        }
+    }
+
     /// auto says when: see overload.h.
     #[test]
     fn auto_gives_a_cookie_where_the_kernel_would_unless_it_is_no_room() {

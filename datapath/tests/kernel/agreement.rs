@@ -130,7 +130,9 @@ fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
         steady: u64::from(near(rng, [0, 26])),
         connected: u64::from(near(rng, [0, 26, 53])),
         cookies: u64::from(near(rng, [0, 16, 1000])),
-        returned: u64::from(near(rng, [0, 16])),
+        returned: u64::from(near(rng, [0, 16, 1000])),
+        calm_ms: u64::from(near(rng, [0, 5000, 60_000])),
+        on_return: u64::from(near(rng, [0, 16])),
         syn_ns: near(rng, [1, 500, 3000]).into(),
         worth: u64::from(near(rng, [0, 100])),
         may_wait: u64::from(near(rng, [0, 100])),
@@ -172,7 +174,8 @@ fn block(rng: &mut Rng, name: u64, now_ns: u64) -> tg_waiting_block {
             tag: if rng.u8(..4) == 0 { 0 } else { rng.u32(..) },
             since_tick: ((now_ns >> TG_CELL_TICK_SHIFT) as u16)
                 .wrapping_sub(near(rng, [0, TG_TOLD_TICKS, TG_WAITING_TICKS]) as u16),
-            times_told: one_of(rng, [0, 0, 1, 2, TG_TOLD_MOST]) as u16,
+            times_told: one_of(rng, [0, 0, 1, 2, TG_TOLD_MOST]) as u8,
+            waited_ticks: one_of(rng, [0, 3, 5, 6, TG_WAITED_MOST]) as u8,
         };
     }
     if rng.u8(..4) != 0 {

@@ -3,6 +3,7 @@
 //! listening sockets whose queues are really full.
 
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 
 use crate::common::Runner;
 use crate::common::cookie;
@@ -358,6 +359,46 @@ fn each_member_of_a_reuseport_group_is_judged_by_its_own_queue() {
         assert_eq!(answers[0], answers[2]);
         drop(full);
     });
+}
+
+/// What a program of the application's makes of a packet is not known before the kernel asks it.
+#[test]
+fn a_group_from_which_a_program_chooses_is_left_to_the_kernel() {
+    in_a_namespace("a_group_from_which_a_program_chooses_is_left_to_the_kernel", |_| {
+        let to = at(V4, FULL);
+        let full = Server::bound(to, 0, true);
+        let _waits = connect(to);
+        let roomy = Server::bound(to, 128, true);
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
+        let refused = || {
+            let clients = (20_000..20_050).map(|port| at("10.9.0.77", port));
+            let ask =
+                |from| HOOKS.map(|hook| one(&guards, hook, &Segment::syn(from, to).bytes()).0);
+            let answers: Vec<Outcome> = clients.flat_map(ask).collect();
+            answers.iter().filter(|outcome| **outcome == Outcome::Answer).count()
+        };
+        let as_before = 30..120;
+        assert!(as_before.contains(&refused()));
+        // ld #1; ret a: the second of them.
+        let mut filter =
+            [(0x00, 1), (0x16, 0)].map(|(code, k)| libc::sock_filter { code, jt: 0, jf: 0, k });
+        let program = libc::sock_fprog { len: 2, filter: filter.as_mut_ptr() };
+        set(&roomy.listener, libc::SO_ATTACH_REUSEPORT_CBPF, &program);
+        assert_eq!(refused(), 0);
+        set(&roomy.listener, libc::SO_DETACH_REUSEPORT_BPF, &0);
+        assert!(as_before.contains(&refused()));
+        drop(full);
+    });
+}
+
+fn set<T>(listener: &impl AsRawFd, option: i32, value: &T) {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel reads that many bytes of a value that lives until it returns.
+    let done = unsafe {
+        let value = std::ptr::from_ref(value).cast();
+        libc::setsockopt(listener.as_raw_fd(), libc::SOL_SOCKET, option, value, length)
+    };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
 }
 
 #[test]
@@ -753,6 +794,19 @@ fn options_that_fit_no_cookie_are_left_to_the_kernel() {
         }
         control::write_clock(&guards.programs, false).unwrap();
         assert_passed(&guards, &syn(at(V4, FULL)).bytes(), "NoCookie");
+    });
+}
+
+/// Without the sysctl cookie_v4_check() lets nobody in, whoever made the cookie.
+#[test]
+fn where_the_kernel_takes_no_cookies_none_is_given() {
+    in_a_namespace("where_the_kernel_takes_no_cookies_none_is_given", |namespace| {
+        let _servers = both_full();
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_COOKIE))]);
+        namespace.sysctl("net.ipv4.tcp_syncookies", 0).unwrap();
+        for to in both_families() {
+            assert_passed(&guards, &syn(to).bytes(), "NoCookie");
+        }
     });
 }
 

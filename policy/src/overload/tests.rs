@@ -139,12 +139,17 @@ impl Story {
             cookie_usable: self.gives_cookies.into(),
             ..Default::default()
         };
+        let names = self.names(client);
         let Self { watch, rules, refusals, .. } = self;
+        watch.decide_syn(rules, queues, &syn, refusals, names)
+    }
+
+    fn names(&self, client: &Client) -> Names {
+        let sends_again = client.when_told == Told::SendsAgain && self.looks_like_it;
         let saddr = [client.address as u32, (client.address >> 32) as u32, 0, 0];
         let tuple = tg_tuple { saddr, is_ipv6: 1, ..Default::default() };
         let of_tuple = Names::of(&tg_key::default(), &tuple, client.name as u32, sends_again);
-        let names = Names { connection: client.name, ..of_tuple };
-        watch.decide_syn(rules, queues, &syn, refusals, names)
+        Names { connection: client.name, ..of_tuple }
     }
 
     /// What a client that nobody has seen before meets, of queues as they are given.

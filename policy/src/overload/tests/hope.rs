@@ -61,6 +61,24 @@ fn who_waits_is_learnt_from_the_overloads_before() {
     assert_eq!((seen.gave_up, story.clients.len()), (0, 0), "{seen:?}");
 }
 
+/// Where one crowd follows another nobody gains by waiting who will not be served before the next.
+#[test]
+fn no_more_wait_than_are_served_before_the_next_crowd() {
+    let may_wait = |calm_ms| {
+        let mut story = Story::new();
+        story.bursts(6, 10_000, 3 * CAPACITY, calm_ms);
+        story.runs(3000, 3 * CAPACITY);
+        (story.watch.overload().may_wait, story)
+    };
+    let ((few, mut story), (many, _)) = (may_wait(4000), may_wait(30_000));
+    assert!((CAPACITY * 4..CAPACITY * 21 / 4).contains(&few), "{few}");
+    assert!(many > 15 * CAPACITY, "{many}");
+    // Once the calm was long it is none that binds.
+    story.runs(30_000, 0);
+    story.runs(3000, 3 * CAPACITY);
+    assert!(story.watch.overload().may_wait > 15 * CAPACITY);
+}
+
 /// Without patience everyone is told, as with `abort rst-syn`, once it is no burst.
 #[test]
 fn clients_without_patience_are_told_at_once() {

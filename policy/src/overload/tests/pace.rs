@@ -79,6 +79,55 @@ fn who_is_turned_back_was_not_taken() {
     assert!((990.0..1010.0).contains(&silent), "{silent}");
 }
 
+/// What was lost, and came when it was sent again, is no round trip.
+#[test]
+fn an_ack_that_comes_after_half_a_second_tells_nothing() {
+    let round_trip_ns = |after_ms| {
+        let mut story = Story::new();
+        story.meets(&queues(0, 0));
+        story.now_ns += after_ms * MS;
+        story.acknowledges(tg_ack::default(), story.last_name() as u32);
+        story.watch.overload().round_trip_ns
+    };
+    assert_eq!([100, 500, 540].map(round_trip_ns), [25 * MS, 125 * MS, 0]);
+}
+
+/// A cookie that was room counts when its SYN comes, and not again when it is brought back, be that in
+/// the next window; what comes back beyond those are clients that have waited connected.
+#[test]
+fn a_cookie_that_comes_back_in_the_next_window_was_taken_before() {
+    let mut story = Story { gives_cookies: true, ..Story::new() };
+    let full = queues(0, BACKLOG + 1);
+    let next_window = |story: &mut Story| {
+        story.now_ns += 300 * MS;
+        assert_eq!(story.meets(&full), (TG_COOKIE, TG_KERNEL_COOKIE));
+        assert_eq!(story.watch.overload().entered, 1);
+    };
+    let brings = |story: &mut Story, cookies| {
+        let ack = tg_ack { cookie: TG_ACK_COOKIE, bare: 1, ..Default::default() };
+        (0..cookies).for_each(|_| assert_eq!(story.acknowledges(ack, 7).verdict, TG_ADMIT));
+        story.watch.overload().entered
+    };
+    let gives_99_more = |story: &mut Story| {
+        for _ in 0..99 {
+            story.now_ns += MS;
+            story.meets(&full);
+        }
+    };
+    next_window(&mut story);
+    gives_99_more(&mut story);
+    assert_eq!(brings(&mut story, 40), 100);
+    next_window(&mut story);
+    assert_eq!(brings(&mut story, 61), 1);
+    assert_eq!(brings(&mut story, 5), 6, "they have waited connected");
+    // What does not come in the next is not waited for.
+    next_window(&mut story);
+    gives_99_more(&mut story);
+    next_window(&mut story);
+    next_window(&mut story);
+    assert_eq!(brings(&mut story, 3), 2, "two are of the last window and of this one");
+}
+
 /// When the crowd has gone, too: who waits and is away comes in as the server takes them.
 #[test]
 fn from_afar_those_who_wait_come_in_when_the_crowd_has_gone() {

@@ -179,6 +179,68 @@ fn after_a_long_crowd_who_has_waited_comes_in_by_the_short_queue() {
     assert_eq!(story.meets(&queues(places, 0)).0, TG_PASS, "who is new");
 }
 
+/// In a burst, too, new clients go first: who has waited has half of the queue. It will have the rest when
+/// the burst is over.
+#[test]
+fn in_a_burst_who_has_waited_comes_in_by_half_of_the_queue() {
+    let mut story = Story::new();
+    story.runs(500, 3 * CAPACITY);
+    let client = Client { name: 7 << 32 | 7, ..story.client() };
+    assert_eq!(story.decides(&client, &queues(BACKLOG + 1, 0)).verdict, TG_DROP);
+    story.runs(1000, 3 * CAPACITY);
+    assert_eq!(story.phase(), "burst");
+    let decides = |listen_len| story.clone().decides(&client, &queues(listen_len, 0)).reason;
+    assert_eq!([BACKLOG / 2, BACKLOG / 2 + 1].map(decides), [TG_ROOM, TG_NEW_FIRST]);
+    assert_eq!(story.meets(&queues(BACKLOG / 2 + 1, 0)).0, TG_PASS, "who is new");
+}
+
+/// In a small overload hardly anybody has to give up: who has waited for most of its patience, and will
+/// hardly come again, has the room that new clients have.
+#[test]
+fn in_a_small_overload_who_will_hardly_come_again_goes_before_those_who_will() {
+    let comes_in_after = |per_s, waited_ms| {
+        let mut story = Story::new();
+        story.bursts(3, 14_000, per_s, 9000);
+        story.runs(3000, per_s);
+        let client = Client { name: 7 << 32 | 7, ..story.client() };
+        assert_ne!(story.decides(&client, &queues(BACKLOG + 1, 0)).verdict, TG_PASS);
+        // At the times at which Linux sends its SYN again.
+        for second in [1, 2, 3, 4, 5, 7] {
+            while story.now_ns < client.came_ns + second * S {
+                story.runs(1, per_s);
+            }
+            if second * 1000 == waited_ms {
+                break;
+            }
+            assert_ne!(story.decides(&client, &queues(BACKLOG + 1, 0)).verdict, TG_PASS);
+        }
+        let more_than_half = queues(story.watch.overload().places / 2 + 1, 0);
+        story.decides(&client, &more_than_half).verdict == TG_PASS
+    };
+    let small = CAPACITY * 5 / 4;
+    assert_eq!([3000, 5000, 7000].map(|ms| comes_in_after(small, ms)), [false, false, true]);
+    assert!(!comes_in_after(3 * CAPACITY, 7000), "where there is room for few of those who wait");
+}
+
+/// The kernel repeats its SYN/ACK: that is nothing which its address is told.
+#[test]
+fn whose_request_stands_is_not_told() {
+    let (mut story, _) = told_at_once(Told::Stops, true, 0, 2 * CAPACITY);
+    let told = |story: &Story| {
+        let cells = story.watch.manners.iter().flat_map(|block| block.cells);
+        cells.map(|cell| u32::from(cell.told) + u32::from(cell.lately)).sum::<u32>()
+    };
+    let before = told(&story);
+    for half_open in [1, 0] {
+        let syn = tg_syn { now_ns: story.now_ns, half_open, ..Default::default() };
+        let names = Names { connection: 7 << 32 | 7, ..story.names(&story.client()) };
+        let Story { watch, rules, refusals, .. } = &mut story;
+        let reason = watch.decide_syn(rules, &queues(129, 0), &syn, refusals, names).reason;
+        assert_eq!(reason == TG_HALF_OPEN, half_open == 1);
+        assert_eq!(told(&story) == before, half_open == 1);
+    }
+}
+
 /// Whose last SYN it is has the room that new clients have, and who may come again half of it.
 #[test]
 fn who_cannot_come_again_goes_before_those_who_can() {
