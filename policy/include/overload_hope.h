@@ -129,14 +129,16 @@ TG_INLINE __u64 tg_overload_cost_x16(__u64 syn_ns, __u64 served)
 
 /*
  * Where one crowd follows another: of so many, those who are served before the next one comes, and
- * a quarter more, for some have given up by then. Nobody else gains by waiting.
+ * a quarter more, for some have given up by then. Nobody else gains by waiting. Behind a crowd of
+ * up to two seconds it is not time that the server is short of: those who wait come seconds apart,
+ * and the more there are, the less it is idle between.
  */
 TG_INLINE __u64 tg_overload_before_next(const struct tg_overload *o, __u64 clients)
 {
 	__u64 served = tg_overload_served(o, o->calm_ms);
 	__u64 most = served + served / 4;
 
-	return o->calm_ms && most < clients ? most : clients;
+	return o->calm_ms && tg_overload_was_long(o) && most < clients ? most : clients;
 }
 
 /*

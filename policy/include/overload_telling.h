@@ -66,16 +66,20 @@ TG_INLINE int tg_overload_is_last(const struct tg_rules *rules, const struct tg_
  * crowd has gone, who has waited comes in, but by half of the queue: thousands of them would fill
  * it whenever a place is free, and new ones would have to wait in their stead, who would fill it
  * after them, for as long as the server has little time to spare. Who cannot come again has what
- * new ones have.
+ * new ones have, and behind a short burst everyone has: it was over before they came again.
  */
 TG_INLINE __u32 tg_overload_turn(const struct tg_rules *rules, const struct tg_overload *o,
                                  __u32 phase, __u32 reason, const struct tg_client *client,
                                  int is_half_full, __u64 now_ns)
 {
+	int has_ended = tg_overload_has_ended(o, now_ns);
+
 	if (client->caller == TG_CALLER_NEW || phase == TG_CALM)
 		return reason;
-	if (phase == TG_PERSISTENT && !tg_overload_has_ended(o, now_ns))
+	if (phase == TG_PERSISTENT && !has_ended)
 		return TG_NEW_FIRST;
+	if (phase == TG_BURST && has_ended && !tg_overload_was_long(o))
+		return reason;
 	if (is_half_full && !tg_overload_is_last(rules, o, client))
 		return TG_NEW_FIRST;
 	return reason;

@@ -64,15 +64,17 @@ fn who_waits_is_learnt_from_the_overloads_before() {
 /// Where one crowd follows another nobody gains by waiting who will not be served before the next.
 #[test]
 fn no_more_wait_than_are_served_before_the_next_crowd() {
-    let may_wait = |calm_ms| {
+    let may_wait = |burst_ms, calm_ms| {
         let mut story = Story::new();
-        story.bursts(6, 10_000, 3 * CAPACITY, calm_ms);
-        story.runs(3000, 3 * CAPACITY);
+        story.bursts(6, burst_ms, 3 * CAPACITY, calm_ms);
+        story.runs(burst_ms.min(3000), 3 * CAPACITY);
         (story.watch.overload().may_wait, story)
     };
-    let ((few, mut story), (many, _)) = (may_wait(4000), may_wait(30_000));
+    let ((few, mut story), (many, _)) = (may_wait(10_000, 4000), may_wait(10_000, 30_000));
     assert!((CAPACITY * 4..CAPACITY * 21 / 4).contains(&few), "{few}");
     assert!(many > 15 * CAPACITY, "{many}");
+    // Those who wait behind a short one come seconds apart: more of them keep the server busy.
+    assert!(may_wait(1000, 4000).0 > 15 * CAPACITY);
     // Once the calm was long it is none that binds.
     story.runs(30_000, 0);
     story.runs(3000, 3 * CAPACITY);

@@ -179,8 +179,8 @@ fn after_a_long_crowd_who_has_waited_comes_in_by_the_short_queue() {
     assert_eq!(story.meets(&queues(places, 0)).0, TG_PASS, "who is new");
 }
 
-/// In a burst, too, new clients go first: who has waited has half of the queue. It will have the rest when
-/// the burst is over.
+/// In a burst, too, new clients go first: who has waited has half of the queue, and all of it behind one
+/// that was over before it came again.
 #[test]
 fn in_a_burst_who_has_waited_comes_in_by_half_of_the_queue() {
     let mut story = Story::new();
@@ -192,6 +192,17 @@ fn in_a_burst_who_has_waited_comes_in_by_half_of_the_queue() {
     let decides = |listen_len| story.clone().decides(&client, &queues(listen_len, 0)).reason;
     assert_eq!([BACKLOG / 2, BACKLOG / 2 + 1].map(decides), [TG_ROOM, TG_NEW_FIRST]);
     assert_eq!(story.meets(&queues(BACKLOG / 2 + 1, 0)).0, TG_PASS, "who is new");
+
+    let comes_in_behind = |burst_ms| {
+        let mut story = Story::new();
+        story.runs(burst_ms, 3 * CAPACITY);
+        let client = Client { name: 7 << 32 | 7, ..story.client() };
+        assert_eq!(story.decides(&client, &queues(BACKLOG + 1, 0)).verdict, TG_DROP);
+        story.runs(600, 0);
+        assert_eq!(story.phase(), "burst");
+        story.decides(&client, &queues(BACKLOG, 0)).verdict == TG_PASS
+    };
+    assert_eq!([1000, 4000].map(comes_in_behind), [true, false]);
 }
 
 /// In a small overload hardly anybody has to give up: who has waited for most of its patience, and will
