@@ -19,6 +19,11 @@ pub enum SimError {
     /// A way to learn of work that is not modelled.
     #[error("the simulator has no io_uring: leave the curve out, or run it live")]
     IoUring,
+    /// Connections in TIME-WAIT from before, which a simulated host has no trouble with.
+    #[error(
+        "the simulator's servers hold no connections from before: leave time_waits out, or run it live"
+    )]
+    TimeWaits,
     /// A peer that is not modelled.
     #[error("the simulator has no {}: leave the curve out, or run it live", peer.name())]
     Peer {

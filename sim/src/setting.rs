@@ -35,6 +35,9 @@ pub(crate) fn setup(
 ) -> Result<Setup, SimError> {
     let server = setting.server.under(&setting.treatment);
     let program = program(&server, machine)?;
+    if server.time_waits > 0 {
+        return Err(SimError::TimeWaits);
+    }
     if setting.clients.browsing.is_some() {
         return Err(SimError::Browsing);
     }
@@ -92,7 +95,6 @@ pub(crate) fn setup(
         },
         crowd: crowd(setting, &pages)?,
         pages,
-        time_waits: server.time_waits,
         time_wait: setting.time_wait.at_server(),
         held_entries: HELD_ENTRIES,
         seed: load.seed,
@@ -236,6 +238,23 @@ mod tests {
         ] {
             assert!(matches!(of(keys), Err(SimError::Addresses)), "{keys}");
         }
+    }
+
+    /// A claim about it could not fail.
+    #[test]
+    fn what_would_make_no_difference_is_refused() {
+        let of = |server: &str| {
+            let text = format!(
+                "title = \"t\"\nsource = \"s\"\n[load]\noffered = [1]\n[[curve]]\npeer = \"kernel\"\n\
+                 server = {{ {server} }}"
+            );
+            let scenario = Scenario::parse("t", "t.toml", &text).unwrap();
+            let load = scenario.load(Form::Full);
+            setup(&scenario, &scenario.settings[0], &load, &Machine::today()).map(drop)
+        };
+        assert!(of("backlog = 64").is_ok());
+        assert!(matches!(of("time_waits = 20000"), Err(SimError::TimeWaits)));
+        assert!(matches!(of("events = \"io_uring\""), Err(SimError::IoUring)));
     }
 
     #[test]

@@ -33,8 +33,6 @@ pub struct Setup {
     pub cost_ns: u64,
     /// What it serves.
     pub pages: Pages,
-    /// Connections that it holds in TIME-WAIT as the run begins, for a minute.
-    pub time_waits: u32,
     /// What its listener wants of TIME-WAIT; all zero: it negotiates nothing. What clients want is
     /// their [`Person`]'s.
     pub time_wait: tg_tw_rules,
@@ -87,7 +85,6 @@ impl Setup {
             accept_limit: AcceptLimit::INF,
             cost_ns: 0,
             pages,
-            time_waits: 0,
             time_wait: tg_tw_rules::default(),
             held_entries: 32_768,
             guard,

@@ -3,7 +3,7 @@
 
 use std::iter::Peekable;
 
-use tidegate_client::{Arrivals, Outcome, Progress, TIME_WAIT_NS, Tally, Turn};
+use tidegate_client::{Arrivals, Outcome, Progress, Tally, Turn};
 use tidegate_policy::accepts::Seen;
 use tidegate_servers::Statistics;
 
@@ -115,8 +115,6 @@ pub struct World {
     marks: [(u64, Option<Mark>); 2],
     /// The next of them that has not been reached.
     next_mark_ns: u64,
-    /// Connections that the server held in TIME-WAIT before, and does for a minute.
-    held_before: u64,
 }
 
 /// What stood at a time, with the sockets that there were.
@@ -179,7 +177,6 @@ impl World {
             balance: Balance::default(),
             counting: 0,
             events: 0,
-            held_before: setup.time_waits.into(),
         };
         world.tally.will_know_time_waits();
         world.schedule_starts();
@@ -313,8 +310,6 @@ impl World {
         let application = Statistics { elapsed_ns: self.now_ns(), ..host.app.statistics };
         let sockets = 1 + self.flows.each().filter(|flow| flow.conn.is_socket()).count() as u64;
         let mut counted = host.counted.clone();
-        counted.time_waits_max += self.held_before;
-        counted.time_waits_held += if self.now_ns() < TIME_WAIT_NS { self.held_before } else { 0 };
         (counted.pairs_held, counted.pairs_max) = self.wire.ends.held_by_server(self.now_ns());
         let accepts = host.guard.as_ref().and_then(|guard| guard.accepts.seen(self.now_ns()));
         let mark = (host.cores.spent(), counted, application, sockets, accepts);

@@ -53,20 +53,6 @@ fn time_wait_lasts_a_minute() {
     assert!(held.at_end.abs_diff(1200) <= 21, "{held:?}, to the second");
 }
 
-/// What it held before is there for a minute, beside what comes.
-#[test]
-fn a_server_may_hold_some_before() {
-    let mut setup = Setup::one_packet(Machine::today(), None, Os::named("linux").unwrap());
-    setup.crowd.person.close = Close::Server;
-    setup.crowd.load = Load::Open(Arrivals::constant(20.0));
-    setup.time_waits = 50_000;
-    for (lasts_s, expected) in [(30, 50_600), (90, 1200)] {
-        setup.crowd.duration_ns = lasts_s * SECOND_NS;
-        let held = World::new(setup.clone()).run(&mut |_| {}).time_waits_held();
-        assert!(held.abs_diff(expected) <= 2, "{held} after {lasts_s} s");
-    }
-}
-
 /// Shukla, sections 4.2.2 and 4.2.3: a server that gets a RST has nothing more to send on the
 /// connection, and nothing more to receive.
 #[test]

@@ -141,7 +141,6 @@ fn setup() -> impl Strategy<Value = Setup> {
                 way,
                 crowd,
                 pages,
-                time_waits: 0,
                 time_wait: time_wait(seed >> 11),
                 // So few that there is often no room.
                 held_entries: 8 << (seed % 6),
