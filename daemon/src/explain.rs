@@ -97,8 +97,9 @@ fn in_part(error: Error) -> Failure {
 pub fn run(asked: &Asked) -> Result<()> {
     let packets = asked.packets()?;
     host::require_capabilities()?;
-    let Some(rehearsal) = Rehearsal::of(Pins::here()?).map_err(in_part)? else {
-        mounts::require_those_of_the_daemon()?;
+    let pins = Pins::here()?;
+    let Some(rehearsal) = Rehearsal::of(pins.clone()).map_err(in_part)? else {
+        mounts::require_those_of_the_daemon(&pins)?;
         return Err(Failure::argument("no guard stands here", "start one with `tidegate run`"));
     };
     let mut stage =

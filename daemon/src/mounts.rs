@@ -37,10 +37,11 @@ pub fn short_lived() -> Option<Failure> {
     })
 }
 
-/// Fails where the daemon of this network namespace keeps its guard's pins in another mount namespace.
-pub fn require_those_of_the_daemon() -> Result<()> {
+/// Fails where the daemon of this network namespace has its guard's pins in another mount namespace. One that
+/// begins or ends has none.
+pub fn require_those_of_the_daemon(pins: &Pins) -> Result<()> {
     match instance::running(Role::Guard)? {
-        Some(pid) if differ(of("self"), of(&pid.to_string())) => Err(Failure::argument(
+        Some(pid) if !pins.exist() && pins.exist_for(pid) => Err(Failure::argument(
             format!("process {pid} guards here, and its pins are in another mount namespace"),
             format!("ask by `nsenter --target {pid} --mount --net tidegate ...`"),
         )),

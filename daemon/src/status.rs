@@ -347,7 +347,7 @@ pub fn read_if_any() -> Result<Option<Status>> {
     let agent = agent::status()?;
     let pins = Pins::here()?;
     let Some(programs) = Guard::open_to_read(&pins)? else {
-        mounts::require_those_of_the_daemon()?;
+        mounts::require_those_of_the_daemon(&pins)?;
         return Ok(agent.map(|agent| Status { agent: Some(agent), ..Status::default() }));
     };
     let rows = sockets::listeners(&programs)?;

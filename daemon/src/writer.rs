@@ -66,11 +66,14 @@ struct Writer {
 
 impl Writer {
     /// Writes to `stream` for as long as the process runs.
-    fn start(stream: impl Write + Send + 'static) -> Arc<Self> {
+    ///
+    /// # Errors
+    /// Where the process may have no more threads.
+    fn start(stream: impl Write + Send + 'static) -> io::Result<Arc<Self>> {
         let writer = Arc::new(Writer::default());
         let writes = Arc::clone(&writer);
-        thread::spawn(move || writes.write_to(stream));
-        writer
+        thread::Builder::new().spawn(move || writes.write_to(stream))?;
+        Ok(writer)
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -118,10 +121,15 @@ fn write(stream: &mut impl Write, text: &str) {
     let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
 }
 
-/// From here on nobody waits until what this process says is written.
+/// From here on nobody waits until what this process says is written; but where it may have no more threads.
 pub fn start() {
-    OUTPUT.get_or_init(|| Writer::start(io::stdout()));
-    ERRORS.get_or_init(|| Writer::start(io::stderr()));
+    let starts = |writer: &OnceLock<Arc<Writer>>, started: io::Result<Arc<Writer>>| {
+        if let Ok(started) = started {
+            let _ = writer.set(started);
+        }
+    };
+    starts(&OUTPUT, Writer::start(io::stdout()));
+    starts(&ERRORS, Writer::start(io::stderr()));
 }
 
 fn say(writer: &OnceLock<Arc<Writer>>, mut stream: impl Write, lines: String) {
@@ -158,7 +166,7 @@ mod tests {
     #[test]
     fn who_does_not_read_keeps_nobody_waiting_and_is_told_later_how_much_is_missing() {
         let (reader, stream) = io::pipe().unwrap();
-        let writer = Writer::start(stream);
+        let writer = Writer::start(stream).unwrap();
         // Four times what may wait, and far more than a pipe holds.
         let line = format!("{}\n", "x".repeat(1023));
         let said = 4 * WAITING_MOST_BYTES / line.len();
@@ -209,7 +217,7 @@ mod tests {
     #[test]
     fn what_was_said_last_is_written_before_the_end() {
         let written = Arc::new(Mutex::new(Vec::new()));
-        let writer = Writer::start(Slow(Arc::clone(&written)));
+        let writer = Writer::start(Slow(Arc::clone(&written))).unwrap();
         writer.say("one\n".to_owned());
         writer.say("two\n".to_owned());
         writer.finish(Instant::now() + Duration::from_secs(10));

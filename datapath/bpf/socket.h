@@ -246,14 +246,6 @@ TG_INLINE int tg_is_chosen(struct tcp_sock *tp)
 	return group && group->prog;
 }
 
-/* One more connection fills its listen queue. */
-TG_INLINE int tg_has_one_place(struct tcp_sock *listener)
-{
-	struct sock *sk = &listener->inet_conn.icsk_inet.sk;
-
-	return sk->sk_ack_backlog >= sk->sk_max_ack_backlog;
-}
-
 /*
  * The listening socket for this SYN. A SO_REUSEPORT group is not remembered: which
  * of its members gets a connection depends on the client.

@@ -256,15 +256,7 @@ TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
 	if (decision->verdict != TG_ADMIT)
 		return TCX_NEXT;
 	tg_tc_options(ctx, tg_options_offset(s->packet), tg_options_end(s->packet), &seen);
-	if (!tg_admit(ctx, listener, &options, &seen))
-		return TCX_NEXT;
-	/*
-	 * The last place may be another's of this batch. Then TCP drops this one without a word,
-	 * and it is to be asked again by what it says next, not reset for that.
-	 */
-	if (s->at.guard->rules.is_auto && tg_has_one_place(listener))
-		tg_note_left(s);
-	else
+	if (tg_admit(ctx, listener, &options, &seen))
 		tg_note_answered(s);
 	return TCX_NEXT;
 }

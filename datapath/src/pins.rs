@@ -76,6 +76,13 @@ impl Pins {
         folder.try_exists().map_err(pin_error(&folder))
     }
 
+    /// Whether that process sees the guard of this namespace, in its mount namespace; as far as may be looked there.
+    pub fn exist_for(&self, process: i32) -> bool {
+        let control = self.maps_folder().join(CONTROL);
+        let below = control.strip_prefix("/").unwrap_or(&control);
+        Path::new(&format!("/proc/{process}/root")).join(below).exists()
+    }
+
     /// Whether they are in a bpffs that we have mounted.
     pub fn are_on_our_mount(&self) -> bool {
         self.root.join(MOUNTED_BY_US).exists()

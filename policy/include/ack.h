@@ -64,7 +64,7 @@ TG_INLINE struct tg_decision tg_ack_decide_place(const struct tg_rules *rules,
  */
 TG_INLINE int tg_ack_finds_place(const struct tg_rules *rules, const struct tg_queues *queues)
 {
-	if (tg_room_is_short(rules, queues))
+	if (tg_room_ends(rules->places, queues))
 		return 0;
 	return rules->room != TG_ROOM_RESERVE ||
 	       queues->listen_len < tg_reserve_places(rules, queues);

@@ -205,9 +205,9 @@ TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload
 
 /*
  * Is it one of those that end before as many wait as are served in T, and do no more than three
- * quarters of these wait yet? Then hardly anybody has to give up: who waits and who comes are
- * served alike, and all of those who wait when it ends. (At a half Knot was idle when it had ended:
- * those who were left had waited for long already.)
+ * quarters of these wait yet? Then hardly anybody has to give up: new clients go first, but for who
+ * will hardly come again, and all of those who wait come in when it ends. (At a half Knot was idle
+ * when it had ended: those who were left had waited for long already.)
  */
 TG_INLINE int tg_overload_is_small(const struct tg_rules *rules, const struct tg_overload *o)
 {

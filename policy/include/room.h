@@ -33,20 +33,14 @@ TG_INLINE __u32 tg_room_kernel(const struct tg_queues *queues)
 	return TG_ROOM;
 }
 
-/* The queue is as long as it may be for this limit; 0 is none. */
+/*
+ * The queue is as long as it may be for this limit; 0 is none. A logical limit lies below the
+ * kernel's: by configuration it is Jamjoom's Grow (2.1.3), where who has its SYN/ACK finds room
+ * above it, while no new SYN is answered. With auto it is how long one who is let in should wait.
+ */
 TG_INLINE int tg_room_ends(__u32 places, const struct tg_queues *queues)
 {
 	return places && queues->listen_len >= places;
-}
-
-/*
- * What the kernel would let wait, but not we: a logical limit below the kernel's. By
- * configuration it is Jamjoom's Grow (2.1.3): who has its SYN/ACK finds room above it,
- * while no new SYN is answered. With auto it is how long one who is let in should wait.
- */
-TG_INLINE int tg_room_is_short(const struct tg_rules *rules, const struct tg_queues *queues)
-{
-	return tg_room_ends(rules->places, queues) || tg_room_ends(queues->places, queues);
 }
 
 /* The places of the listen queue: Linux takes one more than the backlog. */

@@ -215,8 +215,9 @@ fn excess(seen: &Seen) -> f64 {
 /// The largest burst that came to a guarded port in this time, and the socket before which it was.
 pub fn burst(port: u16, address: Option<IpAddr>, lasts: Duration) -> Result<(Socket, Seen)> {
     host::require_capabilities()?;
-    let Some(programs) = Guard::open_to_read(&Pins::here()?)? else {
-        mounts::require_those_of_the_daemon()?;
+    let pins = Pins::here()?;
+    let Some(programs) = Guard::open_to_read(&pins)? else {
+        mounts::require_those_of_the_daemon(&pins)?;
         return Err(Failure::argument(
             "no guard stands here",
             "start one with `tidegate run`, which counts what comes",

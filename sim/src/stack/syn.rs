@@ -201,7 +201,8 @@ impl Host {
             now_ns: work.now_ns(),
             random: (self.chance.draw() >> 32) as u32,
             half_open: u16::from(flow.conn.state == State::HalfOpen),
-            // The ACK that brings a cookie would go to TIME-WAIT.
+            // The ACK that brings a cookie would go to TIME-WAIT. What the sysctl has is not asked: the papers' own
+            // no-syn-drop needs no cookies of the kernel's.
             cookie_usable: u16::from(flow.conn.state != State::TimeWait),
             source: source as u16,
             sends_again: u32::from(sends_again(flow.hops, packet.tcp_header_bytes())),
