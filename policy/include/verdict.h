@@ -32,14 +32,13 @@ enum tg_reason {
 	TG_NO_RESERVATION,      /* reserv: half-open connections hold every free place */
 	TG_EARLY_RANDOM,        /* reserv: probabilistic early drop (Shukla 4.1.7) */
 	TG_REFUSAL_LIMIT,       /* a refusal was due, but the limit on refusals was reached */
-	TG_NO_COOKIE,  /* a cookie was due, but this SYN's options do not fit one, or none is taken
-	                */
-	TG_HALF_OPEN,  /* its request stands already: the kernel repeats the SYN/ACK */
-	TG_WAIT_LIMIT, /* room, but beyond a logical limit: tg_syn_room() */
-	TG_NEW_FIRST,  /* auto: room, but for clients who have not waited */
-	TG_POLICED,    /* its network sends more SYNs than it may: police.h */
-	TG_BEYOND_SHARE, /* its network has had its share of the room: share.h */
-	TG_EXEMPT,       /* its network is exempt, and the kernel has room */
+	TG_NO_COOKIE,           /* a cookie was due, and cannot be given */
+	TG_HALF_OPEN,           /* its request stands already: the kernel repeats the SYN/ACK */
+	TG_WAIT_LIMIT,          /* room, but beyond a logical limit: tg_syn_room() */
+	TG_NEW_FIRST,           /* auto: room, but for clients who have not waited */
+	TG_POLICED,             /* its network sends more SYNs than it may: police.h */
+	TG_BEYOND_SHARE,        /* its network has had its share of the room: share.h */
+	TG_EXEMPT,              /* its network is exempt, and the kernel has room */
 	/* ACK stage */
 	TG_HANDSHAKE,           /* the ACK found room */
 	TG_OVERFLOW_SYNACK_ACK, /* ListenQOverflow on a SYN/ACK ACK */
