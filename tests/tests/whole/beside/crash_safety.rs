@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::Signal;
-use tidegate_lab::Namespace;
+use tidegate_lab::{Child, Namespace};
 use tidegate_tests::bpf::{self, Object};
 use tidegate_tests::{
     Answer, Counted, Guard, Nginx, Plain, SERVER_V4, Stage, Stalled, bridge, fetch, fill,
@@ -266,6 +266,12 @@ fn hears(process: u32, signal: Signal) -> bool {
     caught >> (signal as i32 - 1) & 1 == 1
 }
 
+/// How a process that was told to end did so, where that was soon.
+fn ended_by_sigterm(child: &mut Child) -> Option<ExitStatus> {
+    child.signal(Signal::SIGTERM).expect("a running daemon");
+    child.wait_for(Duration::from_secs(5)).expect("a process")
+}
+
 /// Of a pipe that nobody writes to.
 #[test]
 fn sigterm_ends_a_daemon_that_waits_for_its_configuration() {
@@ -281,9 +287,7 @@ fn sigterm_ends_a_daemon_that_waits_for_its_configuration() {
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = host.spawn(command).expect("tidegate starts");
         until("it hears SIGHUP", || hears(child.id(), Signal::SIGHUP));
-        child.signal(Signal::SIGTERM).expect("it waits");
-        let ended = child.wait_for(Duration::from_secs(5)).expect("a process");
-        assert!(ended.is_some(), "tidegate {name} waits on");
+        assert!(ended_by_sigterm(&mut child).is_some(), "tidegate {name} waits on");
         nothing_is_left(&stage, &BTreeSet::new());
     }
 }
@@ -689,8 +693,7 @@ fn a_daemon_that_nobody_reads_stands_and_ends_when_it_is_told_to() {
         until("it stands", || run_to_end(host, &["status"]).status.success());
         // By then it has something to say.
         std::thread::sleep(Duration::from_millis(500));
-        child.signal(Signal::SIGTERM).expect("a running daemon");
-        let ended = child.wait_for(Duration::from_secs(5)).expect("a process");
+        let ended = ended_by_sigterm(&mut child);
         assert!(ended.is_some_and(|status| status.success()), "{arguments:?}: {ended:?}");
         nothing_is_left(&stage, &BTreeSet::new());
     }
