@@ -117,7 +117,8 @@ void tg_native_overload_meet_ack(struct tg_overload *overload, struct tg_decisio
 __u32 tg_native_overload_places(const struct tg_overload *overload, __u64 now_ns)
 {
 	struct tg_overload copy = *overload;
-	struct tg_queues queues = {};
+	/* As long as the listen queue may be. */
+	struct tg_queues queues = {.listen_max = ~0u};
 
 	tg_overload_begin(&copy, &queues, now_ns);
 	return queues.places;

@@ -103,7 +103,8 @@ impl Pairs {
         segment: &Concerned,
         now_ns: u64,
     ) -> Judged {
-        let [syn, rst] = [Flags::SYN, Flags::RST].map(|flag| segment.flags.has(flag));
+        let [syn, ack, rst] =
+            [Flags::SYN, Flags::ACK, Flags::RST].map(|flag| segment.flags.has(flag));
         if !syn && !rst {
             return Judged::Pass;
         }
@@ -113,6 +114,7 @@ impl Pairs {
             has_ts: segment.clocks.is_some().into(),
             outgoing: segment.outgoing.into(),
             syn: syn.into(),
+            ack: ack.into(),
             rst: rst.into(),
         };
         self.table.judge(&tg_held::pair(own, peer), &segment, now_ns)

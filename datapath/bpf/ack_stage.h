@@ -86,13 +86,17 @@ TG_INLINE void tg_ack_meet(struct tg_overload *o, struct tg_decision decision,
 	tg_overload_meet_ack(o, decision, seq, now_ns);
 }
 
-/* A client's first data of a connection that stands: has the server said something before? */
+/*
+ * A client's first data of a connection that stands: has the server said something before? Once
+ * for each connection, and only of what TCP will take: nobody is to decide for all the others.
+ */
 TG_INLINE void tg_ack_hear(const struct tg_ack_stage *s, const struct tcp_sock *tp)
 {
 	struct tg_speaks *speaks = tg_speaks_of(s->at.index);
 
-	if (!speaks || !s->packet->payload_bytes || tp->bytes_received ||
-	    s->packet->seq != tp->rcv_nxt)
+	if (!speaks || !s->packet->payload_bytes || tp->bytes_received || tp->data_segs_in ||
+	    s->packet->seq != tp->rcv_nxt ||
+	    s->packet->ack - tp->snd_una > tp->snd_nxt - tp->snd_una)
 		return;
 	tg_speaks_see(speaks, s->packet->ack != tp->snd_una - (__u32)tp->bytes_acked);
 }

@@ -7,14 +7,7 @@
 #ifndef TG_BESIDE_H
 #define TG_BESIDE_H
 
-#include "packet.h"
-
-/* What makes a segment what it is. Host byte order. */
-struct tg_marks {
-	__u32 seq;
-	__u32 ack;
-	__u32 flags;
-};
+#include "marks.h"
 
 /* The words of a TCP header of any length. */
 #define TG_TCP_WORDS 15
@@ -173,21 +166,6 @@ static __noinline __u32 tg_send_beside(struct __sk_buff *ctx, const struct tg_pa
 	    bpf_skb_store_bytes(ctx, p->l4_offset, turned.was, bytes, 0))
 		return TG_BESIDE_SPOILT;
 	return sent ? TG_BESIDE_UNSENT : TG_BESIDE_SENT;
-}
-
-/* Those of the RST that answers a segment: RFC 9293, section 3.10.7.1. */
-TG_INLINE void tg_answer_marks(const struct tg_packet *p, struct tg_marks *r)
-{
-	if (p->flags & TG_TCP_ACK) {
-		r->seq = p->ack;
-		r->ack = 0;
-		r->flags = TG_TCP_RST;
-	} else {
-		r->seq = 0;
-		r->ack = p->seq + p->payload_bytes + !!(p->flags & TG_TCP_SYN) +
-		         !!(p->flags & TG_TCP_FIN);
-		r->flags = TG_TCP_RST | TG_TCP_ACK;
-	}
 }
 
 /* Sets flags and numbers of a segment, checksum and all; 0 where it may be half changed. */

@@ -72,9 +72,9 @@ TG_INLINE void tg_reply_cookie(const struct tg_syn_stage *s, __u32 mtu, struct t
 	cookie = tg_cookie_make(&s->at->config->keys.current, &s->packet->tuple, s->packet->seq,
 	                        tg_cookie_clock_epoch(s), &options);
 	tg_cookie_write_options(s, &options, cookie.ts_offset, mtu, r);
-	r->seq = cookie.isn;
-	r->ack = s->packet->seq + 1;
-	r->flags = TG_TCP_SYN | TG_TCP_ACK | (options.ecn ? TG_TCP_ECE : 0);
+	r->marks.seq = cookie.isn;
+	r->marks.ack = s->packet->seq + 1;
+	r->marks.flags = TG_TCP_SYN | TG_TCP_ACK | (options.ecn ? TG_TCP_ECE : 0);
 	r->window = TG_COOKIE_WINDOW;
 }
 

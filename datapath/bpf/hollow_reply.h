@@ -18,9 +18,9 @@
 TG_INLINE void tg_reply_hollow(const struct tg_packet *packet, const struct tg_key *key,
                                struct tg_reply *r)
 {
-	r->seq = tg_shed_answer(key, &packet->tuple, packet->seq);
-	r->ack = packet->seq + 1;
-	r->flags = TG_TCP_SYN | TG_TCP_ACK;
+	r->marks.seq = tg_shed_answer(key, &packet->tuple, packet->seq);
+	r->marks.ack = packet->seq + 1;
+	r->marks.flags = TG_TCP_SYN | TG_TCP_ACK;
 	r->window = TG_HOLLOW_WINDOW;
 }
 

@@ -105,7 +105,9 @@ int stale_requests(struct bpf_iter__tcp *ctx)
 	tg_read_queues(listener, &queues);
 	queues.claimed = tg_claimed(at.index);
 	now_us = bpf_ktime_get_ns() / 1000;
-	row.age_ms = now_us > req->snt_synack ? (now_us - req->snt_synack) / 1000 : 0;
+	/* 0 until the SYN/ACK is made. */
+	row.age_ms =
+		req->snt_synack && now_us > req->snt_synack ? (now_us - req->snt_synack) / 1000 : 0;
 	if (!tg_reservation_stale(&at.guard->rules, &queues, row.age_ms))
 		return 0;
 	row.bound_ifindex = sk->skc_bound_dev_if;

@@ -5,6 +5,7 @@
 
 #include "../../policy/include/police.h"
 #include "guard.h"
+#include "socket.h"
 
 /* Filled with a configuration, never by a packet. */
 struct {
@@ -59,6 +60,19 @@ __noinline int tg_is_exempt(struct tg_packet *packet, __u32 active, __u32 guard)
 TG_INLINE __u32 tg_source_of(struct tg_packet *packet, const struct tg_place *at)
 {
 	return at->guard->has_limits ? tg_police(packet, at->active, at->index) : TG_SOURCE_ANY;
+}
+
+/*
+ * Before routing. What the host forwards costs its network no SYN, though a listener on every
+ * address matches it; but on a path that is all there is.
+ */
+TG_INLINE __u32 tg_source_before(void *ctx, struct tg_packet *packet, const struct tg_place *at,
+                                 __u32 ifindex)
+{
+	if (at->guard->has_limits && !at->guard->is_path &&
+	    !tg_is_local(ctx, &packet->tuple, ifindex))
+		return TG_SOURCE_ANY;
+	return tg_source_of(packet, at);
 }
 
 #endif

@@ -8,16 +8,14 @@
 #define TG_REPLY_H
 
 #include "../../policy/include/notice.h"
-#include "packet.h"
+#include "marks.h"
 
 /* Options, and the payload behind them. */
 #define TG_REPLY_WORDS 5
 
 struct tg_reply {
-	__u32 seq; /* host byte order, as is ack */
-	__u32 ack;
-	__u16 flags;
-	__u16 window;
+	struct tg_marks marks;
+	__u32 window;
 	__u32 option_words;
 	__u32 payload_words;
 	__u32 words[TG_REPLY_WORDS]; /* network byte order */
@@ -157,10 +155,10 @@ TG_INLINE int tg_write_reply(void *data, void *data_end, const struct tg_packet 
 
 	word = (__u32 *)tcp;
 	word[0] = p->tuple.dport | (__u32)p->tuple.sport << 16; /* as they lie in memory */
-	word[1] = bpf_htonl(r->seq);
-	word[2] = bpf_htonl(r->ack);
+	word[1] = bpf_htonl(r->marks.seq);
+	word[2] = bpf_htonl(r->marks.ack);
 	header_words += r->option_words;
-	word[3] = bpf_htonl(header_words << 28 | (__u32)r->flags << 16 | r->window);
+	word[3] = bpf_htonl(header_words << 28 | r->marks.flags << 16 | r->window);
 	word[4] = 0;
 #pragma unroll
 	for (int i = 0; i < TG_REPLY_WORDS; i++) {
@@ -183,22 +181,13 @@ TG_INLINE int tg_write_reply(void *data, void *data_end, const struct tg_packet 
 	return 1;
 }
 
-/* RFC 9293 section 3.10.7.1: the RST that answers a segment without a connection. */
+/* The RST that answers a segment without a connection. */
 TG_INLINE void tg_reply_reset(const struct tg_packet *p, struct tg_reply *r)
 {
+	tg_reset_marks(p, &r->marks);
+	r->window = 0;
 	r->option_words = 0;
 	r->payload_words = 0;
-	r->window = 0;
-	if (p->flags & TG_TCP_ACK) {
-		r->flags = TG_TCP_RST;
-		r->seq = p->ack;
-		r->ack = 0;
-	} else {
-		r->flags = TG_TCP_RST | TG_TCP_ACK;
-		r->seq = 0;
-		r->ack = p->seq + p->payload_bytes + !!(p->flags & TG_TCP_SYN) +
-		         !!(p->flags & TG_TCP_FIN);
-	}
 }
 
 /* How many bytes more the packet has, from the IP header on, than a bare RST. */

@@ -40,9 +40,11 @@ TG_INLINE void tg_watch(__u64 *watch_until_ns, __u64 until_ns)
 }
 
 /*
- * What stands on this very client's addresses and ports already. A half-open
- * request gets its SYN/ACK repeated. To anything else, TIME-WAIT too, the ACK
- * that brings a cookie would go instead of to the listener: no cookie then.
+ * What stands on this very client's addresses and ports already. A half-open request gets its
+ * SYN/ACK repeated, and so does a connection by TCP Fast Open, which the application may be serving
+ * (RFC 7413, section 4.2.2); one that stands answers with a challenge ACK (RFC 5961, section 4.2).
+ * To anything else, TIME-WAIT too, the ACK that brings a cookie would go instead of to the
+ * listener: no cookie then.
  */
 TG_INLINE void tg_syn_look_up(void *ctx, struct tg_syn_stage *s)
 {
@@ -50,8 +52,8 @@ TG_INLINE void tg_syn_look_up(void *ctx, struct tg_syn_stage *s)
 
 	if (!sk)
 		return;
-	s->syn.half_open = sk->state == TCP_NEW_SYN_RECV;
 	s->taken = sk->state != TCP_LISTEN;
+	s->syn.half_open = s->taken && sk->state != TCP_TIME_WAIT;
 	bpf_sk_release(sk);
 }
 
@@ -64,6 +66,32 @@ TG_INLINE void tg_syn_watch(struct tg_syn_stage *s)
 	tg_watch_meet(s->watch);
 	s->reason = s->watch->reason;
 	s->syn.answer = s->watch->client.answer;
+}
+
+/* auto, where it is held off for its network's sake. */
+TG_INLINE void tg_syn_hold_off(struct tg_syn_stage *s)
+{
+	/* The clock by which the others at its address are told. */
+	struct tg_watch *w = tg_watch_of(s->at, s->socket.slot, s->packet->seq, bpf_ktime_get_ns());
+
+	if (!w)
+		return;
+	w->client.is_held_off = 1;
+	w->client.sends_again = tg_system_sends_again(s->packet->hops, s->packet->tcp_header_bytes);
+	tg_watch_tell(s->packet, w);
+	s->syn.answer = w->client.answer;
+}
+
+/*
+ * May something of this client's stand here that its SYN is not to be refused for? What Fast Open
+ * has begun is in neither queue.
+ */
+TG_INLINE int tg_syn_may_stand(const struct tg_syn_stage *s)
+{
+	if (tg_syn_asks_for_request(s->reason, &s->queues))
+		return 1;
+	return !tg_syn_has_room(s->reason) &&
+	       s->socket.tp->inet_conn.icsk_accept_queue.fastopenq.max_qlen;
 }
 
 /*
@@ -98,18 +126,26 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 	if (tg_syn_is_watched(rules, &s->syn))
 		s->watch = tg_watch_of(s->at, s->socket.slot, s->packet->seq, s->syn.now_ns);
 	if (s->watch) {
-		if (tg_watch_see_window(s->watch))
-			tg_watch_turn_window(s->watch, s->queues.listen_len + s->queues.syn_len);
+		if (tg_watch_see_window(s->watch)) {
+			__u32 queued = s->queues.listen_len + s->queues.syn_len;
+
+			tg_watch_see_queue(s->watch, queued);
+			tg_watch_turn_window(s->watch, queued);
+		}
 		tg_watch_begin(s->watch, &s->queues);
 	}
 	s->reason = tg_syn_reason(rules, &s->queues, &s->syn);
 	if (s->watch)
 		tg_syn_watch(s);
 	wants_cookie = tg_syn_wants_cookie(rules, s->reason, &s->syn);
-	if (can_look_up && (wants_cookie || tg_syn_asks_for_request(s->reason, &s->queues)))
+	if (can_look_up && (wants_cookie || tg_syn_may_stand(s)))
 		tg_syn_look_up(ctx, s);
-	if (s->watch && tg_syn_is_told(s->reason, &s->syn, &s->watch->client))
+	if (s->watch && tg_syn_is_told(s->reason, &s->syn, &s->watch->client)) {
+		tg_watch_keep(s->watch);
 		tg_watch_tell(s->packet, s->watch);
+	} else if (tg_syn_is_held_off(rules, s->reason, &s->syn)) {
+		tg_syn_hold_off(s);
+	}
 	return wants_cookie;
 }
 
@@ -165,7 +201,8 @@ TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 	tg_log_refusal(s->packet, index, rules, decision, s->syn.now_ns);
 	if (tg_share_concerns(rules, s->syn.source))
 		tg_share_part(s->socket.slot, decision.reason, s->syn.now_ns);
-	tg_accepts_meet(s->socket.slot, &s->queues, decision.reason, s->syn.now_ns);
+	tg_accepts_meet(s->socket.slot, &s->queues, tg_syn_of_room(s->reason, decision),
+	                s->syn.now_ns);
 	if (rules->room == TG_ROOM_RESERVE)
 		tg_syn_claim_end(s, decision.verdict);
 	if (decision.verdict == TG_COOKIE)

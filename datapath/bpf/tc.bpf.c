@@ -123,7 +123,7 @@ static __noinline int tg_tc_room(struct __sk_buff *ctx, struct tg_packet *packet
 	if (at->guard->hook == TG_HOOK_TCP) {
 		if (tg_tc_leave_to_tcp(ctx, packet, at->index))
 			return TCX_NEXT;
-		source = tg_source_of(packet, at);
+		source = tg_source_before(ctx, packet, at, ctx->ifindex);
 	}
 	s->syn.source = source;
 	s->syn.now_ns = tg_now_ns(at->control);
@@ -156,7 +156,7 @@ TG_INLINE int tg_tc_syn(struct __sk_buff *ctx, struct tg_packet *packet, int aft
 	if (at.guard->hook != TG_HOOK_TCP) {
 		if (after_driver && at.guard->hook != TG_HOOK_IP)
 			return TCX_NEXT;
-		source = tg_source_of(packet, &at);
+		source = tg_source_before(ctx, packet, &at, ctx->ifindex);
 		if (source == TG_SOURCE_ANY && at.guard->shed.policy) {
 			__u32 verdict = tg_tc_shed(ctx, packet, &at);
 
@@ -314,7 +314,7 @@ TG_INLINE int tg_tc_run(struct __sk_buff *ctx, int after_driver)
 	struct tg_packet packet = {};
 	__u32 snd_nxt = 0;
 
-	if (ctx->pkt_type != PACKET_HOST || !tg_tc_parse(ctx, &packet))
+	if (ctx->pkt_type != PACKET_HOST || tg_tc_is_decrypted(ctx) || !tg_tc_parse(ctx, &packet))
 		return TCX_NEXT;
 	if (tg_is_syn(&packet) && tg_unicast(&packet.tuple))
 		return tg_tc_syn(ctx, &packet, after_driver);

@@ -3,7 +3,10 @@
 #ifndef TG_TC_PACKET_H
 #define TG_TC_PACKET_H
 
+#include "kfuncs.h"
 #include "packet.h"
+
+#include <bpf/bpf_core_read.h>
 
 /* Headers of the packets that concern us: tags, IPv6 with extensions, TCP with options. */
 #define TG_PULL_BYTES 256
@@ -19,6 +22,21 @@ __noinline int tg_tc_pull(struct __sk_buff *ctx, struct tg_packet *p)
 	if (!p || ctx->data_end - ctx->data >= want || bpf_skb_pull_data(ctx, want))
 		return 0;
 	return tg_parse((void *)(long)ctx->data, (void *)(long)ctx->data_end, ctx->len, p);
+}
+
+/*
+ * Did it come through IPsec? A tunnel's packets are received once more, decrypted, by the interface
+ * that they came in at (xfrm_input() and gro_cells, Linux 4.x to 6.18): an answer of ours would
+ * leave there as it is. The kernel decides.
+ */
+TG_INLINE int tg_tc_is_decrypted(struct __sk_buff *ctx)
+{
+	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
+
+	if (!bpf_core_field_exists(skb->active_extensions) ||
+	    !bpf_core_enum_value_exists(enum skb_ext_id, SKB_EXT_SEC_PATH))
+		return 0;
+	return skb->active_extensions >> bpf_core_enum_value(enum skb_ext_id, SKB_EXT_SEC_PATH) & 1;
 }
 
 TG_INLINE int tg_tc_parse(struct __sk_buff *ctx, struct tg_packet *p)

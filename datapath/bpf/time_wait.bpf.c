@@ -154,6 +154,7 @@ __noinline __u32 tg_end_judge(struct __sk_buff *ctx, const struct tg_packet *p, 
 	segment.seq = p->seq;
 	segment.outgoing = outgoing;
 	segment.syn = !!(p->flags & TG_TCP_SYN);
+	segment.ack = !!(p->flags & TG_TCP_ACK);
 	segment.rst = !!(p->flags & TG_TCP_RST);
 	tg_tc_options(ctx, tg_options_offset(p), tg_options_end(p), &options);
 	segment.has_ts = tg_has_option(&options, TG_OPTION_TIMESTAMPS);
@@ -277,7 +278,7 @@ static __noinline __u32 tg_answer_beside(struct __sk_buff *ctx, const struct tg_
 {
 	struct tg_marks answer;
 
-	tg_answer_marks(p, &answer);
+	tg_reset_marks(p, &answer);
 	return tg_send_beside(ctx, p, &answer);
 }
 
@@ -317,7 +318,7 @@ int tidegate_ends_in(struct __sk_buff *ctx)
 	struct tg_packet packet = {};
 	__u32 snd_nxt = 0;
 
-	if (ctx->pkt_type != PACKET_HOST || !tg_tc_parse(ctx, &packet))
+	if (ctx->pkt_type != PACKET_HOST || tg_tc_is_decrypted(ctx) || !tg_tc_parse(ctx, &packet))
 		return TCX_NEXT;
 	if (packet.flags & TG_TCP_SYN) {
 		if (tg_end_judge(ctx, &packet, 0) == TG_HELD_BLOCK)
@@ -345,7 +346,7 @@ static __noinline int tg_end_refuse(struct __sk_buff *ctx, const struct tg_packe
 	struct tg_turned turned = {};
 	struct tg_marks answer;
 
-	tg_answer_marks(p, &answer);
+	tg_reset_marks(p, &answer);
 	if (tg_turn_into_answer(ctx, p, &answer, &turned) != TG_BESIDE_SENT)
 		return TCX_DROP;
 	return bpf_redirect(ctx->ifindex, BPF_F_INGRESS);

@@ -513,10 +513,15 @@ struct inet_sock {
 	struct sock sk;
 };
 
+struct fastopen_queue {
+	int max_qlen;
+};
+
 struct request_sock_queue {
 	u8 rskq_defer_accept;
 	atomic_t qlen;
 	atomic_t young;
+	struct fastopen_queue fastopenq;
 };
 
 struct inet_connection_sock {
@@ -540,6 +545,7 @@ struct tcp_sock {
 	u32 write_seq;
 	u64 bytes_received;
 	u64 bytes_acked;
+	u32 data_segs_in;
 	bool is_mptcp;
 	u16 tcp_header_len;
 	u32 tsoffset;
@@ -581,11 +587,16 @@ struct net_device {
 	u8 dev_addr_shadow[32]; /* what dev_addr points at is the same (Linux 5.16) */
 };
 
+enum skb_ext_id {
+	SKB_EXT_SEC_PATH = 1,
+};
+
 struct sk_buff {
 	struct net_device *dev;
 	struct sock *sk;
 	__be16 protocol;
 	__u8 ip_summed : 2;
+	__u8 active_extensions;
 };
 
 struct xdp_rxq_info {

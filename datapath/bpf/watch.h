@@ -105,7 +105,17 @@ __noinline int tg_watch_see_window(struct tg_watch *w)
 	return 1;
 }
 
-/* Then closes it. queued: in both queues. */
+/* And how long the queue may be. queued: in both queues. */
+__noinline int tg_watch_see_queue(struct tg_watch *w, __u32 queued)
+{
+	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
+
+	if (o)
+		tg_overload_see_queue(o, queued, w->now_ns);
+	return 0;
+}
+
+/* Then closes it. */
 __noinline int tg_watch_turn_window(struct tg_watch *w, __u32 queued)
 {
 	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
@@ -168,16 +178,15 @@ __noinline int tg_watch_meet(struct tg_watch *w)
 	return 0;
 }
 
-/* Then, to one who finds no room and is to be told: in which form? */
+/* To one who is to be told: in which form? */
 __noinline int tg_watch_tell(struct tg_packet *packet, struct tg_watch *w)
 {
 	struct tg_config *conf = w ? tg_watch_config(w) : NULL;
-	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
 	struct tg_manners_block *block;
 	__u32 index, number;
 	__u64 name;
 
-	if (!packet || !conf || !o)
+	if (!packet || !conf)
 		return 0;
 	name = tg_manners_name(&conf->shed_key, &packet->tuple, w->client.sends_again);
 	index = tg_manners_block_index(name);
@@ -185,9 +194,16 @@ __noinline int tg_watch_tell(struct tg_packet *packet, struct tg_watch *w)
 	if (!block)
 		return 0;
 	number = tg_manners_cell(block, name, w->now_ns) & (TG_MANNERS_CELLS - 1);
-	w->client.is_kept = tg_overload_keeps_told(o);
 	tg_manners_answer(&block->cells[number], name, &w->client, w->now_ns);
 	return 0;
+}
+
+/* Of those who find no room. */
+TG_INLINE void tg_watch_keep(struct tg_watch *w)
+{
+	struct tg_overload *o = tg_overload_of(w->slot);
+
+	w->client.is_kept = o && tg_overload_keeps_told(o);
 }
 
 /* At the end. */

@@ -126,7 +126,7 @@ TG_INLINE int tg_xdp_run(struct xdp_md *ctx, __u32 how)
 	if (!tg_driver_syn(ctx, &packet, &at))
 		return XDP_PASS;
 	now_ns = tg_now_ns(at.control);
-	source = tg_source_of(&packet, &at);
+	source = tg_source_before(ctx, &packet, &at, ctx->ingress_ifindex);
 	how |= source << TG_XDP_SOURCE_SHIFT;
 	if (source == TG_SOURCE_ANY && at.guard->shed.policy) {
 		__u32 verdict = tg_xdp_shed(ctx, &packet, &at, now_ns);

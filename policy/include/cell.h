@@ -26,6 +26,18 @@ TG_INLINE __u16 tg_cell_tick(__u64 now_ns)
 	return (__u16)(now_ns >> TG_CELL_TICK_SHIFT);
 }
 
+/* A clock of ticks that is one behind: processors' coarse clocks differ by so much. */
+TG_INLINE int tg_cell_is_behind(__u16 tick, __u16 other)
+{
+	return (__u16)(other - tick) == 1;
+}
+
+/* The age by which cells are ranked: the youngest may be a tick ahead, by another's clock. */
+TG_INLINE __u16 tg_cell_age(__u16 tick, __u16 then)
+{
+	return tick - then + 1;
+}
+
 /* 1 where both are the same. */
 TG_INLINE __u64 tg_cell_same(__u32 a, __u32 b)
 {

@@ -31,7 +31,8 @@ struct tg_client {
 	__u32 speaks_first; /* behind a handshake: who does not cannot wait connected (speaks.h) */
 	__u32 is_kept;      /* there is room to remember it in any case: see overload_telling.h */
 	__u32 answer;       /* to it, where it finds no room: enum tg_answer */
-	__u32 is_gone;      /* it is not expected again: it is not remembered */
+	__u16 is_gone;      /* it is not expected again: it is not remembered */
+	__u16 is_held_off;  /* for its network's sake: nothing is remembered of it */
 };
 
 /* Its answer, now that this is known. */

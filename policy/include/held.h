@@ -202,7 +202,8 @@ struct tg_held_segment {
 	__u32 ts; /* its time stamp, where it has one */
 	__u32 has_ts;
 	__u32 outgoing;
-	__u32 syn; /* with or without ACK */
+	__u16 syn; /* with or without ACK */
+	__u16 ack; /* then: it answers a SYN */
 	__u32 rst;
 };
 
@@ -240,6 +241,13 @@ TG_INLINE __u32 tg_held_judge(const struct tg_held *cell, const struct tg_held_s
 	if (segment->rst)
 		return tg_held_judge_rst(cell, segment);
 	if (!segment->syn)
+		return TG_HELD_PASS;
+	/*
+	 * The SYN that it answers was safe, and none of the old connection acknowledges that one.
+	 * What its own time stamp says is no matter: a SYN cookie's begins anywhere, with each
+	 * connection.
+	 */
+	if (segment->ack && (cell->flags & TG_HELD_REOPENED))
 		return TG_HELD_PASS;
 	if (both_ts && segment->ts != last_ts)
 		return tg_before(last_ts, segment->ts) ? TG_HELD_REOPEN : TG_HELD_BLOCK;

@@ -27,9 +27,11 @@ TG_INLINE __u32 tg_judge_begin(const struct tg_rules *rules, struct tg_queues *q
                                const struct tg_syn *syn, const struct tg_crowd *crowd)
 {
 	if (tg_overload_due(crowd->overload, syn->now_ns)) {
+		__u32 queued = queues->listen_len + queues->syn_len;
+
 		tg_overload_see_window(rules, crowd->overload);
-		tg_overload_turn_window(rules, crowd->overload,
-		                        queues->listen_len + queues->syn_len, syn->now_ns);
+		tg_overload_see_queue(crowd->overload, queued, syn->now_ns);
+		tg_overload_turn_window(rules, crowd->overload, queued, syn->now_ns);
 	}
 	return tg_overload_begin(crowd->overload, queues, syn->now_ns);
 }
@@ -75,7 +77,6 @@ TG_INLINE void tg_judge_tell(const struct tg_syn *syn, const struct tg_crowd *cr
 {
 	__u32 number = tg_manners_cell(crowd->manners, crowd->source, syn->now_ns);
 
-	client->is_kept = tg_overload_keeps_told(crowd->overload);
 	tg_manners_answer(&crowd->manners->cells[number], crowd->source, client, syn->now_ns);
 }
 
@@ -84,11 +85,23 @@ TG_INLINE void tg_judge_part(struct tg_syn *syn, const struct tg_crowd *crowd, s
 {
 	struct tg_waiting *cell = j->is_asked ? &crowd->block->cells[j->cell] : (void *)0;
 
-	if (tg_syn_is_told(j->reason, syn, &j->client))
+	if (tg_syn_is_told(j->reason, syn, &j->client)) {
+		j->client.is_kept = tg_overload_keeps_told(crowd->overload);
 		tg_judge_tell(syn, crowd, &j->client);
+	}
 	tg_client_settle(&j->client, syn->cookie_usable);
 	syn->answer = j->client.answer;
 	tg_overload_end(crowd->overload, &j->met, &j->client, cell, crowd->name, syn->now_ns);
+}
+
+/* auto, to one who is held off for its network's sake. */
+TG_INLINE void tg_judge_hold_off(struct tg_syn *syn, const struct tg_crowd *crowd,
+                                 struct tg_client *client)
+{
+	client->is_held_off = 1;
+	client->sends_again = syn->sends_again;
+	tg_judge_tell(syn, crowd, client);
+	syn->answer = client->answer;
 }
 
 /* First: is it watched, and what is the overload in? *j is all zero; *queues is as auto sees them.
@@ -120,6 +133,8 @@ TG_INLINE struct tg_decision tg_syn_judge_end(const struct tg_rules *rules, stru
 {
 	if (j->is_watched)
 		tg_judge_part(syn, crowd, j);
+	else if (tg_syn_is_held_off(rules, j->reason, syn))
+		tg_judge_hold_off(syn, crowd, &j->client);
 	return tg_syn_decide(rules, j->reason, syn, refusals);
 }
 

@@ -135,6 +135,8 @@ struct tg_overload {
 	__u64 may_wait;      /* clients that should, beyond a burst */
 	__u64 in_time;       /* clients that may wait in a burst, and when it is over */
 	__u64 calm_ms;       /* between the last overloads, a mean; 0: not known */
+	__u64 bound;         /* so many may wait for accept() at any time; 0: not known */
+	__u64 taken_x256;    /* connections that the server took in the window before, a second */
 	__u64 closing;       /* above 0: some processor closes the window */
 	__u64 seen;          /* SYNs of this window */
 	__u64 fresh;         /* of them, those of clients that were not waiting */

@@ -96,12 +96,23 @@ TG_INLINE __u32 tg_manners_cell(const struct tg_manners_block *block, __u64 name
 
 	for (__u32 i = 0; i < TG_MANNERS_CELLS; i++) {
 		const struct tg_manners *cell = &block->cells[i];
-		__u16 age = tick - cell->tick;
+		__u32 age = tg_cell_age(tick, cell->tick);
 
 		best = tg_cell_better(best, tg_cell_rank(i, cell->tag, age, tg_cell_tag(name)));
 	}
 	/* As it is: the verifier wants to hear it. */
 	return tg_cell_number(best) % TG_MANNERS_CELLS;
+}
+
+/*
+ * Whoever is held off for its network's sake takes nobody's cell who was there of late: a flood of
+ * forged addresses would take all of them.
+ */
+TG_INLINE int tg_manners_may_take(const struct tg_manners *cell, __u64 name,
+                                  const struct tg_client *client, __u16 tick)
+{
+	return !client->is_held_off || !cell->tag || cell->tag == tg_cell_tag(name) ||
+	       tg_cell_age(tick, cell->tick) > TG_MANNERS_TRIAL_TICKS;
 }
 
 /* The cell's, from now on; a new name's is empty. */
@@ -191,13 +202,17 @@ TG_INLINE void tg_manners_answer(struct tg_manners *cell, __u64 address, struct 
 {
 	__u16 tick = tg_cell_tick(now_ns);
 
+	if (!tg_manners_may_take(cell, address, client, tick)) {
+		client->answer = client->sends_again ? TG_ANSWER_HOLLOW : TG_ANSWER_AS_RULED;
+		return;
+	}
 	tg_manners_take(cell, address, tick);
-	if (cell->tick != tick)
+	if (cell->tick != tick && !tg_cell_is_behind(tick, cell->tick))
 		tg_manners_turn(cell, tick);
 	cell->lately += client->caller == TG_CALLER_NEW && cell->lately < 0xffff;
 	client->answer = tg_manners_form(cell, client);
 	client->is_gone = tg_manners_is_gone(cell, client);
-	if (client->answer != TG_ANSWER_SILENCE)
+	if (client->answer != TG_ANSWER_SILENCE && !client->is_held_off)
 		tg_manners_count(cell, client);
 }
 

@@ -22,6 +22,34 @@
  */
 #define TG_OVERLOAD_PLACES_FEWEST 12
 
+/*
+ * A listen queue in which one waits for longer than t, 1.07 s, is no buffer for a burst any more:
+ * whoever were left in silence in its stead would come again by then. It has 128 places at least
+ * (net.core.somaxconn until Linux 5.4): before a server that hardly anybody comes to nobody knows
+ * how many it would take.
+ */
+#define TG_OVERLOAD_BOUND_LEAST 128
+
+/*
+ * So long the queue may be though there is no overload yet; 0: as long as it is. Where there were
+ * more at the beginning and at the end of a window, a server that goes on taking, for two windows,
+ * has taken what it can: that, or what it took before, if that was more. One that stands still (it
+ * collects garbage) will take them afterwards.
+ */
+TG_INLINE __u64 tg_overload_bound(const struct tg_overload *o, __u32 queued, __u64 taken_x256)
+{
+	__u64 drain_x256 = o->drain_x256 > taken_x256 ? o->drain_x256 : taken_x256;
+	__u64 bound = tg_rate_amount(drain_x256, TG_OVERLOAD_BURST_NS) / 256;
+	__u64 least = o->queued < queued ? o->queued : queued;
+
+	if (bound < TG_OVERLOAD_BOUND_LEAST)
+		bound = TG_OVERLOAD_BOUND_LEAST;
+	/* Where it is in force already they are hardly more at any time. */
+	if (!taken_x256 || !o->taken_x256)
+		return 0;
+	return least >= (o->bound ? bound / 2 : bound) ? bound : 0;
+}
+
 /* The places of the short queue: what the server takes in the time that a client may wait. */
 TG_INLINE __u32 tg_overload_places(const struct tg_rules *rules, const struct tg_overload *o)
 {
@@ -62,7 +90,7 @@ TG_INLINE __u32 tg_overload_few_places(const struct tg_overload *o)
 TG_INLINE __u32 tg_overload_limit(const struct tg_overload *o, __u32 phase, __u64 now_ns)
 {
 	if (!tg_overload_goes_on(o, now_ns) || (!o->ended && phase != TG_PERSISTENT))
-		return 0;
+		return (__u32)o->bound;
 	if (phase != TG_PERSISTENT || tg_overload_has_ended(o, now_ns) || tg_pace_is_far(o))
 		return o->places;
 	return o->few_places;

@@ -124,10 +124,13 @@ TG_INLINE __u64 tg_share_count(struct tg_share_cell *cell, __u64 now_ns)
 	__u32 window = tg_share_window(now_ns);
 	__u64 past_x256 = now_ns >> (TG_SHARE_WINDOW_SHIFT - 8) & 255, count_x256;
 
-	if (cell->window != window) {
+	if ((__s32)(window - cell->window) > 0) {
 		cell->before = cell->window + 1 == window ? cell->count : 0;
 		cell->count = 0;
 		cell->window = window;
+	} else if (window != cell->window) {
+		/* By a clock that is behind: for it the window has just begun. */
+		past_x256 = 0;
 	}
 	count_x256 = (__u64)cell->before * (256 - past_x256) + (__u64)cell->count * 256;
 	cell->count++;
@@ -155,7 +158,11 @@ TG_INLINE __u64 tg_share_cut(const struct tg_share *share)
 	__u64 lost = share->lost, all = share->let_on, limited = share->limited;
 	__u64 too_high, too_low = 0;
 
-	if (!limit_x256 || limit_x256 > most_x256)
+	/* By no more than half at once: whoever sent the most may have paused for this step alone.
+	 */
+	if (limit_x256 && limit_x256 > 2 * most_x256)
+		limit_x256 /= 2;
+	else if (!limit_x256 || limit_x256 > most_x256)
 		limit_x256 = most_x256;
 	too_high = limit_x256 - limit_x256 * lost / all;
 	if (limited > lost)
@@ -198,7 +205,7 @@ TG_INLINE void tg_share_look(struct tg_share *share, __u64 now_ns)
 {
 	__u32 step = (__u32)(now_ns >> TG_SHARE_STEP_SHIFT), was = share->step;
 
-	if (was != step && __sync_val_compare_and_swap(&share->step, was, step) == was)
+	if ((__s32)(step - was) > 0 && __sync_val_compare_and_swap(&share->step, was, step) == was)
 		tg_share_turn(share, now_ns);
 }
 
@@ -210,8 +217,9 @@ TG_INLINE __u32 tg_share_take(struct tg_share *share, __u64 sent_x256, __u32 ran
 {
 	__u64 limit_x256 = share->limit_x256;
 
-	if (share->most_x256 < sent_x256)
-		share->most_x256 = sent_x256;
+	/* With this one. */
+	if (share->most_x256 < sent_x256 + 256)
+		share->most_x256 = sent_x256 + 256;
 	if (limit_x256 && random * sent_x256 >> 32 >= limit_x256) {
 		share->held++;
 		return TG_SOURCE_BEYOND;
@@ -241,10 +249,13 @@ TG_INLINE void tg_share_end(struct tg_share *share, __u32 reason, __u64 now_ns)
 	if (!is_lost && !is_on)
 		return;
 	if (!is_on) {
-		/* Another overload, of which nothing is known yet. */
+		/*
+		 * Another overload, of which nothing is known yet; the rest of this step is too
+		 * little to tell by.
+		 */
 		share->limit_x256 = 0;
 		share->rising = 0;
-		share->step = (__u32)(now_ns >> TG_SHARE_STEP_SHIFT);
+		share->step = (__u32)(now_ns >> TG_SHARE_STEP_SHIFT) + 1;
 		tg_share_begin(share);
 	}
 	share->let_on++;

@@ -83,6 +83,15 @@ TG_INLINE int tg_syn_is_lost(__u32 reason)
 }
 
 /*
+ * What a SYN that was judged so says of room. Who is held for its network's sake may be counted
+ * under another reason, where it is dropped for want of refusals or of a cookie.
+ */
+TG_INLINE __u32 tg_syn_of_room(__u32 reason, struct tg_decision decision)
+{
+	return tg_syn_is_held(reason) ? reason : decision.reason;
+}
+
+/*
  * A SYN without room may be the retransmission of one that has its request and
  * its place. Worth a look-up only where there are requests at all.
  */
@@ -111,6 +120,9 @@ TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason, const
 		return TG_SYN_COOKIE;
 	if (reason == TG_NO_RESERVATION && rules->cookie_when_reserved)
 		return TG_SYN_COOKIE;
+	/* At its ACK nobody would ask for its network's share. */
+	if (reason == TG_BEYOND_SHARE && rules->syn == TG_SYN_COOKIE)
+		return TG_SYN_DROP;
 	if (rules->syn == TG_SYN_KERNEL && tg_syn_kernel_has_room(rules, reason))
 		return TG_SYN_DROP;
 	if (rules->syn == TG_SYN_RESET && syn->answer == TG_ANSWER_HOLLOW)
@@ -205,6 +217,17 @@ TG_INLINE void tg_syn_meet(const struct tg_rules *rules, const struct tg_overloa
 TG_INLINE int tg_syn_is_told(__u32 reason, const struct tg_syn *syn, const struct tg_client *client)
 {
 	return !tg_syn_has_room(reason) && !syn->half_open && client->answer == TG_ANSWER_AS_RULED;
+}
+
+/*
+ * auto: who does not come in for its network's sake is told in the form that fits its address. Of
+ * its connection nothing is remembered: they may be a flood, which would fill the table of those
+ * who wait.
+ */
+TG_INLINE int tg_syn_is_held_off(const struct tg_rules *rules, __u32 reason,
+                                 const struct tg_syn *syn)
+{
+	return rules->is_auto && tg_syn_is_held(reason) && !syn->half_open;
 }
 
 /*

@@ -94,7 +94,7 @@ TG_INLINE __u32 tg_waiting_cell(const struct tg_waiting_block *block, __u64 name
 
 	for (__u32 i = 0; i < TG_WAITING_CELLS; i++) {
 		const struct tg_waiting *cell = &block->cells[i];
-		__u32 age = tg_waiting_age(cell, tick);
+		__u32 age = tg_cell_age(tick, cell->since_tick);
 
 		best = tg_cell_better(best, tg_cell_rank(i, cell->tag, age, tg_cell_tag(name)));
 	}

@@ -354,6 +354,21 @@ mod tests {
         }
     }
 
+    /// When a cookie comes back nobody asks any more whether its network has had its share.
+    #[test]
+    fn who_is_beyond_its_share_has_no_cookie() {
+        for usable in [0, 1] {
+            let asked = tg_syn {
+                source: TG_SOURCE_BEYOND as u16,
+                cookie_usable: usable,
+                ..Default::default()
+            };
+            let cookies = tg_rules { syn: TG_SYN_COOKIE, ..Default::default() };
+            let d = decide_syn(&cookies, &queues(129, 0), &asked, &mut tg_bucket::default());
+            assert_eq!((d.verdict, d.reason), (TG_DROP, TG_BEYOND_SHARE));
+        }
+    }
+
     /// Passed is let in, but where the kernel's own rule says no.
     #[test]
     fn who_fits_no_cookie_passes_only_where_the_kernel_has_no_room() {
@@ -369,7 +384,6 @@ mod tests {
         for full in [queues(129, 0), queues(0, 129), no_kernel_cookies] {
             assert_eq!(told(&cookies, &full, TG_SOURCE_ANY), TG_PASS);
             assert_eq!(told(&cookies, &full, TG_SOURCE_OVER), TG_DROP);
-            assert_eq!(told(&cookies, &full, TG_SOURCE_BEYOND), TG_DROP);
         }
         let few_places = tg_rules { places: 16, ..cookies };
         assert_eq!(told(&few_places, &queues(16, 0), TG_SOURCE_ANY), TG_DROP);

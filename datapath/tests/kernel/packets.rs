@@ -507,13 +507,21 @@ fn what_the_host_forwards_passes() {
         namespace.sysctl("net.ipv6.conf.all.forwarding", 1).unwrap();
         let _server = Server::bound(at("::", FULL), 0, false);
         let _waits = connect(at(V4, FULL));
-        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
+        // Their network may send three SYNs, and no other for 18 minutes: these take none of them.
+        let limit = tg_limit { cost_ns: 1 << 40, burst_ns: 2 << 40, ..Default::default() };
+        let everybody = ["0.0.0.0/0", "::/0"].map(|network| (network.parse().unwrap(), limit));
+        let refusing = guarded(None, FULL, refusing(TG_SYN_RESET));
+        let guards = Guards::new(vec![Guarded { limits: everybody.to_vec(), ..refusing }]);
         for address in ["10.8.0.5", "fd08::5"] {
-            assert_not_judged(&guards, &syn(at(address, FULL)).bytes(), "it is forwarded");
+            for _ in 0..3 {
+                assert_not_judged(&guards, &syn(at(address, FULL)).bytes(), "it is forwarded");
+            }
         }
         for to in both_families() {
             for hook in HOOKS {
-                assert_eq!(one(&guards, hook, &syn(to).bytes()).0, Outcome::Answer, "{to}");
+                let (outcome, _, counted) = one(&guards, hook, &syn(to).bytes());
+                assert_eq!(outcome, Outcome::Answer, "{to}");
+                assert_eq!(counted, [(0, "ListenQFullAtSyn", "reset", 1)], "{to}, {hook:?}");
             }
         }
     });
@@ -963,5 +971,41 @@ fn a_syn_whose_request_stands_passes() {
             forget();
         }
         drop(server);
+    });
+}
+
+/// A connection by TCP Fast Open is in no queue of half-open ones, and the application may be serving it
+/// while its SYN/ACK is on its way: the SYN that comes again is the kernel's. Here the listener is made
+/// for Fast Open, and what stands are plain connections.
+#[test]
+fn a_syn_of_a_connection_that_stands_is_not_refused_where_fast_open_is_at_hand() {
+    in_a_namespace("a_syn_of_a_connection_that_stands_is_not_refused", |_| {
+        let to = at(V4, FULL);
+        let server = Server::bound(to, 0, false);
+        let places: nix::libc::c_int = 16;
+        // SAFETY: the option's value is an int that outlives the call.
+        let set = unsafe {
+            nix::libc::setsockopt(
+                server.listener.as_raw_fd(),
+                nix::libc::IPPROTO_TCP,
+                nix::libc::TCP_FASTOPEN,
+                (&raw const places).cast(),
+                size_of_val(&places) as u32,
+            )
+        };
+        assert_eq!(set, 0, "Fast Open");
+        let stands = connect(to);
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
+        let again = Segment::syn(stands.local_addr().unwrap(), to);
+        let another = syn(to);
+        for hook in HOOKS {
+            eventually("the listener is remembered", || {
+                assert_eq!(one(&guards, hook, &another.bytes()).0, Outcome::Answer, "{hook:?}");
+                let (outcome, _, counted) = one(&guards, hook, &again.bytes());
+                assert_eq!(outcome, Outcome::Pass, "{hook:?}");
+                counted == [(0, "HalfOpen", "pass", 1)]
+            });
+            forget();
+        }
     });
 }

@@ -76,7 +76,8 @@ fn case(rng: &mut Rng) -> tg_tw_case {
             ts: rng.u32(0..8).wrapping_sub(4),
             has_ts: rng.u32(0..2),
             outgoing: rng.u32(0..2),
-            syn: rng.u32(0..2),
+            syn: rng.u16(0..2),
+            ack: rng.u16(0..2),
             rst: u32::from(rng.u8(0..4) == 0),
         },
         tuple: tg_tuple {

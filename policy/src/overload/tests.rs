@@ -71,10 +71,14 @@ struct Story {
     /// Whether that shows in their SYNs.
     looks_like_it: bool,
     addresses: u64,
+    /// What the rules for networks say of them, an `enum tg_source`.
+    source: u32,
     watch: Watch,
     refusals: tg_bucket,
     now_ns: u64,
     queue: u64,
+    /// The longest that the kernel lets it be.
+    backlog: u32,
     /// Connections whose ACK was lost.
     half_open: u32,
     /// Between a SYN/ACK and its ACK; and when the ACKs come of those who were let in.
@@ -114,10 +118,12 @@ impl Story {
             when_told: Told::Stops,
             looks_like_it: false,
             addresses: 0,
+            source: TG_SOURCE_ANY,
             watch,
             refusals: tg_bucket::default(),
             now_ns: 1000 * S,
             queue: 0,
+            backlog: BACKLOG,
             half_open: 0,
             round_trip_ms: 0,
             on_their_way: Vec::new(),
@@ -131,12 +137,18 @@ impl Story {
         }
     }
 
+    /// As they are now, with so many half-open.
+    fn queues(&self, syn_len: u32) -> tg_queues {
+        tg_queues { listen_max: self.backlog, ..queues(self.queue as u32, syn_len) }
+    }
+
     fn decides(&mut self, client: &Client, queues: &tg_queues) -> tg_decision {
         let sends_again = client.when_told == Told::SendsAgain && self.looks_like_it;
         let syn = tg_syn {
             now_ns: self.now_ns,
             sends_again: sends_again.into(),
             cookie_usable: self.gives_cookies.into(),
+            source: self.source as u16,
             ..Default::default()
         };
         let names = self.names(client);
@@ -163,7 +175,7 @@ impl Story {
     fn asks(&mut self, client: Client) {
         // Who has one of the kernel's cookies is in no queue.
         let half_open = self.half_open + self.on_their_way.len() as u32;
-        let queues = queues(self.queue as u32, half_open.min(BACKLOG + 1));
+        let queues = self.queues(half_open.min(self.backlog + 1));
         let decision = self.decides(&client, &queues);
         self.seen.sent += 1;
         match decision.verdict {
@@ -198,7 +210,7 @@ impl Story {
     /// What an ACK meets now of the client whose SYN had this number.
     fn acknowledges(&mut self, ack: tg_ack, isn: u32) -> tg_decision {
         let ack = self.watch.ask_ack(&ack, self.now_ns);
-        let decision = crate::decide_ack(&self.rules, &queues(self.queue as u32, 0), &ack);
+        let decision = crate::decide_ack(&self.rules, &self.queues(0), &ack);
         self.watch.meet_ack(decision, isn.wrapping_add(1), self.now_ns);
         decision
     }
@@ -215,7 +227,7 @@ impl Story {
         let come: Vec<_> =
             self.on_their_way.extract_if(.., |(at_ns, _)| *at_ns <= now_ns).collect();
         for (_, isn) in come {
-            let is_request = self.on_their_way.len() < BACKLOG as usize;
+            let is_request = self.on_their_way.len() < self.backlog as usize;
             let ack = tg_ack {
                 is_request: is_request.into(),
                 acceptable: 1,

@@ -44,6 +44,8 @@ struct Server {
     waiting: u64,
     taken_ns: u64,
     now_ns: u64,
+    /// Every other SYN's clock is so far behind.
+    behind_ns: u64,
     rng: Rng,
 }
 
@@ -59,6 +61,7 @@ impl Server {
             waiting: 0,
             taken_ns: now_ns,
             now_ns,
+            behind_ns: 0,
             rng: Rng::with_seed(1998),
         }
     }
@@ -80,13 +83,14 @@ impl Server {
         let from = (Ipv4Addr::new(10, high, low, self.rng.u8(1..255)), self.rng.u16(1024..));
         let tuple = tg_tuple::between(from.into(), (Ipv4Addr::new(192, 0, 2, 1), 80).into());
         let random = self.rng.u32(..);
-        let source = self.shares.source(&self.rules, &self.key, &tuple, random, self.now_ns);
+        let clock_ns = self.now_ns - u64::from(random & 1) * self.behind_ns;
+        let source = self.shares.source(&self.rules, &self.key, &tuple, random, clock_ns);
         if source != TG_SOURCE_ANY {
             return false;
         }
         let has_room = self.waiting <= BACKLOG;
         let reason = if has_room { TG_ROOM } else { TG_LISTENQ_FULL_AT_SYN };
-        self.shares.end(reason, self.now_ns);
+        self.shares.end(reason, clock_ns);
         self.waiting += u64::from(has_room);
         has_room
     }
@@ -227,4 +231,55 @@ fn networks_are_told_apart_by_the_bits_that_count() {
     assert_ne!(v6(1, 0x1200), v6(2, 0x1200));
     let [one, other] = v4([10, 1, 2, 3], 0);
     assert!(one < TG_SHARE_CELLS && (TG_SHARE_CELLS..CELLS as u32).contains(&other));
+}
+
+/// The rest of a step in which the first SYN found no room tells nothing of shares, nor does a step in
+/// which the one network that sends much has paused: a limit that was cut too low takes many steps to
+/// rise again.
+#[test]
+fn a_step_in_which_hardly_anybody_came_does_not_cut_the_limit_to_nothing() {
+    const STEP_NS: u64 = 1 << 29;
+    let mut server = Server::new(Takes::OneByOne);
+    let meets = |server: &mut Server, network, has_room| {
+        let from = (Ipv4Addr::new(10, 0, network, 1), 4000);
+        let tuple = tg_tuple::between(from.into(), (Ipv4Addr::new(192, 0, 2, 1), 80).into());
+        let Server { shares, rules, key, now_ns, .. } = server;
+        assert_eq!(shares.source(rules, key, &tuple, u32::MAX / 2, *now_ns), TG_SOURCE_ANY);
+        shares.end(if has_room { TG_ROOM } else { TG_LISTENQ_FULL_AT_SYN }, *now_ns);
+    };
+    server.now_ns = (server.now_ns / STEP_NS + 1) * STEP_NS - 2_000_000;
+    meets(&mut server, 1, false);
+    server.now_ns += 1_000_000;
+    meets(&mut server, 1, true);
+    for _ in 0..20 {
+        server.now_ns += STEP_NS / 10;
+        meets(&mut server, 1, true);
+    }
+
+    let mut server = Server::new(Takes::OneByOne);
+    server.meet(&[5000.0, 20.0], 10);
+    let limit = |server: &Server| server.shares.share().limit_x256;
+    server.now_ns = (server.now_ns / STEP_NS + 1) * STEP_NS;
+    meets(&mut server, 2, true);
+    let before = limit(&server);
+    for part in 0..10 {
+        server.now_ns += STEP_NS / 10;
+        meets(&mut server, 2, part != 5);
+    }
+    assert!(limit(&server) * 2 >= before, "{} of {before}", limit(&server));
+}
+
+/// Processors' coarse clocks differ by a tick. Who sends the most would begin every window with a count of
+/// nothing.
+#[test]
+fn a_clock_that_is_a_tick_behind_begins_no_window_anew() {
+    let large = |behind_ns| {
+        let mut server = Server { behind_ns, ..Server::new(Takes::OneByOne) };
+        let mut per_s = vec![60.0; 30];
+        per_s.push(5000.0);
+        server.meet(&per_s, 10);
+        server.meet(&per_s, 30)[30].let_in
+    };
+    let (exact, coarse) = (large(0), large(4_000_000));
+    assert!(coarse < exact + exact / 5, "{coarse} of {exact}");
 }

@@ -254,6 +254,7 @@ fn syn(outgoing: bool, seq: u32, ts: Option<u32>) -> tg_held_segment {
         has_ts: ts.is_some().into(),
         outgoing: outgoing.into(),
         syn: 1,
+        ack: 0,
         rst: 0,
     }
 }
@@ -295,6 +296,22 @@ fn a_syn_behind_all_that_was_used_opens_it_again() {
                 assert_eq!(judge(last + 1, Some(last_ts - 1)), Judged::Block, "PAWS");
             }
         }
+    }
+}
+
+/// The time stamp of a SYN cookie begins anywhere, with each connection: half of them would be taken for
+/// older than the last one's.
+#[test]
+fn what_answers_a_syn_that_was_safe_passes_whatever_its_time_stamp() {
+    for outgoing in [false, true] {
+        let mut held = table(8);
+        let pair = closed(5000, false, true);
+        assert_eq!(held.put(&pair, false, 1), Put::Held);
+        let answer = tg_held_segment { ack: 1, ..syn(outgoing, 7, Some(1)) };
+        assert_eq!(held.judge(&pair, &answer, 2), Judged::Block, "no SYN was safe yet");
+        assert_eq!(held.judge(&pair, &syn(!outgoing, 7, Some(9999)), 2), Judged::Reopen);
+        assert_eq!(held.judge(&pair, &answer, 2), Judged::Pass);
+        assert_eq!(held.judge(&pair, &syn(outgoing, 7, Some(1)), 2), Judged::Block, "a SYN");
     }
 }
 

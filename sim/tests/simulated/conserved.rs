@@ -13,7 +13,7 @@ use tidegate_sim::{
 };
 
 const MS_NS: u64 = 1_000_000;
-const MECHANISMS: [Option<&str>; 9] = [
+const MECHANISMS: [Option<&str>; 10] = [
     None,
     Some("default"),
     Some("abort"),
@@ -23,6 +23,7 @@ const MECHANISMS: [Option<&str>; 9] = [
     Some("no-syn-drop"),
     Some("abort early-syn-drop"),
     Some("abort reserv rst-syn"),
+    Some("auto"),
 ];
 
 fn machine() -> impl Strategy<Value = Machine> {

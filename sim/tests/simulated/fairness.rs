@@ -70,6 +70,7 @@ fn one_network_at_fifty_times_the_rate_gets_no_more_than_its_share() {
         (40.0, "abort rst-syn", "1"),
         (40.0, "abort rst-syn", "inf"),
         (40.0, "reserv rst-syn", "inf"),
+        (40.0, "auto", "inf"),
     ] {
         let label = format!("{mechanism}, {each_per_s} a second each, accept {accept_limit}");
         let mut rates = vec![each_per_s; OTHERS];

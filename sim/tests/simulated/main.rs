@@ -3,6 +3,7 @@
 //! built once and the tests run side by side.
 
 mod accepts;
+mod auto;
 mod away;
 mod closing;
 mod conserved;

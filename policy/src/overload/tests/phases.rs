@@ -40,8 +40,7 @@ fn when_a_crowd_stays_the_server_is_busy_and_its_clients_are_new_ones() {
     assert!(seen.told > seen.gave_up * 5, "{seen:?}");
 }
 
-/// "recovery to calm within 2 s of the crowd's end": those who wait have come in by then, or been
-/// told.
+/// Those who wait have come in, or been told, when the last of them would have given up.
 #[test]
 fn when_the_crowd_has_gone_those_who_wait_come_in() {
     let mut story = Story::new();
@@ -55,6 +54,28 @@ fn when_the_crowd_has_gone_those_who_wait_come_in() {
     assert_eq!(story.phase(), "calm");
     assert_eq!(story.watch.overload().places(story.now_ns), None, "all of the queue");
     assert!(story.clients.is_empty());
+}
+
+/// Two seconds after a crowd's end there is no overload for those who come, whatever the crowd was: half
+/// of what the server takes are let in at their first SYN, all of them, and it takes no crowd for there
+/// any more. Who is left of it comes in beside them.
+#[test]
+fn two_seconds_after_the_crowd_everyone_who_comes_is_let_in_at_once() {
+    for (for_ms, times_x2) in [(800, 6), (3000, 3), (12_000, 3), (30_000, 6), (30_000, 10)] {
+        let mut story = Story::new();
+        story.runs(2000, CAPACITY / 2);
+        story.runs(for_ms, times_x2 * CAPACITY / 2);
+        story.runs(2000, CAPACITY / 2);
+        for part in 0..100 {
+            let after = story.runs(100, CAPACITY / 2);
+            let label = format!("{for_ms} ms of {times_x2}/2, {} ms after", 2000 + part * 100);
+            let let_in_at_once = after.served - after.waited;
+            assert_eq!(let_in_at_once, after.came, "{label}: {after:?}");
+            assert_ne!(story.phase(), "persistent", "{label}");
+        }
+        assert_eq!(story.phase(), "calm", "{for_ms} ms of {times_x2}/2");
+        assert!(story.clients.is_empty(), "nothing is left");
+    }
 }
 
 /// Chance has a server just below its capacity refuse some, and those come again: that must not be

@@ -131,3 +131,40 @@ fn a_server_that_takes_far_less_than_was_thought_is_known_by_its_full_queue() {
         assert!((900.0..1200.0).contains(&drain), "{times} times at {round_trip_ms} ms: {drain}");
     }
 }
+
+/// Before an application that asked for thousands of places nobody is dropped for a long time, and everyone
+/// waits for seconds: until one waits for longer than the second after which whoever is dropped comes again.
+#[test]
+fn a_listen_queue_is_no_longer_than_a_second_though_the_kernel_would_have_it() {
+    for per_s in [CAPACITY * 11 / 10, 2 * CAPACITY, 5 * CAPACITY] {
+        let mut story = Story { backlog: 8192, ..Story::new() };
+        story.runs(3000, CAPACITY / 2);
+        let mut longest = 0;
+        for _ in 0..60 {
+            story.runs(1000, per_s);
+            longest = longest.max(story.queue);
+        }
+        // A second's worth, and what comes before two windows have shown it.
+        let before = per_s.saturating_sub(CAPACITY) * 6 / 10;
+        assert!(longest <= CAPACITY * 11 / 10 + before, "{per_s} a second: {longest}");
+        assert!(longest > CAPACITY, "{per_s} a second: {longest}, a second's worth is a buffer");
+        // And then it is a crowd as any other.
+        assert!(story.queue < 20, "{per_s} a second: {} after a minute", story.queue);
+        assert_eq!(story.phase(), "persistent", "{per_s} a second");
+    }
+}
+
+/// A server that stands still for some seconds, before which hardly anybody waits otherwise, serves them
+/// afterwards.
+#[test]
+fn a_server_that_stands_still_has_the_queue_that_it_asked_for() {
+    let mut story = Story { backlog: 8192, pause_ms: 3000, ..Story::new() };
+    let mut longest = 0;
+    for _ in 0..300 {
+        story.runs(100, CAPACITY / 2);
+        longest = longest.max(story.queue);
+    }
+    assert!(longest > CAPACITY, "{longest} wait");
+    let Seen { came, sent, .. } = story.seen;
+    assert_eq!(sent, came, "nobody is dropped");
+}

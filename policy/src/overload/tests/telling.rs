@@ -428,3 +428,40 @@ fn many_clients_behind_one_address_are_told_at_once() {
     assert!(seen.sent < seen.came + refused / 8, "{seen:?}");
     assert_eq!((seen.gave_up, seen.hollow), (0, 0), "{seen:?}");
 }
+
+/// Who does not come in for its network's sake is told in the form that fits its address, as often as it
+/// comes; and of none of them anything is kept in the table of those who wait.
+#[test]
+fn who_is_held_off_for_its_network_is_told_in_the_form_that_fits() {
+    let kept = |story: &Story| {
+        let cells = story.watch.waiting.iter().flat_map(|block| block.cells);
+        cells.filter(|cell| cell.tag != 0).count()
+    };
+    for source in [TG_SOURCE_OVER, TG_SOURCE_BEYOND] {
+        let held_off = |story: Story| Story { source, addresses: 10, ..story };
+        let mut stops = held_off(Story::new());
+        let seen = stops.runs(5000, 300);
+        assert_eq!((seen.told, seen.hollow, kept(&stops)), (seen.came, 0, 0), "{seen:?}");
+        let mut windows = held_off(of_windows());
+        let seen = windows.runs(5000, 300);
+        assert_eq!((seen.told, seen.hollow, kept(&windows)), (0, seen.came, 0), "{seen:?}");
+    }
+}
+
+/// Programs of one address that connect again as soon as they are refused send thousands of SYNs a second
+/// over its rate. Left in silence they send one a second each.
+#[test]
+fn who_connects_over_and_over_beyond_its_rate_is_left_in_silence() {
+    const PROGRAMS: u64 = 50;
+    let sent = |is_auto| {
+        let mut story = Story::new();
+        (story.source, story.addresses) = (TG_SOURCE_OVER, 1);
+        story.when_told = Told::ConnectsAgain;
+        story.rules.is_auto = is_auto;
+        story.runs(1000, PROGRAMS);
+        story.runs(20_000, 0).sent / 20
+    };
+    let (told_at_once, auto) = (sent(0), sent(1));
+    assert!(told_at_once > 50 * PROGRAMS, "{told_at_once} SYNs a second");
+    assert!(auto < told_at_once / 5, "{auto} SYNs a second in place of {told_at_once}");
+}

@@ -9,9 +9,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use tidegate_tests::wire::{ACK, RST, SYN, Segment, WIRE_V4, WIRE_V6};
 use tidegate_tests::{
-    CLIENT_V4, CLIENT_V6, Dialed, Fate, Guard, SERVER_V4, SERVER_V6, Stage, Stalled, dial,
-    guard_of, more_addresses, packets, run_to_end, skip_without_root, until,
+    CLIENT_V4, CLIENT_V6, Counted, Dialed, Fate, Guard, RawEnd, SERVER_V4, SERVER_V6, Stage,
+    Stalled, dial, guard_of, more_addresses, packets, run_to_end, skip_without_root, until,
 };
 
 const BURST: usize = 5;
@@ -134,5 +135,41 @@ fn a_network_that_sends_more_than_it_may_is_refused_and_nobody_else() {
     sender.join().expect("it ends");
     assert!(told.contains("refused with RST: its network sends more SYNs than it may"), "{told}");
     drop(listeners);
+    guard.stop();
+}
+
+/// Over its rate as well, who stops at a RST has one, and who looks as if it would send its SYN again
+/// (Windows) a SYN/ACK behind which there is nothing.
+#[test]
+fn auto_tells_who_is_over_its_rate_in_the_form_that_fits() {
+    if skip_without_root("auto_tells_who_is_over_its_rate_in_the_form_that_fits") {
+        return;
+    }
+    let stage = Stage::new("police-form");
+    let text = format!(
+        "[[listener]]\nport = 80\npolice = [\n\
+         {{ network = \"{WIRE_V4}\", syns_per_s = 1, burst = 1 }},\n\
+         {{ network = \"{WIRE_V6}\", syns_per_s = 1, burst = 1 }},\n]\n"
+    );
+    stage.server.place_file("/run/tidegate.toml", text).expect("a place for a file");
+    let all = SocketAddr::new("::".parse().expect("every address"), 80);
+    let _listener = Stalled::new(&stage.server, all, 256);
+    let guard = Guard::start(&stage.server, &["--config", "/run/tidegate.toml"]);
+    for is_ipv6 in [false, true] {
+        let answer = |port, hops| {
+            let end = RawEnd::of(&stage, is_ipv6, 80, port);
+            let syn = Segment::new(end.peer, end.own, SYN, 1000, 0);
+            end.wire.send(&Segment { hops, ..syn });
+            end.next("an answer")
+        };
+        // The bucket's one.
+        assert_eq!(answer(40_000, 64).flags & (SYN | ACK | RST), SYN | ACK);
+        assert_eq!(answer(40_001, 64).flags & (SYN | RST), RST);
+        let hollow = answer(40_002, 128);
+        assert_eq!((hollow.flags & (SYN | ACK | RST), hollow.ack), (SYN | ACK, 1001));
+        assert_eq!(hollow.options.len(), 0, "not a byte more than came");
+    }
+    let counted = Counted::of(&stage.server);
+    assert_eq!((counted.packets("Policed", "reset"), counted.packets("Policed", "hollow")), (2, 2));
     guard.stop();
 }
