@@ -130,20 +130,25 @@ impl Stage {
     }
 
     /// Where the SYN comes in: by the interface that is named, or that leads to its client; or by one
-    /// below that, where it is judged.
+    /// below that, or the bridge that it is a port of, where it is judged.
     fn interface(&self, syn: &Syn) -> Result<Interface> {
         let name = match &self.named {
             Some(name) => name.clone(),
             None => self.towards(syn)?,
         };
         let named = plan::one(&name, &self.interfaces)?;
-        let mut judging = named;
-        for interface in plan::down(named, &self.interfaces) {
-            if self.rehearsal.judges_at(interface)? {
-                judging = interface;
+        for interface in plan::up(named, &self.interfaces) {
+            let mut judging = None;
+            for below in plan::down(interface, &self.interfaces) {
+                if self.rehearsal.judges_at(below)? {
+                    judging = Some(below);
+                }
+            }
+            if let Some(judging) = judging {
+                return Ok(judging.clone());
             }
         }
-        Ok(judging.clone())
+        Ok(named.clone())
     }
 
     fn towards(&self, syn: &Syn) -> Result<String> {
@@ -167,28 +172,25 @@ impl Stage {
     /// `is_ours`: nobody sent it, and another one has another initial sequence number.
     fn explain(&mut self, packet: &Packet, is_ours: bool) -> Result<Explained> {
         let syn = packet.syn;
-        let interface = self.interface(&syn)?;
+        let mut explained = Explained::of(&syn);
+        let interface = match self.interface(&syn) {
+            // Of a capture, which may be another host's, the others are explained all the same.
+            Err(failure @ Failure::Argument { .. }) if !is_ours && self.named.is_none() => {
+                explained.words = format!("not known: {failure}");
+                return Ok(explained);
+            }
+            found => found?,
+        };
         let found = self.ask(packet, &interface)?;
         let met = configuration::covering(self.rehearsal.guards(), syn.to).cloned();
-        let mut explained = Explained {
-            from: syn.from.to_string(),
-            to: syn.to.to_string(),
-            isn: syn.isn,
-            interface: interface.name.clone(),
-            guard: met.as_ref().map(|(_, guarded)| GuardMet::of(guarded)),
-            judged_at: None,
-            listener: None,
-            verdict: VERDICTS[TG_PASS as usize],
-            reason: None,
-            words: String::new(),
-            shares: Vec::new(),
-            notes: Vec::new(),
-        };
+        explained.interface = Some(interface.name.clone());
+        explained.guard = met.as_ref().map(|(_, guarded)| GuardMet::of(guarded));
+        explained.verdict = Some(VERDICTS[TG_PASS as usize]);
         match (found, &met) {
             (Found::Judged { entry, slot, decision }, Some((index, guarded))) => {
                 explained.judged_at = Some(if entry == Entry::Driver { "driver" } else { "ip" });
                 let (verdict, reason) = names(decision);
-                (explained.verdict, explained.reason) = (verdict, Some(reason));
+                (explained.verdict, explained.reason) = (Some(verdict), Some(reason));
                 explained.words = outcome::words(decision);
                 explained.listener = self.listener(*index, guarded, &syn, slot)?;
                 explained.notes = notes(guarded, decision, is_ours);
@@ -199,7 +201,7 @@ impl Stage {
                 }
             }
             (Found::Held, _) => {
-                explained.verdict = VERDICTS[TG_DROP as usize];
+                explained.verdict = Some(VERDICTS[TG_DROP as usize]);
                 explained.words =
                     "dropped in silence: these addresses and ports are held in TIME-WAIT here"
                         .to_owned();

@@ -4,6 +4,8 @@
 use std::fs;
 
 use libbpf_rs::btf::{Btf, types};
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::unistd::Pid;
 
 use crate::failure::{Failure, Result};
 
@@ -16,9 +18,15 @@ const NEEDED: [(&str, u32); 4] =
 const TO_RESIZE: [(&str, u32); 2] = [("CAP_SYS_PTRACE", 19), ("CAP_DAC_READ_SEARCH", 2)];
 const TO_SEE_OTHERS: [(&str, u32); 1] = [("CAP_DAC_OVERRIDE", 1)];
 
-/// The processors that this process may run on, and so, as a rule, what it guards.
+/// The processors that this process may run on, and so, as a rule, what it guards. How much of their time its
+/// control group may take is another thing, and no matter to SYNs, which are dropped by the kernel.
 pub fn processors() -> u64 {
-    std::thread::available_parallelism().map_or(1, |n| n.get() as u64)
+    let count = |set: CpuSet| (0..CpuSet::count()).filter(|n| set.is_set(*n) == Ok(true)).count();
+    match sched_getaffinity(Pid::from_raw(0)).map(count) {
+        Ok(mine) => mine as u64,
+        // More than such a set holds.
+        Err(_) => std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
+    }
 }
 
 fn missing(needed: &[(&'static str, u32)]) -> Vec<&'static str> {
@@ -94,4 +102,25 @@ pub fn sysctl(name: &str) -> Option<u64> {
 /// The most that listen() grants here as backlog.
 pub fn somaxconn() -> u32 {
     sysctl("net/core/somaxconn").and_then(|most| u32::try_from(most).ok()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sched::sched_setaffinity;
+
+    use super::*;
+
+    #[test]
+    fn the_processors_are_those_that_this_thread_may_run_on() {
+        let this = Pid::from_raw(0);
+        let alone = std::thread::spawn(move || {
+            let all = sched_getaffinity(this).unwrap();
+            let first = (0..CpuSet::count()).find(|n| all.is_set(*n).unwrap()).unwrap();
+            let mut one = CpuSet::new();
+            one.set(first).unwrap();
+            sched_setaffinity(this, &one).unwrap();
+            processors()
+        });
+        assert_eq!(alone.join().unwrap(), 1);
+    }
 }

@@ -62,6 +62,48 @@ fn file_failure(path: &Path) -> impl FnOnce(std::io::Error) -> Failure + '_ {
     }
 }
 
+/// A process number, which is one of a PID namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Process {
+    pid: i32,
+    /// The namespace's inode; older daemons do not tell it.
+    namespace: Option<u64>,
+}
+
+/// The inode of this process's PID namespace, where /proc shows it.
+fn pid_namespace() -> Option<u64> {
+    fs::metadata("/proc/self/ns/pid").ok().map(|namespace| namespace.ino())
+}
+
+impl Process {
+    fn this() -> Self {
+        Process { pid: std::process::id().cast_signed(), namespace: pid_namespace() }
+    }
+
+    /// The one that a daemon's file names in its first line.
+    fn of(text: &str) -> Option<Self> {
+        let mut words = text.lines().next()?.split_whitespace();
+        let pid = words.next()?.parse().ok()?;
+        Some(Process { pid, namespace: words.next().and_then(|inode| inode.parse().ok()) })
+    }
+
+    /// That line.
+    fn line(self) -> String {
+        let namespace = self.namespace.map_or(String::new(), |inode| format!(" {inode}"));
+        format!("{}{namespace}\n", self.pid)
+    }
+
+    /// Whether its number is another process's, or nobody's, in the PID namespace `here`.
+    fn is_elsewhere(self, here: Option<u64>) -> bool {
+        matches!((self.namespace, here), (Some(its), Some(here)) if its != here)
+    }
+}
+
+/// Whether it has another mode. To set one takes the owner, even where it is set already.
+fn is_other(found: &fs::Metadata, mode: u32) -> bool {
+    found.permissions().mode() & 0o777 != mode
+}
+
 /// Opens a daemon's file. Whoever ends right now removes the folder, and may do so at any moment here.
 fn open(path: &Path) -> io::Result<File> {
     const TRIES: u32 = 200;
@@ -69,11 +111,15 @@ fn open(path: &Path) -> io::Result<File> {
     let folder = path.parent().unwrap_or(path);
     let once = || {
         fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
-        fs::set_permissions(folder, fs::Permissions::from_mode(FOLDER_MODE))?;
+        if is_other(&fs::metadata(folder)?, FOLDER_MODE) {
+            fs::set_permissions(folder, fs::Permissions::from_mode(FOLDER_MODE))?;
+        }
         let mut how = OpenOptions::new();
         let file =
             how.read(true).write(true).create(true).truncate(false).mode(FILE_MODE).open(path)?;
-        file.set_permissions(fs::Permissions::from_mode(FILE_MODE))?;
+        if is_other(&file.metadata()?, FILE_MODE) {
+            file.set_permissions(fs::Permissions::from_mode(FILE_MODE))?;
+        }
         Ok(file)
     };
     let is_gone = |opened: &io::Result<File>| {
@@ -125,7 +171,7 @@ impl Instance {
             )
         })?;
         lock.set_len(0).map_err(file_failure(&path))?;
-        writeln!(lock, "{}", std::process::id()).map_err(file_failure(&path))?;
+        write!(lock, "{}", Process::this().line()).map_err(file_failure(&path))?;
         Ok(Instance { lock, path })
     }
 
@@ -164,9 +210,13 @@ fn text(role: Role) -> Result<Option<String>> {
     }
 }
 
+fn process(role: Role) -> Result<Option<Process>> {
+    Ok(text(role)?.and_then(|text| Process::of(&text)))
+}
+
 /// The process number of the daemon that runs in this namespace.
 pub fn running(role: Role) -> Result<Option<i32>> {
-    Ok(text(role)?.and_then(|text| text.lines().next()?.trim().parse().ok()))
+    Ok(process(role)?.map(|process| process.pid))
 }
 
 /// The lines that it has noted.
@@ -177,7 +227,14 @@ pub fn noted(role: Role) -> Result<Vec<String>> {
 
 /// Ends the daemon of this namespace and waits for it. `false`: none ran.
 pub fn stop(role: Role) -> Result<bool> {
-    let Some(pid) = running(role)? else { return Ok(false) };
+    let Some(process) = process(role)? else { return Ok(false) };
+    let pid = process.pid;
+    if process.is_elsewhere(pid_namespace()) {
+        return Err(Failure::argument(
+            format!("the daemon that runs here is process {pid} of another PID namespace"),
+            "run `tidegate stop` in that one, as in the container where it was started",
+        ));
+    }
     match kill(Pid::from_raw(pid), Signal::SIGTERM) {
         // It ends as we ask.
         Ok(()) | Err(Errno::ESRCH) => {}
@@ -239,6 +296,40 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&folder), mode(&path)), (0o700, 0o600));
         fs::remove_dir_all(&root).unwrap();
+    }
+
+    /// It may be another user's, with what is needed to write there all the same.
+    #[test]
+    fn a_mode_that_is_right_is_not_set_again() {
+        let root = root("right");
+        let path = root.join("tidegate").join("net-1.pid");
+        let changed = || {
+            open(&path).unwrap();
+            [path.as_path(), path.parent().unwrap()].map(|path| {
+                let found = fs::metadata(path).unwrap();
+                (found.ctime(), found.ctime_nsec())
+            })
+        };
+        let before = changed();
+        // The clock of file systems may stand still for a tick.
+        thread::sleep(Duration::from_millis(50));
+        assert_eq!(changed(), before);
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn a_process_number_says_nothing_in_another_pid_namespace() {
+        let this = Process::this();
+        assert_eq!(Process::of(&this.line()), Some(this));
+        assert!(this.namespace.is_some() && !this.is_elsewhere(pid_namespace()));
+        let its = Process { pid: 7, namespace: Some(4_026_531_836) };
+        assert_eq!(Process::of("7 4026531836\navoided 12\n"), Some(its));
+        assert!(its.is_elsewhere(Some(1)) && !its.is_elsewhere(None));
+        let older = Process { pid: 7, namespace: None };
+        assert_eq!(Process::of("7\navoided 12\n"), Some(older));
+        assert!(!older.is_elsewhere(Some(1)));
+        // Claimed, and not written yet.
+        assert_eq!(Process::of(""), None);
     }
 
     /// As a daemon claims it, but for longer: who gives it up may be off its processor for a while.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which interfaces are guarded, and at which hooks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use tidegate_datapath::configuration::{self, Guarded};
@@ -29,14 +29,40 @@ pub fn listened(
 }
 
 /// The addresses that a guard's listening sockets are bound to; empty where none has listened yet.
-fn bound(guarded: &Guarded, listeners: &[tg_listener_row]) -> Vec<IpAddr> {
+fn bound(guarded: &Guarded, listeners: &[tg_listener_row]) -> BTreeSet<IpAddr> {
     match guarded.address {
-        Some(address) => vec![address],
+        Some(address) => BTreeSet::from([address]),
         None => listeners
             .iter()
             .filter(|row| row.port == u32::from(guarded.port))
             .map(tg_listener_row::address)
             .collect(),
+    }
+}
+
+/// An interface that only this host's own packets come in at: what comes from elsewhere for an address on it
+/// comes in at another.
+fn has_no_outside(interface: &Interface) -> bool {
+    interface.loopback || matches!(interface.driver.as_str(), "dummy" | "vrf")
+}
+
+/// Whether packets for this address may come in at any interface: it is every one; or, as a virtual service's,
+/// it stands where nothing comes in, or (AnyIP, IP_FREEBIND) nowhere at all.
+fn comes_in_anywhere(address: &IpAddr, interfaces: &[Interface]) -> bool {
+    let mut having = interfaces.iter().filter(|i| i.addresses.contains(address));
+    address.is_unspecified() || !address.is_loopback() && having.all(has_no_outside)
+}
+
+/// The addresses at whose interfaces a guard's packets come in; empty where they may at any.
+fn where_met(
+    guarded: &Guarded,
+    interfaces: &[Interface],
+    listeners: &[tg_listener_row],
+) -> BTreeSet<IpAddr> {
+    let bound = bound(guarded, listeners);
+    match bound.iter().any(|address| comes_in_anywhere(address, interfaces)) {
+        true => BTreeSet::new(),
+        false => bound,
     }
 }
 
@@ -46,12 +72,9 @@ fn may_forward(interface: &Interface) -> bool {
     !interface.loopback && !interface.addresses.is_empty()
 }
 
-fn carries(interface: &Interface, addresses: &[IpAddr]) -> bool {
-    if interface.addresses.is_empty() {
-        return false;
-    }
-    addresses.is_empty()
-        || addresses.iter().any(|a| a.is_unspecified() || interface.addresses.contains(a))
+fn carries(interface: &Interface, addresses: &BTreeSet<IpAddr>) -> bool {
+    let own = &interface.addresses;
+    !own.is_empty() && (addresses.is_empty() || own.iter().any(|own| addresses.contains(own)))
 }
 
 /// An interface that has hardware behind it, by its driver's name.
@@ -128,13 +151,16 @@ pub fn require_any(names: &[String], interfaces: &[Interface]) -> Result<()> {
     }
 }
 
-/// The interfaces that can be guarded: those that the operator named, or all.
+/// The interfaces that can be guarded: those that the operator named; or all, but no ports of a bridge and
+/// the like, which have addresses (link-local ones) and whose packets come in once more at their master.
 fn candidates<'a>(
     names: &[String],
     interfaces: &'a [Interface],
 ) -> impl Iterator<Item = &'a Interface> {
-    let is_named = |i: &&Interface| names.is_empty() || names.contains(&i.name);
-    interfaces.iter().filter(|i| i.ethernet).filter(is_named)
+    let is_meant = |i: &&Interface| {
+        if names.is_empty() { i.master.is_none() } else { names.contains(&i.name) }
+    };
+    interfaces.iter().filter(|i| i.ethernet).filter(is_meant)
 }
 
 /// The interface at which a VLAN's packets can be judged before they come to it: that below it, where
@@ -156,9 +182,18 @@ pub fn down<'a>(
     std::iter::successors(Some(interface), next).take(interfaces.len().max(1))
 }
 
+/// An interface, its master, and so on: where what comes in at a port comes in once more.
+pub fn up<'a>(
+    interface: &'a Interface,
+    interfaces: &'a [Interface],
+) -> impl Iterator<Item = &'a Interface> {
+    let next = |port: &&'a Interface| interfaces.iter().find(|i| port.master == Some(i.index));
+    std::iter::successors(Some(interface), next).take(interfaces.len().max(1))
+}
+
 /// Which of the chosen interfaces packets for this one meet first. What stands there judges them, and
-/// they are not to be judged again; an interface that is not chosen may be a bridge's, whose packets
-/// are judged at that.
+/// they are not to be judged again; an interface that is not chosen may be a bridge's port, whose
+/// packets are judged at the bridge.
 fn first_met<'a>(
     interface: &'a Interface,
     chosen: &[&'a Interface],
@@ -188,13 +223,15 @@ pub fn plan(
     }
     let only_paths = configuration::only_paths(guards);
     let mut plan = Plan { only_paths, is_named: !names.is_empty(), ..Default::default() };
+    let met: Vec<(&Guarded, BTreeSet<IpAddr>)> =
+        guards.iter().map(|g| (g, where_met(g, interfaces, listeners))).collect();
     let concerning = |interface: &Interface| -> Vec<&Guarded> {
-        let concerns = |g: &&Guarded| match g.is_path {
+        let concerns = |(g, addresses): &&(&Guarded, BTreeSet<IpAddr>)| match g.is_path {
             _ if !names.is_empty() => true,
             true => may_forward(interface),
-            false => carries(interface, &bound(g, listeners)),
+            false => carries(interface, addresses),
         };
-        guards.iter().filter(concerns).collect()
+        met.iter().filter(concerns).map(|(g, _)| *g).collect()
     };
     let chosen: Vec<&Interface> =
         candidates(names, interfaces).filter(|i| !concerning(i).is_empty()).collect();
@@ -234,6 +271,7 @@ mod tests {
             driver: driver.to_owned(),
             hardware: Some([2; 6]),
             below: None,
+            master: None,
         }
     }
 
@@ -337,12 +375,6 @@ mod tests {
         // A trunk has no address of its own.
         let trunk = [interface("trunk", 8, "ixgbe", &[]), vlan("t.7", 9, "trunk", &["10.0.0.1"])];
         assert_eq!(hooks_of(&plan(&own, &[], &trunk, &[]).unwrap()), [(9, Hooks::Ip)]);
-        // Nor has a bridge's port, whose packets are judged at the bridge.
-        let bridge = interface("br0", 7, "bridge", &["10.1.0.1"]);
-        let bridged = [&trunk[..], &[bridge]].concat();
-        let at = [(7, Hooks::Ip), (9, Hooks::Ip)];
-        assert_eq!(hooks_of(&plan(&every, &[], &bridged, &[]).unwrap()), at);
-        assert_eq!(ends(&[], &bridged).into_keys().collect::<Vec<_>>(), [7, 9]);
         // In a container the one below is its host's, and may have its namesake here.
         let alone = vlan("eth0.7", 5, "eth0", &["10.0.0.1"]);
         assert_eq!(
@@ -371,6 +403,66 @@ mod tests {
         }
         let driver = [guarded(Some("10.0.0.1"), TG_HOOK_DRIVER)];
         assert_eq!(hooks_of(&plan(&driver, &[], &of_itself, &[]).unwrap()), [(5, Hooks::Ip)]);
+    }
+
+    /// A port has a link-local address. What comes in there comes in at the bridge, too, and with a VLAN's
+    /// tag at the VLAN.
+    #[test]
+    fn a_port_is_judged_at_its_bridge_unless_it_is_named() {
+        let every = [guarded(None, TG_HOOK_AUTO)];
+        let port = |name, index| {
+            let card = interface(name, index, "ixgbe", &["fe80::1"]);
+            Interface { master: Some(7), ..card }
+        };
+        let bridged = [
+            port("eth0", 2),
+            vlan("eth0.7", 3, "eth0", &["10.0.0.1"]),
+            port("eth1", 4),
+            interface("br0", 7, "bridge", &["10.1.0.1"]),
+        ];
+        let at = |names: &[String], guards: &[Guarded]| {
+            let plan = plan(guards, names, &bridged, &[]).unwrap();
+            let at: Vec<u32> = plan.interfaces.into_keys().collect();
+            assert_eq!(ends(names, &bridged).into_keys().collect::<Vec<_>>(), at);
+            at
+        };
+        assert_eq!(at(&[], &every), [3, 7]);
+        let path = Guarded { is_path: true, ..guarded(Some("203.0.113.5"), TG_HOOK_AUTO) };
+        assert_eq!(at(&[], &[path]), [3, 7]);
+        assert_eq!(at(&["eth1".to_owned()], &every), [4]);
+        let above: Vec<&str> = up(&bridged[0], &bridged).map(|i| i.name.as_str()).collect();
+        assert_eq!(above, ["eth0", "br0"]);
+        // Open vSwitch's own interface is down, and so not among those that are listed.
+        assert_eq!(up(&bridged[0], &bridged[..3]).count(), 1);
+    }
+
+    #[test]
+    fn an_address_that_nothing_comes_in_at_is_guarded_where_packets_may() {
+        let with = |driver, name, index| interface(name, index, driver, &["203.0.113.5"]);
+        let everywhere = [1_u32, 2, 3];
+        let guards = [guarded(Some("203.0.113.5"), TG_HOOK_IP)];
+        let at = |guards: &[Guarded], more: &[Interface], rows: &[tg_listener_row]| {
+            let plan = plan(guards, &[], &[&host()[..], more].concat(), rows).unwrap();
+            plan.interfaces.into_keys().collect::<Vec<u32>>()
+        };
+        assert_eq!(at(&guards, &[], &[]), everywhere, "no interface has it");
+        let dummy = with("dummy", "kube-ipvs0", 5);
+        assert_eq!(at(&guards, std::slice::from_ref(&dummy), &[]), [1, 2, 3, 5]);
+        let both = [dummy, with("ixgbe", "eth2", 6)];
+        assert_eq!(at(&guards, &both, &[]), [5, 6], "it comes in where it is");
+        let mut own = host();
+        own[0].addresses.push("203.0.113.5".parse().unwrap());
+        let on_loopback = plan(&guards, &[], &own, &[]).unwrap();
+        assert_eq!(on_loopback.interfaces.into_keys().collect::<Vec<_>>(), everywhere);
+        for address in ["127.0.0.1", "::1"] {
+            assert_eq!(at(&[guarded(Some(address), TG_HOOK_IP)], &[], &[]), [1], "{address}");
+        }
+        let socket = tg_listener_row {
+            addr: [u32::from_ne_bytes([203, 0, 113, 5]), 0, 0, 0],
+            port: 80,
+            ..Default::default()
+        };
+        assert_eq!(at(&[guarded(None, TG_HOOK_IP)], &[], &[socket]), everywhere, "AnyIP");
     }
 
     #[test]

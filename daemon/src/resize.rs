@@ -83,18 +83,20 @@ pub struct Resizer {
 
 impl Resizer {
     /// Gives new listening sockets the backlog that is wanted, and those that nothing is wanted of any
-    /// more their own.
+    /// more their own. What a backlog was before is forgotten of sockets that are not `there`, which holds
+    /// `rows` and may hold more.
     pub fn follow(
         &mut self,
         programs: &Programs,
         guards: &[Guarded],
         rows: &[tg_listener_row],
+        there: &[tg_listener_row],
     ) -> Result<()> {
         let known = resized::all(programs);
         if known.is_empty() && guards.iter().all(|g| g.backlog.is_none()) {
             return Ok(());
         }
-        for cookie in known.keys().filter(|c| !rows.iter().any(|row| row.socket_cookie == **c)) {
+        for cookie in known.keys().filter(|c| !there.iter().any(|row| row.socket_cookie == **c)) {
             resized::forget(programs, *cookie)?;
         }
         let most = host::somaxconn();
@@ -166,7 +168,7 @@ pub fn put_back(programs: &Programs) {
         return;
     }
     let rows = sockets::listeners(programs).map_err(Failure::from);
-    let done = rows.and_then(|rows| Resizer::default().follow(programs, &[], &rows));
+    let done = rows.and_then(|rows| Resizer::default().follow(programs, &[], &rows, &rows));
     if let Err(failure) = done {
         tell(&failure.to_string());
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The guard as a whole: loaded, pinned, attached, and taken down again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -10,7 +10,7 @@ use crate::cgroup;
 use crate::configuration::{self, Configuration};
 use crate::control;
 use crate::error::{Error, Result, map_error};
-use crate::interfaces::Interface;
+use crate::interfaces::{self, Interface};
 use crate::link::{self, Place};
 use crate::pins::Pins;
 use crate::plain::from_bytes;
@@ -74,6 +74,10 @@ fn driver_pin(index: u32) -> String {
     format!("driver-{index}")
 }
 
+fn ends_pin(way: &str, index: u32) -> String {
+    format!("ends_{way}-{index}")
+}
+
 pub(crate) fn driver_program(interface: &PlannedInterface, only_paths: bool) -> Program {
     match (only_paths, interface.veth) {
         (false, false) => Program::Driver,
@@ -107,6 +111,13 @@ impl Plan {
         costs.max().unwrap_or(SYN_AT_IP_NS)
     }
 
+    /// The plan, but for these interfaces.
+    fn without(mut self, gone: &BTreeSet<u32>) -> Self {
+        self.interfaces.retain(|index, _| !gone.contains(index));
+        self.ends.retain(|index, _| !gone.contains(index));
+        self
+    }
+
     /// What may have to be loaded for it. A driver that takes no program leaves all to the IP entry.
     fn programs(&self) -> Vec<Program> {
         let mut programs: Vec<Program> = self.links().iter().map(|link| link.1).collect();
@@ -136,7 +147,7 @@ impl Plan {
                 ("in", Program::EndsIn, Place::Ingress(*index)),
                 ("out", Program::EndsOut, Place::Egress(*index)),
             ] {
-                links.push((format!("ends_{way}-{index}"), program, place, name.clone()));
+                links.push((ends_pin(way, *index), program, place, name.clone()));
             }
         }
         if !self.ends.is_empty() {
@@ -197,6 +208,8 @@ pub struct Guard {
     /// Interfaces whose driver was asked and took no program, and why: each is asked once, until a
     /// configuration is put in force or the interface goes.
     no_driver: BTreeMap<u32, String>,
+    /// Interfaces of the plan that was attached last that had gone by then.
+    gone: BTreeSet<u32>,
 }
 
 impl Guard {
@@ -213,7 +226,7 @@ impl Guard {
     }
 
     fn new(programs: Programs, pins: Pins, adopted: bool) -> Self {
-        Guard { programs, pins, adopted, no_driver: BTreeMap::new() }
+        Guard { programs, pins, adopted, no_driver: BTreeMap::new(), gone: BTreeSet::new() }
     }
 
     fn adopt(pins: &Pins, sizes: Sizes) -> Result<Option<Programs>> {
@@ -288,11 +301,18 @@ impl Guard {
         Ok(())
     }
 
+    /// What stands of the plan that was attached last. An interface may go between the look at the host and
+    /// that, and is not in it, so that one which comes back is attached.
+    pub fn what_stands(&self, plan: Plan) -> Plan {
+        plan.without(&self.gone)
+    }
+
     /// Attaches all that `plan` names; the links that it does not name stand still, and are told. They go
     /// last, so that no packet is left to nobody; and what stands is changed when all that can fail is
     /// done: a failure leaves what stood before.
     fn attach(&mut self, plan: &Plan, is_asked: bool) -> Result<Vec<String>> {
         self.load_all(plan)?;
+        self.gone.clear();
         self.no_driver.retain(|index, _| plan.interfaces.contains_key(index));
         let (before, broken): (Vec<_>, Vec<_>) =
             self.pins.link_names()?.into_iter().partition(|name| self.pins.is_attached(name));
@@ -303,20 +323,38 @@ impl Guard {
         let is_new = |(name, ..): &&Wanted| !standing.contains(name);
         let made = some_driver.and_then(|()| {
             let mut new = wanted.iter().filter(is_new);
-            new.try_for_each(|(name, program, place, where_)| {
-                self.make(name, *program, *place, where_)
-            })
+            new.try_for_each(|link| self.unless_gone(link, Self::make))
         });
         if let Err(error) = made {
             let new = self.pins.link_names()?.into_iter().filter(|name| !before.contains(name));
             self.detach(&new.collect::<Vec<_>>());
             return Err(error);
         }
-        for (name, program, place, where_) in wanted.iter().filter(|link| !is_new(link)) {
-            self.renew(name, *program, *place, where_)?;
+        for link in wanted.iter().filter(|link| !is_new(link)) {
+            self.unless_gone(link, Self::renew)?;
         }
+        let is_gone = |index: u32| self.gone.contains(&index);
+        let gone = wanted.iter().filter(|(_, _, place, _)| place.interface().is_some_and(is_gone));
+        self.detach(&gone.map(|(name, ..)| name.clone()).collect::<Vec<_>>());
         let is_over = |name: &String| wanted.iter().all(|(w, ..)| w != name);
         Ok(standing.into_iter().filter(is_over).collect())
+    }
+
+    /// Does to a link what `how` does. That fails at an interface which has gone since the host was looked at,
+    /// and keeps nobody from guarding the others.
+    fn unless_gone(
+        &mut self,
+        (name, program, place, where_): &Wanted,
+        how: fn(&mut Self, &str, Program, Place, &str) -> Result<()>,
+    ) -> Result<()> {
+        let done = how(self, name, *program, *place, where_);
+        match place.interface().filter(|index| done.is_err() && interfaces::is_gone(*index)) {
+            Some(index) => {
+                self.gone.insert(index);
+                Ok(())
+            }
+            None => done,
+        }
     }
 
     fn detach(&self, names: &[String]) {
@@ -354,7 +392,9 @@ impl Guard {
         let name = driver_pin(index);
         let _ = self.pins.remove_link(&name);
         let done = self.make(&name, program, Place::Driver(index), where_);
-        if let Err(why) = &done {
+        if let Err(why) = &done
+            && !interfaces::is_gone(index)
+        {
             self.no_driver.insert(index, why.to_string());
         }
         done.is_ok()
@@ -403,8 +443,22 @@ impl Guard {
         Ok(self.programs.program(program.name()).expect("it is loaded"))
     }
 
+    /// What a packet at this place is to meet before `program`, where it stands: the ends of connections are
+    /// looked at before SYNs are judged, whichever was attached earlier.
+    fn first_at(&self, program: Program, place: Place) -> Option<OwnedFd> {
+        match place {
+            Place::Ingress(index) if program != Program::EndsIn => {
+                self.pins.open_link(&ends_pin("in", index)).ok()
+            }
+            _ => None,
+        }
+    }
+
     fn create(&mut self, program: Program, place: Place, where_: &str) -> Result<OwnedFd> {
-        link::create(self.loaded(program)?, program.name(), place).map_err(|error| match error {
+        let first = self.first_at(program, place);
+        let first = first.as_ref().map(OwnedFd::as_fd);
+        let made = link::create_behind(self.loaded(program)?, program.name(), place, first);
+        made.map_err(|error| match error {
             Error::Attach { source, .. }
                 if matches!(place, Place::Driver(_))
                     && source.raw_os_error() == Some(libc::EOPNOTSUPP) =>
@@ -465,6 +519,16 @@ mod tests {
     fn a_guard_is_of_the_namespace_that_its_control_record_names() {
         let control = tg_control { netns_cookie: 7, ..Default::default() };
         assert!(is_of(bytes_of(&control), 7) && !is_of(bytes_of(&control), 8));
+    }
+
+    #[test]
+    fn an_interface_that_has_gone_is_in_no_part_of_what_stands() {
+        let card = (false, Hooks::DriverIfPossible);
+        let ends = [(1, "lo".to_owned()), (2, "eth2".to_owned())];
+        let plan = Plan { ends: ends.into(), ..plan(&[card, card]) };
+        let stands = plan.without(&BTreeSet::from([2]));
+        assert_eq!(stands.interfaces.into_keys().collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(stands.ends.into_keys().collect::<Vec<_>>(), [1]);
     }
 
     #[test]

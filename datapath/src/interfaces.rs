@@ -2,17 +2,19 @@
 //! The network interfaces of the calling thread's namespace: what can be guarded, and at
 //! which hook.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::mem::zeroed;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
-use nix::net::if_::InterfaceFlags;
+use nix::net::if_::{InterfaceFlags, if_indextoname, if_nametoindex};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 use crate::error::{Error, Result};
+use crate::masters;
 
 /// A network interface that is up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +36,14 @@ pub struct Interface {
     /// Of a VLAN's: the name of the interface below it. That may be in another namespace, and another
     /// have its name here.
     pub below: Option<String>,
+    /// Of a port of a bridge or of Open vSwitch, and of a bond's or a team's: the index of the interface that takes
+    /// what comes in here, where it comes in once more. A VRF's slave has none, for what comes in there does so
+    /// nowhere else.
+    pub master: Option<u32>,
 }
+
+/// The drivers of such masters. Others, a VRF's among them, leave packets where they came in.
+const TAKERS: [&str; 4] = ["bridge", "openvswitch", "bonding", "team"];
 
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 const ETHTOOL_GDRVINFO: u32 = 3;
@@ -142,16 +151,40 @@ fn below(name: &str) -> Option<String> {
     (answer >= 0).then(|| text(&question.below))
 }
 
+/// The name of the interface that has this index; nix 0.31 calls one that nobody has "".
+fn name_of(index: u32) -> nix::Result<Option<String>> {
+    match if_indextoname(index) {
+        Err(Errno::ENXIO | Errno::ENODEV) => Ok(None),
+        named => named.map(|name| name.into_string().ok().filter(|name| !name.is_empty())),
+    }
+}
+
+/// Whether no interface has this index any more.
+pub(crate) fn is_gone(index: u32) -> bool {
+    name_of(index) == Ok(None)
+}
+
+/// Which masters take what comes in at those below them. Open vSwitch's is down, as a rule.
+fn takers(masters: &BTreeMap<u32, u32>) -> BTreeSet<u32> {
+    let takes = |index: &u32| {
+        let name = name_of(*index).ok().flatten();
+        name.is_some_and(|name| TAKERS.contains(&driver(&name).as_str()))
+    };
+    let all: BTreeSet<u32> = masters.values().copied().collect();
+    all.into_iter().filter(takes).collect()
+}
+
 /// Every interface that is up, by index.
 pub fn list() -> Result<Vec<Interface>> {
-    let fail =
-        |e: nix::Error| Error::Read { what: "network interfaces".to_owned(), source: e.into() };
+    let fail = |source: io::Error| Error::Read { what: "network interfaces".to_owned(), source };
+    let masters = masters::all().map_err(fail)?;
+    let takers = takers(&masters);
     let mut found: BTreeMap<u32, Interface> = BTreeMap::new();
-    for entry in getifaddrs().map_err(fail)? {
+    for entry in getifaddrs().map_err(|e| fail(e.into()))? {
         if !entry.flags.contains(InterfaceFlags::IFF_UP) {
             continue;
         }
-        let Ok(index) = nix::net::if_::if_nametoindex(entry.interface_name.as_str()) else {
+        let Ok(index) = if_nametoindex(entry.interface_name.as_str()) else {
             continue;
         };
         let interface = found.entry(index).or_insert_with(|| {
@@ -167,6 +200,7 @@ pub fn list() -> Result<Vec<Interface>> {
                 driver,
                 hardware: None,
                 below: is_vlan.then(|| below(&entry.interface_name)).flatten(),
+                master: masters.get(&index).copied().filter(|master| takers.contains(master)),
                 name: entry.interface_name.clone(),
             }
         });
@@ -182,4 +216,14 @@ pub fn list() -> Result<Vec<Interface>> {
         }
     }
     Ok(found.into_values().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_that_no_interface_has_is_gone() {
+        assert!(is_gone(i32::MAX as u32) && !is_gone(if_nametoindex("lo").unwrap()));
+    }
 }

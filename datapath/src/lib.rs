@@ -17,6 +17,7 @@ pub mod guard;
 pub mod interfaces;
 pub mod key;
 pub mod link;
+mod masters;
 pub mod memory;
 pub mod network;
 mod networks;

@@ -34,6 +34,16 @@ pub enum Place {
     Connect6,
 }
 
+impl Place {
+    /// The interface that it is at, by index.
+    pub(crate) fn interface(self) -> Option<u32> {
+        match self {
+            Place::Ingress(index) | Place::Driver(index) | Place::Egress(index) => Some(index),
+            _ => None,
+        }
+    }
+}
+
 /// Behind the host's filter and security tables (priorities 0 and 50): its
 /// firewall decides before us. No two BPF programs of a hook share a priority, and a
 /// link keeps its own for a moment after it is gone: then the next one is taken.
@@ -50,10 +60,20 @@ fn check(fd: i32) -> io::Result<OwnedFd> {
 
 /// Attaches `program` at `place`.
 pub fn create(program: BorrowedFd<'_>, name: &str, place: Place) -> Result<OwnedFd> {
+    create_behind(program, name, place, None)
+}
+
+/// The same; at tc ingress right behind the link `first`, where there is one.
+pub(crate) fn create_behind(
+    program: BorrowedFd<'_>,
+    name: &str,
+    place: Place,
+    first: Option<BorrowedFd<'_>>,
+) -> Result<OwnedFd> {
     let mut priorities = LOCAL_IN_PRIORITIES;
     loop {
         let priority = priorities.next().expect("the loop ends with the last");
-        let answer = create_at(program, place, priority);
+        let answer = create_at(program, place, first, priority);
         let taken = matches!(&answer, Err(e) if e.raw_os_error() == Some(libc::EBUSY));
         if taken && matches!(place, Place::LocalIn(_)) && !priorities.is_empty() {
             continue;
@@ -66,8 +86,13 @@ pub fn create(program: BorrowedFd<'_>, name: &str, place: Place) -> Result<Owned
     }
 }
 
-/// `priority` is local-in's.
-fn create_at(program: BorrowedFd<'_>, place: Place, priority: i32) -> io::Result<OwnedFd> {
+/// `first` is of tc ingress, `priority` local-in's.
+fn create_at(
+    program: BorrowedFd<'_>,
+    place: Place,
+    first: Option<BorrowedFd<'_>>,
+    priority: i32,
+) -> io::Result<OwnedFd> {
     // SAFETY: all zero is the documented "no options" of this plain C structure.
     let mut opts: libbpf_sys::bpf_link_create_opts = unsafe { zeroed() };
     opts.sz = size_of::<libbpf_sys::bpf_link_create_opts>() as _;
@@ -76,6 +101,10 @@ fn create_at(program: BorrowedFd<'_>, place: Place, priority: i32) -> io::Result
     let (target, kind) = match place {
         Place::Ingress(ifindex) => {
             opts.flags = libbpf_sys::BPF_F_BEFORE;
+            if let Some(first) = first {
+                opts.flags = libbpf_sys::BPF_F_AFTER | libbpf_sys::BPF_F_LINK;
+                opts.__bindgen_anon_1.tcx.relative_fd = first.as_raw_fd() as u32;
+            }
             (ifindex as i32, libbpf_sys::BPF_TCX_INGRESS)
         }
         Place::Egress(ifindex) => (ifindex as i32, libbpf_sys::BPF_TCX_EGRESS),

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use serde::Serialize;
 use tidegate_datapath::configuration::Guarded;
 use tidegate_datapath::raw::*;
+use tidegate_datapath::rehearsal::Syn;
 use tidegate_policy::names::{REASONS, SHED_KEYS, VERDICTS};
 use tidegate_policy::raw::*;
 
@@ -21,8 +22,8 @@ pub struct Explained {
     pub to: String,
     /// The initial sequence number.
     pub isn: u32,
-    /// The interface that it comes in at.
-    pub interface: String,
+    /// The interface that it comes in at; null: that is not known.
+    pub interface: Option<String>,
     /// The guard that it falls under; null: none.
     pub guard: Option<GuardMet>,
     /// Where it was judged: `driver` or `ip`; null where no guard decides.
@@ -30,8 +31,8 @@ pub struct Explained {
     /// The listening socket that the kernel would give it to; null where there is none, or which of
     /// several is not known.
     pub listener: Option<ListenerMet>,
-    /// By the names of `tidegate status`.
-    pub verdict: &'static str,
+    /// By the names of `tidegate status`; null where it is not known which interface it comes in at.
+    pub verdict: Option<&'static str>,
     /// Likewise; null where no guard decides.
     pub reason: Option<&'static str>,
     /// Both in words.
@@ -42,6 +43,26 @@ pub struct Explained {
     /// What the answer hangs on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+impl Explained {
+    /// Of a SYN of which nothing is known yet.
+    pub fn of(syn: &Syn) -> Self {
+        Explained {
+            from: syn.from.to_string(),
+            to: syn.to.to_string(),
+            isn: syn.isn,
+            interface: None,
+            guard: None,
+            judged_at: None,
+            listener: None,
+            verdict: None,
+            reason: None,
+            words: String::new(),
+            shares: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
 }
 
 /// A guard of the configuration.
@@ -145,8 +166,9 @@ pub fn notes(guarded: &Guarded, decision: tg_decision, is_ours: bool) -> Vec<Str
 /// A few lines for each.
 pub fn text(e: &Explained) -> String {
     let mut out = String::new();
-    let Explained { from, to, isn, interface, words, .. } = e;
-    let _ = writeln!(out, "SYN {from} > {to}, sequence number {isn}, in at {interface}");
+    let Explained { from, to, isn, words, .. } = e;
+    let place = e.interface.as_ref().map_or(String::new(), |name| format!(", in at {name}"));
+    let _ = writeln!(out, "SYN {from} > {to}, sequence number {isn}{place}");
     if let Some(g) = &e.guard {
         let address = g.address.as_deref().unwrap_or("*");
         let kind = if g.is_path { "path" } else { "guard" };
@@ -183,4 +205,21 @@ pub fn text(e: &Explained) -> String {
         let _ = writeln!(out, "  note      {note}");
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_syn_that_comes_in_nobody_knows_where_is_told_in_words_alone() {
+        let (from, to) = ("192.0.2.9:40000".parse().unwrap(), "192.0.2.1:443".parse().unwrap());
+        let syn = Syn { from, to, isn: 7 };
+        let e = Explained { words: "not known: why".to_owned(), ..Explained::of(&syn) };
+        let told = "SYN 192.0.2.9:40000 > 192.0.2.1:443, sequence number 7\n  \
+                    verdict   not known: why\n";
+        assert_eq!(text(&e), told);
+        let json = serde_json::to_value(&e).unwrap();
+        assert!(json["interface"].is_null() && json["verdict"].is_null(), "{json}");
+    }
 }

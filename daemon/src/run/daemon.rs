@@ -42,6 +42,8 @@ pub struct Daemon {
     rotated: Instant,
     /// The sockets by which the plan's interfaces were chosen.
     listened: Vec<tg_listener_row>,
+    /// The sockets that the last look has found.
+    found: Vec<tg_listener_row>,
     /// The listeners that have been looked at for whether they negotiate.
     spoken_to: BTreeSet<u64>,
     resizer: Resizer,
@@ -78,6 +80,7 @@ impl Daemon {
         let syn_ns = syn_ns(&guard, &plan);
         control::write_clock(guard.programs(), kernel.cookies)?;
         guard.stand(&configuration_of(config, keys, shed_key, syn_ns), &plan)?;
+        let plan = guard.what_stands(plan);
         let mut daemon = Daemon {
             guard,
             plan,
@@ -89,6 +92,7 @@ impl Daemon {
             kernel,
             rotated: Instant::now(),
             listened,
+            found: rows.clone(),
             spoken_to: BTreeSet::new(),
             resizer: Resizer::default(),
             complaint: String::new(),
@@ -109,7 +113,7 @@ impl Daemon {
     ) -> Result<()> {
         self.follow_speakers(config, rows)?;
         self.follow_sockets(rows)?;
-        self.follow_backlogs(config, rows)?;
+        self.follow_backlogs(config, rows, rows)?;
         plan::require(&config.interfaces, interfaces)
     }
 
@@ -132,9 +136,12 @@ impl Daemon {
         }
         if let Err(error) = self.guard.stand(&next, &plan) {
             let before = configuration_of(before, self.keys, self.shed_key, self.syn_ns);
-            if let Err(second) = self.guard.stand(&before, &self.plan) {
-                self.failed = Some((plan, Instant::now()));
-                tell(&second.to_string());
+            match self.guard.stand(&before, &self.plan) {
+                Ok(()) => self.plan = self.guard.what_stands(self.plan.clone()),
+                Err(second) => {
+                    self.failed = Some((plan, Instant::now()));
+                    tell(&second.to_string());
+                }
             }
             return Err(error.into());
         }
@@ -142,7 +149,7 @@ impl Daemon {
         self.shed_key = shed_key;
         self.syn_ns = syn_ns;
         self.keys_are_random = config.keys.cookies.is_none();
-        self.plan = plan;
+        self.plan = self.guard.what_stands(plan);
         self.listened = listened;
         self.failed = None;
         // Others may negotiate now, and what is wrong with this one has not been told.
@@ -233,15 +240,17 @@ impl Daemon {
     /// What did not work; and, when all else is done, that an interface that was named is not there.
     pub fn look(&mut self, config: &Config) -> Result<()> {
         let rows = sockets::listeners(self.guard.programs())?;
-        self.follow_sockets(&rows)?;
+        let there = still_there(&self.found, &rows);
+        self.found.clone_from(&rows);
+        self.follow_sockets(&there)?;
         self.clean_reservations(config, &rows)?;
         self.follow_speakers(config, &rows)?;
         let interfaces = interfaces::list()?;
-        self.listened = plan::listened(&config.guards, &self.listened, &rows);
+        self.listened = plan::listened(&config.guards, &self.listened, &there);
         let plan = planned(config, &interfaces, &self.listened)?;
         self.follow_plan(plan)?;
         self.follow_costs(config)?;
-        self.follow_backlogs(config, &rows)?;
+        self.follow_backlogs(config, &rows, &there)?;
         plan::require(&config.interfaces, &interfaces)?;
         self.guard.require_drivers(&self.plan)?;
         // What is wrong next is told, even if it is the same again.
@@ -259,7 +268,7 @@ impl Daemon {
         }
         match self.guard.reattach(&plan) {
             Ok(()) => {
-                (self.plan, self.failed) = (plan, None);
+                (self.plan, self.failed) = (self.guard.what_stands(plan), None);
                 Ok(())
             }
             Err(error) => {
@@ -335,8 +344,13 @@ impl Daemon {
     }
 
     /// Applications' backlogs are as the configuration wants them, or their own again.
-    fn follow_backlogs(&mut self, config: &Config, rows: &[tg_listener_row]) -> Result<()> {
-        self.resizer.follow(self.guard.programs(), &config.guards, rows)
+    fn follow_backlogs(
+        &mut self,
+        config: &Config,
+        rows: &[tg_listener_row],
+        there: &[tg_listener_row],
+    ) -> Result<()> {
+        self.resizer.follow(self.guard.programs(), &config.guards, rows, there)
     }
 
     /// reserv: half-open requests give their places back when they are old and places short.
@@ -359,6 +373,14 @@ impl Daemon {
         }
         Ok(())
     }
+}
+
+/// The sockets that a look has found, and those that it misses for the first time: an iterator may pass one over
+/// while another closes (before Linux 6.16), and what is kept of it is not to go for that.
+fn still_there(before: &[tg_listener_row], now: &[tg_listener_row]) -> Vec<tg_listener_row> {
+    let found: BTreeSet<u64> = now.iter().map(|row| row.socket_cookie).collect();
+    let missed = before.iter().filter(|row| !found.contains(&row.socket_cookie));
+    now.iter().chain(missed).copied().collect()
 }
 
 /// Whether refusals are told of, one by one.
@@ -398,4 +420,19 @@ fn planned(
         plan.ends = plan::ends(&config.interfaces, interfaces);
     }
     Ok(plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_is_gone_when_a_second_look_misses_it() {
+        let row = |socket_cookie| tg_listener_row { socket_cookie, ..Default::default() };
+        let there = |before: &[tg_listener_row], now: &[tg_listener_row]| -> Vec<u64> {
+            still_there(before, now).iter().map(|row| row.socket_cookie).collect()
+        };
+        assert_eq!(there(&[row(1), row(2)], &[row(2), row(3)]), [2, 3, 1]);
+        assert_eq!(there(&[row(2), row(3)], &[row(2), row(3)]), [2, 3]);
+    }
 }
