@@ -149,6 +149,42 @@ fn a_connect_fails_at_once_until_the_server_said_to_come_back() {
     agent.stop();
 }
 
+/// Who was told together is not to come back together: what is left of each time is by a lot of its
+/// own, on top of all that the server asked for.
+#[test]
+fn those_who_are_told_together_come_back_apart() {
+    if skip_without_root("those_who_are_told_together_come_back_apart") {
+        return;
+    }
+    // Their lots lie closer together than is asked for here in one run of 10^11.
+    const SERVERS: u16 = 32;
+    const COME_BACK_S: f64 = 60.0;
+    let stage = Stage::new("agent-jitter");
+    let ports: Vec<u16> = (PORT..PORT + SERVERS).collect();
+    let full = |port: &u16| Server::full(&stage, at(SERVER_V4, *port));
+    let servers: Vec<Server> = ports.iter().map(full).collect();
+    let guard = refusing(&stage, &ports, COME_BACK_S);
+    let agent = Guard::agent(&stage.client, &["--destination", SERVER_V4]);
+    let begun = Instant::now();
+    for server in &servers {
+        assert_eq!(connect(&stage.client, server.at), REFUSED, "{}", server.at);
+    }
+    let telling_s = begun.elapsed().as_secs_f64();
+    let told = agent_of(&stage.client);
+    let since_s = begun.elapsed().as_secs_f64();
+    let avoided = told["avoided"].as_array().expect("a list");
+    assert_eq!(avoided.len(), servers.len(), "{told:#}");
+    let left_s = avoided.iter().map(|one| one["left_s"].as_f64().expect("a number"));
+    let least_s = left_s.clone().fold(f64::INFINITY, f64::min);
+    let most_s = left_s.fold(0.0, f64::max);
+    assert!(least_s >= COME_BACK_S - since_s, "none sooner than was asked: {told:#}");
+    assert!(most_s <= 1.5 * COME_BACK_S, "{told:#}");
+    // Without lots they would lie as far apart as the telling took.
+    assert!(most_s - least_s >= COME_BACK_S / 5.0 + telling_s, "{telling_s} s: {told:#}");
+    agent.stop();
+    guard.stop();
+}
+
 /// The project's measure: 100 µs. Sockets are there before, and only connect() counts.
 #[test]
 fn a_failing_connect_takes_less_than_one_that_is_refused() {

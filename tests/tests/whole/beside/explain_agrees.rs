@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What `tidegate explain` says of a SYN is what then happens to it: ten thousand SYNs are asked
 //! about and then sent, to listeners of every mechanism, at the driver, the IP and the TCP entry,
-//! over IPv4 and IPv6, with full queues and with room, new ones and repeated ones. And asking
-//! changes nothing: the guard's maps are the same before and after, to the byte.
+//! over IPv4 and IPv6, from clients that look like Linux and like Windows, with full queues and with
+//! room, new ones and repeated ones. And asking changes nothing: the guard's maps are the same
+//! before and after, to the byte.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -38,7 +39,7 @@ const BACKLOG: i32 = 64;
 
 /// Of every listener what stands in its section. `auto` has the most to remember, and is asked
 /// most: see `Crowd::listener`.
-const LISTENERS: [&str; 14] = [
+const LISTENERS: [&str; 19] = [
     "mechanism = \"auto\"\nauto = { patience_s = 0.5 }",
     "mechanism = \"default\"",
     "mechanism = \"abort\"\nhook = \"driver\"",
@@ -47,26 +48,56 @@ const LISTENERS: [&str; 14] = [
     "mechanism = \"reserv rst-syn\"\nhook = \"driver\"",
     "mechanism = \"no-syn-drop\"\nhook = \"driver\"",
     "mechanism = \"abort early-syn-drop\"\nhook = \"tcp\"",
-    "mechanism = \"abort rst-syn\"\nrefusals_per_s = 20",
+    "mechanism = \"abort rst-syn\"\nrefusals_per_s = 10",
     "mechanism = \"abort rst-syn\"\nshed = { p = 0.3, arrivals_per_s = 100 }",
     "shed = { p = 0.3, key = \"client\", refuse = \"rst\", arrivals_per_s = 100 }\nhook = \"driver\"",
     "mechanism = \"default\"\nshed = { policy = \"sbpd\", p = 0.3, arrivals_per_s = 100 }",
     "mechanism = \"no-syn-drop\"\nshed = { policy = \"sbpd\", p = 0.3, refuse = \"cookie\", arrivals_per_s = 100 }",
     "mechanism = \"auto\"\nauto = { patience_s = 0.5 }\nhook = \"driver\"",
+    // Nobody comes in: its overload goes on, and whoever comes is told. Half of the clients are
+    // policed.
+    "mechanism = \"auto\"\nauto = { patience_s = 0.5 }\nplaces = 1\n\
+     police = [{ network = \"198.18.0.0/16\", syns_per_s = 1 }, \
+     { network = \"fd99::/113\", syns_per_s = 1 }]",
+    "mechanism = \"lazy\"\nahead = 2",
+    // Whoever would take the last of three places is dropped early, for certain: no lot is drawn,
+    // see tg_reserve_early_drop().
+    "mechanism = \"lazy rst-syn\"\nahead = 3\nreserv = { early_drop_from = 0.7 }\nhook = \"driver\"",
+    // Half of the clients are exempt, of `places`, too; the others are policed.
+    "mechanism = \"abort rst-syn\"\nplaces = 1\nhook = \"driver\"\n\
+     exempt = [\"198.18.0.0/16\", \"fd99::/113\"]\n\
+     police = [{ network = \"198.19.0.0/16\", syns_per_s = 1 }, \
+     { network = \"fd99::8000/113\", syns_per_s = 1 }]",
+    // All clients are one network.
+    "mechanism = \"abort rst-syn\"\nfair_share = { ipv4_bits = 1, ipv6_bits = 1 }",
 ];
 const TCP_ENTRY: usize = 7;
 
+/// MSS 1460, window scale 8, SACK permitted: as Windows opens a connection, without timestamps.
+const WINDOWS_OPTIONS: [u8; 12] = [2, 4, 5, 0xb4, 1, 3, 3, 8, 1, 1, 4, 2];
+/// Hops that packets of Unix systems have before them, and those of Windows.
+const HOPS: [u8; 2] = [64, 128];
+
 /// What must have been met, for the cases to mean anything.
-const MET: [&str; 15] = [
+const MET: [&str; 24] = [
     "Room pass",
     "ListenQFullAtSyn pass",
     "ListenQFullAtSyn drop",
     "ListenQFullAtSyn reset",
     "ListenQFullAtSyn cookie",
+    "ListenQFullAtSyn hollow",
     "NoReservation reset",
+    "NoReservation drop",
+    "EarlyRandom reset",
     "RefusalLimit drop",
     "HalfOpen pass",
+    "WaitLimit reset",
+    "WaitLimit hollow",
     "NewFirst",
+    "Policed reset",
+    "Policed hollow",
+    "BeyondShare reset",
+    "Exempt pass",
     "ShedStateless drop",
     "ShedStateless reset",
     "ShedNew drop",
@@ -114,6 +145,10 @@ struct Listener {
     lately: Vec<Segment>,
 }
 
+fn rules_of(listener: &Listener) -> &'static str {
+    LISTENERS[listener.kind]
+}
+
 fn listeners(stage: &Stage) -> Vec<Listener> {
     let mut found = Vec::new();
     for (kind, port) in (0..LISTENERS.len()).zip(FIRST_PORT..) {
@@ -137,11 +172,13 @@ struct Crowd {
 impl Crowd {
     /// One in four comes to auto.
     fn listener(&mut self) -> usize {
-        let auto = [0, 1, 2 * (LISTENERS.len() - 1), 2 * LISTENERS.len() - 1];
-        match self.random.one_in(4) {
-            true => auto[self.random.below(auto.len())],
-            false => self.random.below(self.listeners.len()),
+        let all = 0..self.listeners.len();
+        if !self.random.one_in(4) {
+            return self.random.below(all.len());
         }
+        let is_auto = |which: &usize| rules_of(&self.listeners[*which]).contains("\"auto\"");
+        let auto: Vec<usize> = all.filter(is_auto).collect();
+        auto[self.random.below(auto.len())]
     }
 
     fn source(&mut self, to: SocketAddr) -> SocketAddr {
@@ -161,7 +198,10 @@ impl Crowd {
             return self.listeners[to].lately[which].clone();
         }
         let (from, seq) = (self.source(at), self.random.next() as u32);
-        let syn = Segment { options: usual_options(1), ..Segment::new(from, at, SYN, seq, 0) };
+        let hops = HOPS[self.random.below(HOPS.len())];
+        let linux = self.random.one_in(2);
+        let options = if linux { usual_options(1) } else { WINDOWS_OPTIONS.to_vec() };
+        let syn = Segment { hops, options, ..Segment::new(from, at, SYN, seq, 0) };
         let lately = &mut self.listeners[to].lately;
         if known < 32 {
             lately.push(syn.clone());
@@ -180,7 +220,7 @@ impl Crowd {
     /// What was let in goes again, but for a few that stay half open. At the TCP entry a SYN whose
     /// request stands is the kernel's alone, and is not counted.
     fn take_back(&mut self, which: usize, syn: &Segment) {
-        if self.listeners[which].kind != TCP_ENTRY && self.random.one_in(20) {
+        if self.listeners[which].kind != TCP_ENTRY && self.random.one_in(12) {
             return;
         }
         let rst = Segment::new(syn.from, syn.to, RST, syn.seq.wrapping_add(1), 0);
@@ -319,6 +359,8 @@ fn play(mut crowd: Crowd) {
     let marker = Segment::new(crowd.source(to), to, SYN, 7, 0);
     let (mut met, mut excused) = (BTreeSet::new(), 0);
     let (mut agreed, begun) = (0, Instant::now());
+    // SYNs of networks with a share: all; those foretold to be beyond it; those that were.
+    let mut shared = [0u64; 3];
     let has_met = |met: &BTreeSet<String>, wanted: &str| met.iter().any(|m| m.starts_with(wanted));
     let is_enough = |met: &BTreeSet<String>| MET.iter().all(|wanted| has_met(met, wanted));
     while agreed < CASES || (agreed < CASES_MOST && !is_enough(&met)) {
@@ -331,18 +373,28 @@ fn play(mut crowd: Crowd) {
         if happened.ends_with("pass") {
             crowd.take_back(which, &syn);
         }
+        let rules = rules_of(&crowd.listeners[which]);
+        let is_beyond = [&foretold, &happened].map(|what| reason(what) == Some("BeyondShare"));
+        if rules.contains("fair_share") {
+            let one = [true, is_beyond[0], is_beyond[1]];
+            shared.iter_mut().zip(one).for_each(|(count, is)| *count += u64::from(is));
+        }
         if foretold == happened {
             agreed += 1;
             met.insert(happened);
-        } else {
-            let rules = LISTENERS[crowd.listeners[which].kind];
+        } else if !is_beyond.contains(&true) {
             let case = format!("{} > {} by {rules}", syn.from, syn.to);
             // Why there is no room stays as it is for a tick. Who is told of it goes, with `auto`, by a
             // clock that never stands still; and so does whose turn it is, and how long the queue may be.
+            // By that clock goes a network's rate, too.
+            let is_auto = rules.contains("\"auto\"");
             let [before, now] = [reason(&foretold), reason(&happened)];
-            let is_of_time = |reason| matches!(reason, Some("WaitLimit" | "NewFirst"));
-            let may_differ = rules.contains("\"auto\"")
-                && (before == now || is_of_time(before) || is_of_time(now));
+            let is_of_time = |reason| match reason {
+                Some("WaitLimit" | "NewFirst") => is_auto,
+                Some("Policed") => true,
+                _ => false,
+            };
+            let may_differ = (is_auto && before == now) || is_of_time(before) || is_of_time(now);
             assert!(
                 may_differ || tick() != then,
                 "{case}: foretold {foretold}, and {happened} happened"
@@ -361,6 +413,13 @@ fn play(mut crowd: Crowd) {
     for wanted in MET {
         assert!(has_met(&met, wanted), "{wanted} was met, among {met:?}");
     }
+    // Who is beyond its network's share is drawn by lot, each time anew: as many are foretold as are
+    // held, to within six standard deviations where every lot is even.
+    let [all, foretold, held] = shared;
+    assert!(
+        foretold.abs_diff(held).pow(2) <= 18 * all,
+        "of {all} SYNs {foretold} were foretold to be beyond their share, and {held} were"
+    );
 }
 
 fn asking_changes_nothing(crowd: &mut Crowd, guarded: &mut Guarded) {

@@ -6,13 +6,15 @@ use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use socket2::{Domain, Socket, Type};
+use nix::libc;
+use socket2::{Domain, Protocol, Socket, Type};
 use tidegate_crowd::{Class, Driver, Load, Os, Plan, run};
+use tidegate_lab::Namespace;
 use tidegate_tests::wire::{
     ACK, HalfOpen, PSH, RST, SYN, Segment, TSVAL, WIRE_V4, WIRE_V6, Wire, usual_options,
 };
 use tidegate_tests::{
-    Guard, Plain, SERVER_V4, SERVER_V6, Stage, Stalled, fill, guard_of, listen_queue,
+    Guard, Plain, SERVER_V4, SERVER_V6, Stage, Stalled, fill, guard_of, listen_queue, set_option,
     skip_without_root, until,
     waits::{at, guard},
 };
@@ -165,6 +167,61 @@ fn a_refused_ack_is_told_too() {
     guard.stop();
 }
 
+/// Refusals that say nothing, and those that say all that there is room for.
+const BARE: &str = "mechanism = \"rst-syn\"";
+const TELLING: &str = "mechanism = \"rst-syn\"\nnotice = true";
+
+/// What is on the wire at one end of the stage, whoever it is for.
+struct Tap(Socket);
+
+impl Tap {
+    fn on(namespace: &Namespace) -> Self {
+        let all = Protocol::from(i32::from((libc::ETH_P_ALL as u16).to_be()));
+        let open = move || Socket::new(Domain::PACKET, Type::RAW, Some(all));
+        let socket = namespace.run(open).expect("a packet socket");
+        // A whole crowd's packets wait in it.
+        set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 8 << 20).expect("a long queue");
+        socket.set_nonblocking(true).expect("O_NONBLOCK");
+        Tap(socket)
+    }
+
+    /// The refusals since the last look, each behind the SYN that it answers.
+    fn refusals(&self) -> Vec<(Segment, Segment)> {
+        let mut frame = [0; 4096];
+        let mut seen: Vec<Segment> = Vec::new();
+        while let Ok(bytes) = (&self.0).read(&mut frame) {
+            seen.extend(segment(&frame[..bytes]));
+        }
+        let answered = |rst: &Segment| {
+            let is_it = |s: &&Segment| s.from == rst.to && s.seq.wrapping_add(1) == rst.ack;
+            let syn = seen.iter().find(is_it).unwrap_or_else(|| panic!("to no SYN: {rst:?}"));
+            (syn.clone(), rst.clone())
+        };
+        let refuses = |s: &&Segment| s.from.port() == PORT && s.flags & RST != 0;
+        seen.iter().filter(refuses).map(answered).collect()
+    }
+}
+
+/// TCP by IP without options or extension headers, as it lies in a frame. Of both ends the ports
+/// are enough here.
+fn segment(frame: &[u8]) -> Option<Segment> {
+    let half = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
+    let (protocol, begin, end) = match half(12)? {
+        0x0800 => (*frame.get(23)?, 34, 14 + usize::from(half(16)?)),
+        0x86dd => (*frame.get(20)?, 54, 54 + usize::from(half(18)?)),
+        _ => return None,
+    };
+    let tcp = frame.get(begin..end).filter(|tcp| protocol == 6 && tcp.len() >= 20)?;
+    let word = |at: usize| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]);
+    let [from, to] = [half(begin)?, half(begin + 2)?].map(|port| at("0.0.0.0", port));
+    let header_bytes = usize::from(tcp[12] >> 4) * 4;
+    Some(Segment {
+        options: tcp.get(20..header_bytes)?.to_vec(),
+        payload: tcp.get(header_bytes..)?.to_vec(),
+        ..Segment::new(from, to, tcp[13], word(4), word(8))
+    })
+}
+
 /// What a stock program meets: connect()'s error, and what it reads afterwards.
 fn stock(stage: &Stage, to: SocketAddr) -> (Option<ErrorKind>, Vec<u8>) {
     stage.client.run(move || {
@@ -185,14 +242,30 @@ fn stock_linux_takes_it_for_any_rst() {
     for hook in ["ip", "driver"] {
         let stage = Stage::new(&format!("notices-stock-{hook}"));
         let _full = Full::on(&stage);
-        for rest in ["mechanism = \"rst-syn\"", "mechanism = \"rst-syn\"\nnotice = true"] {
+        for (rest, why, come_back_s) in [(BARE, None, None), (TELLING, EXCEEDED, Some(1.0))] {
             let guard = refusing(&stage, hook, rest);
+            let tap = Tap::on(&stage.client);
             for to in servers() {
                 let expected = (Some(ErrorKind::ConnectionRefused), Vec::new());
                 assert_eq!(stock(&stage, to), expected, "{hook}, {to}, {rest}");
+                let said: Vec<Said> = tap.refusals().iter().map(|(_, rst)| decode(rst)).collect();
+                assert_eq!(said, [Said { why, come_back_s }], "on the wire: {hook}, {to}, {rest}");
             }
             guard.stop();
         }
+    }
+}
+
+fn nothing(_: &Segment) -> Said {
+    Said { why: None, come_back_s: None }
+}
+
+/// What is said to this SYN where it may be: as much as fits into its options' bytes.
+fn all_that_fits(syn: &Segment) -> Said {
+    match syn.options.len() {
+        ..8 => nothing(syn),
+        8..16 => Said { why: EXCEEDED, come_back_s: None },
+        16.. => Said { why: EXCEEDED, come_back_s: Some(1.0) },
     }
 }
 
@@ -204,8 +277,10 @@ fn every_client_profile_is_refused_as_before() {
     }
     let stage = Stage::new("notices-profiles");
     let _full = Full::on(&stage);
-    let meets = |rest: &str| {
+    let meets = |rest: &str, says: fn(&Segment) -> Said| {
         let guard = refusing(&stage, "ip", rest);
+        // The crowd takes its packets before anyone at its own end sees them.
+        let tap = Tap::on(&stage.server);
         let class =
             |os: &&'static Os| Class { os, timeout: Duration::from_secs(3), ..Class::default() };
         let plan = Plan {
@@ -223,8 +298,17 @@ fn every_client_profile_is_refused_as_before() {
         guard.stop();
         assert!(outcome.attempts > 100, "{outcome:?}");
         assert_eq!(outcome.errors.refused, outcome.attempts, "{outcome:?}");
+        let refusals = tap.refusals();
+        assert_eq!(refusals.len() as u64, outcome.segments.syn_sent, "each SYN is refused");
+        for (syn, rst) in &refusals {
+            assert_eq!(decode(rst), says(syn), "to {syn:?}");
+        }
+        for room in [0..8, 8..16, 16..41] {
+            let has_it = |(syn, _): &(Segment, Segment)| room.contains(&syn.options.len());
+            assert!(refusals.iter().any(has_it), "some SYN has {room:?} bytes of options");
+        }
         (outcome.attempts, outcome.segments.syn_sent)
     };
-    let bare = meets("mechanism = \"rst-syn\"");
-    assert_eq!(meets("mechanism = \"rst-syn\"\nnotice = true"), bare, "attempts, and SYNs");
+    let bare = meets(BARE, nothing);
+    assert_eq!(meets(TELLING, all_that_fits), bare, "attempts, and SYNs");
 }

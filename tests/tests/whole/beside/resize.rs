@@ -11,14 +11,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tidegate_lab::{Child, Namespace, skip_without};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tidegate_lab::{Child, Counters, Namespace, skip_without};
 use tidegate_tests::{
-    Answer, Guard, Nginx, SERVER_V4, Stage, Stalled, fetch, guard_of, run_to_end, serve,
-    skip_without_root, tidegate_program, tidelab_program, until,
+    Answer, Guard, Nginx, Plain, SERVER_V4, Stage, Stalled, fetch, guard_of, listen_queue,
+    run_to_end, serve, skip_without_root, tidegate_program, tidelab_program, until,
 };
 
 const FILE: &str = "/run/tidegate.toml";
 const PATIENCE: Duration = Duration::from_secs(2);
+/// What a client asks who does not wait for the answer yet.
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: tidegate\r\nConnection: close\r\n\r\n";
+/// How many wait while the backlog is changed: the application's own lets them all in.
+const WAITING: u32 = 48;
 
 fn server() -> SocketAddr {
     SocketAddr::new(SERVER_V4.parse().expect("an address"), 80)
@@ -71,12 +77,59 @@ impl Load {
     }
 }
 
-/// Whatever serves on port 80 with a backlog of 64.
-fn story(stage: &Stage) {
+/// Has a server stand still: connections are opened by the kernel, and wait in its listen queue.
+fn freeze(process: Pid) {
+    kill(process, Signal::SIGSTOP).expect("a running server");
+    until("all its threads stand still", || {
+        let mut threads = fs::read_dir(format!("/proc/{process}/task")).expect("its threads");
+        threads.all(|thread| {
+            let stat = thread.map(|thread| thread.path().join("stat")).and_then(fs::read_to_string);
+            // The name before the state is in brackets, and may hold anything.
+            let stat = stat.unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
+        })
+    });
+}
+
+/// Everyone who waits while the backlog is changed is served, also where it becomes shorter than
+/// they are many.
+fn who_waits_is_served(stage: &Stage, process: u32) {
+    let process = Pid::from_raw(process.cast_signed());
+    freeze(process);
+    let come = |_| {
+        let client = Plain::connect(&stage.client, 0, server(), PATIENCE);
+        assert!(client.connected(), "the kernel opens connections while the server stands still");
+        // Of a server that defers accept(), as apache2 does, nobody waits before that.
+        client.say(REQUEST);
+        client
+    };
+    let clients: Vec<Plain> = (0..WAITING).map(come).collect();
+    let waiting = || listen_queue(&stage.server, server());
+    until("all of them wait", || waiting() == WAITING);
+    resize_to(stage, 512);
+    let mut guard = Guard::start(&stage.server, &["--config", FILE]);
+    assert_eq!((backlog(&stage.server), waiting()), (512, WAITING), "longer, with all of them");
+    resize_to(stage, WAITING / 2);
+    guard.reload();
+    until("it is shorter than they are many", || backlog(&stage.server) == WAITING / 2);
+    assert_eq!(waiting(), WAITING, "nobody is sent away");
+    kill(process, Signal::SIGCONT).expect("a server that stands still");
+    for mut client in clients {
+        assert_eq!(client.wait(PATIENCE).answer, Answer::Status(200));
+    }
+    guard.stop();
+    assert_eq!(backlog(&stage.server), 64, "the application's own again");
+}
+
+/// Whatever serves on port 80 with a backlog of 64, as this process.
+fn story(stage: &Stage, process: u32) {
     until("the server answers", || {
         fetch(&stage.client, server(), PATIENCE).answer == Answer::Status(200)
     });
     assert_eq!(backlog(&stage.server), 64);
+    let before = Counters::of(&stage.server).expect("kernel counters");
+    who_waits_is_served(stage, process);
+
     let load = Load::on(stage);
     resize_to(stage, 512);
     let mut guard = Guard::start(&stage.server, &["--config", FILE]);
@@ -94,6 +147,12 @@ fn story(stage: &Stage) {
     assert!(answers.len() > 100, "only {} requests", answers.len());
     let lost = answers.iter().filter(|a| **a != Answer::Status(200)).count();
     assert_eq!(lost, 0, "of {}: {:?}", answers.len(), answers.iter().max());
+    // A SYN that is dropped comes again a second later: its client would have seen no loss.
+    let during = Counters::of(&stage.server).and_then(|now| now.since(&before));
+    let during = during.expect("kernel counters");
+    for counter in ["TcpExtListenOverflows", "TcpExtListenDrops"] {
+        assert_eq!(during.get(counter).expect(counter), 0, "{counter}: the kernel's own count");
+    }
 }
 
 #[test]
@@ -102,8 +161,8 @@ fn nginx_is_resized_while_it_serves() {
         return;
     }
     let stage = Stage::new("resize-nginx");
-    let _nginx = Nginx::start(&stage.server, &["80 backlog=64"]);
-    story(&stage);
+    let nginx = Nginx::start(&stage.server, &["80 backlog=64"]);
+    story(&stage, nginx.pid());
 }
 
 #[test]
@@ -114,8 +173,8 @@ fn our_own_servers_are_resized_while_they_serve() {
     for kind in ["userver", "knot-c", "knot-a", "tux"] {
         let stage = Stage::new("resize-ours");
         let named = format!("--server={kind}");
-        let _server = serve(&stage.server, &[&named, "--port=80", "--backlog=64"], None);
-        story(&stage);
+        let server = serve(&stage.server, &[&named, "--port=80", "--backlog=64"], None);
+        story(&stage, server.id());
     }
 }
 
@@ -182,7 +241,7 @@ fn apache2_is_resized_while_it_serves() {
         return;
     }
     let stage = Stage::new("resize-apache2");
-    let _apache2 = other(
+    let apache2 = other(
         &stage,
         "apache2 -X -f /run/other/conf",
         "ServerRoot /run/other\nServerName tidegate\nListen 0.0.0.0:80\nListenBacklog 64\n\
@@ -193,7 +252,7 @@ fn apache2_is_resized_while_it_serves() {
          StartServers 1\nServerLimit 1\nThreadsPerChild 16\nMaxRequestWorkers 16\n\
          DocumentRoot /run/other/www\n<Directory />\nRequire all granted\n</Directory>\n",
     );
-    story(&stage);
+    story(&stage, apache2.id());
 }
 
 #[test]
@@ -202,14 +261,14 @@ fn haproxy_is_resized_while_it_serves() {
         return;
     }
     let stage = Stage::new("resize-haproxy");
-    let _haproxy = other(
+    let haproxy = other(
         &stage,
         "haproxy -db -f /run/other/conf",
         "global\n nbthread 1\n maxconn 1000\ndefaults\n mode http\n timeout client 10s\n\
          \ttimeout http-request 10s\nfrontend page\n bind :80 backlog 64\n\
          \thttp-request return status 200 content-type text/plain string \"served\"\n",
     );
-    story(&stage);
+    story(&stage, haproxy.id());
 }
 
 /// What begins to listen later has it too; an application that says something else itself is heard
