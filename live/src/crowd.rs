@@ -44,6 +44,7 @@ impl Crowd {
     pub(crate) fn for_capacity(setting: &Setting) -> Result<Self, LiveError> {
         // What is wrong with them is told before anything is run.
         browsing(setting)?;
+        require_one_cable(setting)?;
         if let Arrivals::Trace(file) = &setting.clients.arrivals {
             read_scalable_trace(file)?;
         }
@@ -99,6 +100,20 @@ impl Crowd {
             class.paths = vec!["/".to_owned()];
         }
         Ok(Self { plan, addresses: None })
+    }
+
+    /// What should carry it on this ground, as its outcome will name that.
+    pub(crate) fn carrier(&self, ground: &Ground) -> &'static str {
+        match (self.plan.driver, self.plan.large_replies) {
+            (crowd::Driver::Sockets, _) => "sockets",
+            // Behind the driver, where the kernel itself polls.
+            (crowd::Driver::Raw, true) => "AF_XDP, generic XDP",
+            // With one processor there is no other to poll on.
+            (crowd::Driver::Raw, false) if ground.crowd_cpu == ground.server_cpu => {
+                "AF_XDP, driver XDP"
+            }
+            (crowd::Driver::Raw, false) => "AF_XDP, driver XDP, polled here",
+        }
     }
 
     /// How long it takes at most.
@@ -196,11 +211,9 @@ fn plan(
         Driver::Raw => crowd::Driver::Raw,
         Driver::Sockets => crowd::Driver::Sockets,
     };
-    // Where segments may get lost or come late, each does so by itself.
-    let is_plain = clients.loss == 0.0 && clients.reorder == 0.0;
     Ok(Plan {
         driver,
-        large_replies: setting.server.page != Page::OnePacket && is_plain,
+        large_replies: has_large_replies(setting),
         load,
         warm_up: phases.warm_up,
         duration: phases.duration,
@@ -210,6 +223,22 @@ fn plan(
         ports: clients.ports,
         ..Plan::default()
     })
+}
+
+/// Whether replies are taken in the pieces in which the server hands them down. Where segments may get lost or
+/// come late, each does so by itself.
+fn has_large_replies(setting: &Setting) -> bool {
+    let is_plain = setting.clients.loss == 0.0 && setting.clients.reorder == 0.0;
+    setting.server.page != Page::OnePacket && is_plain
+}
+
+/// That the capacity is measured over the kind of cable that the points have: with a program at the driver a
+/// server of files serves little more than half as much. The simulator has one kind.
+fn require_one_cable(setting: &Setting) -> Result<(), LiveError> {
+    if has_large_replies(setting) == has_large_replies(&setting.for_capacity()) {
+        return Ok(());
+    }
+    Err(LiveError::OtherCable { curve: setting.curve.clone() })
 }
 
 /// How clients visit pages, if they do. Pages are asked for like all else, in turn.
@@ -238,7 +267,57 @@ fn paths(page: Page, seed: u64) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_lab::skip_without_root;
+    use tidegate_scenarios::{Network as Between, Scenario};
+
     use super::*;
+
+    fn setting(server: &str, clients: &str) -> Setting {
+        let text = format!(
+            "title = \"t\"\nsource = \"s\"\n[server]\n{server}\n[clients]\n{clients}\n\
+             [load]\noffered = [1]\n[[curve]]\nname = \"lossy\"\nmechanism = \"default\""
+        );
+        Scenario::parse("t", "t.toml", &text).unwrap().settings.remove(0)
+    }
+
+    /// Points would have a program at the driver, for which the server's TCP cuts its segments itself, and
+    /// the capacity that they are multiples of would not.
+    #[test]
+    fn files_over_a_cable_that_loses_segments_are_refused_with_the_keys() {
+        let made = |server: &str, clients: &str| {
+            let made = Crowd::for_capacity(&setting(server, clients)).map(drop);
+            made.map_err(|error| error.to_string())
+        };
+        let files = "page = \"specweb99\"";
+        assert_eq!(made(files, ""), Ok(()));
+        assert_eq!(made("", "loss = 0.02\nreorder = 0.01"), Ok(()));
+        for clients in ["loss = 0.02", "reorder = 0.01"] {
+            let told = made(files, clients).unwrap_err();
+            let has_keys = ["\"lossy\"", "specweb99", "loss", "reorder", "one-packet"]
+                .iter()
+                .all(|key| told.contains(key));
+            assert!(has_keys && told.lines().count() == 1, "{told}");
+        }
+    }
+
+    /// The words are another crate's: where these differ, every point warns.
+    #[test]
+    fn a_crowd_is_carried_as_it_should_be_on_our_ground() {
+        if skip_without_root("a_crowd_is_carried_as_it_should_be_on_our_ground") {
+            return;
+        }
+        let ground = Ground::lay(Between::Direct).unwrap();
+        for (server, clients) in
+            [("", ""), ("page = \"specweb99\"", ""), ("", "driver = \"sockets\"")]
+        {
+            let mut crowd = Crowd::for_capacity(&setting(server, clients)).unwrap();
+            (crowd.plan.warm_up, crowd.plan.duration) = (Duration::ZERO, Duration::from_millis(50));
+            let carrier = crowd.carrier(&ground);
+            // Nobody listens: they are refused.
+            let outcome = crowd.send(&ground).unwrap().wait(|_| ()).unwrap();
+            assert!(outcome.driver.starts_with(carrier), "{}, not {carrier}", outcome.driver);
+        }
+    }
 
     fn at(at_s: f64) -> Progress {
         Progress { at_s, ..Progress::default() }

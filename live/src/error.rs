@@ -76,6 +76,14 @@ pub enum LiveError {
     /// A profile of clients that nobody knows.
     #[error("{0}")]
     Clients(String),
+    /// A capacity measured over another kind of cable than the points of the curve.
+    #[error(
+        "\"{curve}\" cannot be run live: with page = \"specweb99\" and loss or reorder its rates would be multiples of what the server can do over another cable; give page = \"one-packet\", or neither loss nor reorder"
+    )]
+    OtherCable {
+        /// The curve.
+        curve: String,
+    },
     /// Whoever watches could not take a point.
     #[error(transparent)]
     Watcher(#[from] tidegate_report::ResultsError),

@@ -6,6 +6,7 @@
 //! on another. Nothing is left over from the point before, and nothing stays behind.
 
 mod accounts;
+mod capacity;
 mod crowd;
 mod error;
 mod gauge;
@@ -19,6 +20,7 @@ mod run;
 mod server;
 mod timed;
 
+pub use capacity::Capacity;
 pub use error::LiveError;
 pub use programs::Programs;
 pub use run::run;

@@ -8,6 +8,7 @@ use tidegate_report::{OperatingPoint, Point, World};
 use tidegate_scenarios::Treatment;
 
 use crate::accounts::Accounts;
+use crate::capacity::Capacity;
 use crate::gauge::Reading;
 
 /// Later than the first at the 99th percentile, a crowd has not kept its schedule; it is told by the
@@ -22,17 +23,24 @@ const FOREIGN_SHARE: f64 = 0.03;
 pub(crate) struct Measured<'a> {
     pub at: OperatingPoint<'a>,
     pub outcome: Outcome,
+    /// What should have carried the crowd.
+    pub carrier: &'static str,
     pub reading: Reading,
     /// The server's and its kernel's, where it is one of ours.
     pub accounts: Option<Accounts>,
+    /// What its rate is a multiple of.
+    pub capacity: &'a Capacity,
 }
 
 impl Measured<'_> {
     pub(crate) fn point(self) -> Point {
-        let (queue_drops_per_s, verdicts_per_s) = match &self.reading.guard {
-            Some(guard) => (guard.queue_drops_per_s(), guard.verdicts_per_s()),
-            None => (self.reading.kernel.queue_drops_per_s(), BTreeMap::new()),
+        let guard = self.reading.guard.as_ref();
+        // A guard of a path, on a router, sees no queue.
+        let queue_drops_per_s = match guard.filter(|_| self.is_guarded()) {
+            Some(guard) => guard.queue_drops_per_s(),
+            None => self.reading.kernel.queue_drops_per_s(),
         };
+        let verdicts_per_s = guard.map_or_else(BTreeMap::new, |guard| guard.verdicts_per_s());
         let warnings = self.warnings();
         let seen = self.at.seen_by_clients(World::Live, &self.outcome);
         let Reading { cpu, cpu_components, cpu_calls, serving, kernel, .. } = self.reading;
@@ -53,30 +61,49 @@ impl Measured<'_> {
         }
     }
 
+    /// Whether the server itself is guarded.
+    fn is_guarded(&self) -> bool {
+        matches!(self.at.setting.treatment, Treatment::Mechanism(_))
+    }
+
     fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
+        let Reading { foreign, lost, .. } = self.reading;
+        let mut warnings = self.capacity.warnings.clone();
         warnings.extend(lateness(self.outcome.late_starts.p99_ms));
-        if self.reading.foreign > FOREIGN_SHARE {
-            warnings.push("other programs used the processors too".to_owned());
-        }
-        let lost = [
-            ("at the crowd's device", self.outcome.segments.lost_here),
-            ("on the way", self.reading.lost),
-        ];
-        for (place, packets) in lost.into_iter().filter(|(_, packets)| *packets > 0) {
-            warnings.push(format!("{packets} packets found no room {place}"));
-        }
+        warnings.extend(disturbances(foreign, lost, self.carrier, &self.outcome));
         if self.outcome.errors.not_started > 0 {
             warnings.push("the crowd never came to start some of its attempts".to_owned());
         }
-        if let Treatment::Mechanism(_) = self.at.setting.treatment
-            && self.reading.guard.is_none()
-        {
+        if self.is_guarded() && self.reading.guard.is_none() {
             warnings.push("the guard's counters could not be read".to_owned());
         }
         warnings.extend(self.accounts.and_then(|accounts| accounts.contradiction()));
         warnings
     }
+}
+
+/// What may have disturbed a crowd and its server, a point's or those that a capacity is measured with: the
+/// share of the machine that others had, packets that found no room, another way than should have carried it.
+pub(crate) fn disturbances(
+    foreign: f64,
+    lost: u64,
+    carrier: &str,
+    outcome: &Outcome,
+) -> Vec<String> {
+    let mut told = Vec::new();
+    if foreign > FOREIGN_SHARE {
+        told.push("other programs used the processors too".to_owned());
+    }
+    let lost = [("at the crowd's device", outcome.segments.lost_here), ("on the way", lost)];
+    for (place, packets) in lost.into_iter().filter(|(_, packets)| *packets > 0) {
+        told.push(format!("{packets} packets found no room {place}"));
+    }
+    // What else goes with it, such as who polls, is said behind it.
+    if !outcome.driver.starts_with(carrier) {
+        let by = &outcome.driver;
+        told.push(format!("the crowd was carried by \"{by}\", and should be by \"{carrier}\""));
+    }
+    told
 }
 
 fn lateness(p99_ms: f64) -> Option<String> {
@@ -94,29 +121,79 @@ mod tests {
     use tidegate_scenarios::{Form, Scenario};
 
     use super::*;
+    use crate::guard;
     use crate::timed::Within;
 
-    /// Rates of it would else be too high by what it takes to read everything.
-    #[test]
-    fn what_the_kernel_counted_has_the_time_in_which_it_did() {
-        let text = "title = \"t\"\nsource = \"s\"\n[load]\noffered = [1]\n\
-             [[curve]]\npeer = \"kernel\"";
-        let scenario = Scenario::parse("t", "t.toml", text).unwrap();
+    const COUNTS: [(&str, i64); 2] = [("TcpExtListenDrops", 55), ("TcpExtListenOverflows", 55)];
+
+    /// What comes of a scenario's only curve, whose rate is a multiple of what was found with this warning.
+    fn point(curve: &str, reading: Reading, warning: &str) -> Point {
+        let text = format!(
+            "title = \"t\"\nsource = \"s\"\nnetwork = \"routed\"\n[load]\noffered = [1]\n\
+             [[curve]]\n{curve}"
+        );
+        let scenario = Scenario::parse("t", "t.toml", &text).unwrap();
         let load = scenario.load(Form::Full);
-        let (setting, capacity_per_s, offered_over_capacity) = (&scenario.settings[0], 1.0, 1.0);
+        let setting = &scenario.settings[0];
+        let warnings = vec![warning.to_owned()];
+        let capacity = Capacity { of: setting.server_use(), per_s: 1.0, warnings };
         let at = OperatingPoint {
             scenario: &scenario,
             setting,
             load: &load,
-            capacity_per_s,
-            offered_over_capacity,
+            capacity_per_s: capacity.per_s,
+            offered_over_capacity: 1.0,
         };
-        let counts = [("TcpExtListenDrops".to_owned(), 55)].into();
-        let reading = Reading { kernel: Within { counts, seconds: 5.5 }, ..Reading::default() };
         let outcome = Outcome { duration_s: 5.0, ..Outcome::default() };
-        let point = Measured { at, outcome, reading, accounts: None }.point();
+        Measured { at, outcome, carrier: "", reading, accounts: None, capacity: &capacity }.point()
+    }
+
+    fn kernel() -> Within<BTreeMap<String, i64>> {
+        let counts = COUNTS.map(|(name, count)| (name.to_owned(), count)).into();
+        Within { counts, seconds: 5.5 }
+    }
+
+    /// Rates of it would else be too high by what it takes to read everything.
+    #[test]
+    fn what_the_kernel_counted_has_the_time_in_which_it_did() {
+        let reading = Reading { kernel: kernel(), ..Reading::default() };
+        let point = point("peer = \"kernel\"", reading, "odd");
         let found = ["kernel.TcpExtListenDrops", "kernel_s"].map(|path| point.measure(path));
         assert_eq!(found, [Some(55.0), Some(5.5)]);
+        assert_eq!(point.warnings, ["odd"], "it rests on what was found so");
+    }
+
+    /// A guard of the path to a server sees no queue, and has no drops to tell of: the server's kernel has.
+    #[test]
+    fn queue_drops_are_counted_where_the_queue_is() {
+        let drops = |curve: &str| {
+            let queue_drops = [("SynQFull".to_owned(), 20)].into();
+            let verdicts = [("drop: ShedNew".to_owned(), 40)].into();
+            let counts = guard::Counted { queue_drops, verdicts, pairs: 0 };
+            let guard = Some(Within { counts, seconds: 4.0 });
+            let point = point(curve, Reading { kernel: kernel(), guard, ..Reading::default() }, "");
+            assert_eq!(point.measure("verdicts_per_s"), Some(10.0), "{curve}");
+            ["SynQFull", "ListenOverflows"]
+                .map(|rule| point.measure(&format!("queue_drops_per_s.{rule}")))
+        };
+        let on_a_router = "peer = \"kernel\"\nshed = { p = 0.5, at = \"router\" }";
+        assert_eq!(drops(on_a_router), [Some(0.0), Some(10.0)]);
+        assert_eq!(drops("mechanism = \"default\""), [Some(5.0), Some(0.0)]);
+    }
+
+    #[test]
+    fn what_disturbed_a_measurement_is_told() {
+        let sent = |driver: &str| Outcome { driver: driver.to_owned(), ..Outcome::default() };
+        let told = |foreign, lost, outcome: &Outcome| {
+            disturbances(foreign, lost, "AF_XDP, driver XDP", outcome)
+        };
+        assert_eq!(told(0.02, 0, &sent("AF_XDP, driver XDP, polled here")), [""; 0]);
+        let others = "other programs used the processors too";
+        let lost = "7 packets found no room on the way";
+        assert_eq!(told(0.04, 7, &sent("AF_XDP, driver XDP")), [others, lost]);
+        let carried =
+            "the crowd was carried by \"AF_PACKET\", and should be by \"AF_XDP, driver XDP\"";
+        assert_eq!(told(0.0, 0, &sent("AF_PACKET")), [carried]);
     }
 
     #[test]

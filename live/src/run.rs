@@ -4,22 +4,25 @@
 use std::time::Duration;
 
 use tidegate_client::Progress;
+use tidegate_lab::ForeignTime;
 use tidegate_report::{OperatingPoint, Point, Watcher};
-use tidegate_scenarios::{Load, Peer, Scenario, ServerUse, Setting, Treatment};
+use tidegate_scenarios::{CAPACITY_PHASES, Load, Peer, Phases, Scenario, Setting, Treatment};
 
 use crate::accounts::Accounts;
+use crate::capacity::Capacity;
 use crate::crowd::Crowd;
 use crate::error::LiveError;
 use crate::gauge::Gauge;
 use crate::ground::Ground;
 use crate::guard::Guard;
 use crate::peer;
-use crate::point::Measured;
+use crate::point::{Measured, disturbances};
 use crate::preload;
 use crate::programs::Programs;
 use crate::server::Running;
 
-/// Runs a scenario on this kernel, under its load in one of its forms.
+/// Runs a scenario on this kernel, under its load in one of its forms. Of which servers an earlier part of the
+/// run has found what they can do, is known, and not measured anew.
 ///
 /// # Errors
 /// What keeps the whole of it from running, as a [`LiveError`]; what concerns one curve only goes
@@ -28,6 +31,7 @@ pub fn run(
     scenario: &Scenario,
     load: Load,
     programs: &Programs,
+    known: Vec<Capacity>,
     watcher: &mut dyn Watcher,
 ) -> Result<(), LiveError> {
     // Before anything is run: no one should wait to be told of a name that is no name.
@@ -35,24 +39,25 @@ pub fn run(
         Crowd::for_capacity(setting)?;
     }
     tidegate_lab::require_root()?;
-    let capacities = scenario.server_uses(&scenario.settings).len();
-    let steps = capacities + scenario.settings.len() * load.offered.len();
-    let mut run = Run { scenario, load, programs, watcher, steps, step: 0, capacities: Vec::new() };
+    let mut uses = scenario.server_uses(&scenario.settings);
+    uses.retain(|this| known.iter().all(|capacity| capacity.of != *this));
+    let steps = uses.len() + scenario.settings.len() * load.offered.len();
+    let mut run = Run { scenario, load, programs, watcher, steps, step: 0, capacities: known };
     let mut curves = Vec::new();
     for setting in &scenario.settings {
-        let capacity_per_s = run.capacity_per_s(setting);
-        if let Some(capacity_per_s) = run.unless_left_out(setting, None, capacity_per_s)? {
-            curves.push((setting, capacity_per_s));
+        let capacity = run.capacity(setting);
+        if let Some(capacity) = run.unless_left_out(setting, None, capacity)? {
+            curves.push((setting, capacity));
         }
     }
     // A machine that others share is not the same for long: what is compared comes close together.
     for offered in run.load.offered.clone() {
         let mut left = Vec::new();
-        for (setting, capacity_per_s) in curves {
-            let point = run.point(setting, capacity_per_s, offered);
+        for (setting, capacity) in curves {
+            let point = run.point(setting, &capacity, offered);
             if let Some(point) = run.unless_left_out(setting, Some(offered), point)? {
                 run.watcher.point(&point)?;
-                left.push((setting, capacity_per_s));
+                left.push((setting, capacity));
             }
         }
         curves = left;
@@ -67,7 +72,8 @@ struct Run<'a> {
     watcher: &'a mut dyn Watcher,
     steps: usize,
     step: usize,
-    capacities: Vec<(ServerUse, f64)>,
+    /// Those known so far.
+    capacities: Vec<Capacity>,
 }
 
 impl Run<'_> {
@@ -91,33 +97,43 @@ impl Run<'_> {
         }
     }
 
-    /// What the server can do.
-    fn capacity_per_s(&mut self, setting: &Setting) -> Result<f64, LiveError> {
+    /// What the server can do: known, or measured and watched as a point is.
+    fn capacity(&mut self, setting: &Setting) -> Result<Capacity, LiveError> {
         let setting = self.scenario.measured_by(setting);
         let this = setting.server_use();
-        if let Some((_, known)) = self.capacities.iter().find(|(other, _)| *other == this) {
-            return Ok(*known);
+        if let Some(known) = self.capacities.iter().find(|known| known.of == this) {
+            return Ok(known.clone());
         }
         let crowd = Crowd::for_capacity(setting)?;
         self.next_step("measuring capacity", crowd.lasts());
         let ground = Ground::lay(self.scenario.network)?;
         let mut server = Running::start(&ground, self.programs, &setting.server)?;
-        let outcome = crowd.send(&ground)?.wait(|progress| self.progress(progress))?;
+        let Phases { warm_up, duration, .. } = CAPACITY_PHASES;
+        let carrier = crowd.carrier(&ground);
+        let mut sent = crowd.send(&ground)?;
+        sent.watch_until(warm_up, |progress| self.progress(progress));
+        let (foreign, lost) = (ForeignTime::now(), ground.lost()?);
+        sent.watch_until(warm_up + duration, |progress| self.progress(progress));
+        let (foreign, lost) = (ForeignTime::now().share_since(&foreign), ground.lost()? - lost);
+        let outcome = sent.wait(|progress| self.progress(progress))?;
         server.check()?;
         if outcome.replies_per_s <= 0.0 {
             let detail = format!("{} attempts, {:?}", outcome.attempts, outcome.errors);
             return Err(LiveError::NoCapacity { detail });
         }
-        self.capacities.push((this, outcome.replies_per_s));
-        Ok(outcome.replies_per_s)
+        let disturbed = disturbances(foreign, lost, carrier, &outcome);
+        let capacity = Capacity::measured(this, outcome.replies_per_s, disturbed);
+        self.capacities.push(capacity.clone());
+        Ok(capacity)
     }
 
     fn point(
         &mut self,
         setting: &Setting,
-        capacity_per_s: f64,
+        capacity: &Capacity,
         offered: f64,
     ) -> Result<Point, LiveError> {
+        let capacity_per_s = capacity.per_s;
         let phases = self.load.phases(&setting.clients, offered);
         let connections_per_s = setting.clients.connections_per_s(capacity_per_s * offered);
         let crowd = Crowd::for_load(setting, &self.load, &phases, connections_per_s)?;
@@ -127,6 +143,7 @@ impl Run<'_> {
         let mut server = Running::start(&ground, self.programs, &server)?;
         preload::load(&ground, setting)?;
         let guard = set_treatment(&ground, self.programs, setting, capacity_per_s)?;
+        let carrier = crowd.carrier(&ground);
         let mut sent = crowd.send(&ground)?;
         sent.watch_until(phases.warm_up, |progress| self.progress(progress));
         let mut gauge = Gauge::begin(&ground, &server, guard.as_ref(), self.scenario.profile)?;
@@ -148,7 +165,7 @@ impl Run<'_> {
             capacity_per_s,
             offered_over_capacity: offered,
         };
-        Ok(Measured { at, outcome, reading, accounts }.point())
+        Ok(Measured { at, outcome, carrier, reading, accounts, capacity }.point())
     }
 
     fn next_step(&mut self, name: &str, lasts: Duration) {

@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use tidegate_scenarios::KERNEL_DROPS;
+
 use crate::guard;
 
 /// A reading, and when it was there.
@@ -66,8 +68,8 @@ impl Within<BTreeMap<String, i64>> {
         let kernel = |name: &str| self.counts.get(name).copied().unwrap_or_default() as f64;
         let overflows = kernel("TcpExtListenOverflows");
         let others = (kernel("TcpExtListenDrops") - overflows).max(0.0);
-        let drops = [("ListenOverflows", overflows), ("ListenDrops, others", others)];
-        drops.map(|(name, count)| (name.to_owned(), count / self.seconds)).into()
+        let drops = KERNEL_DROPS.into_iter().zip([overflows, others]);
+        drops.map(|(name, count)| (name.to_owned(), count / self.seconds)).collect()
     }
 }
 

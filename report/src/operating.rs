@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use tidegate_client::{Outcome, Second};
-use tidegate_scenarios::{Arrivals, Load, Scenario, Setting};
+use tidegate_scenarios::{
+    Arrivals, Load, NO_PORT_ERRNO, NO_PORT_FREE, OTHER_ERRORS, PLOTTED_ERRORS, Scenario, Setting,
+};
 
 use crate::point::{Point, World};
 
@@ -105,32 +107,22 @@ fn answered_within_per_s(outcome: &Outcome) -> BTreeMap<u32, f64> {
     counted.map(|(ms, count)| (*ms, *count as f64 / outcome.duration_s)).collect()
 }
 
-/// The kinds that theses plot are there even when they are 0.
+/// By kind, or by errno.
 fn errors_per_s(outcome: &Outcome) -> BTreeMap<String, f64> {
     let errors = &outcome.errors;
-    let mut counts = BTreeMap::from([
-        ("refused".to_owned(), errors.refused),
-        ("reset".to_owned(), errors.reset),
-        ("timeout".to_owned(), errors.timed_out_connecting),
-        ("timeout, connected".to_owned(), errors.timed_out_waiting),
-    ]);
-    for (name, count) in [
-        ("closed early", errors.closed_early),
-        ("HTTP error", errors.http_error),
-        ("nonsense", errors.nonsense),
-        ("withdrawn", errors.withdrawn),
-        ("not started", errors.not_started),
-    ] {
-        if count > 0 {
-            counts.insert(name.to_owned(), count);
+    let plotted = PLOTTED_ERRORS.into_iter().map(|(name, count)| (name, count(errors)));
+    let mut counts: BTreeMap<&str, u64> = plotted.collect();
+    for (name, count) in OTHER_ERRORS {
+        if count(errors) > 0 {
+            counts.insert(name, count(errors));
         }
     }
     for (name, count) in &errors.other {
-        // What connect() says when every port is taken or in TIME-WAIT.
-        let name = if name == "EADDRNOTAVAIL" { "no port free" } else { name };
-        counts.insert(name.to_owned(), *count);
+        let name = if name == NO_PORT_ERRNO { NO_PORT_FREE } else { name };
+        counts.insert(name, *count);
     }
-    counts.into_iter().map(|(name, count)| (name, count as f64 / outcome.duration_s)).collect()
+    let per_s = |count: u64| count as f64 / outcome.duration_s;
+    counts.into_iter().map(|(name, count)| (name.to_owned(), per_s(count))).collect()
 }
 
 fn visits(outcome: &Outcome) -> BTreeMap<String, f64> {
@@ -191,6 +183,25 @@ mod tests {
             offered_over_capacity,
         };
         at.seen_by_clients(World::Sim, &tally.outcome(1))
+    }
+
+    #[test]
+    fn what_failed_is_told_by_kind_and_what_theses_plot_even_where_nothing_did() {
+        let mut outcome = Outcome { duration_s: 2.0, ..Outcome::default() };
+        let told = |outcome: &Outcome| -> Vec<(String, f64)> {
+            errors_per_s(outcome).into_iter().filter(|(_, per_s)| *per_s > 0.0).collect()
+        };
+        assert_eq!((errors_per_s(&outcome).len(), told(&outcome)), (4, vec![]));
+        outcome.errors.timed_out_waiting = 6;
+        outcome.errors.not_started = 4;
+        outcome.errors.other = [("EADDRNOTAVAIL".to_owned(), 2), ("EMFILE".to_owned(), 8)].into();
+        let right = [
+            ("EMFILE", 4.0),
+            ("no port free", 1.0),
+            ("not started", 2.0),
+            ("timeout, connected", 3.0),
+        ];
+        assert_eq!(told(&outcome), right.map(|(name, per_s)| (name.to_owned(), per_s)));
     }
 
     /// Ten parts of bursts with silences between differ by how many of each they have.

@@ -13,6 +13,7 @@ mod curve;
 mod error;
 mod factor;
 mod fin;
+mod groups;
 mod load;
 mod options;
 mod scenario;
@@ -33,6 +34,9 @@ pub use curve::{Peer, ServerUse, Setting, Treatment};
 pub use error::ScenarioError;
 pub use factor::Combination;
 pub use fin::Fin;
+pub use groups::{
+    ErrorKind, GUARD_DROPS, KERNEL_DROPS, NO_PORT_ERRNO, NO_PORT_FREE, OTHER_ERRORS, PLOTTED_ERRORS,
+};
 pub use load::{Form, Load, Phases};
 pub use options::{Auto, Options};
 pub use scenario::{Network, Part, Scenario};

@@ -3,6 +3,7 @@
 
 mod part;
 
+use std::iter::once;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use crate::clients::{Arrivals, ClientKeys, Clients};
 use crate::curve::{CurveKeys, Setting};
 use crate::error::{Place, ScenarioError};
 use crate::factor::{Combination, FactorKeys, combinations};
+use crate::groups;
 use crate::load::{Form, Load, LoadKeys};
 use crate::server::{Server, ServerKeys};
 use crate::trace;
@@ -100,6 +102,24 @@ struct File {
 }
 
 impl File {
+    /// Every number of a result that it asks for, with where, as far as that is known.
+    fn measures(&self) -> impl Iterator<Item = (Option<usize>, &str)> {
+        let claims = self.claim.iter().flat_map(|claim| {
+            let Claim { measure, over, .. } = claim.get_ref();
+            let at = Some(claim.span().start);
+            once(measure).chain(over).map(move |path| (at, path.as_str()))
+        });
+        let columns = self.table.iter().flat_map(|table| {
+            let at = Some(table.span().start);
+            let columns = table.get_ref().columns.iter();
+            let paths = columns.flat_map(|column| once(&column.measure).chain(&column.over));
+            paths.map(move |path| (at, path.as_str()))
+        });
+        let panels = self.panel.iter().flatten().map(|panel| &panel.measure);
+        let drawn = panels.chain(self.bars.iter().map(|bars| &bars.measure));
+        claims.chain(columns).chain(drawn.map(|path| (None, path.as_str())))
+    }
+
     /// Every quotient of two numbers of a result that it asks for, with where.
     fn quotients(&self) -> impl Iterator<Item = (usize, &str, &str)> {
         let claims = self.claim.iter().filter_map(|claim| {
@@ -291,6 +311,9 @@ impl Scenario {
         for claim in &read.claim {
             let checked = claim.get_ref().check(&curves, !factors.is_empty());
             checked.map_err(|what| at(Some(claim.span().start), what))?;
+        }
+        for (offset, path) in read.measures() {
+            groups::check(path).map_err(|what| at(offset, what))?;
         }
         let has_several = settings.iter().any(|setting| setting.clients.requests > 1.0);
         for (offset, measure, over) in read.quotients().filter(|_| has_several) {
@@ -581,6 +604,26 @@ mechanism = "default""#;
             let is_placed = told.starts_with(&format!("s.toml:{line}: "));
             assert!(is_placed && told.contains("requests = 1"), "{told}");
             assert_eq!(told.lines().count(), 1, "{told}");
+        }
+    }
+
+    /// It would be 0 in every result, and a claim of it hold.
+    #[test]
+    fn a_misspelt_part_is_refused_wherever_a_number_is_asked_for() {
+        let bad = "\"queue_drops_per_s.ListenQFullAtSYN\"";
+        let measure = format!("measure = {bad}");
+        let claim = GOOD.replace("measure = \"replies_per_s\"", &measure);
+        let over = GOOD.replace("offered = [1, 5]", &format!("offered = [1, 5]\nover = {bad}"));
+        let column = format!("columns = [{{ name = \"n\", {measure} }}]");
+        let table = format!("{GOOD}[[table]]\ntitle = \"t\"\n{column}");
+        let panel = format!("{GOOD}[[panel]]\n{measure}");
+        let bars = format!("{GOOD}[[bars]]\ntitle = \"t\"\n{measure}");
+        for (text, place) in
+            [(claim, ":14"), (over, ":14"), (table, ":22"), (panel, ""), (bars, "")]
+        {
+            let told = Scenario::parse("s", "s.toml", &text).unwrap_err().to_string();
+            let begins = format!("s.toml{place}: queue_drops_per_s has no part");
+            assert!(told.starts_with(&begins) && told.contains("ListenQFullAtSyn\""), "{told}");
         }
     }
 

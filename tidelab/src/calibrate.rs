@@ -17,7 +17,7 @@ use tidegate_sim::calibrate::{self, Calibration, Fixed};
 use tidegate_sim::{Machine, SimError};
 
 use crate::failure::Failure;
-use crate::folder::{self, RESULTS};
+use crate::folder::{self, Kept, RESULTS};
 use crate::progress::{self, Bar};
 
 /// Measure this host, and write the machine that the simulator is to have.
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     /// Where the machine goes.
     #[arg(long, value_name = "FILE", default_value = "machine.toml")]
     out: PathBuf,
-    /// Keep what was measured in this folder too, as a run's results.
+    /// Keep what was measured in this folder too, as a run's results; it has none yet.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
     /// Measure nothing: take what an earlier calibration kept.
@@ -59,7 +59,11 @@ pub(crate) fn calibrate(arguments: &Arguments) -> Result<ExitCode, Failure> {
     // more has the machine all the same.
     let said = crate::say(&table(&calibration.fixed));
     calibration.check()?;
-    let text = described(&calibration, &Host::here())?;
+    let host = match &arguments.from {
+        Some(folder) => folder::host(folder),
+        None => Some(Host::here()),
+    };
+    let text = described(&calibration, host.as_ref())?;
     write(&arguments.out, &text).map_err(unwritable(&arguments.out))?;
     said?;
     crate::say(&format!("The machine is {}", arguments.out.display()))?;
@@ -71,14 +75,17 @@ fn measure(arguments: &Arguments) -> Result<Vec<Point>, Failure> {
     // What is missing is told before anything is run.
     tidegate_lab::require_root()?;
     let programs = Programs::find()?;
+    arguments.keep.as_deref().map_or(Ok(()), require_none)?;
     let kept = arguments.keep.as_deref().map(folder::open).transpose()?;
     // Behind it: the machine may go into the same folder.
     try_to_write(&arguments.out).map_err(unwritable(&arguments.out))?;
+    let folder = arguments.keep.as_deref();
     let mut gathering =
-        Gathering { bar: progress::bar(), kept, points: Vec::new(), left_out: None };
+        Gathering { bar: progress::bar(), folder, kept, points: Vec::new(), left_out: None };
     for _ in 0..calibrate::ROUNDS {
         for scenario in calibrate::scenarios() {
-            tidegate_live::run(&scenario, scenario.load(Form::Short), &programs, &mut gathering)?;
+            let load = scenario.load(Form::Short);
+            tidegate_live::run(&scenario, load, &programs, Vec::new(), &mut gathering)?;
         }
     }
     gathering.bar.finish();
@@ -88,15 +95,23 @@ fn measure(arguments: &Arguments) -> Result<Vec<Point>, Failure> {
     }
 }
 
+/// That a folder has no results yet: another host's, or another calibration's, would be fitted with these.
+fn require_none(folder: &Path) -> Result<(), Failure> {
+    let there = Kept::read(folder)?.results.points;
+    if there.is_empty() { Ok(()) } else { Err(Failure::HasResults { folder: folder.to_owned() }) }
+}
+
 /// What was measured so far.
-struct Gathering {
+struct Gathering<'a> {
     bar: Bar,
+    /// Where it is kept, if it is.
+    folder: Option<&'a Path>,
     kept: Option<Writer>,
     points: Vec<Point>,
     left_out: Option<String>,
 }
 
-impl Watcher for Gathering {
+impl Watcher for Gathering<'_> {
     fn step(&mut self, index: usize, steps: usize, name: &str, lasts: Duration) {
         self.bar.step(index, steps, name, lasts);
     }
@@ -108,6 +123,10 @@ impl Watcher for Gathering {
     fn point(&mut self, point: &Point) -> Result<(), ResultsError> {
         self.points.push(point.clone());
         let kept = self.kept.as_mut().map_or(Ok(()), |kept| kept.append(point));
+        // Behind the points: which machine they are from, for who fits them again elsewhere.
+        if let (Some(folder), Ok(())) = (self.folder, &kept) {
+            folder::note_host(folder, point.world);
+        }
         for warning in &point.warnings {
             self.bar.say(&format!("\"{}\" may be wrong: {warning}", point.curve));
         }
@@ -154,14 +173,21 @@ fn unfinished(out: &Path) -> PathBuf {
 }
 
 /// The machine's file: what it was made from as comments, then the machine.
-fn described(calibration: &Calibration, host: &Host) -> Result<String, Failure> {
-    let Host { kernel, processors } = host;
-    let mut text = format!("# Calibrated by tidelab on Linux {kernel}, {processors}.\n#\n");
+fn described(calibration: &Calibration, host: Option<&Host>) -> Result<String, Failure> {
+    let mut text = format!("# Calibrated by tidelab {}.\n#\n", place(host));
     for line in table(&calibration.fixed).lines() {
         let _ = writeln!(text, "# {line}");
     }
     text.push_str(&calibration.machine.to_toml()?);
     Ok(text)
+}
+
+/// Where it was measured: until 2026-11-28 what was kept did not tell.
+fn place(host: Option<&Host>) -> String {
+    match host {
+        Some(Host { kernel, processors }) => format!("on Linux {kernel}, {processors}"),
+        None => "on a host that is not noted with what was kept".to_owned(),
+    }
 }
 
 /// What fixed what, for a person.
@@ -186,6 +212,26 @@ mod tests {
     fn names(folder: &Path) -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).unwrap();
         entries.map(|entry| entry.unwrap().path()).collect()
+    }
+
+    /// Of two hosts' points a machine would come that is neither.
+    #[test]
+    fn what_is_measured_is_kept_where_no_results_lie() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        require_none(&folder.join("none")).unwrap();
+        require_none(folder).unwrap();
+        fs::write(folder.join(RESULTS), folder::tests::line("live")).unwrap();
+        let told = require_none(folder).unwrap_err().to_string();
+        assert!(told.contains("holds results already") && told.contains("--keep"), "{told}");
+        assert_eq!(told.lines().count(), 1, "{told}");
+    }
+
+    #[test]
+    fn a_machine_is_said_to_be_of_the_host_that_was_measured() {
+        let host = Host { kernel: "6.1".to_owned(), processors: "2 × Xeon".to_owned() };
+        assert_eq!(place(Some(&host)), "on Linux 6.1, 2 × Xeon");
+        assert_eq!(place(None), "on a host that is not noted with what was kept");
     }
 
     #[test]

@@ -143,7 +143,7 @@ fn live(scenario: &Scenario) -> Result<Vec<Row>, Failure> {
     tidegate_lab::require_root()?;
     let programs = Programs::find()?;
     let mut rows = Rows::new();
-    tidegate_live::run(scenario, scenario.load(Form::Full), &programs, &mut rows)?;
+    tidegate_live::run(scenario, scenario.load(Form::Full), &programs, Vec::new(), &mut rows)?;
     Ok(rows.finish())
 }
 

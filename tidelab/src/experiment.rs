@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tidegate_client::Progress;
-use tidegate_live::Programs;
+use tidegate_live::{Capacity, Programs};
 use tidegate_report::{Host, Point, Results, ResultsError, Summary, Watcher, Writer, next_seed};
 use tidegate_scenarios::{Form, Load, Part, Scenario, shelf};
 use tidegate_sim::{Machine, Profile, SimError};
@@ -207,7 +207,7 @@ fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
     let mut keeper = Keeper::open(&folder, scenarios, machine.as_deref())?;
     // With a seed that is there already the same clients would come again, and count for others.
     let earlier = earlier.results.points;
-    for (scenario, load) in &parts {
+    for (whole, (scenario, load)) in scenarios.iter().zip(&parts) {
         keeper.begin(scenario);
         let curves = scenario.settings.iter().map(|setting| setting.curve.as_str());
         let next = |world| {
@@ -224,7 +224,9 @@ fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
             }
             if let Some(programs) = &programs {
                 keeper.left_out.world = tidegate_report::World::Live;
-                tidegate_live::run(scenario, with(of_live, run), programs, &mut keeper)?;
+                let load = with(of_live, run);
+                let known = Capacity::found_before(whole, load.seed, &earlier);
+                tidegate_live::run(scenario, load, programs, known, &mut keeper)?;
             }
         }
     }

@@ -36,6 +36,11 @@ pub(crate) enum Failure {
     )]
     OtherResults { folder: PathBuf, what: String },
     #[error(
+        "{} holds results already, and what is measured would be fitted with them: name another folder by --keep, or remove this one",
+        .folder.display()
+    )]
+    HasResults { folder: PathBuf },
+    #[error(
         "{} holds results of another {what} than {}: draw a page of each",
         .folder.display(), .first.display()
     )]

@@ -233,7 +233,7 @@ fn other_folder(first: &Path, other: &Path, what: &str) -> Failure {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     #[test]
@@ -251,7 +251,7 @@ mod tests {
     }
 
     /// A point of this world.
-    fn line(world: &str) -> String {
+    pub(crate) fn line(world: &str) -> String {
         let times = r#"{"mean":1,"p50":1,"p90":1,"p99":1,"max":1}"#;
         format!(
             r#"{{"scenario":"s","world":"{world}","curve":"default","mechanism":"default","server":"",

@@ -108,7 +108,7 @@ pub fn point(scenario: &str, curve: &str, load: f64, world: World) -> Point {
         ]),
         queue_drops_per_s: named(&[
             ("ListenQFullAtSyn", failed * if explicit { 0.0 } else { 2.4 - 0.3 * rank }),
-            ("ListenQOverflow", failed * if explicit { 1.0 } else { 0.15 }),
+            ("ListenQOverflow_syn_ack_acks", failed * if explicit { 1.0 } else { 0.15 }),
         ]),
         verdicts_per_s: BTreeMap::new(),
         syns_per_attempt: syns(attempts, over, explicit, curve == "default"),

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a server can do, as it was measured, or as an earlier part of the same run found it.
+
+use tidegate_report::{Point, World};
+use tidegate_scenarios::{Scenario, ServerUse};
+
+/// How what was odd about the measurement begins, in the warnings of every point that rests on it.
+const MEANWHILE: &str = "while the capacity was measured, ";
+
+/// What a server can do, which rates are multiples of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Capacity {
+    /// The server, and what is asked of it.
+    pub(crate) of: ServerUse,
+    /// Requests that it answers in a second.
+    pub(crate) per_s: f64,
+    /// What a reader must know of each point whose rate is a multiple of it.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Capacity {
+    /// As it was measured, while this happened that may have disturbed it.
+    pub(crate) fn measured(of: ServerUse, per_s: f64, disturbances: Vec<String>) -> Self {
+        let told = disturbances.into_iter().map(|what| format!("{MEANWHILE}{what}"));
+        Self { of, per_s, warnings: told.collect() }
+    }
+
+    /// What earlier parts of a run found, by the points of it that are there already: measured anew it would
+    /// come to another number, and curves of one run would be compared at other loads. A run is known by its
+    /// seed, so that a further one finds none here. The scenario is the whole, whose curves the points are
+    /// of, and not the part that is to be run.
+    #[must_use]
+    pub fn found_before(whole: &Scenario, seed: u64, points: &[Point]) -> Vec<Self> {
+        let mut found: Vec<Self> = Vec::new();
+        let is_of_it = |point: &&Point| {
+            point.world == World::Live && point.scenario == whole.name && point.seed == seed
+        };
+        for point in points.iter().filter(is_of_it) {
+            let mut settings = whole.settings.iter();
+            let Some(setting) = settings.find(|setting| setting.curve == point.curve) else {
+                continue;
+            };
+            let of = whole.measured_by(setting).server_use();
+            if found.iter().all(|known| known.of != of) {
+                let told = point.warnings.iter().filter(|told| told.starts_with(MEANWHILE));
+                let warnings = told.cloned().collect();
+                found.push(Self { of, per_s: point.capacity_per_s, warnings });
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_crowd::Outcome;
+    use tidegate_report::OperatingPoint;
+    use tidegate_scenarios::{Form, Load};
+
+    use super::*;
+
+    const TEXT: &str = "title = \"t\"\nsource = \"s\"\n[load]\noffered = [1]\n\
+        [[curve]]\nmechanism = \"default\"\n[[curve]]\nmechanism = \"abort\"\n\
+        [[curve]]\nname = \"slow\"\nmechanism = \"abort\"\nserver = { cost_us = 100 }\n";
+
+    fn scenario(text: &str) -> Scenario {
+        Scenario::parse("t", "t.toml", text).unwrap()
+    }
+
+    /// A point of this curve, whose server could do so much in this run.
+    fn point(scenario: &Scenario, curve: &str, seed: u64, capacity_per_s: f64) -> Point {
+        let setting = scenario.settings.iter().find(|setting| setting.curve == curve).unwrap();
+        let load = Load { seed, ..scenario.load(Form::Full) };
+        let at = OperatingPoint {
+            scenario,
+            setting,
+            load: &load,
+            capacity_per_s,
+            offered_over_capacity: 1.0,
+        };
+        at.seen_by_clients(World::Live, &Outcome { duration_s: 1.0, ..Outcome::default() })
+    }
+
+    /// Two commands with `--only` once measured it twice, and compared curves at loads that differed by as
+    /// much as the measurements did.
+    #[test]
+    fn a_further_part_of_a_run_goes_on_with_the_capacity_of_the_first() {
+        let whole = scenario(TEXT);
+        let points = [point(&whole, "default", 3, 900.0), point(&whole, "default", 3, 950.0)];
+        let found = Capacity::found_before(&whole, 3, &points);
+        // Of `abort` nothing was run yet: its server is that of `default`.
+        let of = whole.settings[1].server_use();
+        assert_eq!(found, [Capacity { of, per_s: 900.0, warnings: Vec::new() }]);
+        let slow = whole.settings[2].server_use();
+        assert!(found.iter().all(|known| known.of != slow), "of that nothing is known");
+    }
+
+    #[test]
+    fn a_further_run_another_world_and_another_scenario_say_nothing_of_it() {
+        let whole = scenario(TEXT);
+        let known = point(&whole, "default", 1, 900.0);
+        let simulated = Point { world: World::Sim, seed: 2, ..known.clone() };
+        let other = Point { scenario: "other".to_owned(), seed: 2, ..known.clone() };
+        let unknown = Point { curve: "gone".to_owned(), seed: 2, ..known.clone() };
+        let points = [known, simulated, other, unknown];
+        assert_eq!(Capacity::found_before(&whole, 2, &points), []);
+        assert_eq!(Capacity::found_before(&whole, 1, &points).len(), 1);
+    }
+
+    #[test]
+    fn a_capacity_that_all_share_is_of_the_curve_that_is_named() {
+        let whole = scenario(&format!("capacity_of = \"slow\"\n{TEXT}"));
+        let found = Capacity::found_before(&whole, 1, &[point(&whole, "abort", 1, 400.0)]);
+        let of = whole.settings[2].server_use();
+        assert_eq!(found, [Capacity { of, per_s: 400.0, warnings: Vec::new() }]);
+    }
+
+    /// And what else a point warns of is its own.
+    #[test]
+    fn what_disturbed_the_measurement_stays_with_the_capacity() {
+        let whole = scenario(TEXT);
+        let of = whole.settings[0].server_use();
+        let disturbances = vec!["other programs used the processors too".to_owned()];
+        let measured = Capacity::measured(of, 900.0, disturbances);
+        let told = "while the capacity was measured, other programs used the processors too";
+        assert_eq!(measured.warnings, [told]);
+        let mut later = point(&whole, "default", 1, 900.0);
+        later.warnings = vec!["the crowd was late".to_owned(), told.to_owned()];
+        assert_eq!(Capacity::found_before(&whole, 1, &[later]), [measured]);
+    }
+}

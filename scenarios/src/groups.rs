@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The parts of those groups of a result in which 0 is not written down: what is called otherwise has never
+//! happened, so that a claim about a misspelt part would hold.
+
+use tidegate_client::Errors;
+use tidegate_policy::names::REASONS;
+use tidegate_policy::raw::{
+    TG_LISTENQ_FULL_AT_SYN, TG_NEW_FIRST, TG_NO_RESERVATION, TG_SYNQ_3_4_FULL, TG_SYNQ_FULL,
+    TG_WAIT_LIMIT,
+};
+
+/// A kind of failed attempts, and how many an outcome has of it.
+pub type ErrorKind = (&'static str, fn(&Errors) -> u64);
+
+/// The parts of `errors_per_s` that theses plot: they are there even when they are 0.
+pub const PLOTTED_ERRORS: [ErrorKind; 4] = [
+    ("refused", |errors| errors.refused),
+    ("reset", |errors| errors.reset),
+    ("timeout", |errors| errors.timed_out_connecting),
+    ("timeout, connected", |errors| errors.timed_out_waiting),
+];
+
+/// The others that are told apart, where there are any.
+pub const OTHER_ERRORS: [ErrorKind; 5] = [
+    ("closed early", |errors| errors.closed_early),
+    ("HTTP error", |errors| errors.http_error),
+    ("nonsense", |errors| errors.nonsense),
+    ("withdrawn", |errors| errors.withdrawn),
+    ("not started", |errors| errors.not_started),
+];
+
+/// All else is called by its errno, but for what connect() says when every port is taken or in TIME-WAIT,
+/// which has a name of its own.
+pub const NO_PORT_ERRNO: &str = "EADDRNOTAVAIL";
+/// That name.
+pub const NO_PORT_FREE: &str = "no port free";
+
+/// The parts of `queue_drops_per_s` where a guard counts: by rule, as its status calls them.
+pub const GUARD_DROPS: [&str; 8] = [
+    REASONS[TG_SYNQ_FULL as usize],
+    REASONS[TG_SYNQ_3_4_FULL as usize],
+    REASONS[TG_LISTENQ_FULL_AT_SYN as usize],
+    "ListenQOverflow_syn_ack_acks",
+    "ListenQOverflow_other_segments",
+    REASONS[TG_NO_RESERVATION as usize],
+    REASONS[TG_WAIT_LIMIT as usize],
+    REASONS[TG_NEW_FIRST as usize],
+];
+
+/// The same where the kernel counts, which does not tell a SYN from an ACK.
+pub const KERNEL_DROPS: [&str; 2] = ["ListenOverflows", "ListenDrops, others"];
+
+/// That a number asked for, by its path, is not of a part that no result can have.
+pub(crate) fn check(path: &str) -> Result<(), String> {
+    let Some((group, part)) = path.split_once('.') else { return Ok(()) };
+    let (known, others): (Vec<&str>, _) = match group {
+        "errors_per_s" if is_errno(part) && part != NO_PORT_ERRNO => return Ok(()),
+        "errors_per_s" => {
+            let kinds = PLOTTED_ERRORS.into_iter().chain(OTHER_ERRORS).map(|(name, _)| name);
+            (kinds.chain([NO_PORT_FREE]).collect(), ", and errnos such as \"EMFILE\"")
+        }
+        "queue_drops_per_s" => (GUARD_DROPS.into_iter().chain(KERNEL_DROPS).collect(), ""),
+        _ => return Ok(()),
+    };
+    if known.contains(&part) {
+        return Ok(());
+    }
+    Err(format!("{group} has no part \"{part}\"; there are \"{}\"{others}", known.join("\", \"")))
+}
+
+/// As the kernel's headers write them.
+fn is_errno(part: &str) -> bool {
+    let is_of_it = |letter: char| letter.is_ascii_uppercase() || letter.is_ascii_digit();
+    part.len() > 1 && part.starts_with('E') && part.chars().all(is_of_it)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_no_result_has_is_refused_with_those_that_there_are() {
+        for path in [
+            "errors_per_s",
+            "errors_per_s.timeout",
+            "errors_per_s.timeout, connected",
+            "errors_per_s.not started",
+            "errors_per_s.no port free",
+            "errors_per_s.ECONNABORTED",
+            "queue_drops_per_s",
+            "queue_drops_per_s.SynQ3/4Full",
+            "queue_drops_per_s.ListenDrops, others",
+            "kernel.TcpExtListenDrops",
+            "verdicts_per_s.drop: SynQFull",
+        ] {
+            assert_eq!(check(path), Ok(()));
+        }
+        for (path, of) in [
+            ("errors_per_s.timeuot", "\"timeout, connected\""),
+            ("errors_per_s.timeout.mean", "\"timeout\""),
+            ("errors_per_s.EADDRNOTAVAIL", "\"no port free\", and errnos such as"),
+            ("errors_per_s.E", "\"refused\""),
+            ("queue_drops_per_s.ListenQFullAtSYN", "\"ListenQFullAtSyn\""),
+            ("queue_drops_per_s.ListenDrops", "\"ListenDrops, others\""),
+        ] {
+            let told = check(path).unwrap_err();
+            let (group, part) = path.split_once('.').unwrap();
+            let begins = format!("{group} has no part \"{part}\"; there are ");
+            assert!(told.starts_with(&begins) && told.contains(of), "{told}");
+            assert_eq!(told.lines().count(), 1, "{told}");
+        }
+    }
+
+    /// Live, results have what `tidegate status --json` tells, as it tells it.
+    #[test]
+    fn rules_are_called_as_status_calls_them() {
+        let status = include_str!("../../daemon/src/status.rs");
+        let (_, drops) = status.split_once("pub struct QueueDrops {").unwrap();
+        let (drops, _) = drops.split_once("\n}").unwrap();
+        let names = drops.split("rename = \"").skip(1).map(|rest| rest.split('"').next().unwrap());
+        assert_eq!(names.collect::<Vec<_>>(), GUARD_DROPS);
+    }
+}
