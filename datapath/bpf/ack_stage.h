@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The ACK stage: a segment that may complete a handshake. It stands at the IP
- * entry only, for that is where the kernel takes a finished request from BPF.
+ * entry, for that is where the kernel takes a finished request from BPF; but for what
+ * answers a hollow SYN/ACK, which the driver answers where it judges SYNs.
  */
 #ifndef TG_ACK_STAGE_H
 #define TG_ACK_STAGE_H
@@ -257,6 +258,20 @@ TG_INLINE int tg_answers_hollow(const struct tg_ack_stage *s)
 
 	return s->at.guard->rules.is_auto &&
 	       p->ack - 1 == tg_shed_answer(&s->at.config->shed_key, &p->tuple, p->seq - 1);
+}
+
+/* What answers a hollow SYN/ACK. is_second: its ACK was answered a moment ago. */
+TG_INLINE struct tg_decision tg_ack_hollow(const struct tg_ack_stage *s, struct tcp_sock *listener,
+                                           int is_second)
+{
+	struct tg_ack ack = {.cookie = TG_ACK_HOLLOW, .was_told = is_second};
+	struct tg_decision decision;
+
+	ack.bare = tg_is_bare(s->packet);
+	decision = tg_ack_judge(s, listener, &ack);
+	if (ack.bare)
+		tg_note_answered(s);
+	return decision;
 }
 
 /* Hands the kernel a finished request (Linux 6.9). */

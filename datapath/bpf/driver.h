@@ -30,21 +30,30 @@ TG_INLINE int tg_driver_concerns(struct xdp_md *ctx)
 	return !((*to ^ own) << 16);
 }
 
-/* Is this a SYN to be judged here? Then *at is where. */
-TG_INLINE int tg_driver_syn(struct xdp_md *ctx, struct tg_packet *packet, struct tg_place *at)
+/* A segment whose data lies in further buffers of the driver is left to the kernel. */
+TG_INLINE int tg_driver_parse(struct xdp_md *ctx, struct tg_packet *packet)
 {
 	void *data = (void *)(long)ctx->data;
 	void *data_end = (void *)(long)ctx->data_end;
 
-	/* A SYN whose data lies in further buffers of the driver is left to the kernel. */
-	if (!tg_parse(data, data_end, data_end - data, packet) || !tg_is_syn(packet) ||
-	    !tg_unicast(&packet->tuple))
-		return 0;
+	return tg_parse(data, data_end, data_end - data, packet);
+}
+
+/* Is it to a guard that decides here? Then *at is where. */
+TG_INLINE int tg_driver_meets(struct xdp_md *ctx, const struct tg_packet *packet,
+                              struct tg_place *at)
+{
 	if (!tg_find_guard(&packet->tuple, at))
 		return 0;
 	if (at->guard->hook != TG_HOOK_AUTO && at->guard->hook != TG_HOOK_DRIVER)
 		return 0;
 	return tg_driver_concerns(ctx);
+}
+
+/* Is it a SYN to be judged here? */
+TG_INLINE int tg_driver_syn(struct xdp_md *ctx, const struct tg_packet *packet, struct tg_place *at)
+{
+	return tg_is_syn(packet) && tg_unicast(&packet->tuple) && tg_driver_meets(ctx, packet, at);
 }
 
 /* Cuts the frame to the reply's length and writes it. */

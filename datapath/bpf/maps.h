@@ -39,6 +39,17 @@ struct {
 	__type(value, __u64);
 } watch_until_ns SEC(".maps");
 
+/*
+ * Until when what answers a hollow SYN/ACK may come, at whichever guard. One word: at the driver it
+ * is all that is looked at of every segment that is no SYN.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} hollow_until_ns SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, TG_GUARDS);

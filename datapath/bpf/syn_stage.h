@@ -39,6 +39,17 @@ TG_INLINE void tg_watch(__u64 *watch_until_ns, __u64 until_ns)
 		*watch_until_ns = until_ns;
 }
 
+/* What answers a hollow SYN/ACK is met at the driver, or at the entry of IP. */
+TG_INLINE void tg_syn_expect_hollow(__u64 *watch_until_ns, __u64 until_ns)
+{
+	__u32 zero = 0;
+	__u64 *hollow = bpf_map_lookup_elem(&hollow_until_ns, &zero);
+
+	if (hollow)
+		tg_watch(hollow, until_ns);
+	tg_watch(watch_until_ns, until_ns);
+}
+
 /*
  * What stands on this very client's addresses and ports already. A half-open request gets its
  * SYN/ACK repeated, and so does a connection by TCP Fast Open, which the application may be serving
@@ -127,10 +138,8 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 		s->watch = tg_watch_of(s->at, s->socket.slot, s->packet->seq, s->syn.now_ns);
 	if (s->watch) {
 		if (tg_watch_see_window(s->watch)) {
-			__u32 queued = s->queues.listen_len + s->queues.syn_len;
-
-			tg_watch_see_queue(s->watch, queued);
-			tg_watch_turn_window(s->watch, queued);
+			tg_watch_see_queue(s->watch, &s->queues);
+			tg_watch_turn_window(s->watch, s->queues.listen_len + s->queues.syn_len);
 		}
 		tg_watch_begin(s->watch, &s->queues);
 	}
@@ -208,7 +217,7 @@ TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 	if (decision.verdict == TG_COOKIE)
 		tg_watch(until_ns, s->syn.now_ns + TG_COOKIE_LIFE_NS);
 	else if (decision.verdict == TG_HOLLOW)
-		tg_watch(until_ns, s->syn.now_ns + TG_HOLLOW_LIFE_NS);
+		tg_syn_expect_hollow(until_ns, s->syn.now_ns + TG_HOLLOW_LIFE_NS);
 	else if (decision.reason == TG_KERNEL_COOKIE || tg_syn_overflow_possible(&s->queues))
 		tg_watch(until_ns, s->syn.now_ns + TG_REQUEST_LIFE_NS);
 	return decision.verdict;

@@ -227,7 +227,7 @@ TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
 	struct tg_cookie_options options = {};
 	struct tg_tcp_options seen = {};
 	struct tg_ack ack = {};
-	int is_second, is_hollow;
+	int is_second;
 
 	/* A segment of a connection of others' that is forwarded meets a listener on every address.
 	 */
@@ -235,14 +235,14 @@ TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
 	    !tg_is_local(ctx, &s->packet->tuple, ctx->ifindex))
 		return TCX_NEXT;
 	is_second = tg_just_answered(s);
-	is_hollow = tg_answers_hollow(s);
-	if (is_second && !is_hollow)
+	if (tg_answers_hollow(s)) {
+		*decision = tg_ack_hollow(s, listener, is_second);
+		return TCX_NEXT;
+	}
+	if (is_second)
 		return TCX_NEXT;
 	ack.bare = tg_is_bare(s->packet);
-	ack.was_told = is_second;
-	if (is_hollow)
-		ack.cookie = TG_ACK_HOLLOW;
-	else if (s->at.control->cookies_work && tg_open_cookie(s, &options))
+	if (s->at.control->cookies_work && tg_open_cookie(s, &options))
 		ack.cookie = TG_ACK_COOKIE;
 	else if (tg_brings_kernel_cookie(s->packet))
 		ack.cookie = TG_ACK_KERNEL_COOKIE;
@@ -251,7 +251,7 @@ TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
 	*decision = tg_ack_judge(s, listener, &ack);
 	if (tg_ack_leaves(&s->at.guard->rules, &ack, *decision))
 		tg_note_left(s);
-	if ((is_hollow && ack.bare) || decision->reason == TG_HANDSHAKE)
+	if (decision->reason == TG_HANDSHAKE)
 		tg_note_answered(s);
 	if (decision->verdict != TG_ADMIT)
 		return TCX_NEXT;

@@ -105,17 +105,17 @@ __noinline int tg_watch_see_window(struct tg_watch *w)
 	return 1;
 }
 
-/* And how long the queue may be. queued: in both queues. */
-__noinline int tg_watch_see_queue(struct tg_watch *w, __u32 queued)
+/* And how long the queue may be. */
+__noinline int tg_watch_see_queue(struct tg_watch *w, const struct tg_queues *queues)
 {
 	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
 
-	if (o)
-		tg_overload_see_queue(o, queued, w->now_ns);
+	if (o && queues)
+		tg_overload_see_queue(o, queues, w->now_ns);
 	return 0;
 }
 
-/* Then closes it. */
+/* Then closes it. queued: in both queues. */
 __noinline int tg_watch_turn_window(struct tg_watch *w, __u32 queued)
 {
 	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;

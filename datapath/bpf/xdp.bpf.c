@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The driver hook: the SYN stage before the kernel has spent anything on the
- * packet. Everything but a SYN passes after a few loads.
+ * packet. Everything but a SYN passes after a few loads; but for what answers a
+ * hollow SYN/ACK, while there are any.
  */
 #include "vmlinux.h"
 
+#include "ack_stage.h"
 #include "cookie_reply.h"
 #include "driver.h"
 #include "hollow_reply.h"
@@ -116,13 +118,70 @@ refuse:
 	return tg_xdp_refuse(ctx, &s, verdict, how);
 }
 
+/*
+ * What answers a hollow SYN/ACK is answered where its SYN was: left to the entry of IP it costs
+ * more than the SYN. A connection may stand on these addresses, and these numbers by chance.
+ */
+static __noinline int tg_xdp_hollow(struct xdp_md *ctx, struct tg_packet *packet, __u64 *until_ns,
+                                    __u32 how)
+{
+	struct tg_ack_stage stage = {.packet = packet}, *s = &stage;
+	struct tg_decision decision = {};
+	struct tcp_sock *listener;
+	struct tg_reply r = {};
+	struct bpf_sock *sk;
+	__u64 last_ns;
+
+	if (!until_ns || !tg_driver_meets(ctx, packet, &s->at))
+		return XDP_PASS;
+	s->now_ns = tg_now_ns(s->at.control);
+	last_ns = *until_ns;
+	if (s->now_ns > last_ns) {
+		/* Another processor may be prolonging it. */
+		__sync_val_compare_and_swap(until_ns, last_ns, 0);
+		return XDP_PASS;
+	}
+	if (!tg_answers_hollow(s))
+		return XDP_PASS;
+	sk = tg_lookup(ctx, &packet->tuple, packet->tuple.sport);
+	if (!sk)
+		return XDP_PASS;
+	listener = sk->state == TCP_LISTEN ? bpf_skc_to_tcp_sock(sk) : NULL;
+	if (listener)
+		decision = tg_ack_hollow(s, listener, tg_just_answered(s));
+	bpf_sk_release(sk);
+	if (decision.verdict == TG_DROP)
+		return XDP_DROP;
+	if (decision.verdict != TG_RESET)
+		return XDP_PASS;
+	tg_reply_refuse(packet, &s->at.guard->rules, &r);
+	return tg_driver_answer(ctx, packet, &r, how);
+}
+
+/* Until when it may be such an answer, or NULL where it is none. */
+TG_INLINE __u64 *tg_xdp_hollow_until(const struct tg_packet *packet)
+{
+	__u32 zero = 0;
+	__u64 *until_ns = bpf_map_lookup_elem(&hollow_until_ns, &zero);
+
+	if (!until_ns || !*until_ns)
+		return NULL;
+	return (packet->flags & (TG_TCP_ACK | TG_TCP_SYN | TG_TCP_RST)) == TG_TCP_ACK ? until_ns
+	                                                                              : NULL;
+}
+
 TG_INLINE int tg_xdp_run(struct xdp_md *ctx, __u32 how)
 {
 	struct tg_packet packet;
+	__u64 now_ns, *hollow;
 	struct tg_place at;
 	__u32 source;
-	__u64 now_ns;
 
+	if (!tg_driver_parse(ctx, &packet))
+		return XDP_PASS;
+	hollow = tg_xdp_hollow_until(&packet);
+	if (hollow)
+		return tg_xdp_hollow(ctx, &packet, hollow, how);
 	if (!tg_driver_syn(ctx, &packet, &at))
 		return XDP_PASS;
 	now_ns = tg_now_ns(at.control);

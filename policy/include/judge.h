@@ -27,11 +27,10 @@ TG_INLINE __u32 tg_judge_begin(const struct tg_rules *rules, struct tg_queues *q
                                const struct tg_syn *syn, const struct tg_crowd *crowd)
 {
 	if (tg_overload_due(crowd->overload, syn->now_ns)) {
-		__u32 queued = queues->listen_len + queues->syn_len;
-
 		tg_overload_see_window(rules, crowd->overload);
-		tg_overload_see_queue(crowd->overload, queued, syn->now_ns);
-		tg_overload_turn_window(rules, crowd->overload, queued, syn->now_ns);
+		tg_overload_see_queue(crowd->overload, queues, syn->now_ns);
+		tg_overload_turn_window(rules, crowd->overload,
+		                        queues->listen_len + queues->syn_len, syn->now_ns);
 	}
 	return tg_overload_begin(crowd->overload, queues, syn->now_ns);
 }

@@ -101,13 +101,14 @@ TG_INLINE void tg_overload_see_window(const struct tg_rules *rules, struct tg_ov
  * And how long may the queue be? Before it is closed, and apart, for the sake of the stack, as
  * tg_overload_hope() is.
  */
-TG_INLINE void tg_overload_see_queue(struct tg_overload *o, __u32 queued, __u64 now_ns)
+TG_INLINE void tg_overload_see_queue(struct tg_overload *o, const struct tg_queues *queues,
+                                     __u64 now_ns)
 {
 	__u64 passed_ns = tg_since(now_ns, o->window_ns);
-	__u64 in = o->entered + o->queued;
+	__u64 in = o->entered + o->queued, queued = (__u64)queues->listen_len + queues->syn_len;
 	__u64 taken_x256 = tg_rate_of(in > queued ? in - queued : 0, passed_ns);
 
-	o->bound = tg_overload_bound(o, queued, taken_x256);
+	o->bound = tg_overload_bound(o, queues->listen_len, taken_x256);
 	o->taken_x256 = passed_ns > TG_OVERLOAD_BURST_NS ? 0 : taken_x256;
 }
 

@@ -36,11 +36,12 @@
  * has taken what it can: that, or what it took before, if that was more. One that stands still (it
  * collects garbage) will take them afterwards.
  */
-TG_INLINE __u64 tg_overload_bound(const struct tg_overload *o, __u32 queued, __u64 taken_x256)
+TG_INLINE __u64 tg_overload_bound(const struct tg_overload *o, __u32 listen_len, __u64 taken_x256)
 {
 	__u64 drain_x256 = o->drain_x256 > taken_x256 ? o->drain_x256 : taken_x256;
 	__u64 bound = tg_rate_amount(drain_x256, TG_OVERLOAD_BURST_NS) / 256;
-	__u64 least = o->queued < queued ? o->queued : queued;
+	/* Of those before, the half-open ones may be a flood's: they come to no queue. */
+	__u64 least = o->queued < listen_len ? o->queued : listen_len;
 
 	if (bound < TG_OVERLOAD_BOUND_LEAST)
 		bound = TG_OVERLOAD_BOUND_LEAST;

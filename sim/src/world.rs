@@ -319,7 +319,7 @@ impl World {
     fn at_server(&mut self, packet: &Packet, now_ns: u64) {
         self.wire.inward.carried.arrived += 1;
         let flow = self.flows.get(packet.flow);
-        if packet.is_syn() && self.host.ends_before(flow, packet, now_ns, &mut self.wire) {
+        if self.host.ends_before(flow, packet, now_ns, &mut self.wire) {
             flow.packets -= 1;
             return self.flows.tidy(packet.flow);
         }

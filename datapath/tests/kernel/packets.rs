@@ -1009,3 +1009,54 @@ fn a_syn_of_a_connection_that_stands_is_not_refused_where_fast_open_is_at_hand()
         }
     });
 }
+
+/// A hollow SYN/ACK is a refusal after the handshake: what answers it meets a RST wherever SYNs are judged,
+/// also at the driver, and what follows that at once is dropped. Other segments go their way.
+#[test]
+fn what_answers_a_hollow_syn_ack_is_reset_where_the_syn_was_judged() {
+    in_a_namespace("what_answers_a_hollow_syn_ack_is_reset_where_the_syn_was_judged", |_| {
+        let _servers = [at(V4, ROOMY), at(V6, ROOMY)].map(|to| Server::new(to, 128, 1));
+        // One SYN, and no other for 18 minutes: who looks like Windows is told so by a hollow SYN/ACK.
+        let limit = tg_limit { cost_ns: 1 << 40, ..Default::default() };
+        let everybody = ["0.0.0.0/0", "::/0"].map(|network| (network.parse().unwrap(), limit));
+        let auto = tg_rules { is_auto: 1, ..refusing(TG_SYN_RESET) };
+        let guard = Guarded { limits: everybody.to_vec(), ..guarded(None, ROOMY, auto) };
+        let guards = Guards::new(vec![guard]);
+        for to in [at(V4, ROOMY), at(V6, ROOMY)] {
+            let asks = Segment::syn(client(to), to).with(|s| {
+                s.hops = 128;
+                s.options = options(&[Offer::Mss(1440), Offer::Nop, Offer::Scale(8), Offer::Sack]);
+            });
+            one(&guards, IP, &asks.bytes());
+            for hook in HOOKS {
+                let (outcome, reply, counted) = one(&guards, hook, &asks.bytes());
+                assert_eq!(outcome, Outcome::Answer, "{to}, {hook:?}");
+                assert_eq!(counted, [(0, "Policed", "hollow", 1)], "{to}, {hook:?}");
+                let ack = asks.acknowledging(&reply);
+                let expected = ack.answer(|tcp| {
+                    tcp.rst = true;
+                    tcp.sequence_number = ack.ack;
+                });
+                let (outcome, reset, counted) = one(&guards, hook, &ack.bytes());
+                assert_eq!((outcome, counted), (Outcome::Answer, vec![HOLLOW_RESET]), "{hook:?}");
+                assert_eq!(reset, expected, "{to}, {hook:?}");
+                let speaks = ack.clone().with(|s| s.payload = b"GET /".to_vec());
+                let (outcome, _, counted) = one(&guards, hook, &speaks.bytes());
+                assert!(
+                    matches!(
+                        (outcome, counted.as_slice()),
+                        (Outcome::Drop, [(0, "HollowAnswered", "drop", 1)])
+                            | (Outcome::Answer, [HOLLOW_RESET])
+                    ),
+                    "a moment later, or on another processor: {hook:?}, {counted:?}"
+                );
+                let another = ack.with(|s| s.ack = s.ack.wrapping_add(1));
+                let (outcome, left, counted) = one(&guards, hook, &another.bytes());
+                assert_eq!((outcome, left), (Outcome::Pass, another.bytes()), "{hook:?}");
+                assert!(counted.iter().all(|(_, reason, ..)| *reason == "CookieForeign"));
+            }
+        }
+    });
+}
+
+const HOLLOW_RESET: Counted = (0, "HollowAnswered", "reset", 1);

@@ -12,8 +12,8 @@ const KERNEL_LIMIT: u32 = 1_000_000;
 const BOUNDS: [(&str, u32); 29] = [
     ("tidegate_ip", 165_000),
     ("tidegate_ip_after_driver", 165_000),
-    ("tidegate_driver", 165_000),
-    ("tidegate_driver_veth", 165_000),
+    ("tidegate_driver", 250_000),
+    ("tidegate_driver_veth", 250_000),
     ("tidegate_path", 52_000),
     ("tidegate_path_veth", 52_000),
     ("tidegate_tcp", 52_000),

@@ -113,14 +113,21 @@ impl Host {
     }
 
     /// Whether it answers a SYN/ACK of the guard's behind which there is nothing: the RST comes from the
-    /// entry of IP.
-    fn resets_hollow(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) -> bool {
-        let is_auto = self.guard.as_ref().is_some_and(|guard| guard.rules.is_auto != 0);
+    /// driver, where SYNs are judged there, else from the entry of IP.
+    pub(super) fn resets_hollow(
+        &mut self,
+        flow: &mut Flow,
+        packet: &Packet,
+        work: &mut Work<'_>,
+    ) -> bool {
+        let Some(guard) = &self.guard else { return false };
+        let is_auto = guard.rules.is_auto != 0;
+        let hook = if guard.hook == Hook::Driver { Hook::Driver } else { Hook::Ip };
         let is_hollow = packet.ack == hollow_isn(packet.seq.wrapping_sub(1)).wrapping_add(1);
         if !is_auto || !is_hollow || packet.flags.has(Flags::RST) {
             return false;
         }
-        work.took.add(&Hook::Ip.way_to(&self.costs));
+        work.took.add(&hook.way_to(&self.costs));
         let is_bare = packet.is_bare();
         let ack = tg_ack {
             bare: is_bare.into(),
@@ -132,7 +139,7 @@ impl Host {
         if decision.verdict == TG_RESET {
             work.refuse(flow, packet);
         }
-        work.ends_at(Hook::Ip, &self.costs);
+        work.ends_at(hook, &self.costs);
         true
     }
 

@@ -40,8 +40,9 @@ impl Host {
         decision
     }
 
-    /// Whether a SYN ends before a processor of the server is at it: on a router, or at a driver
+    /// Whether a segment ends before a processor of the server is at it: on a router, or at a driver
     /// whose work is another's.
+    #[inline]
     pub(crate) fn ends_before(
         &mut self,
         flow: &mut Flow,
@@ -49,6 +50,11 @@ impl Host {
         now_ns: u64,
         wire: &mut Wire,
     ) -> bool {
+        if !packet.is_syn() {
+            return self.driver_elsewhere
+                && flow.conn.state == State::None
+                && self.driver_resets_hollow(flow, packet, now_ns, wire);
+        }
         self.router_sheds(flow, packet, now_ns, wire)
             || (self.driver_elsewhere && self.driver_ends(flow, packet, now_ns, wire))
     }
@@ -68,6 +74,22 @@ impl Host {
         let mut work = Work::new(wire, &self.costs, packet.flow, now_ns);
         let ends = (sheds && source == TG_SOURCE_ANY && self.sheds(flow, packet, &mut work))
             || (judges && matches!(self.judge_syn(flow, packet, source, &mut work), Left::Nothing));
+        if ends {
+            self.cores.first().is_slowed(now_ns, work.took.whole_ns());
+        }
+        ends
+    }
+
+    fn driver_resets_hollow(
+        &mut self,
+        flow: &mut Flow,
+        packet: &Packet,
+        now_ns: u64,
+        wire: &mut Wire,
+    ) -> bool {
+        let is_here = self.guard.as_ref().is_some_and(|guard| guard.hook == Hook::Driver);
+        let mut work = Work::new(wire, &self.costs, packet.flow, now_ns);
+        let ends = is_here && self.resets_hollow(flow, packet, &mut work);
         if ends {
             self.cores.first().is_slowed(now_ns, work.took.whole_ns());
         }

@@ -168,3 +168,12 @@ fn a_server_that_stands_still_has_the_queue_that_it_asked_for() {
     let Seen { came, sent, .. } = story.seen;
     assert_eq!(sent, came, "nobody is dropped");
 }
+
+/// Half-open connections whose ACKs never come are no queue in which anybody waits.
+#[test]
+fn a_flood_of_forged_syns_does_not_bound_the_listen_queue() {
+    let mut story = Story { backlog: 8192, ..Story::new() };
+    story.half_open = 4000;
+    story.runs(5000, CAPACITY / 2);
+    assert_eq!(story.watch.overload().places(story.now_ns), None);
+}

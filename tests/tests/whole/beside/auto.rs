@@ -129,10 +129,11 @@ fn goes_on(clients: &Namespace, to: SocketAddr) {
     }
 }
 
-fn story(label: &str, address: &str, listen: &str) {
+fn story(label: &str, address: &str, listen: &str, hook: &str) {
     let (stage, to) = (Stage::new(label), server(address));
+    stage.receive_offload();
     let nginx = Nginx::start(&stage.server, &[listen]);
-    let guard = Guard::start(&stage.server, &["--port", "80"]);
+    let guard = Guard::start(&stage.server, &["--port", "80", "--hook", hook]);
     assert_eq!(fetch(&stage.client, to, SOON).answer, Answer::Status(200));
     assert_eq!(phase(&guard, to), "calm");
 
@@ -179,7 +180,7 @@ fn auto_is_silent_in_a_burst_and_refuses_a_crowd_that_stays() {
     if skip_without_root("auto, IPv4") {
         return;
     }
-    story("auto-v4", SERVER_V4, &format!("80 backlog={BACKLOG}"));
+    story("auto-v4", SERVER_V4, &format!("80 backlog={BACKLOG}"), "auto");
 }
 
 #[test]
@@ -187,7 +188,16 @@ fn auto_does_the_same_over_ipv6() {
     if skip_without_root("auto, IPv6") {
         return;
     }
-    story("auto-v6", SERVER_V6, &format!("[::]:80 ipv6only=on backlog={BACKLOG}"));
+    story("auto-v6", SERVER_V6, &format!("[::]:80 ipv6only=on backlog={BACKLOG}"), "auto");
+}
+
+/// There it answers by itself what answers its SYN/ACKs behind which there is nothing.
+#[test]
+fn auto_does_the_same_at_the_driver() {
+    if skip_without_root("auto, driver") {
+        return;
+    }
+    story("auto-driver", SERVER_V4, &format!("80 backlog={BACKLOG}"), "driver");
 }
 
 /// Of a veth, at the driver and at the entry of IP, by as many processors as the daemon has; or what
