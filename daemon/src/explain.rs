@@ -172,7 +172,9 @@ impl Stage {
     /// `is_ours`: nobody sent it, and another one has another initial sequence number.
     fn explain(&mut self, packet: &Packet, is_ours: bool) -> Result<Explained> {
         let syn = packet.syn;
+        let met = configuration::covering(self.rehearsal.guards(), syn.to).cloned();
         let mut explained = Explained::of(&syn);
+        explained.guard = met.as_ref().map(|(_, guarded)| GuardMet::of(guarded));
         let interface = match self.interface(&syn) {
             // Of a capture, which may be another host's, the others are explained all the same.
             Err(failure @ Failure::Argument { .. }) if !is_ours && self.named.is_none() => {
@@ -182,9 +184,7 @@ impl Stage {
             found => found?,
         };
         let found = self.ask(packet, &interface)?;
-        let met = configuration::covering(self.rehearsal.guards(), syn.to).cloned();
         explained.interface = Some(interface.name.clone());
-        explained.guard = met.as_ref().map(|(_, guarded)| GuardMet::of(guarded));
         explained.verdict = Some(VERDICTS[TG_PASS as usize]);
         match (found, &met) {
             (Found::Judged { entry, slot, decision }, Some((index, guarded))) => {

@@ -40,17 +40,20 @@ fn bound(guarded: &Guarded, listeners: &[tg_listener_row]) -> BTreeSet<IpAddr> {
     }
 }
 
-/// An interface that only this host's own packets come in at: what comes from elsewhere for an address on it
-/// comes in at another.
+/// An interface that only this host's own packets are judged at: what comes from elsewhere for an address on
+/// it comes in at another, or once more at its master.
 fn has_no_outside(interface: &Interface) -> bool {
-    interface.loopback || matches!(interface.driver.as_str(), "dummy" | "vrf")
+    interface.loopback
+        || interface.master.is_some()
+        || matches!(interface.driver.as_str(), "dummy" | "vrf")
 }
 
 /// Whether packets for this address may come in at any interface: it is every one; or, as a virtual service's,
-/// it stands where nothing comes in, or (AnyIP, IP_FREEBIND) nowhere at all.
+/// it stands where nothing comes in. One that stands nowhere may be that of an interface which is down.
 fn comes_in_anywhere(address: &IpAddr, interfaces: &[Interface]) -> bool {
-    let mut having = interfaces.iter().filter(|i| i.addresses.contains(address));
-    address.is_unspecified() || !address.is_loopback() && having.all(has_no_outside)
+    let mut having = interfaces.iter().filter(|i| i.addresses.contains(address)).peekable();
+    let stands = having.peek().is_some();
+    address.is_unspecified() || !address.is_loopback() && stands && having.all(has_no_outside)
 }
 
 /// The addresses at whose interfaces a guard's packets come in; empty where they may at any.
@@ -445,7 +448,7 @@ mod tests {
             let plan = plan(guards, &[], &[&host()[..], more].concat(), rows).unwrap();
             plan.interfaces.into_keys().collect::<Vec<u32>>()
         };
-        assert_eq!(at(&guards, &[], &[]), everywhere, "no interface has it");
+        assert_eq!(at(&guards, &[], &[]), [] as [u32; 0], "the interface that has it may be down");
         let dummy = with("dummy", "kube-ipvs0", 5);
         assert_eq!(at(&guards, std::slice::from_ref(&dummy), &[]), [1, 2, 3, 5]);
         let both = [dummy, with("ixgbe", "eth2", 6)];
@@ -462,7 +465,8 @@ mod tests {
             port: 80,
             ..Default::default()
         };
-        assert_eq!(at(&[guarded(None, TG_HOOK_IP)], &[], &[socket]), everywhere, "AnyIP");
+        let on_a_port = Interface { master: Some(1), ..with("ixgbe", "eth2", 6) };
+        assert_eq!(at(&[guarded(None, TG_HOOK_IP)], &[on_a_port], &[socket]), everywhere);
     }
 
     #[test]

@@ -167,7 +167,7 @@ pub fn put_back(programs: &Programs) {
     if resized::all(programs).is_empty() {
         return;
     }
-    let rows = sockets::listeners(programs).map_err(Failure::from);
+    let rows = sockets::listeners_by_two_looks(programs).map_err(Failure::from);
     let done = rows.and_then(|rows| Resizer::default().follow(programs, &[], &rows, &rows));
     if let Err(failure) = done {
         tell(&failure.to_string());

@@ -164,7 +164,7 @@ TG_INLINE struct tg_decision tg_ack_judge(const struct tg_ack_stage *s, struct t
 
 struct tg_answered {
 	__u64 client; /* the cookie and the ports: names the connection well enough */
-	__u64 at_ns;
+	__u64 at_ns;  /* but for the lowest bit: the answer was to what answers a hollow SYN/ACK */
 };
 
 struct {
@@ -189,14 +189,15 @@ TG_INLINE struct tg_answered *tg_answered_entry(const struct tg_packet *p)
 /* Is this client noted there, no longer ago than that? */
 TG_INLINE int tg_is_noted(const struct tg_answered *a, const struct tg_ack_stage *s, __u64 life_ns)
 {
-	return a && a->client == tg_answered_name(s->packet) && s->now_ns - a->at_ns < life_ns;
+	return a && a->client == tg_answered_name(s->packet) &&
+	       (s->now_ns | 1) - a->at_ns < life_ns;
 }
 
-TG_INLINE void tg_note(struct tg_answered *a, const struct tg_ack_stage *s)
+TG_INLINE void tg_note(struct tg_answered *a, const struct tg_ack_stage *s, __u32 is_hollow)
 {
 	if (a) {
 		a->client = tg_answered_name(s->packet);
-		a->at_ns = s->now_ns;
+		a->at_ns = (s->now_ns & ~1ull) | is_hollow;
 	}
 }
 
@@ -205,9 +206,9 @@ TG_INLINE int tg_just_answered(const struct tg_ack_stage *s)
 	return tg_is_noted(tg_answered_entry(s->packet), s, TG_ANSWERED_NS);
 }
 
-TG_INLINE void tg_note_answered(const struct tg_ack_stage *s)
+TG_INLINE void tg_note_answered(const struct tg_ack_stage *s, __u32 is_hollow)
 {
-	tg_note(tg_answered_entry(s->packet), s);
+	tg_note(tg_answered_entry(s->packet), s, is_hollow);
 }
 
 /*
@@ -240,7 +241,7 @@ TG_INLINE int tg_is_left(const struct tg_ack_stage *s)
 
 TG_INLINE void tg_note_left(const struct tg_ack_stage *s)
 {
-	tg_note(tg_left_entry(s->packet), s);
+	tg_note(tg_left_entry(s->packet), s, 0);
 }
 
 TG_INLINE int tg_open_cookie(const struct tg_ack_stage *s, struct tg_cookie_options *options)
@@ -251,12 +252,22 @@ TG_INLINE int tg_open_cookie(const struct tg_ack_stage *s, struct tg_cookie_opti
 	                      s->packet->ack - 1, epoch, options);
 }
 
+/* Is it what a client says behind an ACK that met a RST? Several segments, without GRO. */
+TG_INLINE int tg_is_behind_hollow(const struct tg_ack_stage *s)
+{
+	const struct tg_answered *a = tg_answered_entry(s->packet);
+
+	return s->packet->payload_bytes && tg_is_noted(a, s, TG_ANSWERED_NS) && a->at_ns & 1;
+}
+
 /* Does it answer a hollow SYN/ACK? What the client says first is numbered as its ACK is. */
 TG_INLINE int tg_answers_hollow(const struct tg_ack_stage *s)
 {
 	const struct tg_packet *p = s->packet;
 
-	return s->at.guard->rules.is_auto &&
+	if (!s->at.guard->rules.is_auto)
+		return 0;
+	return tg_is_behind_hollow(s) ||
 	       p->ack - 1 == tg_shed_answer(&s->at.config->shed_key, &p->tuple, p->seq - 1);
 }
 
@@ -270,7 +281,7 @@ TG_INLINE struct tg_decision tg_ack_hollow(const struct tg_ack_stage *s, struct 
 	ack.bare = tg_is_bare(s->packet);
 	decision = tg_ack_judge(s, listener, &ack);
 	if (ack.bare)
-		tg_note_answered(s);
+		tg_note_answered(s, 1);
 	return decision;
 }
 

@@ -8,6 +8,7 @@
 #define TG_BESIDE_H
 
 #include "marks.h"
+#include "tc_packet.h"
 
 /* The words of a TCP header of any length. */
 #define TG_TCP_WORDS 15
@@ -124,7 +125,7 @@ static __noinline __u32 tg_turn_into_answer(struct __sk_buff *ctx, const struct 
 	long wrong;
 
 	/* One bound after the other: the verifier loses sight of a range that was made in one. */
-	if (p->payload_bytes || bytes < sizeof(struct tcphdr))
+	if (p->payload_bytes || bytes < sizeof(struct tcphdr) || tg_tc_is_decrypted(ctx))
 		return TG_BESIDE_NOT;
 	barrier_var(bytes);
 	if (bytes > sizeof(turned->was))

@@ -204,6 +204,8 @@ TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 		tg_client_settle(&s->watch->client, s->syn.cookie_usable);
 		s->syn.answer = s->watch->client.answer;
 		tg_watch_part(s->watch);
+	} else if (rules->is_auto && s->reason == TG_EXEMPT) {
+		tg_watch_pass_by(s->socket.slot);
 	}
 	decision = tg_syn_decide(rules, s->reason, &s->syn, bucket);
 	tg_count(s->socket.slot, decision);

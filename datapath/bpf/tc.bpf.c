@@ -25,7 +25,7 @@ TG_INLINE int tg_tc_answer(struct __sk_buff *ctx, const struct tg_packet *p,
 	__u32 bytes = tg_reply_bytes(p, r);
 
 	/* The device would finish the checksum where the old TCP header was. */
-	if (partial && !p->direct)
+	if ((partial && !p->direct) || tg_tc_is_decrypted(ctx))
 		return TCX_NEXT;
 	/*
 	 * Where GRO has noted the TCP header's place, a buffer is not cut before it; what then
@@ -252,12 +252,12 @@ TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
 	if (tg_ack_leaves(&s->at.guard->rules, &ack, *decision))
 		tg_note_left(s);
 	if (decision->reason == TG_HANDSHAKE)
-		tg_note_answered(s);
+		tg_note_answered(s, 0);
 	if (decision->verdict != TG_ADMIT)
 		return TCX_NEXT;
 	tg_tc_options(ctx, tg_options_offset(s->packet), tg_options_end(s->packet), &seen);
 	if (tg_admit(ctx, listener, &options, &seen))
-		tg_note_answered(s);
+		tg_note_answered(s, 0);
 	return TCX_NEXT;
 }
 
@@ -314,7 +314,7 @@ TG_INLINE int tg_tc_run(struct __sk_buff *ctx, int after_driver)
 	struct tg_packet packet = {};
 	__u32 snd_nxt = 0;
 
-	if (ctx->pkt_type != PACKET_HOST || tg_tc_is_decrypted(ctx) || !tg_tc_parse(ctx, &packet))
+	if (ctx->pkt_type != PACKET_HOST || !tg_tc_parse(ctx, &packet))
 		return TCX_NEXT;
 	if (tg_is_syn(&packet) && tg_unicast(&packet.tuple))
 		return tg_tc_syn(ctx, &packet, after_driver);

@@ -27,7 +27,7 @@ __noinline int tg_tc_pull(struct __sk_buff *ctx, struct tg_packet *p)
 /*
  * Did it come through IPsec? A tunnel's packets are received once more, decrypted, by the interface
  * that they came in at (xfrm_input() and gro_cells, Linux 4.x to 6.18): an answer of ours would
- * leave there as it is. The kernel decides.
+ * leave there as it is. What would be answered is left to the kernel.
  */
 TG_INLINE int tg_tc_is_decrypted(struct __sk_buff *ctx)
 {

@@ -318,7 +318,7 @@ int tidegate_ends_in(struct __sk_buff *ctx)
 	struct tg_packet packet = {};
 	__u32 snd_nxt = 0;
 
-	if (ctx->pkt_type != PACKET_HOST || tg_tc_is_decrypted(ctx) || !tg_tc_parse(ctx, &packet))
+	if (ctx->pkt_type != PACKET_HOST || !tg_tc_parse(ctx, &packet))
 		return TCX_NEXT;
 	if (packet.flags & TG_TCP_SYN) {
 		if (tg_end_judge(ctx, &packet, 0) == TG_HELD_BLOCK)

@@ -198,6 +198,14 @@ __noinline int tg_watch_tell(struct tg_packet *packet, struct tg_watch *w)
 	return 0;
 }
 
+TG_INLINE void tg_watch_pass_by(__u32 slot)
+{
+	struct tg_overload *o = tg_overload_of(slot);
+
+	if (o)
+		tg_overload_pass_by(o);
+}
+
 /* Of those who find no room. */
 TG_INLINE void tg_watch_keep(struct tg_watch *w)
 {

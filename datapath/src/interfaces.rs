@@ -151,11 +151,13 @@ fn below(name: &str) -> Option<String> {
     (answer >= 0).then(|| text(&question.below))
 }
 
-/// The name of the interface that has this index; nix 0.31 calls one that nobody has "".
+/// The name of the interface that has this index. What goes wrong is "" to nix 0.31, and errno says it.
 fn name_of(index: u32) -> nix::Result<Option<String>> {
-    match if_indextoname(index) {
-        Err(Errno::ENXIO | Errno::ENODEV) => Ok(None),
-        named => named.map(|name| name.into_string().ok().filter(|name| !name.is_empty())),
+    let name = if_indextoname(index)?;
+    match (name.is_empty(), Errno::last()) {
+        (true, Errno::ENXIO | Errno::ENODEV) => Ok(None),
+        (true, error) => Err(error),
+        (false, _) => Ok(name.into_string().ok()),
     }
 }
 

@@ -2,6 +2,7 @@
 //! The host's TCP sockets, read by BPF iterators: they show both queues of a listening
 //! socket, where sock_diag shows one.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem::zeroed;
@@ -85,6 +86,21 @@ pub fn listeners(programs: &Programs) -> Result<Vec<tg_listener_row>> {
     iterate(programs, "listeners", until_through(|row| rows.push(row)))?;
     rows.sort_by_key(|row| (row.port, row.is_ipv6, row.addr, row.socket_cookie));
     Ok(rows)
+}
+
+/// The sockets that a look has found, and those that it misses and the one before had: an iterator may pass one
+/// over while another closes (before Linux 6.16), and what is kept of it is not to go for that.
+#[must_use]
+pub fn still_there(before: &[tg_listener_row], now: &[tg_listener_row]) -> Vec<tg_listener_row> {
+    let found: BTreeSet<u64> = now.iter().map(|row| row.socket_cookie).collect();
+    let missed = before.iter().filter(|row| !found.contains(&row.socket_cookie));
+    now.iter().chain(missed).copied().collect()
+}
+
+/// As [`listeners`], by two looks where there was none before.
+pub fn listeners_by_two_looks(programs: &Programs) -> Result<Vec<tg_listener_row>> {
+    let first = listeners(programs)?;
+    Ok(still_there(&first, &listeners(programs)?))
 }
 
 /// Has listeners that are guarded, and stood before us, ask about their SYN/ACKs (Linux 6.12).
@@ -241,6 +257,16 @@ mod tests {
     }
 
     const ROWS: [&[u8]; 2] = [b"abcd", b"efgh"];
+
+    #[test]
+    fn a_socket_is_gone_when_a_second_look_misses_it() {
+        let row = |socket_cookie| tg_listener_row { socket_cookie, ..Default::default() };
+        let there = |before: &[tg_listener_row], now: &[tg_listener_row]| -> Vec<u64> {
+            still_there(before, now).iter().map(|row| row.socket_cookie).collect()
+        };
+        assert_eq!(there(&[row(1), row(2)], &[row(2), row(3)]), [2, 3, 1]);
+        assert_eq!(there(&[row(2), row(3)], &[row(2), row(3)]), [2, 3]);
+    }
 
     #[test]
     fn who_is_to_ask_once_more_does() {

@@ -243,11 +243,10 @@ TG_INLINE __u32 tg_held_judge(const struct tg_held *cell, const struct tg_held_s
 	if (!segment->syn)
 		return TG_HELD_PASS;
 	/*
-	 * The SYN that it answers was safe, and none of the old connection acknowledges that one.
-	 * What its own time stamp says is no matter: a SYN cookie's begins anywhere, with each
-	 * connection.
+	 * It answers a SYN that was safe, and its time stamp says nothing: a SYN cookie's begins
+	 * anywhere, with each connection. Linux does not ask for it, either (tcp_tw_reuse).
 	 */
-	if (segment->ack && (cell->flags & TG_HELD_REOPENED))
+	if (segment->ack && both_ts && (cell->flags & TG_HELD_REOPENED))
 		return TG_HELD_PASS;
 	if (both_ts && segment->ts != last_ts)
 		return tg_before(last_ts, segment->ts) ? TG_HELD_REOPEN : TG_HELD_BLOCK;

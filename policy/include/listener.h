@@ -159,6 +159,8 @@ struct tg_overload {
 	__u32 probe_isn;     /* its initial sequence number; 0: none is waited for */
 	__u32 on_their_way;  /* let in, and not in the listen queue yet, at what the server takes */
 	__u32 queued;        /* in both queues when it began */
+	__u32 listened;      /* in the listen queue then */
+	__u32 exempted;      /* of exempt networks that found room in it, and are not watched */
 	__u32 places;        /* of the listen queue, for an overload whose server is known */
 	__u32 few_places;    /* as many as it takes while this crowd is there */
 	__u32 half_open;     /* the fewest half-open connections in this window */

@@ -105,11 +105,23 @@ TG_INLINE void tg_overload_see_queue(struct tg_overload *o, const struct tg_queu
                                      __u64 now_ns)
 {
 	__u64 passed_ns = tg_since(now_ns, o->window_ns);
-	__u64 in = o->entered + o->queued, queued = (__u64)queues->listen_len + queues->syn_len;
+	__u64 in = o->entered + o->exempted + o->queued;
+	__u64 queued = (__u64)queues->listen_len + queues->syn_len;
 	__u64 taken_x256 = tg_rate_of(in > queued ? in - queued : 0, passed_ns);
 
+	/* Another processor has closed it meanwhile. */
+	if (!tg_overload_due(o, now_ns))
+		return;
 	o->bound = tg_overload_bound(o, queues->listen_len, taken_x256);
 	o->taken_x256 = passed_ns > TG_OVERLOAD_BURST_NS ? 0 : taken_x256;
+	o->listened = queues->listen_len;
+	o->exempted = 0;
+}
+
+/* A SYN of an exempt network found room: auto does not watch it, and it fills the queue. */
+TG_INLINE void tg_overload_pass_by(struct tg_overload *o)
+{
+	o->exempted++;
 }
 
 /* An overload has begun: how long it was calm between the last ones is known from now on. */

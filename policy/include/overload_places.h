@@ -30,24 +30,28 @@
  */
 #define TG_OVERLOAD_BOUND_LEAST 128
 
+/* A server takes, and does not stand still, where it takes this part of what it took before. */
+#define TG_OVERLOAD_TAKES 4
+
 /*
  * So long the queue may be though there is no overload yet; 0: as long as it is. Where there were
  * more at the beginning and at the end of a window, a server that goes on taking, for two windows,
  * has taken what it can: that, or what it took before, if that was more. One that stands still (it
- * collects garbage) will take them afterwards.
+ * collects garbage) will take them afterwards; some seem to be taken meanwhile, as those whose
+ * handshake is given up.
  */
 TG_INLINE __u64 tg_overload_bound(const struct tg_overload *o, __u32 listen_len, __u64 taken_x256)
 {
 	__u64 drain_x256 = o->drain_x256 > taken_x256 ? o->drain_x256 : taken_x256;
 	__u64 bound = tg_rate_amount(drain_x256, TG_OVERLOAD_BURST_NS) / 256;
-	/* Of those before, the half-open ones may be a flood's: they come to no queue. */
-	__u64 least = o->queued < listen_len ? o->queued : listen_len;
+	__u64 slower_x256 = o->taken_x256 < taken_x256 ? o->taken_x256 : taken_x256;
+	__u64 least = o->listened < listen_len ? o->listened : listen_len;
 
 	if (bound < TG_OVERLOAD_BOUND_LEAST)
 		bound = TG_OVERLOAD_BOUND_LEAST;
-	/* Where it is in force already they are hardly more at any time. */
-	if (!taken_x256 || !o->taken_x256)
+	if (!slower_x256 || slower_x256 * TG_OVERLOAD_TAKES < o->drain_x256)
 		return 0;
+	/* Where it is in force already they are hardly more at any time. */
 	return least >= (o->bound ? bound / 2 : bound) ? bound : 0;
 }
 

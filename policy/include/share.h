@@ -158,11 +158,10 @@ TG_INLINE __u64 tg_share_cut(const struct tg_share *share)
 	__u64 lost = share->lost, all = share->let_on, limited = share->limited;
 	__u64 too_high, too_low = 0;
 
-	/* By no more than half at once: whoever sent the most may have paused for this step alone.
-	 */
-	if (limit_x256 && limit_x256 > 2 * most_x256)
-		limit_x256 /= 2;
-	else if (!limit_x256 || limit_x256 > most_x256)
+	/* Nobody was near it: whoever sent the most may have paused for this step alone. */
+	if (limit_x256 > 2 * most_x256)
+		return limit_x256 / 2;
+	if (!limit_x256 || limit_x256 > most_x256)
 		limit_x256 = most_x256;
 	too_high = limit_x256 - limit_x256 * lost / all;
 	if (limited > lost)

@@ -9,7 +9,7 @@ use tidegate_policy::raw::{
     TG_OVERFLOW_SYNACK_ACK, TG_SYNQ_3_4_FULL, TG_SYNQ_FULL, TG_WAIT_LIMIT, tg_held,
 };
 use tidegate_report::{OperatingPoint, Point, World};
-use tidegate_scenarios::Treatment;
+use tidegate_scenarios::{GUARD_DROPS, KERNEL_DROPS, Treatment};
 
 use crate::stack::Profile;
 use crate::world::Report;
@@ -46,24 +46,23 @@ impl Measured<'_> {
     fn queue_drops_per_s(&self) -> BTreeMap<String, f64> {
         let counted = &self.report.counted;
         let dropped = |reason| counted.dropped(reason);
-        let causes = if matches!(self.at.setting.treatment, Treatment::Mechanism(_)) {
-            vec![
-                ("SynQFull", dropped(TG_SYNQ_FULL)),
-                ("SynQ3/4Full", dropped(TG_SYNQ_3_4_FULL)),
-                ("ListenQFullAtSyn", dropped(TG_LISTENQ_FULL_AT_SYN)),
-                (
-                    "ListenQOverflow_syn_ack_acks",
+        let causes: Vec<(&str, u64)> =
+            if matches!(self.at.setting.treatment, Treatment::Mechanism(_)) {
+                let each = [
+                    dropped(TG_SYNQ_FULL),
+                    dropped(TG_SYNQ_3_4_FULL),
+                    dropped(TG_LISTENQ_FULL_AT_SYN),
                     dropped(TG_OVERFLOW_SYNACK_ACK) + dropped(TG_COOKIE_NO_ROOM),
-                ),
-                ("ListenQOverflow_other_segments", dropped(TG_OVERFLOW_OTHER)),
-                ("NoReservation", dropped(TG_NO_RESERVATION)),
-                ("WaitLimit", dropped(TG_WAIT_LIMIT)),
-                ("NewFirst", dropped(TG_NEW_FIRST)),
-            ]
-        } else {
-            let others = counted.listen_drops.saturating_sub(counted.listen_overflows);
-            vec![("ListenOverflows", counted.listen_overflows), ("ListenDrops, others", others)]
-        };
+                    dropped(TG_OVERFLOW_OTHER),
+                    dropped(TG_NO_RESERVATION),
+                    dropped(TG_WAIT_LIMIT),
+                    dropped(TG_NEW_FIRST),
+                ];
+                GUARD_DROPS.into_iter().zip(each).collect()
+            } else {
+                let others = counted.listen_drops.saturating_sub(counted.listen_overflows);
+                KERNEL_DROPS.into_iter().zip([counted.listen_overflows, others]).collect()
+            };
         causes.into_iter().map(|(name, count)| (name.to_owned(), self.per_s(count))).collect()
     }
 

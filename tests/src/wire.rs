@@ -30,6 +30,10 @@ pub const PSH: u8 = 0x08;
 /// TCP flags.
 pub const ACK: u8 = 0x10;
 
+/// The options of a SYN of Windows': MSS, window scale and SACK, and no timestamps, so that a SYN/ACK with the
+/// kernel's cookie has no place for a window scale.
+pub const WINDOWS_OPTIONS: [u8; 12] = [2, 4, 5, 0xb4, 1, 3, 3, 8, 1, 1, 4, 2];
+
 /// MSS 1460, SACK permitted, timestamps, window scale 7: as Linux opens a connection.
 pub fn usual_options(tsval: u32) -> Vec<u8> {
     let mut options = vec![2, 4, 5, 0xb4, 4, 2, 8, 10];
@@ -187,7 +191,7 @@ impl Segment {
 
     /// Reads a frame; `outer` is a tag that the kernel took off, `checked` says that the
     /// checksum is whole, and is then verified.
-    fn read(frame: &[u8], outer: Option<(u16, u16)>, checked: bool) -> Option<Self> {
+    pub fn read(frame: &[u8], outer: Option<(u16, u16)>, checked: bool) -> Option<Self> {
         let half = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
         let mut tags: Vec<(u16, u16)> = outer.into_iter().collect();
         let mut at = 12;

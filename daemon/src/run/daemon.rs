@@ -72,7 +72,7 @@ impl Daemon {
             None if guard.adopted() => configuration::read_shed_key(guard.programs())?,
             None => keys::random(),
         };
-        let rows = sockets::listeners(guard.programs())?;
+        let rows = sockets::listeners_by_two_looks(guard.programs())?;
         let interfaces = interfaces::list()?;
         plan::require_any(&config.interfaces, &interfaces)?;
         let listened = plan::listened(&config.guards, &[], &rows);
@@ -123,6 +123,7 @@ impl Daemon {
         let keys = config.keys.cookies.unwrap_or(self.keys);
         let shed_key = config.keys.shed.unwrap_or(self.shed_key);
         let rows = sockets::listeners(self.guard.programs())?;
+        let rows = sockets::still_there(&self.found, &rows);
         let interfaces = interfaces::list()?;
         plan::require_any(&config.interfaces, &interfaces)?;
         let listened = plan::listened(&config.guards, &self.listened, &rows);
@@ -240,7 +241,7 @@ impl Daemon {
     /// What did not work; and, when all else is done, that an interface that was named is not there.
     pub fn look(&mut self, config: &Config) -> Result<()> {
         let rows = sockets::listeners(self.guard.programs())?;
-        let there = still_there(&self.found, &rows);
+        let there = sockets::still_there(&self.found, &rows);
         self.found.clone_from(&rows);
         self.follow_sockets(&there)?;
         self.clean_reservations(config, &rows)?;
@@ -375,14 +376,6 @@ impl Daemon {
     }
 }
 
-/// The sockets that a look has found, and those that it misses for the first time: an iterator may pass one over
-/// while another closes (before Linux 6.16), and what is kept of it is not to go for that.
-fn still_there(before: &[tg_listener_row], now: &[tg_listener_row]) -> Vec<tg_listener_row> {
-    let found: BTreeSet<u64> = now.iter().map(|row| row.socket_cookie).collect();
-    let missed = before.iter().filter(|row| !found.contains(&row.socket_cookie));
-    now.iter().chain(missed).copied().collect()
-}
-
 /// Whether refusals are told of, one by one.
 fn logs(config: &Config) -> bool {
     config.guards.iter().any(|g| g.rules.log_cost_ns != 0)
@@ -420,19 +413,4 @@ fn planned(
         plan.ends = plan::ends(&config.interfaces, interfaces);
     }
     Ok(plan)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_socket_is_gone_when_a_second_look_misses_it() {
-        let row = |socket_cookie| tg_listener_row { socket_cookie, ..Default::default() };
-        let there = |before: &[tg_listener_row], now: &[tg_listener_row]| -> Vec<u64> {
-            still_there(before, now).iter().map(|row| row.socket_cookie).collect()
-        };
-        assert_eq!(there(&[row(1), row(2)], &[row(2), row(3)]), [2, 3, 1]);
-        assert_eq!(there(&[row(2), row(3)], &[row(2), row(3)]), [2, 3]);
-    }
 }

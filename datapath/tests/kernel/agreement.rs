@@ -133,6 +133,8 @@ fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
         returned: u64::from(near(rng, [0, 16, 1000])),
         calm_ms: u64::from(near(rng, [0, 5000, 60_000])),
         bound: u64::from(near(rng, [0, 128, 4096])),
+        listened: near(rng, [0, 128, 4096]),
+        exempted: near(rng, [0, 10, 1000]),
         taken_x256: u64::from(near(rng, [0, 1000 << 8, 100_000 << 8])),
         on_return: u64::from(near(rng, [0, 16])),
         syn_ns: near(rng, [1, 500, 3000]).into(),

@@ -312,6 +312,9 @@ fn what_answers_a_syn_that_was_safe_passes_whatever_its_time_stamp() {
         assert_eq!(held.judge(&pair, &syn(!outgoing, 7, Some(9999)), 2), Judged::Reopen);
         assert_eq!(held.judge(&pair, &answer, 2), Judged::Pass);
         assert_eq!(held.judge(&pair, &syn(outgoing, 7, Some(1)), 2), Judged::Block, "a SYN");
+        let by_number = tg_held_segment { ack: 1, ..syn(outgoing, 7, None) };
+        let old = tg_held_segment { seq: if outgoing { 999 } else { u32::MAX - 11 }, ..by_number };
+        assert_eq!(held.judge(&pair, &old, 2), Judged::Block, "without one its number says it");
     }
 }
 

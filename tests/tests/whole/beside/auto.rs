@@ -83,17 +83,22 @@ fn who_sends_its_syn_again_is_answered(stage: &Stage, to: SocketAddr, looks_like
     what_is_said_behind_it_is_told_once(&end, isn + 1, ack);
 }
 
-/// The ACK and the request behind it meet one RST; the request that is sent again, another.
+/// The ACK and the request behind it, be it of two segments, meet one RST; the request that is sent again,
+/// another.
 fn what_is_said_behind_it_is_told_once(end: &RawEnd, seq: u32, ack: u32) {
     let resets = |said: &[&[u8]]| {
-        said.iter().for_each(|payload| end.send(ACK, seq, ack, Vec::new(), payload));
+        let mut seq = seq;
+        for payload in said {
+            end.send(ACK, seq, ack, Vec::new(), payload);
+            seq = seq.wrapping_add(payload.len() as u32);
+        }
         let until = Instant::now() + Duration::from_millis(50);
         let to_us = |s: &Segment| s.to == end.peer && s.flags & RST != 0 && s.seq == ack;
         std::iter::from_fn(|| end.wire.receive(until)).filter(to_us).count()
     };
     const REQUEST: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
     // Where this process has to wait between the two, each meets one.
-    until("one answer is enough for both", || resets(&[b"", REQUEST]) == 1);
+    until("one answer is enough for all", || resets(&[b"", REQUEST, REQUEST]) == 1);
     assert_eq!(resets(&[REQUEST]), 1, "who has not heard it is told again");
 }
 

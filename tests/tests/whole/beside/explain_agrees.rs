@@ -19,7 +19,7 @@ use tidegate_datapath::programs::Programs;
 use tidegate_datapath::rehearsal::{Found, Rehearsal, Syn};
 use tidegate_lab::{Namespace, allowed_cpus, pin_thread};
 use tidegate_policy::names::{REASONS, VERDICTS};
-use tidegate_tests::wire::{RST, SYN, Segment, Wire, usual_options};
+use tidegate_tests::wire::{RST, SYN, Segment, WINDOWS_OPTIONS, Wire, usual_options};
 use tidegate_tests::{
     CLIENT_V4, CLIENT_V6, Guard, Plain, SERVER_V4, SERVER_V6, Stage, Stalled, fill, run_to_end,
     skip_without_root, until,
@@ -73,8 +73,6 @@ const LISTENERS: [&str; 19] = [
 ];
 const TCP_ENTRY: usize = 7;
 
-/// MSS 1460, window scale 8, SACK permitted: as Windows opens a connection, without timestamps.
-const WINDOWS_OPTIONS: [u8; 12] = [2, 4, 5, 0xb4, 1, 3, 3, 8, 1, 1, 4, 2];
 /// Hops that packets of Unix systems have before them, and those of Windows.
 const HOPS: [u8; 2] = [64, 128];
 

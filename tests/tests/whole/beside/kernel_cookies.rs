@@ -7,7 +7,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidegate_lab::Counters;
-use tidegate_tests::wire::{ACK, HalfOpen, PSH, RST, Segment, TSVAL, usual_options};
+use tidegate_tests::wire::{
+    ACK, HalfOpen, PSH, RST, Segment, TSVAL, WINDOWS_OPTIONS, usual_options,
+};
 use tidegate_tests::{
     Guard, Plain, SERVER_V4, SERVER_V6, Stage, Stalled, fill, guard_of, listen_queue, packets,
     skip_without_root, until,
@@ -142,9 +144,6 @@ fn where_there_is_a_place_they_are_let_in() {
     }
 }
 
-/// As Windows sends it, in whose SYN/ACK the kernel's cookie would have no place for a window scale:
-/// MSS, window scale, SACK, and no timestamps.
-const OF_WINDOWS: [u8; 12] = [2, 4, 5, 0xb4, 1, 3, 3, 8, 1, 1, 4, 2];
 const WINDOW_SCALE: [u8; 2] = [3, 3];
 
 fn has_window_scale(segment: &Segment) -> bool {
@@ -159,7 +158,7 @@ fn auto_answers_in_the_kernels_stead_and_keeps_what_its_cookie_loses() {
     for (family, address) in FAMILIES {
         let set = |mechanism: &str| {
             let label = format!("kc-{mechanism}-{family}");
-            Scene::before(&label, address, mechanism, OF_WINDOWS.to_vec())
+            Scene::before(&label, address, mechanism, WINDOWS_OPTIONS.to_vec())
         };
         let kernels = set("default");
         assert!(!has_window_scale(&kernels.client.syn_ack), "{address}: the control");

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tidegate_tests::wire::{RST, SYN, Segment, WIRE_V4, Wire, usual_options};
+use tidegate_tests::wire::{RST, SYN, Segment, WINDOWS_OPTIONS, WIRE_V4, Wire, usual_options};
 use tidegate_tests::{
     Answer, Guard, SERVER_V4, Spoofed, Stage, Stalled, fetch, fill, guard_of, packets,
     packets_with, skip_without_root, until,
@@ -42,8 +42,7 @@ fn syn(number: u32, to: SocketAddr) -> Segment {
 
 /// The same, as Windows sends it: more hops before it, and no timestamps.
 fn syn_of_windows(number: u32, to: SocketAddr) -> Segment {
-    let options = vec![2, 4, 5, 0xb4, 1, 3, 3, 8, 1, 1, 4, 2];
-    Segment { hops: 128, options, ..syn(number, to) }
+    Segment { hops: 128, options: WINDOWS_OPTIONS.to_vec(), ..syn(number, to) }
 }
 
 /// What a SYN meets that is sent now.

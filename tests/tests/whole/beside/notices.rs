@@ -11,7 +11,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tidegate_crowd::{Class, Driver, Load, Os, Plan, run};
 use tidegate_lab::Namespace;
 use tidegate_tests::wire::{
-    ACK, HalfOpen, PSH, RST, SYN, Segment, TSVAL, WIRE_V4, WIRE_V6, Wire, usual_options,
+    ACK, HalfOpen, PSH, RST, SYN, Segment, TSVAL, WINDOWS_OPTIONS, WIRE_V4, WIRE_V6, Wire,
+    usual_options,
 };
 use tidegate_tests::{
     Guard, Plain, SERVER_V4, SERVER_V6, Stage, Stalled, fill, guard_of, listen_queue, set_option,
@@ -110,7 +111,7 @@ fn a_refusal_says(hook: &str) {
     let wire = Wire::of(&stage);
     let mss = vec![2, 4, 5, 0xb4];
     // Without time stamps, as Windows opens a connection.
-    let shorter = vec![2, 4, 5, 0xb4, 1, 3, 3, 8, 1, 1, 4, 2];
+    let shorter = WINDOWS_OPTIONS.to_vec();
     for (own, to) in [WIRE_V4, WIRE_V6].into_iter().zip(servers()) {
         for (port, options, why, come_back_s) in [
             (1001, Vec::new(), None, None),
@@ -190,7 +191,7 @@ impl Tap {
         let mut frame = [0; 4096];
         let mut seen: Vec<Segment> = Vec::new();
         while let Ok(bytes) = (&self.0).read(&mut frame) {
-            seen.extend(segment(&frame[..bytes]));
+            seen.extend(Segment::read(&frame[..bytes], None, false));
         }
         let answered = |rst: &Segment| {
             let is_it = |s: &&Segment| s.from == rst.to && s.seq.wrapping_add(1) == rst.ack;
@@ -200,26 +201,6 @@ impl Tap {
         let refuses = |s: &&Segment| s.from.port() == PORT && s.flags & RST != 0;
         seen.iter().filter(refuses).map(answered).collect()
     }
-}
-
-/// TCP by IP without options or extension headers, as it lies in a frame. Of both ends the ports
-/// are enough here.
-fn segment(frame: &[u8]) -> Option<Segment> {
-    let half = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
-    let (protocol, begin, end) = match half(12)? {
-        0x0800 => (*frame.get(23)?, 34, 14 + usize::from(half(16)?)),
-        0x86dd => (*frame.get(20)?, 54, 54 + usize::from(half(18)?)),
-        _ => return None,
-    };
-    let tcp = frame.get(begin..end).filter(|tcp| protocol == 6 && tcp.len() >= 20)?;
-    let word = |at: usize| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]);
-    let [from, to] = [half(begin)?, half(begin + 2)?].map(|port| at("0.0.0.0", port));
-    let header_bytes = usize::from(tcp[12] >> 4) * 4;
-    Some(Segment {
-        options: tcp.get(20..header_bytes)?.to_vec(),
-        payload: tcp.get(header_bytes..)?.to_vec(),
-        ..Segment::new(from, to, tcp[13], word(4), word(8))
-    })
 }
 
 /// What a stock program meets: connect()'s error, and what it reads afterwards.
