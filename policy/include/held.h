@@ -242,14 +242,17 @@ TG_INLINE __u32 tg_held_judge(const struct tg_held *cell, const struct tg_held_s
 		return tg_held_judge_rst(cell, segment);
 	if (!segment->syn)
 		return TG_HELD_PASS;
-	/*
-	 * It answers a SYN that was safe, and its time stamp says nothing: a SYN cookie's begins
-	 * anywhere, with each connection. Linux does not ask for it, either (tcp_tw_reuse).
-	 */
-	if (segment->ack && both_ts && (cell->flags & TG_HELD_REOPENED))
-		return TG_HELD_PASS;
-	if (both_ts && segment->ts != last_ts)
-		return tg_before(last_ts, segment->ts) ? TG_HELD_REOPEN : TG_HELD_BLOCK;
+	if (both_ts && segment->ts != last_ts) {
+		if (tg_before(last_ts, segment->ts))
+			return TG_HELD_REOPEN;
+		/*
+		 * It answers a SYN that was safe, and its time stamp says nothing: a SYN cookie's
+		 * begins anywhere, with each connection. Linux does not ask for it, either
+		 * (tcp_tw_reuse).
+		 */
+		return segment->ack && (cell->flags & TG_HELD_REOPENED) ? TG_HELD_PASS
+		                                                        : TG_HELD_BLOCK;
+	}
 	if (segment->seq == last_seq || tg_before(segment->seq, last_seq))
 		return TG_HELD_BLOCK;
 	return TG_HELD_REOPEN;
