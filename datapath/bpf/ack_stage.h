@@ -44,6 +44,17 @@ TG_INLINE int tg_watched(const struct tg_tuple *tuple)
 	return until_ns && *until_ns;
 }
 
+/* Is what was expected until then over? Another processor may be prolonging it. */
+TG_INLINE int tg_is_over(__u64 *until_ns, __u64 now_ns)
+{
+	__u64 last_ns = *until_ns;
+
+	if (now_ns <= last_ns)
+		return 0;
+	__sync_val_compare_and_swap(until_ns, last_ns, 0);
+	return 1;
+}
+
 /* The kernel's tcp_in_window(), on the request's own window. */
 TG_INLINE int tg_in_window(__u32 seq, __u32 end_seq, __u32 from, __u32 to)
 {

@@ -274,7 +274,7 @@ static __noinline int tg_tc_ack(struct __sk_buff *ctx, struct tg_packet *packet)
 	struct tg_ack_stage stage = {.packet = packet}, *s = &stage;
 	struct tg_decision decision = {};
 	struct tg_reply r = {};
-	__u64 *until_ns, last_ns;
+	__u64 *until_ns;
 	struct bpf_sock *sk;
 	int action = TCX_NEXT;
 
@@ -284,12 +284,8 @@ static __noinline int tg_tc_ack(struct __sk_buff *ctx, struct tg_packet *packet)
 	if (!until_ns)
 		return TCX_NEXT;
 	s->now_ns = tg_now_ns(s->at.control);
-	last_ns = *until_ns;
-	if (s->now_ns > last_ns) {
-		/* Another processor may be prolonging it. */
-		__sync_val_compare_and_swap(until_ns, last_ns, 0);
+	if (tg_is_over(until_ns, s->now_ns))
 		return TCX_NEXT;
-	}
 	sk = tg_lookup(ctx, &s->packet->tuple, s->packet->tuple.sport);
 	if (!sk)
 		return TCX_NEXT;

@@ -130,17 +130,12 @@ static __noinline int tg_xdp_hollow(struct xdp_md *ctx, struct tg_packet *packet
 	struct tcp_sock *listener;
 	struct tg_reply r = {};
 	struct bpf_sock *sk;
-	__u64 last_ns;
 
 	if (!until_ns || !tg_driver_meets(ctx, packet, &s->at))
 		return XDP_PASS;
 	s->now_ns = tg_now_ns(s->at.control);
-	last_ns = *until_ns;
-	if (s->now_ns > last_ns) {
-		/* Another processor may be prolonging it. */
-		__sync_val_compare_and_swap(until_ns, last_ns, 0);
+	if (tg_is_over(until_ns, s->now_ns))
 		return XDP_PASS;
-	}
 	if (!tg_answers_hollow(s))
 		return XDP_PASS;
 	sk = tg_lookup(ctx, &packet->tuple, packet->tuple.sport);

@@ -19,6 +19,7 @@ pub mod key;
 pub mod link;
 mod masters;
 pub mod memory;
+mod netlink;
 pub mod network;
 mod networks;
 pub mod per_cpu;

@@ -6,18 +6,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
-};
+use nix::sys::socket::{MsgFlags, SockProtocol, recv};
 
-use crate::route::{half, word};
+use crate::netlink::{self, HEADER_BYTES, NLMSG_ERROR, half, word};
 
 // linux/rtnetlink.h, linux/netlink.h and linux/if_link.h.
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
-const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
-const NLM_F_REQUEST: u16 = 1;
 const NLM_F_DUMP: u16 = 0x300;
 /// Interfaces came or went meanwhile: one may be missing.
 const NLM_F_DUMP_INTR: u16 = 0x10;
@@ -25,7 +21,6 @@ const IFLA_MASTER: u16 = 10;
 const IFLA_EXT_MASK: u16 = 29;
 /// Their counters would be most of the answer.
 const RTEXT_FILTER_SKIP_STATS: u32 = 8;
-const HEADER_BYTES: usize = 16;
 /// struct ifinfomsg, with the index at its fourth byte.
 const LINK_BYTES: usize = 16;
 /// The kernel puts no more into one answer.
@@ -39,28 +34,17 @@ struct Told {
 }
 
 fn question() -> Vec<u8> {
-    let mut message = vec![0; HEADER_BYTES + LINK_BYTES];
-    message[4..6].copy_from_slice(&RTM_GETLINK.to_ne_bytes());
-    message[6..8].copy_from_slice(&(NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+    let mut message = netlink::question(RTM_GETLINK, NLM_F_DUMP, LINK_BYTES);
     message.extend(8_u16.to_ne_bytes());
     message.extend(IFLA_EXT_MASK.to_ne_bytes());
     message.extend(RTEXT_FILTER_SKIP_STATS.to_ne_bytes());
-    let length = message.len() as u32;
-    message[..4].copy_from_slice(&length.to_ne_bytes());
     message
 }
 
 /// The interface that a message is about and its master, where it has one.
 fn master_in(link: &[u8]) -> Option<(u32, u32)> {
-    let index = word(link, HEADER_BYTES + 4)?;
-    let mut rest = link.get(HEADER_BYTES + LINK_BYTES..)?;
-    while let (Some(bytes), Some(kind)) = (half(rest, 0), half(rest, 2)) {
-        if kind == IFLA_MASTER {
-            return Some((index, word(rest, 4)?));
-        }
-        rest = rest.get(usize::from(bytes).next_multiple_of(4).max(4)..).unwrap_or_default();
-    }
-    None
+    let attributes = link.get(HEADER_BYTES + LINK_BYTES..)?;
+    Some((word(link, HEADER_BYTES + 4)?, netlink::word_in(attributes, IFLA_MASTER)?))
 }
 
 /// Takes in the messages of an answer; whether the last was among them.
@@ -90,13 +74,7 @@ fn take(mut answer: &[u8], told: &mut Told) -> io::Result<bool> {
 }
 
 fn once() -> io::Result<Told> {
-    let netlink = socket(
-        AddressFamily::Netlink,
-        SockType::Raw,
-        SockFlag::SOCK_CLOEXEC,
-        SockProtocol::NetlinkRoute,
-    )?;
-    send(netlink.as_raw_fd(), &question(), MsgFlags::empty())?;
+    let netlink = netlink::ask(SockProtocol::NetlinkRoute, question())?;
     let (mut told, mut answer) = (Told::default(), vec![0; ANSWER_BYTES]);
     loop {
         let length = recv(netlink.as_raw_fd(), &mut answer, MsgFlags::empty())?;

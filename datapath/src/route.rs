@@ -5,19 +5,16 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
-};
+use nix::sys::socket::{MsgFlags, SockProtocol, recv};
 
-// linux/rtnetlink.h and linux/netlink.h.
+use crate::netlink::{self, HEADER_BYTES, NLMSG_ERROR, half, word};
+
+// linux/rtnetlink.h.
 const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
-const NLMSG_ERROR: u16 = 2;
-const NLM_F_REQUEST: u16 = 1;
 const RTA_DST: u16 = 1;
 const RTA_SRC: u16 = 2;
 const RTA_OIF: u16 = 4;
-const HEADER_BYTES: usize = 16;
 const ROUTE_BYTES: usize = 12;
 
 fn octets(address: IpAddr) -> Vec<u8> {
@@ -37,9 +34,7 @@ fn put_attribute(message: &mut Vec<u8>, kind: u16, address: IpAddr) {
 fn question(to: IpAddr, from: Option<IpAddr>) -> Vec<u8> {
     let bits = if to.is_ipv4() { 32 } else { 128 };
     let family = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 } as u8;
-    let mut message = vec![0; HEADER_BYTES + ROUTE_BYTES];
-    message[4..6].copy_from_slice(&RTM_GETROUTE.to_ne_bytes());
-    message[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
+    let mut message = netlink::question(RTM_GETROUTE, 0, ROUTE_BYTES);
     message[HEADER_BYTES..HEADER_BYTES + 3].copy_from_slice(&[
         family,
         bits,
@@ -49,17 +44,7 @@ fn question(to: IpAddr, from: Option<IpAddr>) -> Vec<u8> {
     if let Some(from) = from {
         put_attribute(&mut message, RTA_SRC, from);
     }
-    let length = message.len() as u32;
-    message[..4].copy_from_slice(&length.to_ne_bytes());
     message
-}
-
-pub(crate) fn half(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
-pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
 /// The interface that an answer names; or the kernel's error.
@@ -72,14 +57,8 @@ fn interface_of(answer: &[u8]) -> io::Result<Option<u32>> {
         Some(RTM_NEWROUTE) => {}
         _ => return Err(io::Error::from(io::ErrorKind::InvalidData)),
     }
-    let mut rest = answer.get(HEADER_BYTES + ROUTE_BYTES..).unwrap_or_default();
-    while let (Some(bytes), Some(kind)) = (half(rest, 0), half(rest, 2)) {
-        if kind == RTA_OIF {
-            return Ok(word(rest, 4));
-        }
-        rest = rest.get(usize::from(bytes).next_multiple_of(4).max(4)..).unwrap_or_default();
-    }
-    Ok(None)
+    let attributes = answer.get(HEADER_BYTES + ROUTE_BYTES..).unwrap_or_default();
+    Ok(netlink::word_in(attributes, RTA_OIF))
 }
 
 /// The index of the interface by which this host sends to `to`, from its address `from`: where
@@ -88,13 +67,7 @@ fn interface_of(answer: &[u8]) -> io::Result<Option<u32>> {
 /// # Errors
 /// The kernel's, such as `ENETUNREACH` where no route leads there.
 pub fn interface_to(to: IpAddr, from: Option<IpAddr>) -> io::Result<Option<u32>> {
-    let netlink = socket(
-        AddressFamily::Netlink,
-        SockType::Raw,
-        SockFlag::SOCK_CLOEXEC,
-        SockProtocol::NetlinkRoute,
-    )?;
-    send(netlink.as_raw_fd(), &question(to, from), MsgFlags::empty())?;
+    let netlink = netlink::ask(SockProtocol::NetlinkRoute, question(to, from))?;
     let mut answer = [0; 4096];
     let length = recv(netlink.as_raw_fd(), &mut answer, MsgFlags::empty())?;
     interface_of(&answer[..length])

@@ -9,12 +9,11 @@ use std::mem::zeroed;
 use std::ops::ControlFlow;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
-};
+use nix::sys::socket::{MsgFlags, SockProtocol, recv};
 
 use crate::address;
 use crate::error::{Error, Result};
+use crate::netlink::{self, HEADER_BYTES, NLM_F_REQUEST, NLMSG_ERROR};
 use crate::plain::{Plain, bytes_of, from_bytes};
 use crate::programs::Programs;
 use crate::raw::{tg_listener_row, tg_request_row};
@@ -129,10 +128,7 @@ impl tg_listener_row {
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const SOCK_DESTROY: u16 = 21;
 /// linux/netlink.h
-const NLMSG_ERROR: u16 = 2;
-const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
-const HEADER_BYTES: usize = 16;
 /// linux/tcp_states.h: what sock_diag says of a half-open request.
 const TCP_SYN_RECV: u8 = 3;
 
@@ -201,15 +197,8 @@ pub(crate) fn destroy(which: Which<'_>) -> io::Result<()> {
 
 fn ask(kind: u16, flags: u16, which: Which<'_>) -> io::Result<Vec<u8>> {
     let Which { tuple, bound_ifindex, cookie } = which;
-    let netlink = socket(
-        AddressFamily::Netlink,
-        SockType::Raw,
-        SockFlag::SOCK_CLOEXEC,
-        SockProtocol::NetlinkSockDiag,
-    )?;
     // SAFETY: all zero is a valid value of this plain C structure.
     let mut request: Request = unsafe { zeroed() };
-    request.length = size_of::<Request>() as u32;
     request.kind = kind;
     request.flags = NLM_F_REQUEST | flags;
     request.family = if tuple.is_ipv6 != 0 { libc::AF_INET6 } else { libc::AF_INET } as u8;
@@ -222,7 +211,7 @@ fn ask(kind: u16, flags: u16, which: Which<'_>) -> io::Result<Vec<u8>> {
     request.dst = tuple.saddr;
     request.interface = bound_ifindex;
     request.cookie = [cookie as u32, (cookie >> 32) as u32];
-    send(netlink.as_raw_fd(), bytes_of(&request), MsgFlags::empty())?;
+    let netlink = netlink::ask(SockProtocol::NetlinkSockDiag, bytes_of(&request).to_vec())?;
     let mut answer = vec![0; 1024];
     let length = recv(netlink.as_raw_fd(), &mut answer, MsgFlags::empty())?;
     answer.truncate(length);

@@ -50,12 +50,7 @@ impl Host {
         now_ns: u64,
         wire: &mut Wire,
     ) -> bool {
-        if !packet.is_syn() {
-            return self.driver_elsewhere
-                && flow.conn.state == State::None
-                && self.driver_resets_hollow(flow, packet, now_ns, wire);
-        }
-        self.router_sheds(flow, packet, now_ns, wire)
+        (packet.is_syn() && self.router_sheds(flow, packet, now_ns, wire))
             || (self.driver_elsewhere && self.driver_ends(flow, packet, now_ns, wire))
     }
 
@@ -67,33 +62,30 @@ impl Host {
         now_ns: u64,
         wire: &mut Wire,
     ) -> bool {
-        let sheds = self.shed.as_ref().is_some_and(|shed| shed.hook == Some(Hook::Driver));
-        let is_here = self.guard.as_ref().is_some_and(|guard| guard.hook == Hook::Driver);
-        let judges = is_here && flow.conn.is_open_to(packet);
-        let source = if judges { self.source(flow, now_ns) } else { TG_SOURCE_ANY };
+        if !packet.is_syn() && flow.conn.state != State::None {
+            return false;
+        }
         let mut work = Work::new(wire, &self.costs, packet.flow, now_ns);
-        let ends = (sheds && source == TG_SOURCE_ANY && self.sheds(flow, packet, &mut work))
-            || (judges && matches!(self.judge_syn(flow, packet, source, &mut work), Left::Nothing));
+        let ends = match packet.is_syn() {
+            true => self.driver_ends_syn(flow, packet, &mut work),
+            false => self.decides_at_driver() && self.resets_hollow(flow, packet, &mut work),
+        };
         if ends {
             self.cores.first().is_slowed(now_ns, work.took.whole_ns());
         }
         ends
     }
 
-    fn driver_resets_hollow(
-        &mut self,
-        flow: &mut Flow,
-        packet: &Packet,
-        now_ns: u64,
-        wire: &mut Wire,
-    ) -> bool {
-        let is_here = self.guard.as_ref().is_some_and(|guard| guard.hook == Hook::Driver);
-        let mut work = Work::new(wire, &self.costs, packet.flow, now_ns);
-        let ends = is_here && self.resets_hollow(flow, packet, &mut work);
-        if ends {
-            self.cores.first().is_slowed(now_ns, work.took.whole_ns());
-        }
-        ends
+    fn decides_at_driver(&self) -> bool {
+        self.guard.as_ref().is_some_and(|guard| guard.hook == Hook::Driver)
+    }
+
+    fn driver_ends_syn(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) -> bool {
+        let sheds = self.shed.as_ref().is_some_and(|shed| shed.hook == Some(Hook::Driver));
+        let judges = self.decides_at_driver() && flow.conn.is_open_to(packet);
+        let source = if judges { self.source(flow, work.now_ns()) } else { TG_SOURCE_ANY };
+        (sheds && source == TG_SOURCE_ANY && self.sheds(flow, packet, work))
+            || (judges && matches!(self.judge_syn(flow, packet, source, work), Left::Nothing))
     }
 
     /// What the guard's rules say of where a SYN comes from.

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Messages by netlink (linux/netlink.h): a header, a part that each kind has, and attributes behind it.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, send, socket};
+
+pub(crate) const HEADER_BYTES: usize = 16;
+pub(crate) const NLMSG_ERROR: u16 = 2;
+pub(crate) const NLM_F_REQUEST: u16 = 1;
+
+/// A question of this kind, whose own part is of so many bytes, all 0. [`ask`] says how long it is.
+pub(crate) fn question(kind: u16, flags: u16, own_bytes: usize) -> Vec<u8> {
+    let mut message = vec![0; HEADER_BYTES + own_bytes];
+    message[4..6].copy_from_slice(&kind.to_ne_bytes());
+    message[6..8].copy_from_slice(&(NLM_F_REQUEST | flags).to_ne_bytes());
+    message
+}
+
+/// Puts a question to the kernel, which answers on this socket.
+pub(crate) fn ask(protocol: SockProtocol, mut question: Vec<u8>) -> io::Result<OwnedFd> {
+    let length = question.len() as u32;
+    question[..4].copy_from_slice(&length.to_ne_bytes());
+    let netlink = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
+    send(netlink.as_raw_fd(), &question, MsgFlags::empty())?;
+    Ok(netlink)
+}
+
+pub(crate) fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// Of attributes the first of this kind that is a word.
+pub(crate) fn word_in(mut attributes: &[u8], wanted: u16) -> Option<u32> {
+    while let (Some(bytes), Some(kind)) = (half(attributes, 0), half(attributes, 2)) {
+        if kind == wanted {
+            return word(attributes, 4);
+        }
+        let next = usize::from(bytes).next_multiple_of(4).max(4);
+        attributes = attributes.get(next..).unwrap_or_default();
+    }
+    None
+}
