@@ -63,7 +63,9 @@ pub use browser::{Browser, UnknownBrowser};
 pub use connection::{Ended, Wait};
 pub use http::{Request, Requests, Turn};
 pub use os::{OnRefusal, Os, UnknownOs};
-pub use outcome::{Errors, Held, LateStarts, Outcome, Second, Segments, SynClass, Times, Visits};
+pub use outcome::{
+    Errors, Held, LateStarts, Outcome, Part, Second, Segments, SynClass, Times, Visits,
+};
 pub use pairs::{LastNumbers, Pairs};
 pub use progress::Progress;
 pub use segment::{Flags, Options, Out, Segment};

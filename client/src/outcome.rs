@@ -65,6 +65,26 @@ pub struct Outcome {
     /// Visits to pages; none where attempts stood alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub visits: Option<Visits>,
+    /// The parts of the crowd, by their numbers, where it has several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
+}
+
+/// What became of a part of a crowd, such as the clients of one network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Attempts counted.
+    pub attempts: u64,
+    /// Those that got a whole reply in time.
+    pub replies: u64,
+}
+
+impl Part {
+    /// The share of the attempts that got a whole reply in time.
+    #[must_use]
+    pub fn success(&self) -> f64 {
+        self.replies as f64 / self.attempts.max(1) as f64
+    }
 }
 
 impl Outcome {

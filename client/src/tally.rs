@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 use nix::errno::Errno;
 
 use crate::attempt::End;
-use crate::outcome::{Errors, Held, LateStarts, Outcome, Second, Segments, SynClass, Visits};
+use crate::outcome::{Errors, Held, LateStarts, Outcome, Part, Second, Segments, SynClass, Visits};
 use crate::time_wait::TimeWaits;
 use crate::visit::VisitEnd;
 use spread::{SLICES, Spread, half_width, histogram};
@@ -41,6 +41,7 @@ pub struct Tally {
     time_waits: Option<Box<TimeWaits>>,
     /// Once there was one.
     visits: Option<Box<VisitTally>>,
+    parts: Vec<Part>,
 }
 
 #[derive(Debug)]
@@ -87,7 +88,15 @@ impl Tally {
             seconds: vec![Second::default(); seconds],
             time_waits: None,
             visits: None,
+            parts: Vec::new(),
         }
+    }
+
+    /// The crowd has so many parts, each of which is counted.
+    #[must_use]
+    pub fn with_parts(mut self, parts: usize) -> Self {
+        self.parts = vec![Part::default(); parts];
+        self
     }
 
     /// Whether an attempt of this intended start counts.
@@ -147,6 +156,18 @@ impl Tally {
             _ => {}
         }
         self.count_error(end);
+    }
+
+    /// Of which part of the crowd an attempt was that has ended, where it has several: beside
+    /// [`Tally::ended`].
+    #[inline]
+    pub fn ended_of(&mut self, part: usize, end: End, intended_ns: u64) {
+        if self.counts(intended_ns)
+            && let Some(part) = self.parts.get_mut(part)
+        {
+            part.attempts += 1;
+            part.replies += u64::from(end == End::Replied);
+        }
     }
 
     fn count_error(&mut self, end: End) {
@@ -282,6 +303,7 @@ impl Tally {
             }),
             seconds: self.seconds,
             visits: self.visits.map(|visits| visits.outcome()),
+            parts: self.parts,
         }
     }
 }

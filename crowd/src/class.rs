@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 use tidegate_client::{Browser, Close, Os};
@@ -41,6 +42,13 @@ pub struct Class {
     pub browsing: Option<Browsing>,
     /// What the crowd does to their packets (raw packets only).
     pub network: Network,
+    /// Where they come from (raw packets only), as [`Plan::sources`], which it stands in place of; empty:
+    /// from there. Not where they browse.
+    pub sources: Vec<IpNet>,
+    /// The part of the crowd that counts them: its place in [`Outcome::parts`].
+    ///
+    /// [`Outcome::parts`]: tidegate_client::Outcome::parts
+    pub part: usize,
 }
 
 impl Default for Class {
@@ -55,6 +63,8 @@ impl Default for Class {
             paths: vec!["/".to_owned()],
             browsing: None,
             network: Network::default(),
+            sources: Vec::new(),
+            part: 0,
         }
     }
 }
@@ -122,6 +132,9 @@ impl Class {
             return Err(CrowdError::Path { path: String::new() });
         }
         self.paths.iter().try_for_each(|path| check_path(path))?;
+        if !self.sources.is_empty() && self.browsing.is_some() {
+            return Err(CrowdError::VisitorsSources);
+        }
         if let Some(browsing) = &self.browsing {
             browsing.check(self)?;
         }

@@ -53,6 +53,12 @@ pub enum CrowdError {
         /// What may be given.
         fix: &'static str,
     },
+    /// Sources of their own, for clients that browse.
+    #[error("a class that browses has no sources of its own: give the plan's")]
+    VisitorsSources,
+    /// Classes that are told apart, for the kernel's sockets.
+    #[error("a class has sources, or a part of the crowd, of its own with driver raw only")]
+    RawClasses,
     /// A closed loop of nobody.
     #[error("a closed loop needs at least one client")]
     NoClients,

@@ -172,6 +172,12 @@ impl Default for Plan {
     }
 }
 
+/// Those of them that are of a target's family, as ranges without overlap, in order.
+pub(crate) fn ranges_of(sources: &[IpNet], target: SocketAddr) -> Vec<Range> {
+    let of_family = sources.iter().filter(|net| net.addr().is_ipv4() == target.is_ipv4());
+    Range::merged(of_family.map(|net| Range::of(*net)).collect())
+}
+
 impl Plan {
     /// Says whether the plan can be carried out.
     ///
@@ -181,9 +187,14 @@ impl Plan {
         if self.targets.is_empty() {
             return Err(CrowdError::NoTarget);
         }
+        let homes = self.homes();
+        let is_one = homes.len() == 1;
         for &target in &self.targets {
-            if !self.sources.is_empty() && self.ranges_for(target).is_empty() {
-                return Err(CrowdError::NoSource { target });
+            for home in &homes {
+                let is_own = is_one && home.is_empty();
+                if !is_own && ranges_of(home, target).is_empty() {
+                    return Err(CrowdError::NoSource { target });
+                }
             }
         }
         self.load.check()?;
@@ -204,6 +215,10 @@ impl Plan {
         for class in &self.classes {
             class.check()?;
         }
+        let are_apart = self.parts() > 0 || self.homes().iter().any(|home| *home != self.sources);
+        if are_apart && self.driver == Driver::Sockets {
+            return Err(CrowdError::RawClasses);
+        }
         for (what, given, zero_allowed) in [
             ("a duration", self.duration, false),
             ("a warm-up", self.warm_up, true),
@@ -216,10 +231,38 @@ impl Plan {
         Ok(())
     }
 
-    /// The source addresses of a target's family, as ranges without overlap, in order.
+    /// The source addresses of a target's family that anyone has, as ranges without overlap, in order.
     pub(crate) fn ranges_for(&self, target: SocketAddr) -> Vec<Range> {
-        let of_family = self.sources.iter().filter(|net| net.addr().is_ipv4() == target.is_ipv4());
-        Range::merged(of_family.map(|net| Range::of(*net)).collect())
+        let all: Vec<IpNet> = self.homes().into_iter().flatten().copied().collect();
+        ranges_of(&all, target)
+    }
+
+    /// Where people come from: each list of sources that a class has, once.
+    pub(crate) fn homes(&self) -> Vec<&[IpNet]> {
+        let mut homes = Vec::new();
+        for home in self.classes.iter().map(|class| self.home_of(class)) {
+            if !homes.contains(&home) {
+                homes.push(home);
+            }
+        }
+        homes
+    }
+
+    /// Which of them a class has.
+    pub(crate) fn home(&self, class: &Class) -> usize {
+        let own = self.home_of(class);
+        self.homes().iter().position(|home| *home == own).unwrap_or(0)
+    }
+
+    /// How many parts are counted apart; 0 where it is one.
+    pub(crate) fn parts(&self) -> usize {
+        let last = self.classes.iter().map(|class| class.part).max().unwrap_or(0);
+        if last == 0 { 0 } else { last + 1 }
+    }
+
+    /// Where those of a class come from.
+    pub(crate) fn home_of<'a>(&'a self, class: &'a Class) -> &'a [IpNet] {
+        if class.sources.is_empty() { &self.sources } else { &class.sources }
     }
 
     /// Whether some browse and others do not.

@@ -19,6 +19,7 @@ mod xsk;
 
 use std::net::{IpAddr, SocketAddr};
 
+use ipnet::IpNet;
 use nix::net::if_::if_nametoindex;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -28,7 +29,7 @@ use tidegate_policy::raw::{tg_key, tg_tw_rules};
 use crate::class::{Class, each_at_each, host};
 use crate::error::CrowdError;
 use crate::limits::wake_punctually;
-use crate::plan::{Plan, ns};
+use crate::plan::{Plan, ns, ranges_of};
 use crate::raw::crowd::{Crowd, Parts, Persona};
 use crate::raw::device::Device;
 use crate::raw::frame::Way;
@@ -114,6 +115,7 @@ fn survey(plan: &Plan) -> Result<Ground, CrowdError> {
         return Err(CrowdError::SeveralInterfaces);
     }
     let interface = kernel.interface(index)?;
+    let homes = plan.homes();
     let (mut ways, mut tuples) = (Vec::new(), Vec::new());
     for (target, route) in routes {
         let next_hop = kernel.neighbour(index, route.next_hop)?;
@@ -126,7 +128,13 @@ fn survey(plan: &Plan) -> Result<Ground, CrowdError> {
         tuples.push((target, Sources::new(ranges)));
     }
     // Not where the last run began: the server may still hold connections of it.
-    let tuples = Tuples::new(tuples, plan.ports, crowd::clock_ns(), Ports::of(plan));
+    let begin = crowd::clock_ns();
+    let mut tuples = Tuples::new(tuples, plan.ports, begin, Ports::of(plan));
+    if homes.len() > 1 {
+        let at = |home: &[IpNet], target| Sources::new(ranges_of(home, target));
+        let at_each = |home| plan.targets.iter().map(|target| at(home, *target)).collect();
+        tuples = tuples.with_homes(homes.into_iter().map(at_each).collect(), begin);
+    }
     Ok(Ground { interface, ways, tuples, kernel })
 }
 
@@ -150,5 +158,6 @@ fn persona(
         network: class.network,
         requests: class.requests,
         objects,
+        part: class.part,
     }
 }

@@ -148,6 +148,32 @@ fn a_class_is_what_it_says() {
     assert!((1300..1800).contains(&outcome.segments.data_sent), "{outcome:?}");
 }
 
+/// Of two networks one is three times as large, and the server hangs up on the other.
+#[test]
+fn classes_come_from_networks_of_their_own_and_are_counted_apart() {
+    if skip_without_root("classes_come_from_networks_of_their_own_and_are_counted_apart") {
+        return;
+    }
+    let stage = Stage::new();
+    let served: ipnet::IpNet = "10.128.7.0/24".parse().unwrap();
+    stage.serve("10.0.0.1:80".parse().unwrap(), move |stream| {
+        if served.contains(&stream.peer_addr().unwrap().ip()) {
+            answer(stream);
+        }
+    });
+    let class = |share, network: &str, part| {
+        let sources = vec![network.parse().unwrap()];
+        Class { share, sources, part, ..Class::default() }
+    };
+    let classes = vec![class(3.0, "10.128.7.0/24", 1), class(1.0, "10.128.8.0/24", 0)];
+    let outcome = stage.send(Plan { classes, ..raw("10.0.0.1:80", 1000.0, Class::default()) });
+    let [other, served] = &outcome.parts[..] else { panic!("{outcome:?}") };
+    assert_eq!(other.attempts + served.attempts, outcome.attempts, "{outcome:?}");
+    // 1,000 draws vary by 14 one way or the other (one standard deviation).
+    assert!((680..820).contains(&served.attempts), "{outcome:?}");
+    assert_eq!((served.replies, other.replies), (served.attempts, 0), "{outcome:?}");
+}
+
 /// Files of different sizes are served in the mean that their shares have, however many of them a
 /// connection asks for.
 #[test]
@@ -356,8 +382,14 @@ fn what_cannot_be_is_said() {
     let interface = Some("eth7".to_owned());
     assert!(said(Plan { interface, ..plan() }).contains("eth7"));
     let windows = Class { os: tidegate_crowd::Os::named("windows").unwrap(), ..Class::default() };
-    let plan = Plan { driver: Driver::Sockets, classes: vec![windows], ..plan() };
-    assert!(said(plan).contains("behave as windows"));
+    let by_sockets = |class| Plan {
+        driver: Driver::Sockets,
+        classes: vec![class],
+        ..raw("10.0.0.1:80", 1.0, Class::default())
+    };
+    assert!(said(by_sockets(windows)).contains("behave as windows"));
+    let at_home = Class { sources: vec!["10.128.7.0/24".parse().unwrap()], ..Class::default() };
+    assert!(said(by_sockets(at_home)).contains("driver raw"));
 }
 
 const CHILD: &str = "TIDEGATE_CROWD_TEST_CHILD";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * reserv's own count of what the kernel does not show yet.
+ * reserv's own count of what the kernel does not show yet, of a guard's sockets together.
  *
  * A driver hands up a batch of SYNs before TCP sees the first, and several
  * processors do so at once; for that time a SYN that was let through stands in

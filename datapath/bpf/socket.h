@@ -246,6 +246,14 @@ TG_INLINE int tg_is_chosen(struct tcp_sock *tp)
 	return group && group->prog;
 }
 
+/* The members of its SO_REUSEPORT group; 0: it is in none. */
+TG_INLINE __u16 tg_group_members(struct tcp_sock *tp)
+{
+	struct sock_reuseport *group = tp->inet_conn.icsk_inet.sk.sk_reuseport_cb;
+
+	return group ? group->num_socks : 0;
+}
+
 /*
  * The listening socket for this SYN. A SO_REUSEPORT group is not remembered: which
  * of its members gets a connection depends on the client.
@@ -302,6 +310,7 @@ TG_INLINE void tg_read_queues(struct tcp_sock *tp, struct tg_queues *q)
 	q->syn_max = net->ipv4.sysctl_max_syn_backlog;
 	q->syncookies = net->ipv4.sysctl_tcp_syncookies;
 	q->claimed = 0;
+	q->members = tg_group_members(tp);
 	q->places = 0;
 	q->shut = TG_OPEN;
 }

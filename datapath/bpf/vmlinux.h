@@ -496,6 +496,7 @@ struct bpf_prog;
 
 /* net/core/sock_reuseport.c */
 struct sock_reuseport {
+	u16 num_socks;
 	struct bpf_prog *prog;
 };
 

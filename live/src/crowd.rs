@@ -11,12 +11,12 @@ use tidegate_client::{Browser, Close, Progress, specweb99};
 use tidegate_crowd::{self as crowd, Browsing, Class, Network, Outcome, Plan};
 use tidegate_lab::pin_thread;
 use tidegate_scenarios::{
-    Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Driver, Load, Page, Phases, Setting,
+    Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Driver, Load, Networks, Page, Phases, Setting,
     read_scalable_trace, scheduled,
 };
 
 use crate::error::LiveError;
-use crate::ground::Ground;
+use crate::ground::{Ground, network_prefix};
 
 /// How long TIME-WAIT blocks are made before they are counted.
 const ROUND: Phases =
@@ -205,8 +205,9 @@ fn plan(
         network: Network { delay, loss: clients.loss, reorder: clients.reorder },
         ..Class::default()
     };
-    let systems = clients.os.each();
-    let classes = systems.map(|(os, share)| Class { os, share, ..class.clone() }).collect();
+    let systems: Vec<Class> =
+        clients.os.each().map(|(os, share)| Class { os, share, ..class.clone() }).collect();
+    let classes = in_networks(systems, &clients.networks);
     let driver = match clients.driver {
         Driver::Raw => crowd::Driver::Raw,
         Driver::Sockets => crowd::Driver::Sockets,
@@ -223,6 +224,23 @@ fn plan(
         ports: clients.ports,
         ..Plan::default()
     })
+}
+
+/// These people in each of the networks, if there are any.
+fn in_networks(people: Vec<Class>, networks: &Networks) -> Vec<Class> {
+    if networks.is_empty() {
+        return people;
+    }
+    let numbered = networks.shares().enumerate();
+    let each = numbered.flat_map(|(part, of_network)| {
+        people.iter().map(move |class| Class {
+            share: class.share * of_network,
+            sources: vec![network_prefix(part as u16)],
+            part,
+            ..class.clone()
+        })
+    });
+    each.collect()
 }
 
 /// Whether replies are taken in the pieces in which the server hands them down. Where segments may get lost or

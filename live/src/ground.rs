@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ipnet::IpNet;
 use tidegate_lab::{End, Link, Namespace, allowed_cpus};
-use tidegate_scenarios::Network;
+use tidegate_scenarios::{NETWORK_BITS, Network, network};
 
 use crate::error::LiveError;
 
@@ -16,14 +16,18 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(10, 87, 0, 1);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 87, 0, 2);
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
 const BEHIND_ROUTER: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 2);
-/// The crowd's addresses: none is configured anywhere; a crowd that makes its own packets needs
-/// no more than a route.
-/// 254 of them times 64,512 ports outlast every timer that may still hold a port at the server.
-const CROWD: &str = "10.128.0.0/24";
+/// The crowd's networks, a /24 each: none of their addresses is configured anywhere; a crowd that makes
+/// its own packets needs no more than a route.
+const CROWD: &str = "10.128.0.0/16";
 /// TIME-WAIT blocks that the server may hold: more than come about in a minute.
 const TIME_WAITS_MAX: u32 = 4_000_000;
 /// Addresses of clients that use this kernel's sockets.
 const SOCKET_CLIENTS: u8 = 24;
+
+/// Where clients of the network of this number come from.
+pub(crate) fn network_prefix(number: u16) -> IpNet {
+    IpNet::new(network(number).into(), NETWORK_BITS).expect("it is no longer than an address")
+}
 
 /// Namespaces joined by cables; dropping it ends all of it.
 pub(crate) struct Ground {
@@ -136,9 +140,11 @@ impl Ground {
         SocketAddr::new(SERVER.into(), PORT)
     }
 
-    /// Where a crowd that makes its own packets comes from: everywhere, or so many addresses.
+    /// Where a crowd of no networks comes from that makes its own packets: everywhere, or so many
+    /// addresses. 254 of them times 64,512 ports outlast every timer that may still hold a port at the
+    /// server.
     pub(crate) fn crowd_sources(&self, addresses: Option<u16>) -> Vec<IpNet> {
-        let crowd: IpNet = CROWD.parse().expect("a network");
+        let crowd = network_prefix(0);
         match addresses {
             None => vec![crowd],
             Some(count) => crowd.hosts().take(count.into()).map(IpNet::from).collect(),

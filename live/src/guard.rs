@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tidegate_lab::{Child, Namespace, pin_command};
 use tidegate_policy::time_wait::End;
-use tidegate_scenarios::{Options, Setting, Shed, Treatment};
+use tidegate_scenarios::{Options, Precedence, Setting, Shed, Treatment};
 
 use crate::error::LiveError;
 use crate::ground::{Ground, PORT};
@@ -55,7 +55,8 @@ impl Guard {
         command.arg("run");
         let needs_file = setting.shed.is_some()
             || setting.time_wait.negotiated().is_some()
-            || setting.options != Options::default();
+            || setting.options != Options::default()
+            || setting.precedence != Precedence::default();
         match (needs_file, &setting.treatment) {
             (true, _) => {
                 let text = configuration(ground, setting, capacity_per_s)?;
@@ -159,6 +160,9 @@ fn configuration(
         check_in_series(shed)?;
         text += &format!("shed = {}\n", shed.configuration(capacity_per_s));
     }
+    let clients = &setting.clients;
+    let connections_per_s = clients.connections_per_s(capacity_per_s);
+    text += &setting.precedence.configuration(&clients.networks, connections_per_s);
     // Who leaves it to the clients holds nothing.
     if setting.time_wait.negotiated() == Some(End::Server) {
         let entries = (capacity_per_s * HELD_S).clamp(HELD_ENTRIES.0, HELD_ENTRIES.1);

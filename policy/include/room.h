@@ -67,12 +67,48 @@ TG_INLINE __u64 tg_reserve_places(const struct tg_rules *rules, const struct tg_
  * for accept(), and the half-open ones, each counted as the part of a place
  * that overbooking leaves it.
  */
-TG_INLINE __u64 tg_reserve_taken(const struct tg_rules *rules, const struct tg_queues *queues)
+TG_INLINE __u64 tg_reserve_taken(const struct tg_rules *rules, const struct tg_queues *queues,
+                                 __u64 claimed)
 {
 	__u64 factor_x256 = rules->overbook_x256 > TG_ONE_X256 ? rules->overbook_x256 : TG_ONE_X256;
-	__u64 in_flight = (__u64)queues->syn_len + queues->claimed + 1;
+	__u64 in_flight = (__u64)queues->syn_len + claimed + 1;
 
 	return queues->listen_len + (in_flight * TG_ONE_X256 + factor_x256 - 1) / factor_x256;
+}
+
+/*
+ * Of a guard's claims those for this socket: which member of a SO_REUSEPORT group gets a connection
+ * is chosen by a hash, so that each has as many.
+ */
+TG_INLINE __u64 tg_reserve_own_claims(const struct tg_queues *queues)
+{
+	return queues->members ? queues->claimed / queues->members : queues->claimed;
+}
+
+/*
+ * The places that can be reserved, and those that are taken once one more SYN is answered. No place
+ * of the listen queue is promised twice, though all claims were for this socket. Beyond those that
+ * lazy lets have ahead there are more: it reckons with the likeliest number, or it would refuse
+ * whatever a driver hands up at once to a group of many.
+ */
+struct tg_reserve {
+	__u64 places;
+	__u64 taken;
+};
+
+TG_INLINE struct tg_reserve tg_reserve_view(const struct tg_rules *rules,
+                                            const struct tg_queues *queues)
+{
+	struct tg_reserve all = {
+		.places = tg_listen_places(queues),
+		.taken = tg_reserve_taken(rules, queues, queues->claimed),
+	};
+	struct tg_reserve ahead = {.places = tg_reserve_places(rules, queues)};
+
+	if (ahead.places == all.places || all.taken > all.places)
+		return all;
+	ahead.taken = tg_reserve_taken(rules, queues, tg_reserve_own_claims(queues));
+	return ahead;
 }
 
 /*
@@ -96,14 +132,13 @@ TG_INLINE int tg_reserve_early_drop(const struct tg_rules *rules, __u64 taken, _
 TG_INLINE __u32 tg_room_reserve(const struct tg_rules *rules, const struct tg_queues *queues,
                                 __u32 random)
 {
-	__u64 places = tg_reserve_places(rules, queues);
-	__u64 taken = tg_reserve_taken(rules, queues);
+	struct tg_reserve at = tg_reserve_view(rules, queues);
 
 	if (queues->listen_len >= tg_listen_places(queues))
 		return TG_LISTENQ_FULL_AT_SYN;
-	if (taken > places)
+	if (at.taken > at.places)
 		return TG_NO_RESERVATION;
-	if (tg_reserve_early_drop(rules, taken, places, random))
+	if (tg_reserve_early_drop(rules, at.taken, at.places, random))
 		return TG_EARLY_RANDOM;
 	return TG_ROOM;
 }
@@ -115,9 +150,13 @@ TG_INLINE __u32 tg_room_reserve(const struct tg_rules *rules, const struct tg_qu
 TG_INLINE int tg_reservation_stale(const struct tg_rules *rules, const struct tg_queues *queues,
                                    __u64 age_ms)
 {
-	return rules->room == TG_ROOM_RESERVE && rules->clean_after_ms &&
-	       age_ms >= rules->clean_after_ms &&
-	       tg_reserve_taken(rules, queues) > tg_reserve_places(rules, queues);
+	struct tg_reserve at;
+
+	if (rules->room != TG_ROOM_RESERVE || !rules->clean_after_ms ||
+	    age_ms < rules->clean_after_ms)
+		return 0;
+	at = tg_reserve_view(rules, queues);
+	return at.taken > at.places;
 }
 
 #endif

@@ -240,9 +240,9 @@ mod tests {
             let told = decide_syn(&auto, &queues(63, 129), &asked, &mut tg_bucket::default());
             assert_eq!((told.verdict, told.reason), (TG_PASS, TG_KERNEL_COOKIE));
         }
-        let barred = tg_queues { shut: TG_SHUT_TO_COOKIES, ..queues(64, 129) };
+        let barred = tg_queues { shut: TG_SHUT_TO_COOKIES as u16, ..queues(64, 129) };
         assert_eq!(syn(&auto, &barred), (TG_RESET, TG_SYNQ_FULL));
-        let shut = |syn_len| tg_queues { shut: TG_SHUT, ..queues(63, syn_len) };
+        let shut = |syn_len| tg_queues { shut: TG_SHUT as u16, ..queues(63, syn_len) };
         assert_eq!(syn(&auto, &shut(129)), (TG_RESET, TG_WAIT_LIMIT));
         assert_eq!(syn(&auto, &shut(0)), (TG_RESET, TG_WAIT_LIMIT));
         assert_eq!(syn(&tg_rules::default(), &queues(64, 129)), (TG_PASS, TG_KERNEL_COOKIE));
@@ -387,7 +387,7 @@ mod tests {
         }
         let few_places = tg_rules { places: 16, ..cookies };
         assert_eq!(told(&few_places, &queues(16, 0), TG_SOURCE_ANY), TG_DROP);
-        let shut = tg_queues { shut: TG_SHUT, ..queues(0, 0) };
+        let shut = tg_queues { shut: TG_SHUT as u16, ..queues(0, 0) };
         assert_eq!(told(&cookies, &shut, TG_SOURCE_ANY), TG_DROP);
         let reserv = tg_rules { room: TG_ROOM_RESERVE, ..cookies };
         let early = tg_rules { early_from_x256: 1, early_probability_x256: 256, ..reserv };
@@ -493,6 +493,24 @@ mod tests {
             let cleaned = tg_rules { clean_after_ms: 100, ..lazy };
             assert!(reservation_stale(&cleaned, &queues(0, 1), 100));
             assert!(!reservation_stale(&cleaned, &queues(0, 1), 99));
+        }
+    }
+
+    /// A driver hands up a batch to eight workers, each with a socket of its own: none has more than its
+    /// part, but all might be for one, whose listen queue is promised to nobody twice.
+    #[test]
+    fn lazy_refuses_no_one_for_what_was_let_through_to_other_workers() {
+        let lazy = tg_rules { room: TG_ROOM_RESERVE, ahead: 2, ..Default::default() };
+        let of = |members, claimed| tg_queues { members, claimed, ..queues(0, 0) };
+        for (members, claimed) in [(0, 2), (1, 2), (8, 16), (64, 128)] {
+            assert_eq!(syn(&lazy, &of(members, claimed - 1)), (TG_PASS, TG_ROOM), "{members}");
+            let more = syn(&lazy, &of(members, claimed));
+            assert_eq!(more, (TG_DROP, TG_NO_RESERVATION), "{members}");
+        }
+        assert_eq!(syn(&lazy, &of(1024, 128)), (TG_PASS, TG_ROOM));
+        for ahead in [0, 2, 1000] {
+            let lazy = tg_rules { ahead, ..lazy };
+            assert_eq!(syn(&lazy, &of(1024, 129)), (TG_DROP, TG_NO_RESERVATION), "{ahead}");
         }
     }
 

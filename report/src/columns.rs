@@ -52,6 +52,7 @@ const MAPS: &[(&str, &str)] = &[
     ("cpu_components", "required double value;"),
     ("cpu_calls", "required double value;"),
     ("visits", "required double value;"),
+    ("networks", "required double value;"),
     ("serving", "required double value;"),
     ("time_wait", "required double value;"),
     ("segments", "required int64 value (INTEGER(64, false));"),
@@ -309,6 +310,7 @@ mod tests {
             cpu_components: share("driver"),
             cpu_calls: share("accept"),
             visits: share("started_per_s"),
+            networks: share("large.success"),
             serving: share("accepts_per_s"),
             time_wait: share("server"),
             seconds: [

@@ -41,6 +41,7 @@ pub(crate) fn point(curve: &str, offered: f64) -> Point {
         cpu_components: [].into(),
         cpu_calls: [].into(),
         visits: [].into(),
+        networks: [].into(),
         serving: [].into(),
         time_wait: [].into(),
         seconds: [].into(),

@@ -63,6 +63,7 @@ impl OperatingPoint<'_> {
             cpu_components: BTreeMap::new(),
             cpu_calls: BTreeMap::new(),
             visits: visits(outcome),
+            networks: self.setting.clients.networks.seen(&outcome.parts, outcome.duration_s),
             serving: BTreeMap::new(),
             time_wait: time_wait(outcome),
             seconds: self.seconds(outcome),

@@ -89,6 +89,11 @@ pub struct Point {
     /// `page_p99_ms`.
     #[serde(default)]
     pub visits: BTreeMap<String, f64>,
+    /// Where networks of clients are told apart, what those of each group saw: `NAME.offered_per_s`,
+    /// `NAME.replies_per_s`, and the share of attempts with whole replies, `NAME.success`, and of its worst
+    /// and its best network, `NAME.success_least`, `NAME.success_most`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub networks: BTreeMap<String, f64>,
     /// What our own servers count of themselves (Pariag Tables 4.1 to 4.10): `select_rate_per_s`,
     /// `fds_per_call`, `fd_rate_per_s`, `accept_phases_per_s`, `accepts_per_phase`,
     /// `accepts_per_s`, `work_items_per_phase`, `found_dead_per_s`.
@@ -167,6 +172,8 @@ impl Point {
             ("cpu_calls", _) => measured(&self.cpu_calls, part, |n| *n),
             ("visits", Some(part)) if part.ends_with("_ms") => self.visits.get(part).copied(),
             ("visits", _) => measured(&self.visits, part, |n| *n),
+            // A part of it may have parts of its own, and is not there where nobody came.
+            ("networks", Some(part)) => self.networks.get(part).copied(),
             ("serving", _) => measured(&self.serving, part, |n| *n),
             ("time_wait", Some(part)) => self.time_wait.get(part).copied(),
             ("seconds", Some(part)) => self.second(part),
@@ -204,6 +211,7 @@ impl Point {
             "cpu_components" => self.cpu_components.keys().cloned().collect(),
             "cpu_calls" => self.cpu_calls.keys().cloned().collect(),
             "visits" => self.visits.keys().cloned().collect(),
+            "networks" => self.networks.keys().cloned().collect(),
             "serving" => self.serving.keys().cloned().collect(),
             "time_wait" => self.time_wait.keys().cloned().collect(),
             "kernel" => self.kernel.keys().cloned().collect(),
@@ -323,6 +331,13 @@ mod tests {
         point.delay_ms.mean = 1.0;
         for name in ["completed_per_s", "page_mean_ms", "page_p99_ms"] {
             point.visits.insert(name.to_owned(), 1.0);
+        }
+        for group in ["large", "others", "own"] {
+            let numbers =
+                ["offered_per_s", "replies_per_s", "success", "success_least", "success_most"];
+            for number in numbers {
+                point.networks.insert(format!("{group}.{number}"), 1.0);
+            }
         }
         for name in ["server", "server_max", "server_bytes", "server_tcbs", "server_tcb_bytes"] {
             point.time_wait.insert(name.to_owned(), 1.0);

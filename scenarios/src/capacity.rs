@@ -8,6 +8,8 @@ use crate::clients::{Clients, Delay};
 use crate::curve::{Peer, ServerUse, Setting, Treatment};
 use crate::fin::Fin;
 use crate::load::Phases;
+use crate::networks::Networks;
+use crate::precedence::Precedence;
 use crate::scenario::Scenario;
 use crate::server::Server;
 use crate::time_wait::TimeWait;
@@ -31,11 +33,13 @@ impl Setting {
         Self {
             treatment: Treatment::Peer(Peer::Kernel),
             fin: Fin::HalfClose,
+            precedence: Precedence::default(),
             time_wait: TimeWait::Today,
             shed: None,
             server: Server { time_waits: 0, ..self.server.clone() },
             clients: Clients {
                 browsing: None,
+                networks: Networks::default(),
                 addresses: None,
                 ports: None,
                 delay: Delay::default(),

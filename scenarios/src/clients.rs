@@ -8,6 +8,7 @@ use tidegate_client::{Close, Os};
 
 use crate::browsing::Browsing;
 use crate::load::SHORTEST_S;
+use crate::networks::Networks;
 use crate::steps::{self, Step};
 use crate::systems::Systems;
 
@@ -77,6 +78,8 @@ pub struct Clients {
     pub requests: f64,
     /// Whether they visit pages with a browser.
     pub browsing: Option<Browsing>,
+    /// The networks that they come from, where these are told apart.
+    pub networks: Networks,
     /// Their addresses, where they are fewer than the crowd's 254.
     pub addresses: Option<u16>,
     /// Ports of each address, where they can be short: then none is used while its client holds it in
@@ -101,6 +104,7 @@ impl Default for Clients {
             close: Close::Fin,
             requests: 1.0,
             browsing: None,
+            networks: Networks::default(),
             addresses: None,
             ports: None,
             delay: Delay::default(),
@@ -124,6 +128,7 @@ pub(crate) struct ClientKeys {
     objects: Option<u16>,
     pages: Option<f64>,
     think_s: Option<f64>,
+    networks: Option<Networks>,
     addresses: Option<u16>,
     ports: Option<u16>,
     delay: Option<Delay>,
@@ -146,6 +151,7 @@ impl ClientKeys {
             close: self.close.unwrap_or(base.close),
             requests,
             browsing,
+            networks: self.networks.clone().unwrap_or_else(|| base.networks.clone()),
             addresses: self.addresses.or(base.addresses),
             ports: self.ports.or(base.ports),
             delay: self.delay.unwrap_or(base.delay),
@@ -204,6 +210,9 @@ impl Clients {
         } else if self.requests > 1.0 {
             words.push_str(&format!(", {} requests a connection", self.requests));
         }
+        if !self.networks.is_empty() {
+            words.push_str(&format!(", from {}", self.networks.summary()));
+        }
         if let Some(addresses) = self.addresses {
             let plural = if addresses == 1 { "" } else { "es" };
             words.push_str(&format!(", {addresses} address{plural}"));
@@ -254,6 +263,17 @@ impl Clients {
             browsing.check()?;
             if self.requests.to_bits() != browsing.requests_a_connection().to_bits() {
                 return Err("requests is for single connections: a browser decides itself".into());
+            }
+        }
+        self.networks.check()?;
+        if !self.networks.is_empty() {
+            let is_other = self.addresses.is_some() || self.ports.is_some();
+            if is_other || self.driver == Driver::Sockets || self.browsing.is_some() {
+                return Err(
+                    "networks need driver = \"raw\", and have neither addresses, nor ports, nor a \
+                     browser beside them"
+                        .to_owned(),
+                );
             }
         }
         if self.addresses.is_some_and(|addresses| addresses == 0 || addresses > ADDRESSES) {

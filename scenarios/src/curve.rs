@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::clients::{ClientKeys, Clients};
 use crate::fin::Fin;
 use crate::options::{Auto, Options};
+use crate::precedence::{Policed, Precedence};
 use crate::server::{Server, ServerKeys};
 use crate::shed::{Shed, ShedPlace};
 use crate::time_wait::TimeWait;
@@ -56,6 +57,12 @@ pub(crate) struct CurveKeys {
     auto: Option<Auto>,
     ahead: Option<u32>,
     places: Option<u32>,
+    #[serde(default)]
+    fair_share: bool,
+    #[serde(default)]
+    police: Vec<Policed>,
+    #[serde(default)]
+    exempt: Vec<String>,
     peer: Option<Peer>,
     hook: Option<String>,
     fin: Option<Fin>,
@@ -81,6 +88,8 @@ pub struct Setting {
     pub treatment: Treatment,
     /// What is said of its mechanism beside the name.
     pub options: Options,
+    /// Which networks of clients go first.
+    pub precedence: Precedence,
     /// Where Tidegate looks at SYNs: `auto`, `driver`, `ip` or `tcp`.
     pub hook: String,
     /// What a client's FIN does.
@@ -113,7 +122,8 @@ impl Setting {
     /// What is done to connections, as results name it.
     #[must_use]
     pub fn done(&self) -> String {
-        done(&self.treatment, &self.options, self.fin, self.time_wait, self.shed.as_ref())
+        let Self { treatment, options, precedence, fin, time_wait, shed, .. } = self;
+        done(treatment, options, precedence, *fin, *time_wait, shed.as_ref())
     }
 }
 
@@ -121,6 +131,7 @@ impl Setting {
 fn done(
     treatment: &Treatment,
     options: &Options,
+    precedence: &Precedence,
     fin: Fin,
     time_wait: TimeWait,
     shed: Option<&Shed>,
@@ -129,10 +140,14 @@ fn done(
         Treatment::Peer(peer) => *peer == Peer::Kernel,
         Treatment::Mechanism(name) => name == "default" && fin == Fin::HalfClose,
     } && time_wait == TimeWait::Today
-        && *options == Options::default();
+        && *options == Options::default()
+        && *precedence == Precedence::default();
     let mut name = treatment.name();
     if let Some(options) = options.name() {
         name = format!("{name}, {options}");
+    }
+    if let Some(precedence) = precedence.name() {
+        name = format!("{name}, {precedence}");
     }
     if fin != Fin::HalfClose {
         name = format!("{name} {}", fin.name());
@@ -215,11 +230,18 @@ impl CurveKeys {
         let fin = self.fin.unwrap_or_default();
         let options = Options { auto: self.auto, ahead: self.ahead, places: self.places };
         options.check(&treatment)?;
-        let name = done(&treatment, &options, fin, self.time_wait, self.shed.as_ref());
+        let precedence = Precedence {
+            fair_share: self.fair_share,
+            police: self.police.clone(),
+            exempt: self.exempt.clone(),
+        };
+        let shed = self.shed.as_ref();
+        let name = done(&treatment, &options, &precedence, fin, self.time_wait, shed);
         let setting = Setting {
             curve: self.name.clone().unwrap_or(name),
             treatment,
             options,
+            precedence,
             hook: self.hook.clone().unwrap_or_else(|| "auto".to_owned()),
             fin,
             time_wait: self.time_wait,
@@ -232,6 +254,7 @@ impl CurveKeys {
         }
         setting.server.check()?;
         setting.clients.check()?;
+        setting.precedence.check(&setting.treatment, &setting.clients.networks)?;
         setting.time_wait.check(&setting.treatment, &setting.clients)?;
         Ok(setting)
     }

@@ -15,7 +15,9 @@ mod factor;
 mod fin;
 mod groups;
 mod load;
+mod networks;
 mod options;
+mod precedence;
 mod scenario;
 mod server;
 mod shed;
@@ -38,7 +40,9 @@ pub use groups::{
     ErrorKind, GUARD_DROPS, KERNEL_DROPS, NO_PORT_ERRNO, NO_PORT_FREE, OTHER_ERRORS, PLOTTED_ERRORS,
 };
 pub use load::{Form, Load, Phases};
+pub use networks::{Group, NETWORK_BITS, Networks, network};
 pub use options::{Auto, Options};
+pub use precedence::{Limit, Policed, Precedence};
 pub use scenario::{Network, Part, Scenario};
 pub use server::{AcceptLimit, Page, Server, ServerKind};
 pub use shed::{Shed, ShedPlace, ShedShare};

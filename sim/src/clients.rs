@@ -77,11 +77,11 @@ impl World {
             counts,
         };
         self.tally.started(now_ns, now_ns);
-        if let Some(network) = flow.network {
-            self.sources.seen[usize::from(network)].attempts += u64::from(counts);
-        }
         self.balance.attempts += 1;
-        let Some(place) = self.flows.insert(flow, now_ns) else { return self.no_port(now_ns) };
+        let network = flow.network;
+        let Some(place) = self.flows.insert(flow, now_ns) else {
+            return self.no_port(network, now_ns);
+        };
         self.balance.waiting += 1;
         self.counting += u64::from(counts);
         self.tally.in_flight(self.balance.waiting);
@@ -98,8 +98,11 @@ impl World {
     }
 
     /// As connect() says when the ports are used up.
-    fn no_port(&mut self, now_ns: u64) {
+    fn no_port(&mut self, network: Option<u16>, now_ns: u64) {
         self.tally.ended(End::NO_PORT, now_ns, now_ns, Some(0));
+        if let Some(network) = network {
+            self.tally.ended_of(network.into(), End::NO_PORT, now_ns);
+        }
         self.balance.others += 1;
         if let Starts::Closed { .. } = self.starts {
             self.wire.queue.add_to(lane::STARTS, now_ns + TRY_AGAIN_NS, Event::Start);
@@ -164,8 +167,7 @@ impl World {
             self.tally.ended(end, flow.intended_ns, now_ns, Some(attempt.syns()));
             self.counting -= u64::from(flow.counts);
             if let Some(network) = flow.network {
-                let is_reply = flow.counts && end == End::Replied;
-                self.sources.seen[usize::from(network)].replies += u64::from(is_reply);
+                self.tally.ended_of(network.into(), end, flow.intended_ns);
             }
             self.balance.waiting -= 1;
             *match end {

@@ -57,7 +57,6 @@ pub use pages::Pages;
 pub use run::{Settings, run};
 pub use setup::{Balance, Crowd, Load, Setup};
 pub use shed::Shed;
-pub use sources::{FromNetwork, network};
 pub use spent::{Spent, Took};
 pub use spread::processors;
 pub use stack::{Kernel, Profile};

@@ -7,10 +7,13 @@ use std::time::Duration;
 use tidegate_client as client;
 use tidegate_client::{Os, Person};
 use tidegate_policy::mechanism;
-use tidegate_policy::raw::tg_rules;
+use tidegate_policy::police::Limited;
+use tidegate_policy::raw::{tg_limit, tg_rules};
+use tidegate_policy::share::{IPV4_BITS, IPV6_BITS};
 use tidegate_scenarios::{
-    AcceptLimit, Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Load, Network, Peer, Phases,
-    Scenario, Server, ServerKind, Setting, Treatment, read_scalable_trace, scheduled,
+    AcceptLimit, Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Limit, Load, NETWORK_BITS, Network,
+    Peer, Phases, Scenario, Server, ServerKind, Setting, Treatment, network, read_scalable_trace,
+    scheduled,
 };
 
 use crate::error::SimError;
@@ -46,7 +49,10 @@ pub(crate) fn setup(
     match &setting.treatment {
         Treatment::Mechanism(name) => {
             let rules = setting.options.over(mechanism::parse(name)?);
-            let rules = tg_rules { fin: setting.fin.rule(), ..rules };
+            let mut rules = tg_rules { fin: setting.fin.rule(), ..rules };
+            if setting.precedence.fair_share {
+                (rules.share_ipv4_bits, rules.share_ipv6_bits) = (IPV4_BITS, IPV6_BITS);
+            }
             let mut hook = Hook::named(&setting.hook, machine.hook)?;
             // As live: where SYNs are shed, they are judged in the same place.
             if setting.shed.is_some() && hook == Hook::Tcp {
@@ -114,10 +120,26 @@ pub(crate) fn set_load(
         *shed = shed.at_capacity(asked, clients.connections_per_s(capacity_per_s));
     }
     let per_s = clients.connections_per_s(capacity_per_s * offered);
+    let connections_per_s = clients.connections_per_s(capacity_per_s);
+    let limits = setting.precedence.limits(&clients.networks, connections_per_s);
+    setup.limits = limits.into_iter().map(limited).collect();
     let phases = load.phases(clients, offered);
     let arrivals = arrivals(setting, &phases, per_s, load.seed)?;
     last(&mut setup.crowd, setup::Load::Open(arrivals), &phases);
     Ok(())
+}
+
+/// What holds for the network of this number.
+fn limited((number, limit): (u16, Limit)) -> Limited {
+    Limited {
+        addr: [u32::from_ne_bytes(network(number).octets()), 0, 0, 0],
+        is_ipv6: false,
+        bits: NETWORK_BITS,
+        limit: match limit {
+            Limit::Exempt => tg_limit::exempt(),
+            Limit::Rate { syns_per_s, burst } => tg_limit::new(syns_per_s, burst),
+        },
+    }
 }
 
 /// Gives it the load that measures what the server can do.
@@ -163,7 +185,7 @@ fn crowd(setting: &Setting, pages: &Pages) -> Result<Crowd, SimError> {
         requests: clients.requests,
         ports: clients.pairs(),
         systems: clients.os.each().collect(),
-        networks: Vec::new(),
+        networks: clients.networks.shares().collect(),
         load: setup::Load::Closed { clients: 0 },
         warm_up_ns: 0,
         duration_ns: 1,

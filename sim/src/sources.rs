@@ -1,55 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where clients come from: the networks of their addresses, and what became of those of each.
+//! Where clients come from: the networks of their addresses.
 
 use std::net::Ipv4Addr;
 
 use tidegate_policy::raw::tg_tuple;
+use tidegate_scenarios::network;
 
 use crate::chance::Entity;
 use crate::lot::Lot;
-
-/// What clients of one network saw, of those that count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FromNetwork {
-    /// Attempts that were started.
-    pub attempts: u64,
-    /// Those with whole replies.
-    pub replies: u64,
-}
-
-impl FromNetwork {
-    /// The share of the attempts with whole replies.
-    #[must_use]
-    pub fn success(&self) -> f64 {
-        self.replies as f64 / self.attempts.max(1) as f64
-    }
-}
 
 /// Networks by how often clients come from them.
 #[derive(Debug)]
 pub(crate) struct Sources {
     lot: Lot,
-    pub seen: Vec<FromNetwork>,
 }
 
 impl Sources {
     pub(crate) fn new(weights: &[f64], seed: u64) -> Self {
-        Self {
-            lot: Lot::new(weights.iter().copied(), seed, Entity::Sources),
-            seen: vec![FromNetwork::default(); weights.len()],
-        }
+        Self { lot: Lot::new(weights.iter().copied(), seed, Entity::Sources) }
     }
 
     /// The network of the next client; `None` where each has an address of its own.
     pub(crate) fn draw(&mut self) -> Option<u16> {
         self.lot.draw().map(|network| network as u16)
     }
-}
-
-/// The address of a network of clients; the rest of its /24 are theirs.
-#[must_use]
-pub fn network(number: u16) -> Ipv4Addr {
-    Ipv4Addr::from(0x0a00_0000 | 128 << 16 | u32::from(number) << 8)
 }
 
 /// A client's connection. Without a network each client has an address of its own, as long as there
@@ -76,7 +50,6 @@ mod tests {
     fn clients_of_a_network_have_its_addresses() {
         let first = |from| tuple(300, from).saddr[0].to_ne_bytes();
         assert_eq!(first(Some(259)), [10, 129, 3, 47]);
-        assert_eq!(network(259), Ipv4Addr::new(10, 129, 3, 0));
         assert_eq!(first(None), [10, 128, 1, 44]);
     }
 }

@@ -19,8 +19,8 @@ use tidegate_client::Close;
 use tidegate_policy::overload::{Names, Watch};
 use tidegate_policy::police::{Limited, Police};
 use tidegate_policy::raw::{
-    TG_COOKIE, TG_SOURCE_ANY, tg_accepts, tg_ack, tg_bucket, tg_counters, tg_decision, tg_key,
-    tg_queues, tg_rules, tg_syn, tg_tuple, tg_tw_rules,
+    TG_CALM, TG_COOKIE, TG_SOURCE_ANY, tg_accepts, tg_ack, tg_bucket, tg_counters, tg_decision,
+    tg_key, tg_queues, tg_rules, tg_syn, tg_tuple, tg_tw_rules,
 };
 use tidegate_policy::share::Shares;
 use tidegate_policy::time_wait::End;
@@ -50,6 +50,10 @@ pub(crate) struct Guard {
     pub shares: Option<Shares>,
     /// Of a guard that is `auto`.
     pub watch: Option<Watch>,
+    /// In what it says that an overload is, as the last SYN met it; and how often it has said otherwise
+    /// than before.
+    phase: u32,
+    pub phase_changes: u64,
     /// Of the names of those who wait.
     pub key: tg_key,
     /// How the application accepts.
@@ -66,6 +70,8 @@ impl Guard {
             police: Police::new(limits),
             shares: rules.shares().then(Shares::default),
             watch: (rules.is_auto != 0).then(Watch::default),
+            phase: TG_CALM,
+            phase_changes: 0,
             key: tg_key { k0: chance.draw(), k1: chance.draw() },
             accepts: tg_accepts::default(),
         }
@@ -105,11 +111,14 @@ impl Guard {
         tuple: &tg_tuple,
         isn: u32,
     ) -> tg_decision {
-        let Self { rules, refusals, key, .. } = self;
+        let Self { rules, refusals, key, phase: last_phase, phase_changes, .. } = self;
         match &mut self.watch {
             Some(watch) => {
                 let names = Names::of(key, tuple, isn, syn.sends_again != 0);
-                watch.decide_syn(rules, queues, syn, refusals, names)
+                let decision = watch.decide_syn(rules, queues, syn, refusals, names);
+                let phase = watch.overload().phase(syn.now_ns);
+                *phase_changes += u64::from(phase != std::mem::replace(last_phase, phase));
+                decision
             }
             None => decide_syn(rules, queues, syn, refusals),
         }
@@ -170,6 +179,8 @@ pub(crate) struct Counted {
     /// Those that it holds now, and the most that it held.
     pub pairs_held: u64,
     pub pairs_max: u64,
+    /// How often `auto` came to see an overload in another phase.
+    pub phase_changes: u64,
 }
 
 impl Counted {
@@ -196,6 +207,7 @@ impl Counted {
         since.time_waits -= earlier.time_waits;
         since.time_waits_left -= earlier.time_waits_left;
         since.pairs -= earlier.pairs;
+        since.phase_changes -= earlier.phase_changes;
         since
     }
 }

@@ -18,7 +18,7 @@ use crate::people::People;
 use crate::server::App;
 use crate::setup::{Balance, Crowd, Load, Setup};
 use crate::shed::Shedders;
-use crate::sources::{FromNetwork, Sources};
+use crate::sources::Sources;
 use crate::spent::Spent;
 use crate::stack::{Counted, Guard, Host, Listener};
 use crate::wire::{Event, Wire};
@@ -40,8 +40,6 @@ pub struct Report {
     pub cores: usize,
     /// What the application did in the time that counts.
     pub application: Statistics,
-    /// What clients of each network saw, where they come from networks.
-    pub networks: Vec<FromNetwork>,
     /// How a guard saw it accept, when that time ended; `None` where nobody was refused of late.
     pub accepts: Option<Seen>,
     /// How things stood at the end.
@@ -83,6 +81,12 @@ impl Report {
     #[must_use]
     pub fn pairs(&self) -> u64 {
         self.counted.pairs
+    }
+
+    /// How often `auto` came to see an overload in another phase in that time, where it is the guard.
+    #[must_use]
+    pub fn phase_changes(&self) -> u64 {
+        self.counted.phase_changes
     }
 
     /// Packets that its ring had no room for in that time.
@@ -163,7 +167,7 @@ impl World {
                 Load::Closed { clients } => Starts::Closed { clients: *clients },
             },
             wire: Wire::new(&way, machine.clients, ends, seed),
-            tally: Tally::new(counted_ns.clone()),
+            tally: Tally::new(counted_ns.clone()).with_parts(crowd.networks.len()),
             next_mark_ns: counted_ns.start,
             marks: [(counted_ns.start, None), (counted_ns.end, None)],
             flows: Flows::new(crowd.ports),
@@ -208,7 +212,6 @@ impl World {
             counted: end.1.since(&begin.1),
             application: end.2.since(&begin.2),
             sockets: end.3,
-            networks: self.sources.seen,
             accepts: end.4,
             balance,
             events: self.events,
@@ -311,6 +314,7 @@ impl World {
         let sockets = 1 + self.flows.each().filter(|flow| flow.conn.is_socket()).count() as u64;
         let mut counted = host.counted.clone();
         (counted.pairs_held, counted.pairs_max) = self.wire.ends.held_by_server(self.now_ns());
+        counted.phase_changes = host.guard.as_ref().map_or(0, |guard| guard.phase_changes);
         let accepts = host.guard.as_ref().and_then(|guard| guard.accepts.seen(self.now_ns()));
         let mark = (host.cores.spent(), counted, application, sockets, accepts);
         self.marks[place].1 = Some(mark);

@@ -50,6 +50,8 @@ pub(crate) struct Persona {
     /// Where they browse: the place of those who ask for the objects of the pages that these ask
     /// for.
     pub objects: Option<usize>,
+    /// The part of the crowd that counts them.
+    pub part: usize,
 }
 
 /// Everyone, without the interface at which they are spoken to.
@@ -57,6 +59,8 @@ pub(crate) struct Crowd<'a> {
     plan: &'a Plan,
     schedule: Schedule,
     classes: Classes,
+    /// The home of each class: see [`Plan::homes`].
+    homes: Vec<usize>,
     /// Each class at each target, and behind them those who ask for objects.
     personas: Vec<Persona>,
     ways: Vec<Way>,
@@ -92,13 +96,14 @@ impl<'a> Crowd<'a> {
         let counted_from_ns = ns(plan.warm_up);
         let counted_ns = counted_from_ns..counted_from_ns + ns(plan.duration);
         let begun_ns = clock_ns();
-        let mut tally = Tally::new(counted_ns.clone());
+        let mut tally = Tally::new(counted_ns.clone()).with_parts(plan.parts());
         tally.will_know_time_waits();
         let visits_count_ns = begun_ns + counted_ns.start..begun_ns + counted_ns.end;
         Ok(Self {
             plan,
             schedule: Schedule::of(plan),
             classes: Classes::of(plan),
+            homes: plan.classes.iter().map(|class| plan.home(class)).collect(),
             personas: parts.personas,
             ways: parts.ways,
             tuples: parts.tuples,

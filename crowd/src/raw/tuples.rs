@@ -49,8 +49,8 @@ pub(crate) struct Tuples {
     /// For each target the place of the first one like it: whose tuples it has. Who is named twice
     /// has its turn twice, but a packet from it does not say which of the two it is.
     first_like: Vec<usize>,
-    /// The round of each target that is next.
-    next: Vec<u64>,
+    /// Where clients of each home come from, at each target; the targets of a home together.
+    pools: Vec<Pool>,
     /// The number of each target's source that is next by itself.
     next_address: Vec<u64>,
     /// The target that is next.
@@ -63,6 +63,15 @@ pub(crate) struct Tuples {
     /// The port of each target that is next in the rest, for each address by its number, modulo
     /// [`APART`]: who uses many shortens nobody else's round.
     next_port: Vec<Vec<u16>>,
+}
+
+/// Addresses at a target whose ports are taken in turn.
+#[derive(Debug)]
+struct Pool {
+    /// Some of the target's; `None`: all.
+    sources: Option<Sources>,
+    /// The place that is next: of an address, and above it of a port.
+    next: u64,
 }
 
 impl Tuples {
@@ -86,7 +95,8 @@ impl Tuples {
         };
         let addresses: Vec<u64> = ways.iter().map(|(_, sources)| sources.len()).collect();
         // Where there are no ports of a kind, none of them is ever next.
-        let next = addresses.iter().map(|count| begin % (count * turns).max(1)).collect();
+        let all = |count: &u64| Pool { sources: None, next: begin % (count * turns).max(1) };
+        let pools = addresses.iter().map(all).collect();
         let next_address = addresses.iter().map(|count| begin % count).collect();
         let first = (begin % (ports - turns).max(1)) as u16;
         let apart = |count: &u64| vec![first; (*count).min(APART) as usize];
@@ -95,7 +105,7 @@ impl Tuples {
         Self {
             ways,
             first_like,
-            next,
+            pools,
             next_address,
             target: 0,
             first_port,
@@ -105,15 +115,41 @@ impl Tuples {
         }
     }
 
-    /// The next target's next tuple that is not taken, and the target's place; `None` when all
-    /// of its tuples are taken.
+    /// The same where clients have homes: of each, for each target, some of the target's sources, at
+    /// least one.
+    pub(crate) fn with_homes(mut self, homes: Vec<Vec<Sources>>, begin: u64) -> Self {
+        let turns = self.turns;
+        let own = |sources: Sources| {
+            let next = begin % (sources.len() * turns).max(1);
+            Pool { sources: Some(sources), next }
+        };
+        self.pools = homes.into_iter().flatten().map(own).collect();
+        self
+    }
+
+    /// The next target's next tuple that is not taken, from an address of this home, and the target's
+    /// place; `None` when all of them are taken.
     #[inline]
-    pub(crate) fn take(&mut self, is_taken: impl Fn(Tuple) -> bool) -> (usize, Option<Tuple>) {
+    pub(crate) fn take(
+        &mut self,
+        home: usize,
+        is_taken: impl Fn(Tuple) -> bool,
+    ) -> (usize, Option<Tuple>) {
         let target = self.take_target();
-        let rounds = self.rounds(target);
-        for _ in 0..rounds {
-            let round = self.next[target];
-            self.next[target] = if round + 1 == rounds { 0 } else { round + 1 };
+        let all = &self.ways[target].1;
+        let pool = &mut self.pools[home * self.ways.len() + target];
+        let addresses = pool.sources.as_ref().map_or(all.len(), Sources::len);
+        let places = addresses * self.turns;
+        for _ in 0..places {
+            let place = pool.next;
+            pool.next = if place + 1 == places { 0 } else { place + 1 };
+            let round = match &pool.sources {
+                None => place,
+                Some(own) => {
+                    let address = all.number(own.address(place % addresses));
+                    place / addresses * all.len() + address.expect("it is one of the target's")
+                }
+            };
             let tuple = round * self.ways.len() as u64 + target as u64;
             if !is_taken(tuple) {
                 return (target, Some(tuple));
@@ -197,10 +233,6 @@ impl Tuples {
         self.target = (target + 1) % self.ways.len();
         self.first_like[target]
     }
-
-    fn rounds(&self, target: usize) -> u64 {
-        self.ways[target].1.len() * self.turns
-    }
 }
 
 fn first_like(ways: &[(SocketAddr, Sources)]) -> Vec<usize> {
@@ -238,7 +270,7 @@ mod tests {
             assert_eq!(tuples.len(), u64::from(count));
             let ports: Vec<u16> = (0..count)
                 .map(|_| {
-                    let tuple = tuples.take(|_| false).1.unwrap();
+                    let tuple = tuples.take(0, |_| false).1.unwrap();
                     tuples.parts(tuple).2
                 })
                 .collect();
@@ -256,7 +288,7 @@ mod tests {
         let mut tuples = tuples(Ports::InTurn);
         let mut seen = HashSet::new();
         for _ in 0..PORTS * 2 * 2 {
-            let (target, tuple) = tuples.take(|_| false);
+            let (target, tuple) = tuples.take(0, |_| false);
             let tuple = tuple.unwrap();
             let (of, address, port) = tuples.parts(tuple);
             assert_eq!(target, of);
@@ -264,7 +296,7 @@ mod tests {
             let (from, to) = (tuples.ways[target].0, SocketAddr::new(address, port));
             assert_eq!(tuples.of(from, to), Some(tuple));
         }
-        let (_, again) = tuples.take(|_| false);
+        let (_, again) = tuples.take(0, |_| false);
         assert_eq!(again, Some(0), "only when all had their turn");
     }
 
@@ -276,7 +308,7 @@ mod tests {
         assert_eq!(tuples.len(), 2 * 4);
         let mut seen = HashSet::new();
         for expected in [0, 0, 2, 0, 0, 2] {
-            let (target, tuple) = tuples.take(|_| false);
+            let (target, tuple) = tuples.take(0, |_| false);
             let (of, address, port) = tuples.parts(tuple.unwrap());
             assert_eq!((target, of), (expected, expected));
             let (from, to) = (tuples.ways[target].0, SocketAddr::new(address, port));
@@ -286,10 +318,33 @@ mod tests {
     }
 
     #[test]
+    fn who_has_a_home_comes_from_there_and_from_each_of_its_addresses_in_turn() {
+        let (target, all) = way("10.0.0.1:80", "10.128.0.0/22");
+        let at = |net: &str| Sources::new(vec![Range::of(net.parse().unwrap())]);
+        let nets = ["10.128.0.0/24", "10.128.2.8/31"];
+        let homes = nets.map(|net| vec![at(net)]).to_vec();
+        let mut tuples =
+            Tuples::new(vec![(target, all)], Some(2), 7, Ports::InTurn).with_homes(homes, 7);
+        let mut seen = HashSet::new();
+        for (home, addresses) in [(0, 254), (1, 2), (1, 2), (0, 254)] {
+            let net: ipnet::IpNet = nets[home].parse().unwrap();
+            for _ in 0..addresses {
+                let tuple = tuples.take(home, |_| false).1.unwrap();
+                let (_, address, port) = tuples.parts(tuple);
+                assert!(net.contains(&address), "{address} is not of {net}");
+                assert!(seen.insert((address, port)), "used twice: {address}:{port}");
+                assert_eq!(tuples.of(target, SocketAddr::new(address, port)), Some(tuple));
+            }
+        }
+        assert_eq!(seen.len(), 2 * 256);
+        assert_eq!(tuples.take(1, |tuple| tuple % 1022 < 600), (0, None), "others' are not taken");
+    }
+
+    #[test]
     fn a_targets_zone_is_in_no_packet() {
         let ways = vec![way("[fe80::1%2]:80", "fe80::7/128")];
         let mut tuples = Tuples::new(ways, None, 0, Ports::InTurn);
-        let tuple = tuples.take(|_| false).1.unwrap();
+        let tuple = tuples.take(0, |_| false).1.unwrap();
         let (_, address, port) = tuples.parts(tuple);
         let from = "[fe80::1]:80".parse().unwrap();
         assert_eq!(tuples.of(from, SocketAddr::new(address, port)), Some(tuple));
@@ -298,8 +353,8 @@ mod tests {
     #[test]
     fn taken_ones_are_passed_over_and_strangers_have_none() {
         let mut tuples = tuples(Ports::InTurn);
-        assert_eq!(tuples.take(|tuple| tuple < 7), (0, Some(8)));
-        assert_eq!(tuples.take(|_| true), (1, None));
+        assert_eq!(tuples.take(0, |tuple| tuple < 7), (0, Some(8)));
+        assert_eq!(tuples.take(0, |_| true), (1, None));
         let of = |from: &str, to: &str| tuples.of(from.parse().unwrap(), to.parse().unwrap());
         assert!(of("10.0.0.1:80", "10.128.0.1:1024").is_some());
         assert!(of("10.0.0.1:81", "10.128.0.1:1024").is_none());
@@ -312,7 +367,7 @@ mod tests {
         let mut tuples = tuples(Ports::Both);
         let mut seen = HashSet::new();
         for _ in 0..PORTS / 2 * 2 * 2 {
-            let tuple = tuples.take(|_| false).1.unwrap();
+            let tuple = tuples.take(0, |_| false).1.unwrap();
             assert!(seen.insert(tuple), "used twice: {tuple}");
         }
         let (target, address) = (0, "10.128.0.1".parse().unwrap());

@@ -92,8 +92,9 @@ fn queues(rng: &mut Rng) -> tg_queues {
         syn_max,
         syncookies: variant(rng, 2),
         claimed: if rng.bool() { 0 } else { word(rng, 1) },
+        members: one_of(rng, [0, 1, 8, 0xffff]) as u16,
         places: if rng.bool() { 0 } else { near(rng, [listen_max / 2, listen_max]) },
-        shut: rng.u32(..3),
+        shut: rng.u16(..3),
     }
 }
 

@@ -33,6 +33,7 @@ pub(super) fn name(measure: &str) -> String {
         "cpu_components" => "Processor by component",
         "cpu_calls" => "Server's time by system call",
         "visits" => "Visits",
+        "networks" => return networks(part),
         "serving" => return serving(part),
         "time_wait" => return time_wait(part),
         "seconds" => return second(part).to_owned(),
@@ -53,6 +54,22 @@ pub(super) fn name(measure: &str) -> String {
 
 fn within(part: Option<&str>) -> String {
     part.map_or("Answered by time".to_owned(), |ms| format!("Answered within {ms} ms"))
+}
+
+/// What clients of a group of networks saw.
+fn networks(part: Option<&str>) -> String {
+    let Some((group, number)) = part.and_then(|part| part.split_once('.')) else {
+        return "Networks".to_owned();
+    };
+    let number = match number {
+        "offered_per_s" => "attempts",
+        "replies_per_s" => "attempts answered",
+        "success" => "attempts answered, of all",
+        "success_least" => "attempts answered, of the worst network's",
+        "success_most" => "attempts answered, of the best network's",
+        other => other,
+    };
+    format!("Network \"{group}\": {number}")
 }
 
 /// What our servers count of themselves, in the thesis's words (Pariag 4.1).

@@ -130,6 +130,7 @@ pub fn point(scenario: &str, curve: &str, load: f64, world: World) -> Point {
             ("other-kernel", 0.1858 - 0.01 * over),
         ]),
         visits: [].into(),
+        networks: [].into(),
         serving: [].into(),
         time_wait: [].into(),
         seconds: [].into(),

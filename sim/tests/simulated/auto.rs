@@ -74,3 +74,28 @@ fn a_long_listen_queue_is_no_longer_than_those_who_are_served_care_to_wait() {
         assert!(auto.replies_per_s >= 0.97 * kernel.replies_per_s, "{times}");
     }
 }
+
+/// In a minute after the first thirty seconds, of three crowds that stay.
+fn phase_changes(os: &str, times: f64) -> [u64; 3] {
+    [1, 2, 3].map(|seed| {
+        let mut setup = setup("auto", 128, os, (0, times));
+        setup.crowd.load = Load::Open(Arrivals::poisson(times * CAPACITY_PER_S, seed));
+        setup.seed = seed;
+        World::new(setup).run(&mut |_| {}).phase_changes()
+    })
+}
+
+/// Hysteresis: what a crowd is taken for does not change while the crowd does not, neither below what the
+/// server can do (1,130 a second) nor a third above it. Between there chance has a part in whether more
+/// come than are served, and it changes every few seconds, mostly for some milliseconds.
+#[test]
+fn while_a_crowd_stays_it_is_in_one_phase() {
+    for os in ["linux", "windows"] {
+        for times in [0.5, 0.9, 1.5, 3.0, 5.0] {
+            assert_eq!(phase_changes(os, times), [0; 3], "{os}, {times}");
+        }
+        let edge = phase_changes(os, 1.2);
+        println!("{os}: {edge:?} where it is hardly an overload");
+        assert!(edge.iter().all(|changes| (1..=24).contains(changes)), "{os}: {edge:?}");
+    }
+}

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who goes first, in a simulated world: networks of clients that are policed or exempt.
 
-use tidegate_client::{Arrivals, Os};
+use tidegate_client::{Arrivals, Os, Part};
 use tidegate_policy::mechanism;
 use tidegate_policy::police::Limited;
 use tidegate_policy::raw::tg_limit;
 use tidegate_policy::share::max_min;
-use tidegate_sim::{FromNetwork, Hook, Load, Machine, Setup, World, network};
+use tidegate_scenarios::network;
+use tidegate_sim::{Hook, Load, Machine, Setup, World};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const SECONDS: u64 = 10;
@@ -27,8 +28,8 @@ fn setup(mechanism: &str, per_s: &[f64]) -> Setup {
     setup
 }
 
-fn networks(setup: Setup) -> Vec<FromNetwork> {
-    World::new(setup).run(&mut |_| {}).networks
+fn networks(setup: Setup) -> Vec<Part> {
+    World::new(setup).run(&mut |_| {}).outcome.parts
 }
 
 fn limited(number: u16, bits: u8, limit: tg_limit) -> Limited {

@@ -296,6 +296,7 @@ mod tests {
             cpu_components: Default::default(),
             cpu_calls: Default::default(),
             visits: Default::default(),
+            networks: Default::default(),
             serving: Default::default(),
             time_wait: Default::default(),
             seconds: Default::default(),

@@ -34,13 +34,13 @@ impl Crowd<'_> {
             return self.come(class, intended_ns, now_ns);
         }
         if self.has_no_port(now_ns) {
-            return self.no_port(intended_ns, now_ns);
+            return self.no_port(class, intended_ns, now_ns);
         }
         let (attempts, waiting) = (&self.attempts, &self.waiting);
-        let (target, tuple) = self.tuples.take(|tuple| {
+        let (target, tuple) = self.tuples.take(self.homes[class], |tuple| {
             attempts.find(tuple).is_some() || waiting.as_ref().is_some_and(|held| held.has(tuple))
         });
-        let Some(tuple) = tuple else { return self.no_port(intended_ns, now_ns) };
+        let Some(tuple) = tuple else { return self.no_port(class, intended_ns, now_ns) };
         let place = class * self.ways.len() + target;
         let persona = &self.personas[place];
         let delay_ns = ns(persona.network.delay.draw(&mut self.chance));
@@ -60,10 +60,10 @@ impl Crowd<'_> {
     }
 
     /// As connect() says when the ports are used up.
-    pub(super) fn no_port(&mut self, intended_ns: u64, now_ns: u64) {
+    pub(super) fn no_port(&mut self, class: usize, intended_ns: u64, now_ns: u64) {
         self.tally.started(intended_ns, now_ns - self.begun_ns);
         self.meter.started();
-        self.count(End::NO_PORT, intended_ns, now_ns, 0);
+        self.count(End::NO_PORT, self.plan.classes[class].part, intended_ns, now_ns, 0);
     }
 
     /// Starts an attempt and returns its number, or its end already, of which its visit is still to
@@ -163,11 +163,12 @@ impl Crowd<'_> {
         let answered = slot.attempt.answered();
         let (finished, timer_ns) = (slot.attempt.is_finished(), slot.attempt.next_timer_ns());
         let (wait, tuple) = (slot.attempt.wait(), slot.tuple);
+        let part = self.personas[slot.person as usize].part;
         if let Some(end) = end {
             // The visit hears of this, and then of nothing more.
             slot.visit = ALONE;
             self.tally.answered(answered, now_ns - self.begun_ns);
-            self.count(end, intended_ns, now_ns, syns);
+            self.count(end, part, intended_ns, now_ns, syns);
             self.attempts.end(number);
         }
         if finished {
@@ -196,8 +197,9 @@ impl Crowd<'_> {
         }
     }
 
-    fn count(&mut self, end: End, intended_ns: u64, now_ns: u64, syns: u32) {
+    fn count(&mut self, end: End, part: usize, intended_ns: u64, now_ns: u64, syns: u32) {
         self.tally.ended(end, intended_ns, now_ns - self.begun_ns, Some(syns));
+        self.tally.ended_of(part, end, intended_ns);
         self.meter.ended(end);
     }
 }

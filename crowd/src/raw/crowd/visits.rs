@@ -54,7 +54,7 @@ impl Crowd<'_> {
         let Home { class, target, delay_ns, .. } = opening.home;
         let intended_ns = opening.intended_ns - self.begun_ns;
         let Some(tuple) = self.tuple_at(&opening.home, now_ns) else {
-            self.no_port(intended_ns, now_ns);
+            self.no_port(class, intended_ns, now_ns);
             return self.visits.not_opened(visit, opening, End::NO_PORT, now_ns);
         };
         let page = class * self.ways.len() + target;
