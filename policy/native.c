@@ -58,7 +58,7 @@ __u32 tg_native_share_ask(struct tg_share *share, struct tg_share_cell *cells,
 		return TG_SOURCE_ANY;
 	hash = tg_share_hash(key, tuple, rules, 0);
 	return tg_share_ask(share, &cells[tg_share_cell_index(hash, 0)],
-	                    &cells[tg_share_cell_index(hash, 1)], random, now_ns);
+	                    &cells[tg_share_cell_index(hash, 1)], rules, random, now_ns);
 }
 
 void tg_native_share_end(struct tg_share *share, __u32 reason, __u64 now_ns)

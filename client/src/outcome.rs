@@ -65,7 +65,7 @@ pub struct Outcome {
     /// Visits to pages; none where attempts stood alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub visits: Option<Visits>,
-    /// The parts of the crowd, by their numbers, where it has several.
+    /// The parts of the crowd, by their numbers, where they are counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
 }

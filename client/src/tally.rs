@@ -158,8 +158,7 @@ impl Tally {
         self.count_error(end);
     }
 
-    /// Of which part of the crowd an attempt was that has ended, where it has several: beside
-    /// [`Tally::ended`].
+    /// Of which part of the crowd an attempt was that has ended: beside [`Tally::ended`].
     #[inline]
     pub fn ended_of(&mut self, part: usize, end: End, intended_ns: u64) {
         if self.counts(intended_ns)

@@ -45,10 +45,10 @@ pub struct Class {
     /// Where they come from (raw packets only), as [`Plan::sources`], which it stands in place of; empty:
     /// from there. Not where they browse.
     pub sources: Vec<IpNet>,
-    /// The part of the crowd that counts them: its place in [`Outcome::parts`].
+    /// The part of the crowd that counts them, if any: its place in [`Outcome::parts`].
     ///
     /// [`Outcome::parts`]: tidegate_client::Outcome::parts
-    pub part: usize,
+    pub part: Option<usize>,
 }
 
 impl Default for Class {
@@ -64,7 +64,7 @@ impl Default for Class {
             browsing: None,
             network: Network::default(),
             sources: Vec::new(),
-            part: 0,
+            part: None,
         }
     }
 }

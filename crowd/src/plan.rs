@@ -248,16 +248,16 @@ impl Plan {
         homes
     }
 
-    /// Which of them a class has.
-    pub(crate) fn home(&self, class: &Class) -> usize {
-        let own = self.home_of(class);
-        self.homes().iter().position(|home| *home == own).unwrap_or(0)
+    /// Which of them each class has.
+    pub(crate) fn home_of_each(&self) -> Vec<usize> {
+        let homes = self.homes();
+        let place = |own: &[IpNet]| homes.iter().position(|home| *home == own).unwrap_or(0);
+        self.classes.iter().map(|class| place(self.home_of(class))).collect()
     }
 
-    /// How many parts are counted apart; 0 where it is one.
+    /// How many parts are counted apart.
     pub(crate) fn parts(&self) -> usize {
-        let last = self.classes.iter().map(|class| class.part).max().unwrap_or(0);
-        if last == 0 { 0 } else { last + 1 }
+        self.classes.iter().filter_map(|class| class.part).max().map_or(0, |last| last + 1)
     }
 
     /// Where those of a class come from.

@@ -163,7 +163,7 @@ fn classes_come_from_networks_of_their_own_and_are_counted_apart() {
     });
     let class = |share, network: &str, part| {
         let sources = vec![network.parse().unwrap()];
-        Class { share, sources, part, ..Class::default() }
+        Class { share, sources, part: Some(part), ..Class::default() }
     };
     let classes = vec![class(3.0, "10.128.7.0/24", 1), class(1.0, "10.128.8.0/24", 0)];
     let outcome = stage.send(Plan { classes, ..raw("10.0.0.1:80", 1000.0, Class::default()) });

@@ -37,6 +37,7 @@ __noinline __u32 tg_share_source(struct tg_packet *packet, __u32 active, __u32 i
 {
 	struct tg_share *s = bpf_map_lookup_elem(&share, &slot);
 	struct tg_share_cell *one, *other;
+	const struct tg_rules *rules;
 	struct tg_config *conf;
 	__u64 hash;
 
@@ -45,13 +46,13 @@ __noinline __u32 tg_share_source(struct tg_packet *packet, __u32 active, __u32 i
 	conf = bpf_map_lookup_elem(&config, &active);
 	if (!conf)
 		return TG_SOURCE_ANY;
-	hash = tg_share_hash(&conf->shed_key, &packet->tuple,
-	                     &conf->guards[index & (TG_GUARDS - 1)].rules, slot);
+	rules = &conf->guards[index & (TG_GUARDS - 1)].rules;
+	hash = tg_share_hash(&conf->shed_key, &packet->tuple, rules, slot);
 	one = tg_share_cell_of(hash, 0);
 	other = tg_share_cell_of(hash, 1);
 	if (!one || !other)
 		return TG_SOURCE_ANY;
-	return tg_share_ask(s, one, other, bpf_get_prandom_u32(), now_ns);
+	return tg_share_ask(s, one, other, rules, bpf_get_prandom_u32(), now_ns);
 }
 
 /* Once a SYN that was let on is judged, for this reason. */

@@ -87,6 +87,8 @@ TG_INLINE void tg_syn_hold_off(struct tg_syn_stage *s)
 
 	if (!w)
 		return;
+	if (s->syn.source == TG_SOURCE_BEYOND)
+		tg_watch_keep_out(s->socket.slot);
 	w->client.is_held_off = 1;
 	w->client.sends_again = tg_system_sends_again(s->packet->hops, s->packet->tcp_header_bytes);
 	tg_watch_tell(s->packet, w);
@@ -204,7 +206,7 @@ TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 		tg_client_settle(&s->watch->client, s->syn.cookie_usable);
 		s->syn.answer = s->watch->client.answer;
 		tg_watch_part(s->watch);
-	} else if (rules->is_auto && s->reason == TG_EXEMPT) {
+	} else if (tg_syn_passes_by(rules, s->reason, &s->syn)) {
 		tg_watch_pass_by(s->socket.slot);
 	}
 	decision = tg_syn_decide(rules, s->reason, &s->syn, bucket);

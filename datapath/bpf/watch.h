@@ -206,6 +206,14 @@ TG_INLINE void tg_watch_pass_by(__u32 slot)
 		tg_overload_pass_by(o);
 }
 
+TG_INLINE void tg_watch_keep_out(__u32 slot)
+{
+	struct tg_overload *o = tg_overload_of(slot);
+
+	if (o)
+		tg_overload_keep_out(o);
+}
+
 /* Of those who find no room. */
 TG_INLINE void tg_watch_keep(struct tg_watch *w)
 {

@@ -236,7 +236,7 @@ fn in_networks(people: Vec<Class>, networks: &Networks) -> Vec<Class> {
         people.iter().map(move |class| Class {
             share: class.share * of_network,
             sources: vec![network_prefix(part as u16)],
-            part,
+            part: Some(part),
             ..class.clone()
         })
     });

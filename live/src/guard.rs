@@ -42,12 +42,13 @@ pub(crate) struct Counted {
 }
 
 impl Guard {
-    /// Guards the server, or on the router the path to it; returns when the guard stands.
+    /// Guards the server, which takes so many connections a second, or on the router the path to it; returns
+    /// when the guard stands.
     pub(crate) fn set(
         ground: &Ground,
         programs: &Programs,
         setting: &Setting,
-        capacity_per_s: f64,
+        connections_per_s: f64,
     ) -> Result<Self, LiveError> {
         let router = ground.router.as_ref().filter(|_| setting.sheds_on_router());
         let namespace = router.unwrap_or(&ground.server).clone();
@@ -59,7 +60,7 @@ impl Guard {
             || setting.precedence != Precedence::default();
         match (needs_file, &setting.treatment) {
             (true, _) => {
-                let text = configuration(ground, setting, capacity_per_s)?;
+                let text = configuration(ground, setting, connections_per_s)?;
                 namespace.place_file(CONFIGURATION, text)?;
                 command.args(["--config", CONFIGURATION]);
             }
@@ -140,7 +141,7 @@ impl Counted {
 fn configuration(
     ground: &Ground,
     setting: &Setting,
-    capacity_per_s: f64,
+    connections_per_s: f64,
 ) -> Result<String, LiveError> {
     let section = match &setting.treatment {
         Treatment::Mechanism(mechanism) => {
@@ -158,14 +159,12 @@ fn configuration(
     }
     if let Some(shed) = &setting.shed {
         check_in_series(shed)?;
-        text += &format!("shed = {}\n", shed.configuration(capacity_per_s));
+        text += &format!("shed = {}\n", shed.configuration(connections_per_s));
     }
-    let clients = &setting.clients;
-    let connections_per_s = clients.connections_per_s(capacity_per_s);
-    text += &setting.precedence.configuration(&clients.networks, connections_per_s);
+    text += &setting.precedence.configuration(&setting.clients.networks, connections_per_s);
     // Who leaves it to the clients holds nothing.
     if setting.time_wait.negotiated() == Some(End::Server) {
-        let entries = (capacity_per_s * HELD_S).clamp(HELD_ENTRIES.0, HELD_ENTRIES.1);
+        let entries = (connections_per_s * HELD_S).clamp(HELD_ENTRIES.0, HELD_ENTRIES.1);
         text += &format!("[time_wait]\nentries = {entries:.0}\n");
     }
     Ok(text)

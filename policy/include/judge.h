@@ -97,6 +97,8 @@ TG_INLINE void tg_judge_part(struct tg_syn *syn, const struct tg_crowd *crowd, s
 TG_INLINE void tg_judge_hold_off(struct tg_syn *syn, const struct tg_crowd *crowd,
                                  struct tg_client *client)
 {
+	if (syn->source == TG_SOURCE_BEYOND)
+		tg_overload_keep_out(crowd->overload);
 	client->is_held_off = 1;
 	client->sends_again = syn->sends_again;
 	tg_judge_tell(syn, crowd, client);
@@ -134,7 +136,7 @@ TG_INLINE struct tg_decision tg_syn_judge_end(const struct tg_rules *rules, stru
 		tg_judge_part(syn, crowd, j);
 	else if (tg_syn_is_held_off(rules, j->reason, syn))
 		tg_judge_hold_off(syn, crowd, &j->client);
-	else if (rules->is_auto && j->reason == TG_EXEMPT)
+	else if (tg_syn_passes_by(rules, j->reason, syn))
 		tg_overload_pass_by(crowd->overload);
 	return tg_syn_decide(rules, j->reason, syn, refusals);
 }

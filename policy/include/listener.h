@@ -101,10 +101,10 @@ struct tg_queues {
 	__u32 syn_len;    /* half-open connections: SYN/ACKs in flight */
 	__u32 syn_max;    /* net.ipv4.tcp_max_syn_backlog */
 	__u32 syncookies; /* net.ipv4.tcp_syncookies: 0, 1 or 2 */
-	__u32 claimed;    /* SYNs let through that TCP has not seen yet, to any socket of the guard */
-	__u32 places;     /* auto: of the listen queue those in use now; 0: all */
-	__u16 shut;       /* auto: enum tg_shut */
-	__u16 members;    /* of its SO_REUSEPORT group; 0: it is in none */
+	__u32 claimed; /* SYNs let through that TCP has not seen yet, to any socket of the guard */
+	__u32 places;  /* auto: of the listen queue those in use now; 0: all */
+	__u16 shut;    /* auto: enum tg_shut */
+	__u16 members; /* of its SO_REUSEPORT group; 0: it is in none */
 };
 
 /* A socket knows how long so many of its last overloads were: see overload.h. */
@@ -161,7 +161,7 @@ struct tg_overload {
 	__u32 on_their_way;  /* let in, and not in the listen queue yet, at what the server takes */
 	__u32 queued;        /* in both queues when it began */
 	__u32 listened;      /* in the listen queue then */
-	__u32 exempted;      /* of exempt networks that found room in it, and are not watched */
+	__u32 exempted;      /* found room in it, and are not watched, for their network's sake */
 	__u32 places;        /* of the listen queue, for an overload whose server is known */
 	__u32 few_places;    /* as many as it takes while this crowd is there */
 	__u32 half_open;     /* the fewest half-open connections in this window */

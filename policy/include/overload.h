@@ -118,10 +118,25 @@ TG_INLINE void tg_overload_see_queue(struct tg_overload *o, const struct tg_queu
 	o->exempted = 0;
 }
 
-/* A SYN of an exempt network found room: auto does not watch it, and it fills the queue. */
+/*
+ * A SYN found room of a network that is exempt, or sends less than its share: auto does not watch
+ * it, and it fills the queue.
+ */
 TG_INLINE void tg_overload_pass_by(struct tg_overload *o)
 {
 	o->exempted++;
+}
+
+/*
+ * A new client is kept out for its network's share: the crowd is as large as with those, though no
+ * more are let on than the server takes.
+ */
+TG_INLINE void tg_overload_keep_out(struct tg_overload *o)
+{
+	o->seen++;
+	o->fresh++;
+	o->dropped++;
+	o->fresh_dropped++;
 }
 
 /* An overload has begun: how long it was calm between the last ones is known from now on. */

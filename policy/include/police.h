@@ -45,6 +45,7 @@ enum tg_source {
 	TG_SOURCE_OVER,   /* it has sent more than its rate allows */
 	TG_SOURCE_EXEMPT, /* the kernel alone decides */
 	TG_SOURCE_BEYOND, /* its network has had its share: share.h */
+	TG_SOURCE_WITHIN, /* its network sends less than its share, while shares are kept */
 };
 
 /* What holds for a network of clients; the longest one that has the client counts. */

@@ -131,13 +131,13 @@ TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason, const
 }
 
 /*
- * auto answers where the kernel would, with a cookie that costs less and keeps the options. But for
- * who is exempt: the kernel alone decides.
+ * auto answers where the kernel would, with a cookie that costs less and keeps the options: those
+ * that its rules watch. Of who is exempt, or sends less than its share, the kernel alone decides.
  */
 TG_INLINE int tg_syn_spares_cookie(const struct tg_rules *rules, __u32 reason,
                                    const struct tg_syn *syn)
 {
-	return rules->is_auto && reason == TG_KERNEL_COOKIE && syn->source != TG_SOURCE_EXEMPT;
+	return rules->is_auto && reason == TG_KERNEL_COOKIE && syn->source == TG_SOURCE_ANY;
 }
 
 TG_INLINE int tg_syn_wants_cookie(const struct tg_rules *rules, __u32 reason,
@@ -153,6 +153,13 @@ TG_INLINE int tg_syn_wants_cookie(const struct tg_rules *rules, __u32 reason,
 TG_INLINE int tg_syn_is_watched(const struct tg_rules *rules, const struct tg_syn *syn)
 {
 	return rules->is_auto && syn->source == TG_SOURCE_ANY;
+}
+
+/* Does it come in beside those that auto's rules watch? */
+TG_INLINE int tg_syn_passes_by(const struct tg_rules *rules, __u32 reason, const struct tg_syn *syn)
+{
+	return rules->is_auto && (reason == TG_ROOM || reason == TG_EXEMPT) &&
+	       !tg_syn_is_watched(rules, syn);
 }
 
 /* reason is what tg_syn_reason() said. */
@@ -222,12 +229,14 @@ TG_INLINE int tg_syn_is_told(__u32 reason, const struct tg_syn *syn, const struc
 /*
  * auto: who does not come in for its network's sake is told in the form that fits its address. Of
  * its connection nothing is remembered: they may be a flood, which would fill the table of those
- * who wait.
+ * who wait. So is who sends less than its share and finds no room all the same: nobody watches it.
  */
 TG_INLINE int tg_syn_is_held_off(const struct tg_rules *rules, __u32 reason,
                                  const struct tg_syn *syn)
 {
-	return rules->is_auto && tg_syn_is_held(reason) && !syn->half_open;
+	int is_past = syn->source == TG_SOURCE_WITHIN && !tg_syn_has_room(reason);
+
+	return rules->is_auto && (tg_syn_is_held(reason) || is_past) && !syn->half_open;
 }
 
 /*

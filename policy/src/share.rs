@@ -77,7 +77,8 @@ impl Default for Shares {
 }
 
 impl Shares {
-    /// What a SYN is, `TG_SOURCE_ANY` or `TG_SOURCE_BEYOND`; `random` is uniform over 32 bits.
+    /// What a SYN is, `TG_SOURCE_ANY`, `TG_SOURCE_WITHIN` or `TG_SOURCE_BEYOND`; `random` is uniform over
+    /// 32 bits.
     pub fn source(
         &mut self,
         rules: &tg_rules,

@@ -89,8 +89,8 @@ pub struct Point {
     /// `page_p99_ms`.
     #[serde(default)]
     pub visits: BTreeMap<String, f64>,
-    /// Where networks of clients are told apart, what those of each group saw: `NAME.offered_per_s`,
-    /// `NAME.replies_per_s`, and the share of attempts with whole replies, `NAME.success`, and of its worst
+    /// Where networks of clients are told apart, what those of each group saw: `NAME.attempts_per_s`,
+    /// of them `NAME.answered_per_s`, and the share of attempts with whole replies, `NAME.success`, and of its worst
     /// and its best network, `NAME.success_least`, `NAME.success_most`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub networks: BTreeMap<String, f64>,
@@ -334,7 +334,7 @@ mod tests {
         }
         for group in ["large", "others", "own"] {
             let numbers =
-                ["offered_per_s", "replies_per_s", "success", "success_least", "success_most"];
+                ["attempts_per_s", "answered_per_s", "success", "success_least", "success_most"];
             for number in numbers {
                 point.networks.insert(format!("{group}.{number}"), 1.0);
             }

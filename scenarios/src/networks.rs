@@ -82,8 +82,8 @@ impl Networks {
         })
     }
 
-    /// What clients of each group saw, of networks by their numbers: `NAME.offered_per_s`,
-    /// `NAME.replies_per_s` (attempts with whole replies, by their start), and the share of the attempts that
+    /// What clients of each group saw, of networks by their numbers: `NAME.attempts_per_s`,
+    /// `NAME.answered_per_s` (those with whole replies, by their start), and the share of the attempts that
     /// had them, of all its networks, `NAME.success`, and where they are several of the worst and the best,
     /// `NAME.success_least`, `NAME.success_most`.
     #[must_use]
@@ -96,8 +96,8 @@ impl Networks {
                 (attempts + part.attempts, replies + part.replies)
             });
             let mut add = |what: &str, number: f64| seen.insert(format!("{name}.{what}"), number);
-            add("offered_per_s", attempts as f64 / duration_s);
-            add("replies_per_s", replies as f64 / duration_s);
+            add("attempts_per_s", attempts as f64 / duration_s);
+            add("answered_per_s", replies as f64 / duration_s);
             // Of nobody it is unknown, and not 0.
             if attempts > 0 {
                 add("success", Part { attempts, replies }.success());
@@ -187,11 +187,11 @@ mod tests {
             .map(|(attempts, replies)| Part { attempts, replies });
         let seen = both.seen(&parts, 2.0);
         let expected = [
-            ("large.offered_per_s", 20.0),
-            ("large.replies_per_s", 2.0),
+            ("large.attempts_per_s", 20.0),
+            ("large.answered_per_s", 2.0),
             ("large.success", 0.1),
-            ("others.offered_per_s", 20.0),
-            ("others.replies_per_s", 12.5),
+            ("others.attempts_per_s", 20.0),
+            ("others.answered_per_s", 12.5),
             ("others.success", 0.625),
             ("others.success_least", 0.5),
             ("others.success_most", 1.0),

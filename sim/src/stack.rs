@@ -19,8 +19,8 @@ use tidegate_client::Close;
 use tidegate_policy::overload::{Names, Watch};
 use tidegate_policy::police::{Limited, Police};
 use tidegate_policy::raw::{
-    TG_CALM, TG_COOKIE, TG_SOURCE_ANY, tg_accepts, tg_ack, tg_bucket, tg_counters, tg_decision,
-    tg_key, tg_queues, tg_rules, tg_syn, tg_tuple, tg_tw_rules,
+    TG_CALM, TG_COOKIE, TG_SOURCE_ANY, TG_SOURCE_WITHIN, tg_accepts, tg_ack, tg_bucket,
+    tg_counters, tg_decision, tg_key, tg_queues, tg_rules, tg_syn, tg_tuple, tg_tw_rules,
 };
 use tidegate_policy::share::Shares;
 use tidegate_policy::time_wait::End;
@@ -88,7 +88,7 @@ impl Guard {
         let source = self.source_by_share(syn, tuple);
         let syn = tg_syn { source: source as u16, ..*syn };
         let decision = self.decide_room(queues, &syn, tuple, isn);
-        if let (Some(shares), TG_SOURCE_ANY) = (&mut self.shares, source) {
+        if let (Some(shares), TG_SOURCE_ANY | TG_SOURCE_WITHIN) = (&mut self.shares, source) {
             shares.end(decision.reason, syn.now_ns);
         }
         decision

@@ -51,7 +51,7 @@ pub(crate) struct Persona {
     /// for.
     pub objects: Option<usize>,
     /// The part of the crowd that counts them.
-    pub part: usize,
+    pub part: Option<usize>,
 }
 
 /// Everyone, without the interface at which they are spoken to.
@@ -59,7 +59,7 @@ pub(crate) struct Crowd<'a> {
     plan: &'a Plan,
     schedule: Schedule,
     classes: Classes,
-    /// The home of each class: see [`Plan::homes`].
+    /// The home of each class: see [`Plan::home_of_each`].
     homes: Vec<usize>,
     /// Each class at each target, and behind them those who ask for objects.
     personas: Vec<Persona>,
@@ -95,6 +95,8 @@ impl<'a> Crowd<'a> {
     ) -> Result<Self, CrowdError> {
         let counted_from_ns = ns(plan.warm_up);
         let counted_ns = counted_from_ns..counted_from_ns + ns(plan.duration);
+        // Before the clock of its schedule begins: they may be many.
+        let homes = plan.home_of_each();
         let begun_ns = clock_ns();
         let mut tally = Tally::new(counted_ns.clone()).with_parts(plan.parts());
         tally.will_know_time_waits();
@@ -103,7 +105,7 @@ impl<'a> Crowd<'a> {
             plan,
             schedule: Schedule::of(plan),
             classes: Classes::of(plan),
-            homes: plan.classes.iter().map(|class| plan.home(class)).collect(),
+            homes,
             personas: parts.personas,
             ways: parts.ways,
             tuples: parts.tuples,

@@ -306,7 +306,7 @@ fn case(rng: &mut Rng) -> tg_case {
             half_open: u16::from(rng.u8(..8) == 0),
             cookie_usable: u16::from(rng.u8(..4) != 0),
             answer: 0,
-            source: if rng.u8(..8) == 0 { TG_SOURCE_BEYOND as u16 } else { 0 },
+            source: one_of(rng, [0, 0, 0, 0, 0, TG_SOURCE_BEYOND, TG_SOURCE_WITHIN]) as u16,
             sends_again: rng.u32(..2),
         },
         is_limited: u32::from(rng.u8(..4) == 0),

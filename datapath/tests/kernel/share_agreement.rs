@@ -54,6 +54,7 @@ fn case(rng: &mut Rng) -> tg_share_case {
         rules: tg_rules {
             share_ipv4_bits: rng.u32(..=32),
             share_ipv6_bits: rng.u32(..=64),
+            is_auto: rng.u32(..=1),
             ..Default::default()
         },
         owner: rng.u32(..),
@@ -72,7 +73,7 @@ fn the_kernel_and_the_native_build_give_the_same_shares() {
     let mut kernel = Kernel::<tg_share_case, tg_share_answers>::load(&["agree_share"], "share_");
     let mut rng = Rng::with_seed(SEED);
     // What happened, so that agreement is about something.
-    let (mut cut, mut raised, mut held, mut let_on, mut began) = (0, 0, 0, 0, 0);
+    let (mut cut, mut raised, mut held, mut let_on, mut within, mut began) = (0, 0, 0, 0, 0, 0);
     kernel.agrees(
         INPUTS,
         || case(&mut rng),
@@ -83,9 +84,10 @@ fn the_kernel_and_the_native_build_give_the_same_shares() {
             raised += u32::from(now.limit_x256 > was.limit_x256);
             held += u32::from(native.source == TG_SOURCE_BEYOND);
             let_on += u32::from(native.source == TG_SOURCE_ANY);
+            within += u32::from(native.source == TG_SOURCE_WITHIN);
             began += u32::from(native.is_on == 0 && now.short_ns == NOW_NS);
         },
     );
-    let counts = [cut, raised, held, let_on, began];
+    let counts = [cut, raised, held, let_on, within, began];
     assert!(counts.iter().all(|count| *count > 1000), "{counts:?}");
 }

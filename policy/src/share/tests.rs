@@ -5,12 +5,16 @@ use fastrand::Rng;
 
 use super::*;
 use crate::mechanism;
-use crate::raw::{TG_LISTENQ_FULL_AT_SYN, TG_ROOM, TG_SOURCE_ANY};
+use crate::raw::{
+    TG_LISTENQ_FULL_AT_SYN, TG_ROOM, TG_SOURCE_BEYOND, TG_SOURCE_WITHIN, TG_WAIT_LIMIT,
+};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// What the server takes a second.
 const TAKEN_PER_S: u64 = 1000;
 const BACKLOG: u64 = 128;
+/// `auto`'s short queue, while many more come than the server takes.
+const FEW_PLACES: u64 = 12;
 
 /// How a server takes those who wait.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +55,11 @@ struct Server {
 
 impl Server {
     fn new(takes: Takes) -> Self {
-        let plain = mechanism::parse("rst-syn").unwrap();
+        Self::with("rst-syn", takes)
+    }
+
+    fn with(mechanism: &str, takes: Takes) -> Self {
+        let plain = mechanism::parse(mechanism).unwrap();
         let now_ns = 1000 * SECOND_NS;
         Server {
             shares: Shares::default(),
@@ -85,11 +93,17 @@ impl Server {
         let random = self.rng.u32(..);
         let clock_ns = self.now_ns - u64::from(random & 1) * self.behind_ns;
         let source = self.shares.source(&self.rules, &self.key, &tuple, random, clock_ns);
-        if source != TG_SOURCE_ANY {
+        if source == TG_SOURCE_BEYOND {
             return false;
         }
-        let has_room = self.waiting <= BACKLOG;
-        let reason = if has_room { TG_ROOM } else { TG_LISTENQ_FULL_AT_SYN };
+        // auto keeps those to the short queue that its rules watch.
+        let is_watched = self.rules.is_auto != 0 && source != TG_SOURCE_WITHIN;
+        let reason = match self.waiting {
+            waiting if waiting > BACKLOG => TG_LISTENQ_FULL_AT_SYN,
+            waiting if is_watched && waiting >= FEW_PLACES => TG_WAIT_LIMIT,
+            _ => TG_ROOM,
+        };
+        let has_room = reason == TG_ROOM;
         self.shares.end(reason, clock_ns);
         self.waiting += u64::from(has_room);
         has_room
@@ -121,6 +135,51 @@ fn who_asks_for_less_than_its_share_has_it_and_the_others_share_the_rest() {
     assert_eq!(max_min(&[60.0, 20.0, 1000.0], 100.0), 40.0);
     assert_eq!(max_min(&[50.0, 50.0], 10.0), 5.0);
     assert_eq!(max_min(&[3.0, 4.0], 7.0), 4.0);
+}
+
+/// A short queue is empty now and then, unless more are let on than the server takes. Whoever finds no
+/// room for that is of a network that sends more than its share.
+#[test]
+fn a_server_with_a_short_queue_is_busy_and_who_asks_for_less_than_its_share_is_let_in() {
+    let seconds = 60;
+    for each in [5.0, 20.0, 60.0] {
+        let mut per_s = vec![each; 31];
+        per_s.push(50.0 * each);
+        let mut server = Server::with("auto", Takes::OneByOne);
+        server.meet(&per_s, 10);
+        let seen = server.meet(&per_s, seconds);
+        let all: f64 = per_s.iter().sum();
+        let let_in: u64 = seen.iter().map(|seen| seen.let_in).sum();
+        let busy = let_in as f64 / (all.min(TAKEN_PER_S as f64) * seconds as f64);
+        let others = &seen[..31];
+        let least = others.iter().map(|seen| seen.success()).fold(1.0, f64::min);
+        println!("{each} a second each: {busy:.3} of what it can do, of the others' {least:.3}");
+        assert!(busy >= 0.97, "{each}: {busy}");
+        assert!(each > 20.0 || least >= 0.99, "{each}: {seen:?}");
+    }
+}
+
+/// A crowd that is hardly too large, at first and after one of five times the capacity: for what the one
+/// network sends that is too much nobody else finds no room, though nobody would be limited if the limit
+/// rose on while some are lost.
+#[test]
+fn in_a_small_crowd_who_asks_for_less_than_its_share_is_let_in_too() {
+    let crowd = |each: f64, large: f64| {
+        let mut per_s = vec![each; 31];
+        per_s.push(large);
+        per_s
+    };
+    for before in [None, Some(crowd(60.0, 3000.0))] {
+        let mut server = Server::with("auto", Takes::OneByOne);
+        before.as_ref().map(|per_s| server.meet(per_s, 20));
+        server.meet(&crowd(14.0, 800.0), 15);
+        let seen = server.meet(&crowd(14.0, 800.0), 60);
+        let let_in: u64 = seen.iter().map(|seen| seen.let_in).sum();
+        let least = seen[..31].iter().map(|seen| seen.success()).fold(1.0, f64::min);
+        let busy = let_in as f64 / (TAKEN_PER_S * 60) as f64;
+        println!("{busy:.3} of what it can do, of the others' {least:.3}");
+        assert!(busy >= 0.97 && least >= 0.99, "{before:?}: {busy}, {seen:?}");
+    }
 }
 
 /// One network at fifty times the rate of the others, whether there would be room for the others or
@@ -196,7 +255,7 @@ fn a_server_that_stood_still_is_soon_busy_again() {
         let from = (Ipv4Addr::new(10, 0, network as u8, 1), 4000);
         let tuple = tg_tuple::between(from.into(), (Ipv4Addr::new(192, 0, 2, 1), 80).into());
         let Server { shares, rules, key, now_ns, .. } = &mut server;
-        if shares.source(rules, key, &tuple, random, *now_ns) == TG_SOURCE_ANY {
+        if shares.source(rules, key, &tuple, random, *now_ns) != TG_SOURCE_BEYOND {
             shares.end(TG_LISTENQ_FULL_AT_SYN, *now_ns);
         }
     }
@@ -244,7 +303,7 @@ fn a_step_in_which_hardly_anybody_came_does_not_cut_the_limit_to_nothing() {
         let from = (Ipv4Addr::new(10, 0, network, 1), 4000);
         let tuple = tg_tuple::between(from.into(), (Ipv4Addr::new(192, 0, 2, 1), 80).into());
         let Server { shares, rules, key, now_ns, .. } = server;
-        assert_eq!(shares.source(rules, key, &tuple, u32::MAX / 2, *now_ns), TG_SOURCE_ANY);
+        assert_ne!(shares.source(rules, key, &tuple, u32::MAX / 2, *now_ns), TG_SOURCE_BEYOND);
         shares.end(if has_room { TG_ROOM } else { TG_LISTENQ_FULL_AT_SYN }, *now_ns);
     };
     server.now_ns = (server.now_ns / STEP_NS + 1) * STEP_NS - 2_000_000;

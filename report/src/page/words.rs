@@ -62,8 +62,8 @@ fn networks(part: Option<&str>) -> String {
         return "Networks".to_owned();
     };
     let number = match number {
-        "offered_per_s" => "attempts",
-        "replies_per_s" => "attempts answered",
+        "attempts_per_s" => "attempts",
+        "answered_per_s" => "attempts answered",
         "success" => "attempts answered, of all",
         "success_least" => "attempts answered, of the worst network's",
         "success_most" => "attempts answered, of the best network's",

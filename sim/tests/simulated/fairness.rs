@@ -109,3 +109,31 @@ fn one_network_at_fifty_times_the_rate_gets_no_more_than_its_share() {
         }
     }
 }
+
+/// `auto` keeps the queue short, and shares are kept before it: twenty networks that are alike and one of
+/// fifty times as much are served as many as without shares, and wait no longer than twice as long, but
+/// where the crowd is hardly too large.
+#[test]
+fn with_auto_shares_cost_nobody_replies_or_time() {
+    for times in [1.2, 1.5, 2.0, 5.0] {
+        let each_per_s = times * 1130.0 / 70.0;
+        let mut rates = vec![each_per_s; 20];
+        rates.push(50.0 * each_per_s);
+        let of = |bits: (u32, u32)| {
+            let mut setup = setup("auto", &rates);
+            let rules = &mut setup.guard.as_mut().unwrap().0;
+            (rules.share_ipv4_bits, rules.share_ipv6_bits) = bits;
+            setup.crowd.warm_up_ns = 20 * SECOND_NS;
+            setup.crowd.duration_ns = 40 * SECOND_NS;
+            World::new(setup).run(&mut |_| {}).outcome
+        };
+        let (unfair, fair) = (of((0, 0)), of((24, 56)));
+        let per_s = [&fair, &unfair].map(|outcome| outcome.replies_per_s);
+        let mean_ms = [&fair, &unfair].map(|outcome| outcome.response_ms.mean);
+        let least = fair.parts[..20].iter().map(Part::success).fold(1.0, f64::min);
+        println!("{times}: {per_s:?} a second in {mean_ms:?} ms; of the others {least:.3}");
+        assert!(per_s[0] >= 0.97 * per_s[1], "{times}: {per_s:?}");
+        assert!(times < 1.5 || mean_ms[0] <= 2.0 * mean_ms[1], "{times}: {mean_ms:?}");
+        assert!(times > 2.0 || least >= 0.98, "{times}: {least}");
+    }
+}

@@ -197,9 +197,11 @@ impl Crowd<'_> {
         }
     }
 
-    fn count(&mut self, end: End, part: usize, intended_ns: u64, now_ns: u64, syns: u32) {
+    fn count(&mut self, end: End, part: Option<usize>, intended_ns: u64, now_ns: u64, syns: u32) {
         self.tally.ended(end, intended_ns, now_ns - self.begun_ns, Some(syns));
-        self.tally.ended_of(part, end, intended_ns);
+        if let Some(part) = part {
+            self.tally.ended_of(part, end, intended_ns);
+        }
         self.meter.ended(end);
     }
 }
