@@ -56,14 +56,15 @@ __u32 tg_native_share_ask(struct tg_share *share, struct tg_share_cell *cells,
 
 	if (!tg_share_is_on(share, now_ns))
 		return TG_SOURCE_ANY;
+	tg_share_look(share, rules, now_ns);
 	hash = tg_share_hash(key, tuple, rules, 0);
 	return tg_share_ask(share, &cells[tg_share_cell_index(hash, 0)],
-	                    &cells[tg_share_cell_index(hash, 1)], rules, random, now_ns);
+	                    &cells[tg_share_cell_index(hash, 1)], random, now_ns);
 }
 
-void tg_native_share_end(struct tg_share *share, __u32 reason, __u64 now_ns)
+void tg_native_share_end(struct tg_share *share, __u32 source, __u32 reason, __u64 now_ns)
 {
-	tg_share_end(share, reason, now_ns);
+	tg_share_end(share, source, reason, now_ns);
 }
 
 int tg_native_share_is_on(const struct tg_share *share, __u64 now_ns)
@@ -231,7 +232,7 @@ int tg_native_shed_draws_lots(const struct tg_shed_rules *rules, const struct tg
 
 __u32 tg_native_syn_room(const struct tg_rules *rules, const struct tg_queues *queues, __u32 random)
 {
-	return tg_syn_room(rules, queues, random);
+	return tg_syn_room(rules, queues, queues->places, random);
 }
 
 struct tg_auto_queue tg_native_auto_view(const struct tg_rules *rules,

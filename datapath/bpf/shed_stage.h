@@ -92,7 +92,8 @@ TG_INLINE void tg_shed_read_queue(struct tg_shed_call *call, struct tcp_sock *tp
 	rules = &conf->guards[index & (TG_GUARDS - 1)].rules;
 	tg_read_queues(tp, &queues);
 	/* Early drop is by lot: nobody's by this one. */
-	call->queue = tg_auto_view(rules, &queues, tg_syn_room(rules, &queues, 0xffffffff));
+	call->queue = tg_auto_view(rules, &queues,
+	                           tg_syn_room(rules, &queues, queues.places, 0xffffffff));
 }
 
 /* Finds the listener; 0 where none listens. */

@@ -122,7 +122,8 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 	own = bpf_map_lookup_elem(&claims, &index);
 	if (!own)
 		return 0;
-	if (tg_share_concerns(rules, s->syn.source))
+	if (tg_share_concerns(rules, s->syn.source) &&
+	    tg_share_turn_step(s->at->active, index, s->socket.slot, s->syn.now_ns))
 		s->syn.source = tg_share_source(s->packet, s->at->active, index, s->socket.slot,
 		                                s->syn.now_ns);
 	if (rules->room == TG_ROOM_RESERVE) {
@@ -206,14 +207,14 @@ TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 		tg_client_settle(&s->watch->client, s->syn.cookie_usable);
 		s->syn.answer = s->watch->client.answer;
 		tg_watch_part(s->watch);
-	} else if (tg_syn_passes_by(rules, s->reason, &s->syn)) {
+	} else if (rules->is_auto && s->reason == TG_EXEMPT) {
 		tg_watch_pass_by(s->socket.slot);
 	}
 	decision = tg_syn_decide(rules, s->reason, &s->syn, bucket);
 	tg_count(s->socket.slot, decision);
 	tg_log_refusal(s->packet, index, rules, decision, s->syn.now_ns);
 	if (tg_share_concerns(rules, s->syn.source))
-		tg_share_part(s->socket.slot, decision.reason, s->syn.now_ns);
+		tg_share_part(s->socket.slot, s->syn.source, decision.reason, s->syn.now_ns);
 	tg_accepts_meet(s->socket.slot, &s->queues, tg_syn_of_room(s->reason, decision),
 	                s->syn.now_ns);
 	if (rules->room == TG_ROOM_RESERVE)

@@ -136,7 +136,7 @@ TG_INLINE struct tg_decision tg_syn_judge_end(const struct tg_rules *rules, stru
 		tg_judge_part(syn, crowd, j);
 	else if (tg_syn_is_held_off(rules, j->reason, syn))
 		tg_judge_hold_off(syn, crowd, &j->client);
-	else if (tg_syn_passes_by(rules, j->reason, syn))
+	else if (rules->is_auto && j->reason == TG_EXEMPT)
 		tg_overload_pass_by(crowd->overload);
 	return tg_syn_decide(rules, j->reason, syn, refusals);
 }

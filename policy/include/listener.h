@@ -126,7 +126,8 @@ struct tg_overload {
 	__u64 dropped_ns;    /* when the last window with drops ended */
 	__u64 half_full_ns;  /* when a SYN last found half of the places in use taken */
 	__u64 fresh_x256;    /* new clients, a second */
-	__u64 peak_x256;     /* the most of them in this overload */
+	__u64 kept_out_x256; /* SYNs beyond their network's share, a second */
+	__u64 peak_x256;     /* the most of both in this overload */
 	__u64 drain_x256;    /* connections that the server takes, a second */
 	__u64 silent_x256;   /* SYNs dropped in silence, or to come again soon, a second: as many
 	                      * clients wait */
@@ -143,6 +144,7 @@ struct tg_overload {
 	__u64 fresh;         /* of them, those of clients that were not waiting */
 	__u64 dropped;       /* of them, those that found no room */
 	__u64 fresh_dropped; /* those that are both */
+	__u64 kept_out;      /* SYNs of this window beyond their network's share: not seen */
 	__u64 entered;       /* of them, those that found room, and not none when their ACK came */
 	__u64 silent;        /* of them, those dropped in silence */
 	__u64 hastened;      /* of them, those told to come again soon */
@@ -161,7 +163,7 @@ struct tg_overload {
 	__u32 on_their_way;  /* let in, and not in the listen queue yet, at what the server takes */
 	__u32 queued;        /* in both queues when it began */
 	__u32 listened;      /* in the listen queue then */
-	__u32 exempted;      /* found room in it, and are not watched, for their network's sake */
+	__u32 exempted;      /* of exempt networks that found room in it, and are not watched */
 	__u32 places;        /* of the listen queue, for an overload whose server is known */
 	__u32 few_places;    /* as many as it takes while this crowd is there */
 	__u32 half_open;     /* the fewest half-open connections in this window */

@@ -34,7 +34,7 @@ __u32 tg_native_share_ask(struct tg_share *share, struct tg_share_cell *cells,
                           const struct tg_key *key, const struct tg_tuple *tuple,
                           const struct tg_rules *rules, __u32 random, __u64 now_ns);
 /* After a SYN was judged that was let on. */
-void tg_native_share_end(struct tg_share *share, __u32 reason, __u64 now_ns);
+void tg_native_share_end(struct tg_share *share, __u32 source, __u32 reason, __u64 now_ns);
 int tg_native_share_is_on(const struct tg_share *share, __u64 now_ns);
 __u64 tg_native_share_hash(const struct tg_key *key, const struct tg_tuple *tuple,
                            const struct tg_rules *rules, __u32 owner);

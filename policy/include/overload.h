@@ -71,8 +71,8 @@ TG_INLINE void tg_overload_see_rates(struct tg_overload *o, __u32 queued, int ma
 		o->silent_x256 = 0;
 		return;
 	}
-	o->fresh_x256 = tg_rate_toward(o->fresh_x256, tg_rate_of(o->fresh, passed_ns), passed_ns,
-	                               TG_OVERLOAD_MEAN_NS);
+	o->fresh_x256 = tg_rate_toward(o->fresh_x256, tg_rate_of(o->fresh + o->kept_out, passed_ns),
+	                               passed_ns, TG_OVERLOAD_MEAN_NS);
 	o->silent_x256 = tg_rate_toward(o->silent_x256, waiting, passed_ns, TG_OVERLOAD_MEAN_NS);
 	if (drain > o->drain_x256 ? may_rise : may_fall)
 		o->drain_x256 =
@@ -98,8 +98,8 @@ TG_INLINE void tg_overload_see_window(const struct tg_rules *rules, struct tg_ov
 }
 
 /*
- * And how long may the queue be? Before it is closed, and apart, for the sake of the stack, as
- * tg_overload_hope() is.
+ * And how long may the queue be, and how many are kept out for their network? Before it is closed,
+ * and apart, for the sake of the stack, as tg_overload_hope() is.
  */
 TG_INLINE void tg_overload_see_queue(struct tg_overload *o, const struct tg_queues *queues,
                                      __u64 now_ns)
@@ -116,12 +116,14 @@ TG_INLINE void tg_overload_see_queue(struct tg_overload *o, const struct tg_queu
 	o->taken_x256 = passed_ns > TG_OVERLOAD_BURST_NS ? 0 : taken_x256;
 	o->listened = queues->listen_len;
 	o->exempted = 0;
+	o->kept_out_x256 =
+		passed_ns > TG_OVERLOAD_BURST_NS
+			? 0
+			: tg_rate_toward(o->kept_out_x256, tg_rate_of(o->kept_out, passed_ns),
+	                                 passed_ns, TG_OVERLOAD_MEAN_NS);
 }
 
-/*
- * A SYN found room of a network that is exempt, or sends less than its share: auto does not watch
- * it, and it fills the queue.
- */
+/* A SYN of an exempt network found room: auto does not watch it, and it fills the queue. */
 TG_INLINE void tg_overload_pass_by(struct tg_overload *o)
 {
 	o->exempted++;
@@ -133,10 +135,7 @@ TG_INLINE void tg_overload_pass_by(struct tg_overload *o)
  */
 TG_INLINE void tg_overload_keep_out(struct tg_overload *o)
 {
-	o->seen++;
-	o->fresh++;
-	o->dropped++;
-	o->fresh_dropped++;
+	o->kept_out++;
 }
 
 /* An overload has begun: how long it was calm between the last ones is known from now on. */
@@ -159,17 +158,17 @@ TG_INLINE void tg_overload_start(struct tg_overload *o)
 TG_INLINE void tg_overload_see_excess(const struct tg_rules *rules, struct tg_overload *o,
                                       __u64 over_ns)
 {
-	__u64 lasted_ns;
+	__u64 crowd_x256 = o->fresh_x256 + o->kept_out_x256, lasted_ns;
 
 	/* The mean still has those of the windows before. */
-	if (o->was_quiet || o->fresh_x256 <= o->drain_x256 ||
-	    o->fresh_dropped * TG_OVERLOAD_SHARE < o->fresh)
+	if (o->was_quiet || crowd_x256 <= o->drain_x256 ||
+	    (o->fresh_dropped + o->kept_out) * TG_OVERLOAD_SHARE < o->fresh + o->kept_out)
 		return;
 	if (!o->since_ns)
 		tg_overload_start(o);
 	o->excess_ns = over_ns;
-	if (o->fresh_x256 > o->peak_x256)
-		o->peak_x256 = o->fresh_x256;
+	if (crowd_x256 > o->peak_x256)
+		o->peak_x256 = crowd_x256;
 	o->may_wait = o->worth;
 	TG_IN_TURN();
 	lasted_ns = tg_since(over_ns, o->since_ns);
@@ -215,6 +214,14 @@ TG_INLINE __u64 tg_overload_on_return(const struct tg_overload *o)
 	return left < o->cookies ? left : o->cookies;
 }
 
+/* Has the window at hand, with those kept out for their network, more than chance has? */
+TG_INLINE int tg_overload_is_crowded(const struct tg_overload *o)
+{
+	__u64 lost = o->dropped + o->kept_out;
+
+	return lost && lost * TG_OVERLOAD_SHARE >= o->seen + o->kept_out;
+}
+
 /* One window is over. */
 TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overload *o, __u32 queued,
                                  __u64 now_ns)
@@ -237,8 +244,9 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 		o->is_persistent = 0;
 	tg_overload_see_rates(o, queued, is_overloaded && tg_overload_may_fall(o, phase),
 	                      !o->cookies || tg_overload_was_half_full(o, now_ns), passed_ns);
-	if (is_overloaded) {
+	if (is_overloaded)
 		tg_overload_see_starved(o);
+	if (tg_overload_is_crowded(o)) {
 		o->dropped_ns = over_ns;
 		tg_overload_see_excess(rules, o, over_ns);
 	}
@@ -250,6 +258,7 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 	o->fresh = 0;
 	o->dropped = 0;
 	o->fresh_dropped = 0;
+	o->kept_out = 0;
 	o->entered = 0;
 	o->waiting_sum = 0;
 	o->silent = 0;

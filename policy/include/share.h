@@ -36,9 +36,14 @@
  * auto keeps the queue short, and a short queue keeps the server busy only while more come than it
  * takes: with 12 places and one that is served M/M/1 is idle for 0.6 % of its time at 4/3 times its
  * capacity, and for 7 % at 1. So one in so many is to be lost there, of those of networks that send
- * more than the limit: who sends less is not kept to the short queue.
+ * more than the limit: for who sends less it is longer (tg_syn_places()).
  */
 #define TG_SHARE_SPILT 4
+/*
+ * Of networks that send less than so many SYNs a window, in 256ths, each seems to send nothing when
+ * one comes: where the limit is so low, nobody is said to be below it.
+ */
+#define TG_SHARE_WITHIN_LEAST (4ull << 8)
 /*
  * The limit rises by a sixteenth; after so many steps in a row by twice as much, and so on, until
  * it doubles. A queue that is not full yet loses nothing while it fills.
@@ -70,10 +75,12 @@ struct tg_share {
 	__u32 step;       /* the number of the one at hand */
 	__u32 rising;     /* steps since the limit was last cut */
 	/* In the step at hand: */
-	__u32 let_on;    /* SYNs let on to where room is looked for */
-	__u32 limited;   /* of them, those of networks that send more than the limit */
-	__u32 lost;      /* of those let on, those that found no room */
-	__u32 held;      /* SYNs beyond their network's share */
+	__u32 let_on;  /* SYNs let on to where room is looked for */
+	__u32 limited; /* of them, those of networks that send more than the limit */
+	__u32 lost;    /* of those let on, those that found no room */
+	__u32 held;    /* SYNs beyond their network's share */
+	__u32 spilt;   /* of those lost, those limited that found a queue of auto's too long */
+	__u32 padding;
 	__u64 most_x256; /* SYNs of the network that sent the most */
 };
 
@@ -151,6 +158,7 @@ TG_INLINE void tg_share_begin(struct tg_share *share)
 	share->limited = 0;
 	share->lost = 0;
 	share->held = 0;
+	share->spilt = 0;
 	share->most_x256 = 0;
 }
 
@@ -177,20 +185,26 @@ TG_INLINE __u64 tg_share_cut(const struct tg_share *share, __u64 lost)
 	return limit_x256 ? limit_x256 : 1;
 }
 
+/* Has the step at hand lost more than chance has it? */
+TG_INLINE int tg_share_loses(const struct tg_share *share)
+{
+	return (__u64)share->lost * TG_SHARE_LOST > share->let_on;
+}
+
 /*
  * The limit after a step that has not lost too many; 0 where nobody needs one. While some are lost
- * it is one for somebody: if nobody sent more all would go past the short queue.
+ * it is one for somebody, and clearly so: most_x256 is a maximum of counts that chance varies.
  */
 TG_INLINE __u64 tg_share_raise(const struct tg_share *share)
 {
-	__u64 limit_x256 = share->limit_x256, most_x256 = share->most_x256 - share->most_x256 / 8;
+	__u64 limit_x256 = share->limit_x256;
 	__u32 times = share->rising / TG_SHARE_RISE_STEPS;
 
 	if (times > TG_SHARE_RISE_SHIFT)
 		times = TG_SHARE_RISE_SHIFT;
 	limit_x256 += (limit_x256 >> (TG_SHARE_RISE_SHIFT - times)) + 1;
-	if ((__u64)share->lost * TG_SHARE_LOST > share->let_on && limit_x256 > most_x256)
-		return most_x256 ? most_x256 : 1;
+	if (tg_share_loses(share) && limit_x256 > share->most_x256 / 4 * 3)
+		return share->most_x256 / 4 * 3 + 1;
 	return limit_x256 < TG_SHARE_LIMIT_MOST ? limit_x256 : 0;
 }
 
@@ -206,6 +220,8 @@ TG_INLINE __u64 tg_share_missed(const struct tg_share *share, const struct tg_ru
 		return share->lost;
 	if (spilt > share->limited / 2)
 		spilt = share->limited / 2;
+	if (spilt > share->spilt)
+		spilt = share->spilt;
 	return share->lost > spilt ? share->lost - spilt : 0;
 }
 
@@ -223,7 +239,8 @@ TG_INLINE void tg_share_turn(struct tg_share *share, const struct tg_rules *rule
 		share->rising = 0;
 	} else if (share->limit_x256) {
 		share->limit_x256 = tg_share_raise(share);
-		share->rising++;
+		/* Where some are lost on purpose it is nearly high enough. */
+		share->rising = tg_share_loses(share) ? 0 : share->rising + 1;
 	}
 	tg_share_begin(share);
 }
@@ -253,26 +270,26 @@ TG_INLINE __u32 tg_share_take(struct tg_share *share, __u64 sent_x256, __u32 ran
 		return TG_SOURCE_BEYOND;
 	}
 	if (limit_x256 && sent_x256 < limit_x256)
-		return TG_SOURCE_WITHIN;
+		return limit_x256 < TG_SHARE_WITHIN_LEAST ? TG_SOURCE_ANY : TG_SOURCE_WITHIN;
 	share->limited++;
 	return TG_SOURCE_ANY;
 }
 
-/* The whole of it before room is looked for, where networks are counted. */
+/*
+ * The whole of it before room is looked for, where networks are counted and tg_share_look() has
+ * been asked.
+ */
 TG_INLINE __u32 tg_share_ask(struct tg_share *share, struct tg_share_cell *one,
-                             struct tg_share_cell *other, const struct tg_rules *rules,
-                             __u32 random, __u64 now_ns)
+                             struct tg_share_cell *other, __u32 random, __u64 now_ns)
 {
-	__u64 count, least;
+	__u64 least = tg_share_count(one, now_ns);
+	__u64 count = tg_share_count(other, now_ns);
 
-	tg_share_look(share, rules, now_ns);
-	least = tg_share_count(one, now_ns);
-	count = tg_share_count(other, now_ns);
 	return tg_share_take(share, count < least ? count : least, random);
 }
 
-/* Once a SYN that was let on is judged, for this reason. */
-TG_INLINE void tg_share_end(struct tg_share *share, __u32 reason, __u64 now_ns)
+/* Once a SYN that was let on is judged, for this reason. The source is an enum tg_source. */
+TG_INLINE void tg_share_end(struct tg_share *share, __u32 source, __u32 reason, __u64 now_ns)
 {
 	int is_lost = tg_syn_is_lost(reason);
 	int is_on = tg_share_is_on(share, now_ns);
@@ -292,6 +309,8 @@ TG_INLINE void tg_share_end(struct tg_share *share, __u32 reason, __u64 now_ns)
 	share->let_on++;
 	if (is_lost) {
 		share->lost++;
+		share->spilt += source == TG_SOURCE_ANY &&
+		                (reason == TG_WAIT_LIMIT || reason == TG_NEW_FIRST);
 		share->short_ns = now_ns;
 	}
 }

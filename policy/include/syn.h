@@ -16,6 +16,9 @@
 #include "room.h"
 #include "verdict.h"
 
+/* Nor is it longer for it than so many places. */
+#define TG_WITHIN_PLACES_MOST 128u
+
 struct tg_syn {
 	__u64 now_ns;
 	__u32 random;        /* uniform over 32 bits */
@@ -32,16 +35,32 @@ TG_INLINE int tg_syn_may_have_cookie(const struct tg_rules *rules, const struct 
 	return rules->syn != TG_SYN_COOKIE && queues->shut != TG_SHUT_TO_COOKIES;
 }
 
-/* Room for a SYN: TG_ROOM, TG_KERNEL_COOKIE, or the reason why there is none. */
+/*
+ * auto: so many places of the listen queue are for this SYN; 0: all. The short queue is four times
+ * as long for who sends less than its share, so that who finds it full sends more.
+ */
+TG_INLINE __u32 tg_syn_places(const struct tg_queues *queues, __u32 source)
+{
+	__u32 places = queues->places;
+
+	if (source != TG_SOURCE_WITHIN || places >= TG_WITHIN_PLACES_MOST)
+		return places;
+	return places * 4 < TG_WITHIN_PLACES_MOST ? places * 4 : TG_WITHIN_PLACES_MOST;
+}
+
+/*
+ * Room for a SYN: TG_ROOM, TG_KERNEL_COOKIE, or the reason why there is none. places are auto's for
+ * it.
+ */
 TG_INLINE __u32 tg_syn_room(const struct tg_rules *rules, const struct tg_queues *queues,
-                            __u32 random)
+                            __u32 places, __u32 random)
 {
 	__u32 reason = rules->room == TG_ROOM_RESERVE ? tg_room_reserve(rules, queues, random)
 	                                              : tg_room_kernel(queues);
 
 	if (reason == TG_KERNEL_COOKIE && !tg_syn_may_have_cookie(rules, queues))
 		return TG_SYNQ_FULL;
-	if (reason == TG_ROOM && tg_room_ends(queues->places, queues))
+	if (reason == TG_ROOM && tg_room_ends(places, queues))
 		return TG_WAIT_LIMIT;
 	if ((reason == TG_ROOM || reason == TG_KERNEL_COOKIE) &&
 	    (tg_room_ends(rules->places, queues) || queues->shut == TG_SHUT))
@@ -60,7 +79,7 @@ TG_INLINE __u32 tg_syn_reason(const struct tg_rules *rules, const struct tg_queu
 	if (syn->source == TG_SOURCE_BEYOND)
 		return TG_BEYOND_SHARE;
 	if (syn->source != TG_SOURCE_EXEMPT)
-		return tg_syn_room(rules, queues, syn->random);
+		return tg_syn_room(rules, queues, tg_syn_places(queues, syn->source), syn->random);
 	reason = tg_room_kernel(queues);
 	return reason == TG_ROOM ? TG_EXEMPT : reason;
 }
@@ -131,13 +150,13 @@ TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason, const
 }
 
 /*
- * auto answers where the kernel would, with a cookie that costs less and keeps the options: those
- * that its rules watch. Of who is exempt, or sends less than its share, the kernel alone decides.
+ * auto answers where the kernel would, with a cookie that costs less and keeps the options. But for
+ * who is exempt: the kernel alone decides.
  */
 TG_INLINE int tg_syn_spares_cookie(const struct tg_rules *rules, __u32 reason,
                                    const struct tg_syn *syn)
 {
-	return rules->is_auto && reason == TG_KERNEL_COOKIE && syn->source == TG_SOURCE_ANY;
+	return rules->is_auto && reason == TG_KERNEL_COOKIE && syn->source != TG_SOURCE_EXEMPT;
 }
 
 TG_INLINE int tg_syn_wants_cookie(const struct tg_rules *rules, __u32 reason,
@@ -152,14 +171,7 @@ TG_INLINE int tg_syn_wants_cookie(const struct tg_rules *rules, __u32 reason,
 /* auto's rules watch those SYNs that it is to find room for. */
 TG_INLINE int tg_syn_is_watched(const struct tg_rules *rules, const struct tg_syn *syn)
 {
-	return rules->is_auto && syn->source == TG_SOURCE_ANY;
-}
-
-/* Does it come in beside those that auto's rules watch? */
-TG_INLINE int tg_syn_passes_by(const struct tg_rules *rules, __u32 reason, const struct tg_syn *syn)
-{
-	return rules->is_auto && (reason == TG_ROOM || reason == TG_EXEMPT) &&
-	       !tg_syn_is_watched(rules, syn);
+	return rules->is_auto && (syn->source == TG_SOURCE_ANY || syn->source == TG_SOURCE_WITHIN);
 }
 
 /* reason is what tg_syn_reason() said. */
@@ -229,14 +241,12 @@ TG_INLINE int tg_syn_is_told(__u32 reason, const struct tg_syn *syn, const struc
 /*
  * auto: who does not come in for its network's sake is told in the form that fits its address. Of
  * its connection nothing is remembered: they may be a flood, which would fill the table of those
- * who wait. So is who sends less than its share and finds no room all the same: nobody watches it.
+ * who wait.
  */
 TG_INLINE int tg_syn_is_held_off(const struct tg_rules *rules, __u32 reason,
                                  const struct tg_syn *syn)
 {
-	int is_past = syn->source == TG_SOURCE_WITHIN && !tg_syn_has_room(reason);
-
-	return rules->is_auto && (tg_syn_is_held(reason) || is_past) && !syn->half_open;
+	return rules->is_auto && tg_syn_is_held(reason) && !syn->half_open;
 }
 
 /*

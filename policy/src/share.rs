@@ -95,10 +95,10 @@ impl Shares {
         }
     }
 
-    /// A SYN that was let on was judged for that reason.
-    pub fn end(&mut self, reason: u32, now_ns: u64) {
+    /// A SYN that was let on from this source was judged for that reason.
+    pub fn end(&mut self, source: u32, reason: u32, now_ns: u64) {
         // SAFETY: the function writes only through this valid reference.
-        unsafe { raw::tg_native_share_end(&mut self.share, reason, now_ns) }
+        unsafe { raw::tg_native_share_end(&mut self.share, source, reason, now_ns) }
     }
 
     /// What is known.

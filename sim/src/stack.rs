@@ -89,7 +89,7 @@ impl Guard {
         let syn = tg_syn { source: source as u16, ..*syn };
         let decision = self.decide_room(queues, &syn, tuple, isn);
         if let (Some(shares), TG_SOURCE_ANY | TG_SOURCE_WITHIN) = (&mut self.shares, source) {
-            shares.end(decision.reason, syn.now_ns);
+            shares.end(source, decision.reason, syn.now_ns);
         }
         decision
     }

@@ -46,6 +46,8 @@ fn case(rng: &mut Rng) -> tg_share_case {
             limited: count(rng),
             lost: near(rng, [0, 1, 8, 30]) as u32,
             held: count(rng),
+            spilt: near(rng, [0, 1, 8, 30]) as u32,
+            padding: 0,
             most_x256: sent(rng),
         },
         cells: [cell(rng), cell(rng)],

@@ -30,7 +30,7 @@ const BOUNDS: [(&str, u32); 29] = [
     ("tidegate_connect4", 100),
     ("tidegate_connect6", 160),
     ("agree_source", 300),
-    ("agree_syn_begin", 10_000),
+    ("agree_syn_begin", 11_000),
     ("agree_syn_room", 75_000),
     ("agree_syn_end", 45_000),
     ("agree_rest", 10_500),

@@ -96,15 +96,15 @@ impl Server {
         if source == TG_SOURCE_BEYOND {
             return false;
         }
-        // auto keeps those to the short queue that its rules watch.
-        let is_watched = self.rules.is_auto != 0 && source != TG_SOURCE_WITHIN;
+        // As auto does (tg_syn_places()).
+        let places = if source == TG_SOURCE_WITHIN { 4 * FEW_PLACES } else { FEW_PLACES };
         let reason = match self.waiting {
             waiting if waiting > BACKLOG => TG_LISTENQ_FULL_AT_SYN,
-            waiting if is_watched && waiting >= FEW_PLACES => TG_WAIT_LIMIT,
+            waiting if self.rules.is_auto != 0 && waiting >= places => TG_WAIT_LIMIT,
             _ => TG_ROOM,
         };
         let has_room = reason == TG_ROOM;
-        self.shares.end(reason, clock_ns);
+        self.shares.end(source, reason, clock_ns);
         self.waiting += u64::from(has_room);
         has_room
     }
@@ -256,7 +256,7 @@ fn a_server_that_stood_still_is_soon_busy_again() {
         let tuple = tg_tuple::between(from.into(), (Ipv4Addr::new(192, 0, 2, 1), 80).into());
         let Server { shares, rules, key, now_ns, .. } = &mut server;
         if shares.source(rules, key, &tuple, random, *now_ns) != TG_SOURCE_BEYOND {
-            shares.end(TG_LISTENQ_FULL_AT_SYN, *now_ns);
+            shares.end(0, TG_LISTENQ_FULL_AT_SYN, *now_ns);
         }
     }
     server.takes = Takes::OneByOne;
@@ -304,7 +304,7 @@ fn a_step_in_which_hardly_anybody_came_does_not_cut_the_limit_to_nothing() {
         let tuple = tg_tuple::between(from.into(), (Ipv4Addr::new(192, 0, 2, 1), 80).into());
         let Server { shares, rules, key, now_ns, .. } = server;
         assert_ne!(shares.source(rules, key, &tuple, u32::MAX / 2, *now_ns), TG_SOURCE_BEYOND);
-        shares.end(if has_room { TG_ROOM } else { TG_LISTENQ_FULL_AT_SYN }, *now_ns);
+        shares.end(0, if has_room { TG_ROOM } else { TG_LISTENQ_FULL_AT_SYN }, *now_ns);
     };
     server.now_ns = (server.now_ns / STEP_NS + 1) * STEP_NS - 2_000_000;
     meets(&mut server, 1, false);

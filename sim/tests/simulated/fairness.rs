@@ -6,7 +6,7 @@ use tidegate_policy::mechanism;
 use tidegate_policy::police::Limited;
 use tidegate_policy::raw::tg_limit;
 use tidegate_policy::share::max_min;
-use tidegate_scenarios::network;
+use tidegate_scenarios::{Delay, network};
 use tidegate_sim::{Hook, Load, Machine, Setup, World};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -135,5 +135,32 @@ fn with_auto_shares_cost_nobody_replies_or_time() {
         assert!(per_s[0] >= 0.97 * per_s[1], "{times}: {per_s:?}");
         assert!(times < 1.5 || mean_ms[0] <= 2.0 * mean_ms[1], "{times}: {mean_ms:?}");
         assert!(times > 2.0 || least >= 0.98, "{times}: {least}");
+    }
+}
+
+/// Networks of which none sends more than the others, a client now and then from each of thousands, have
+/// what they have without shares. And where clients are away, a round trip of 40 ms, shares cost hardly more.
+#[test]
+fn with_auto_shares_change_nothing_for_a_crowd_from_everywhere() {
+    let alike = vec![5.0 * 1130.0 / 5000.0; 5000];
+    let mut with_a_large_one = vec![5.0 * 1130.0 / 70.0; 20];
+    with_a_large_one.push(50.0 * 5.0 * 1130.0 / 70.0);
+    for (rates, mean_ms) in [(alike, 0.0), (with_a_large_one, 20.0)] {
+        let of = |bits: (u32, u32)| {
+            let mut setup = setup("auto", &rates);
+            setup.backlog = 511;
+            setup.way.delay = Delay { mean_ms, spread_ms: 0.0 };
+            let rules = &mut setup.guard.as_mut().unwrap().0;
+            (rules.share_ipv4_bits, rules.share_ipv6_bits) = bits;
+            setup.crowd.warm_up_ns = 20 * SECOND_NS;
+            setup.crowd.duration_ns = 40 * SECOND_NS;
+            World::new(setup).run(&mut |_| {}).outcome
+        };
+        let (unfair, fair) = (of((0, 0)), of((24, 56)));
+        let per_s = [&fair, &unfair].map(|outcome| outcome.replies_per_s);
+        let response_ms = [&fair, &unfair].map(|outcome| outcome.response_ms.mean);
+        println!("{mean_ms} ms away: {per_s:?} a second in {response_ms:?} ms");
+        assert!(per_s[0] >= 0.97 * per_s[1], "{mean_ms}: {per_s:?}");
+        assert!(response_ms[0] <= 1.2 * response_ms[1], "{mean_ms}: {response_ms:?}");
     }
 }

@@ -269,8 +269,12 @@ fn the_package_is_put_on_runs_as_its_units_allow_and_is_gone_when_removed() {
     host.write("/etc/tidegate/tidegate.toml", good);
 
     let mut by_hand = host.start("tidegate run --port 8080", "guarding * port 8080");
+    let run = "ip link set lo up && exec tidegate run --port 8081\n";
+    host.write("/run/elsewhere", run.to_owned());
+    let mut elsewhere = host.start("unshare --net sh /run/elsewhere", "guarding * port 8081");
     let (asked, _) = host.under_systemd("dpkg --remove tidegate");
     by_hand.ends("when the package is removed");
+    elsewhere.ends("in whichever network namespace it is");
     let stopped = asked.lines().find_map(|line| line.strip_prefix("disable --now "));
     let stopped: Vec<&str> = stopped.unwrap_or_default().split(' ').collect();
     for unit in ["tidegate.service", "tidegate-agent.service", "tidegate-metrics.service"] {
