@@ -71,8 +71,8 @@ TG_INLINE void tg_overload_see_rates(struct tg_overload *o, __u32 queued, int ma
 		o->silent_x256 = 0;
 		return;
 	}
-	o->fresh_x256 = tg_rate_toward(o->fresh_x256, tg_rate_of(o->fresh + o->kept_out, passed_ns),
-	                               passed_ns, TG_OVERLOAD_MEAN_NS);
+	o->fresh_x256 = tg_rate_toward(o->fresh_x256, tg_rate_of(o->fresh, passed_ns), passed_ns,
+	                               TG_OVERLOAD_MEAN_NS);
 	o->silent_x256 = tg_rate_toward(o->silent_x256, waiting, passed_ns, TG_OVERLOAD_MEAN_NS);
 	if (drain > o->drain_x256 ? may_rise : may_fall)
 		o->drain_x256 =
@@ -235,7 +235,7 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 
 	o->on_return = tg_overload_on_return(o);
 	TG_IN_TURN();
-	o->was_quiet = tg_overload_is_quiet(o, passed_ns);
+	o->was_quiet = tg_overload_is_quiet(o, o->kept_out, passed_ns);
 	TG_IN_TURN();
 	if (o->since_ns && tg_since(o->window_ns, o->excess_ns) >= TG_OVERLOAD_CALM_NS)
 		tg_overload_learn(o);

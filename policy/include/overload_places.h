@@ -80,7 +80,8 @@ TG_INLINE __u32 tg_overload_within(__u32 places, __u32 listen_max)
  */
 TG_INLINE __u32 tg_overload_few_places(const struct tg_overload *o)
 {
-	__u64 excess_x256 = o->fresh_x256 > o->drain_x256 ? o->fresh_x256 - o->drain_x256 : 0;
+	__u64 crowd_x256 = o->fresh_x256 + o->kept_out_x256;
+	__u64 excess_x256 = crowd_x256 > o->drain_x256 ? crowd_x256 - o->drain_x256 : 0;
 	__u32 least = o->on_their_way > TG_OVERLOAD_PLACES_FEWEST ? o->on_their_way
 	                                                          : TG_OVERLOAD_PLACES_FEWEST;
 	__u64 places;

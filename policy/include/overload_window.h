@@ -61,13 +61,16 @@ TG_INLINE int tg_overload_due(const struct tg_overload *o, __u64 now_ns)
 	return tg_since(now_ns, o->window_ns) >= TG_OVERLOAD_WINDOW_NS;
 }
 
-/* So few new clients in this part of a window that there is no crowd: half of what is taken. */
-TG_INLINE int tg_overload_is_quiet(const struct tg_overload *o, __u64 passed_ns)
+/*
+ * So few new clients in this part of a window, with these that are kept out, that there is no
+ * crowd: half of what is taken.
+ */
+TG_INLINE int tg_overload_is_quiet(const struct tg_overload *o, __u64 kept_out, __u64 passed_ns)
 {
 	/* Nobody came since: amounts are of up to a second. */
 	if (passed_ns > TG_OVERLOAD_BURST_NS)
 		return 1;
-	return o->fresh * 512 < tg_rate_amount(o->drain_x256, passed_ns);
+	return (o->fresh + kept_out) * 512 < tg_rate_amount(o->drain_x256, passed_ns);
 }
 
 /* New clients have stopped coming: seen before the window is over, or in the one before. */
@@ -77,7 +80,7 @@ TG_INLINE int tg_overload_has_ended(const struct tg_overload *o, __u64 now_ns)
 
 	if (passed_ns < TG_OVERLOAD_GLANCE_NS)
 		return o->was_quiet;
-	return tg_overload_is_quiet(o, passed_ns);
+	return tg_overload_is_quiet(o, 0, passed_ns);
 }
 
 /*

@@ -73,13 +73,13 @@ struct tg_share {
 	__u64 short_ns;   /* the last SYN without room, or step with SYNs held; 0: none yet */
 	__u64 limit_x256; /* SYNs that a network may have in a window; 0: no limit */
 	__u32 step;       /* the number of the one at hand */
-	__u32 rising;     /* steps since the limit was last cut */
+	__u32 rising;     /* steps since the limit was last cut, or some were lost on purpose */
 	/* In the step at hand: */
 	__u32 let_on;  /* SYNs let on to where room is looked for */
 	__u32 limited; /* of them, those of networks that send more than the limit */
 	__u32 lost;    /* of those let on, those that found no room */
 	__u32 held;    /* SYNs beyond their network's share */
-	__u32 spilt;   /* of those lost, those limited that found a queue of auto's too long */
+	__u32 spilt;   /* of those lost, those not said to be below it that met a limit of auto's */
 	__u32 padding;
 	__u64 most_x256; /* SYNs of the network that sent the most */
 };
@@ -203,8 +203,11 @@ TG_INLINE __u64 tg_share_raise(const struct tg_share *share)
 	if (times > TG_SHARE_RISE_SHIFT)
 		times = TG_SHARE_RISE_SHIFT;
 	limit_x256 += (limit_x256 >> (TG_SHARE_RISE_SHIFT - times)) + 1;
-	if (tg_share_loses(share) && limit_x256 > share->most_x256 / 4 * 3)
-		return share->most_x256 / 4 * 3 + 1;
+	if (tg_share_loses(share) && limit_x256 > share->most_x256 / 4 * 3) {
+		/* That does not make it lower: it may be nobody's who sends far too much. */
+		limit_x256 = share->most_x256 / 4 * 3 + 1;
+		return limit_x256 > share->limit_x256 ? limit_x256 : share->limit_x256;
+	}
 	return limit_x256 < TG_SHARE_LIMIT_MOST ? limit_x256 : 0;
 }
 
