@@ -154,10 +154,10 @@ impl Networks {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn networks(text: &str) -> Networks {
+    pub(crate) fn networks(text: &str) -> Networks {
         #[derive(Deserialize)]
         struct Keys {
             networks: Networks,

@@ -142,13 +142,10 @@ mod tests {
     use super::*;
 
     fn networks() -> Networks {
-        #[derive(Deserialize)]
-        struct Keys {
-            networks: Networks,
-        }
-        let text = r#"networks = [{ name = "others", share = 3, networks = 2 }, { name = "own", share = 1 },
-            { name = "large", share = 5 }]"#;
-        toml::from_str::<Keys>(text).unwrap().networks
+        crate::networks::tests::networks(
+            r#"[{ name = "others", share = 3, networks = 2 }, { name = "own", share = 1 },
+                { name = "large", share = 5 }]"#,
+        )
     }
 
     fn policed(name: &str, over_capacity: f64) -> Policed {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who goes first, in a simulated world: networks of clients that are policed or exempt.
 
-use tidegate_client::{Arrivals, Os, Part};
+use tidegate_client::{Arrivals, Os, Outcome, Part};
 use tidegate_policy::mechanism;
 use tidegate_policy::police::Limited;
 use tidegate_policy::raw::tg_limit;
@@ -11,6 +11,8 @@ use tidegate_sim::{Hook, Load, Machine, Setup, World};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const SECONDS: u64 = 10;
+/// What the server of these tests takes, a second.
+const TAKEN_PER_S: f64 = 1130.0;
 
 /// A server that can do about 1,000 requests a second, and clients of these networks, so many
 /// connections a second from each.
@@ -110,24 +112,34 @@ fn one_network_at_fifty_times_the_rate_gets_no_more_than_its_share() {
     }
 }
 
+/// What twenty networks that are alike, and one of fifty times as much, send together so many times as often as
+/// the server takes.
+fn twenty_and_a_large_one(times: f64) -> Vec<f64> {
+    let each_per_s = times * TAKEN_PER_S / 70.0;
+    let mut rates = vec![each_per_s; 20];
+    rates.push(50.0 * each_per_s);
+    rates
+}
+
+/// What clients see of a crowd that has stayed for a while, with shares and without.
+fn with_and_without_shares(setup: Setup) -> [Outcome; 2] {
+    [(24, 56), (0, 0)].map(|bits| {
+        let mut setup = setup.clone();
+        let rules = &mut setup.guard.as_mut().unwrap().0;
+        (rules.share_ipv4_bits, rules.share_ipv6_bits) = bits;
+        setup.crowd.warm_up_ns = 20 * SECOND_NS;
+        setup.crowd.duration_ns = 40 * SECOND_NS;
+        World::new(setup).run(&mut |_| {}).outcome
+    })
+}
+
 /// `auto` keeps the queue short, and shares are kept before it: twenty networks that are alike and one of
 /// fifty times as much are served as many as without shares, and wait no longer than twice as long, but
 /// where the crowd is hardly too large.
 #[test]
 fn with_auto_shares_cost_nobody_replies_or_time() {
     for times in [1.2, 1.5, 2.0, 5.0] {
-        let each_per_s = times * 1130.0 / 70.0;
-        let mut rates = vec![each_per_s; 20];
-        rates.push(50.0 * each_per_s);
-        let of = |bits: (u32, u32)| {
-            let mut setup = setup("auto", &rates);
-            let rules = &mut setup.guard.as_mut().unwrap().0;
-            (rules.share_ipv4_bits, rules.share_ipv6_bits) = bits;
-            setup.crowd.warm_up_ns = 20 * SECOND_NS;
-            setup.crowd.duration_ns = 40 * SECOND_NS;
-            World::new(setup).run(&mut |_| {}).outcome
-        };
-        let (unfair, fair) = (of((0, 0)), of((24, 56)));
+        let [fair, unfair] = with_and_without_shares(setup("auto", &twenty_and_a_large_one(times)));
         let per_s = [&fair, &unfair].map(|outcome| outcome.replies_per_s);
         let mean_ms = [&fair, &unfair].map(|outcome| outcome.response_ms.mean);
         let least = fair.parts[..20].iter().map(Part::success).fold(1.0, f64::min);
@@ -142,21 +154,12 @@ fn with_auto_shares_cost_nobody_replies_or_time() {
 /// what they have without shares. And where clients are away, a round trip of 40 ms, shares cost hardly more.
 #[test]
 fn with_auto_shares_change_nothing_for_a_crowd_from_everywhere() {
-    let alike = vec![5.0 * 1130.0 / 5000.0; 5000];
-    let mut with_a_large_one = vec![5.0 * 1130.0 / 70.0; 20];
-    with_a_large_one.push(50.0 * 5.0 * 1130.0 / 70.0);
-    for (rates, mean_ms) in [(alike, 0.0), (with_a_large_one, 20.0)] {
-        let of = |bits: (u32, u32)| {
-            let mut setup = setup("auto", &rates);
-            setup.backlog = 511;
-            setup.way.delay = Delay { mean_ms, spread_ms: 0.0 };
-            let rules = &mut setup.guard.as_mut().unwrap().0;
-            (rules.share_ipv4_bits, rules.share_ipv6_bits) = bits;
-            setup.crowd.warm_up_ns = 20 * SECOND_NS;
-            setup.crowd.duration_ns = 40 * SECOND_NS;
-            World::new(setup).run(&mut |_| {}).outcome
-        };
-        let (unfair, fair) = (of((0, 0)), of((24, 56)));
+    let alike = vec![5.0 * TAKEN_PER_S / 5000.0; 5000];
+    for (rates, mean_ms) in [(alike, 0.0), (twenty_and_a_large_one(5.0), 20.0)] {
+        let mut setup = setup("auto", &rates);
+        setup.backlog = 511;
+        setup.way.delay = Delay { mean_ms, spread_ms: 0.0 };
+        let [fair, unfair] = with_and_without_shares(setup);
         let per_s = [&fair, &unfair].map(|outcome| outcome.replies_per_s);
         let response_ms = [&fair, &unfair].map(|outcome| outcome.response_ms.mean);
         println!("{mean_ms} ms away: {per_s:?} a second in {response_ms:?} ms");
