@@ -29,6 +29,18 @@ TG_INLINE int tg_enter(struct tg_place *at)
 	return at->config != NULL;
 }
 
+/*
+ * A port as a place in an array of 65536. Before Linux 6.18 the verifier has no bounds for what a
+ * byte swap leaves, and the compiler, which has, takes a mask away that it can see through.
+ */
+TG_INLINE __u32 tg_port_place(__be16 port)
+{
+	__u32 place = bpf_ntohs(port);
+
+	barrier_var(place);
+	return place & 0xffff;
+}
+
 TG_INLINE int tg_guard_covers(const struct tg_guard *g, const struct tg_tuple *t)
 {
 	__u32 family = g->addr_kind ^ (t->is_ipv6 ? 6 : 4);
@@ -43,7 +55,7 @@ TG_INLINE int tg_find_guard(const struct tg_tuple *t, struct tg_place *at)
 
 	if (!tg_enter(at))
 		return 0;
-	next = at->config->port_guard[bpf_ntohs(t->dport)];
+	next = at->config->port_guard[tg_port_place(t->dport)];
 	for (int i = 0; i < TG_GUARDS_A_PORT; i++) {
 		struct tg_guard *g;
 

@@ -309,7 +309,7 @@ TG_INLINE __u32 tg_port_waits(const struct tg_packet *p)
 	__u32 zero = 0;
 
 	ports = bpf_map_lookup_elem(&closing_ports, &zero);
-	return ports && ports->sockets[bpf_ntohs(p->tuple.dport)];
+	return ports && ports->sockets[tg_port_place(p->tuple.dport)];
 }
 
 SEC("tcx/ingress")

@@ -192,10 +192,9 @@ TG_INLINE __u32 tg_shed_cell(const struct tg_shed_work *w)
  */
 TG_INLINE __u32 tg_shed_probe(const struct tg_shed_work *w)
 {
-	__u32 aside = 1 + ((__u32)(w->place >> 16 & 0xffff) * (TG_SHED_CELLS - 1) >> 16);
-	__u32 cell = tg_shed_cell(w) + aside;
+	__u32 other = (__u32)(w->place >> 16 & 0xffff) * (TG_SHED_CELLS - 1) >> 16;
 
-	return cell >= TG_SHED_CELLS ? cell - TG_SHED_CELLS : cell;
+	return other + !tg_less(other, tg_shed_cell(w));
 }
 
 /* With which probability every SYN is dropped, where that is the policy in force. */
