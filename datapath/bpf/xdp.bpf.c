@@ -165,12 +165,13 @@ TG_INLINE __u64 *tg_xdp_hollow_until(const struct tg_packet *packet)
 	                                                                              : NULL;
 }
 
+/* how stays a constant of each program until the end: clang 19 has no place for it on the stack. */
 TG_INLINE int tg_xdp_run(struct xdp_md *ctx, __u32 how)
 {
 	struct tg_packet packet;
 	__u64 now_ns, *hollow;
 	struct tg_place at;
-	__u32 source;
+	__u32 source, found;
 
 	if (!tg_driver_parse(ctx, &packet))
 		return XDP_PASS;
@@ -181,19 +182,19 @@ TG_INLINE int tg_xdp_run(struct xdp_md *ctx, __u32 how)
 		return XDP_PASS;
 	now_ns = tg_now_ns(at.control);
 	source = tg_source_before(ctx, &packet, &at, ctx->ingress_ifindex);
-	how |= source << TG_XDP_SOURCE_SHIFT;
+	found = source << TG_XDP_SOURCE_SHIFT;
 	if (source == TG_SOURCE_ANY && at.guard->shed.policy) {
 		__u32 verdict = tg_xdp_shed(ctx, &packet, &at, now_ns);
 
 		if (verdict == TG_DROP)
 			return XDP_DROP;
 		if (verdict == TG_RESET || verdict == TG_HOLLOW)
-			how |= verdict << TG_XDP_VERDICT_SHIFT;
+			found |= verdict << TG_XDP_VERDICT_SHIFT;
 	}
 	/* A path: what is behind it is another host's to say. */
-	if (at.guard->is_path && !(how >> TG_XDP_VERDICT_SHIFT))
+	if (at.guard->is_path && !(found >> TG_XDP_VERDICT_SHIFT))
 		return XDP_PASS;
-	return tg_xdp_room(ctx, &packet, &at, now_ns, how);
+	return tg_xdp_room(ctx, &packet, &at, now_ns, found | how);
 }
 
 SEC("xdp.frags")
