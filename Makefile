@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # make demo   see what it does, in two minutes       make test    every test but the long ones
+# make test-kernels  under Debian 13's kernel and the newest, in virtual machines
 # make bench  speed, as ratios to peers              make lint    format, lints, licences
 # make install, uninstall   what make build left     make deb     a Debian package of it
 #
@@ -13,6 +14,8 @@ BUILD_PACKAGES := clang libclang-dev gcc make pkg-config libelf-dev zlib1g-dev l
 DEB_PACKAGES := dpkg-dev
 TEST_PACKAGES := apache2-bin chromium clang-format curl ethtool fonts-dejavu-core fonts-liberation haproxy lighttpd nftables nghttp2-client nginx-light procps python3-prometheus-client systemd util-linux wrk $(DEB_PACKAGES)
 BENCH_PACKAGES := httperf
+# Since Debian 13 the file server is a package of its own.
+KERNEL_PACKAGES = kmod qemu-system-x86 $(shell apt-cache show virtiofsd >/dev/null 2>&1 && echo virtiofsd)
 CARGO_DENY_VERSION := 0.20.2
 
 # Where make install puts things; DESTDIR is for packages.
@@ -26,7 +29,7 @@ UNITS := $(DESTDIR)$(PREFIX)/lib/systemd/system
 CONFIGURATION := $(DESTDIR)$(SYSCONFDIR)/tidegate
 UNIT_FILES := $(notdir $(wildcard packaging/*.service))
 
-.PHONY: all build demo install uninstall deb test test-long bench lint setup setup-test setup-lint clean
+.PHONY: all build demo install uninstall deb test test-kernels test-long bench lint setup setup-test setup-lint clean
 
 all: build
 
@@ -98,7 +101,13 @@ test: setup-test
 	$(TEST_WHOLE) beside:: -- --test-threads=$(TEST_THREADS)
 	$(TEST_WHOLE) alone:: -- --test-threads=1
 
-test-long: test
+# Under other kernels, in virtual machines.
+test-kernels: setup-test
+	$(call install,$(KERNEL_PACKAGES))
+	$(CARGO) build --workspace --locked --all-targets
+	@$(SUDO) tests/kernels/run
+
+test-long: test test-kernels
 	$(TEST_ALL) -- --ignored --test-threads=1
 	$(TEST_WHOLE) -- --ignored --test-threads=1
 	$(CARGO) test --locked -p tidegate-report -p tidelab --features tidelab/parquet --lib --test sweep

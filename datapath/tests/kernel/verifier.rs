@@ -9,7 +9,7 @@ const KERNEL_LIMIT: u32 = 1_000_000;
 
 /// Instructions that the verifier may walk for each program: about one and a half times what it
 /// walked on Linux 6.18 with clang 14 when the bound was set. Whoever passes it should know why.
-const BOUNDS: [(&str, u32); 29] = [
+const BOUNDS: [(&str, u32); 19] = [
     ("tidegate_ip", 165_000),
     ("tidegate_ip_after_driver", 165_000),
     ("tidegate_driver", 250_000),
@@ -29,6 +29,10 @@ const BOUNDS: [(&str, u32); 29] = [
     ("tidegate_hear", 720),
     ("tidegate_connect4", 100),
     ("tidegate_connect6", 160),
+];
+
+/// The same for the policy alone. (Linux 7.3 walks more of it than there is room for.)
+const POLICY_BOUNDS: [(&str, u32); 10] = [
     ("agree_source", 300),
     ("agree_syn_begin", 11_000),
     ("agree_syn_room", 75_000),
@@ -41,26 +45,38 @@ const BOUNDS: [(&str, u32); 29] = [
     ("agree_share", 1_400),
 ];
 
+fn keep_their_bounds(objects: &[Objects], bounds: &[(&str, u32)]) {
+    let mut counts = Vec::new();
+    for objects in objects {
+        let programs = Programs::load(*objects, Default::default()).unwrap();
+        counts.extend(programs.verified_instructions().unwrap());
+    }
+    println!("{:<26} {:>9} {:>9}", "program", "walked", "bound");
+    for (program, walked) in &counts {
+        let bound = bounds.iter().find(|(name, _)| name == program).map(|(_, bound)| *bound);
+        println!("{program:<26} {walked:>9} {:>9}", bound.unwrap_or_default());
+    }
+    assert_eq!(counts.len(), bounds.len(), "a program has come or gone: {counts:?}");
+    for (program, walked) in counts {
+        let (_, bound) = bounds.iter().find(|(name, _)| *name == program).expect("has a bound");
+        assert!(walked > 0, "{program}: the kernel tells no count");
+        assert!(walked <= *bound, "{program}: {walked} instructions walked, bound {bound}");
+        assert!(*bound < KERNEL_LIMIT / 2, "{program}: near the kernel's limit");
+    }
+}
+
 #[test]
 fn every_program_passes_the_verifier_within_its_bound() {
     if skip_without_root("every_program_passes_the_verifier_within_its_bound") {
         return;
     }
-    let mut counts = Vec::new();
-    for objects in [Objects::Guard, Objects::Agent, Objects::Agreement] {
-        let programs = Programs::load(objects, Default::default()).unwrap();
-        counts.extend(programs.verified_instructions().unwrap());
+    keep_their_bounds(&[Objects::Guard, Objects::Agent], &BOUNDS);
+}
+
+#[test]
+fn so_does_the_policy_alone() {
+    if skip_without_root("so_does_the_policy_alone") {
+        return;
     }
-    println!("{:<26} {:>9} {:>9}", "program", "walked", "bound");
-    for (program, walked) in &counts {
-        let bound = BOUNDS.iter().find(|(name, _)| name == program).map(|(_, bound)| *bound);
-        println!("{program:<26} {walked:>9} {:>9}", bound.unwrap_or_default());
-    }
-    assert_eq!(counts.len(), BOUNDS.len(), "a program has come or gone: {counts:?}");
-    for (program, walked) in counts {
-        let (_, bound) = BOUNDS.iter().find(|(name, _)| *name == program).expect("has a bound");
-        assert!(walked > 0, "{program}: the kernel tells no count");
-        assert!(walked <= *bound, "{program}: {walked} instructions walked, bound {bound}");
-        assert!(*bound < KERNEL_LIMIT / 2, "{program}: near the kernel's limit");
-    }
+    keep_their_bounds(&[Objects::Agreement], &POLICY_BOUNDS);
 }
