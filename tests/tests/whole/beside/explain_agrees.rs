@@ -357,7 +357,8 @@ fn play(mut crowd: Crowd) {
     let marker = Segment::new(crowd.source(to), to, SYN, 7, 0);
     let (mut met, mut excused) = (BTreeSet::new(), 0);
     let (mut agreed, begun) = (0, Instant::now());
-    // SYNs of networks with a share: all; those foretold to be beyond it; those that were.
+    // SYNs of networks with a share: all; those foretold to be beyond it; those that were. Of one
+    // whose request stands nothing more is said than that it does.
     let mut shared = [0u64; 3];
     let has_met = |met: &BTreeSet<String>, wanted: &str| met.iter().any(|m| m.starts_with(wanted));
     let is_enough = |met: &BTreeSet<String>| MET.iter().all(|wanted| has_met(met, wanted));
@@ -372,11 +373,11 @@ fn play(mut crowd: Crowd) {
             crowd.take_back(which, &syn);
         }
         let rules = rules_of(&crowd.listeners[which]);
-        let is_beyond = [&foretold, &happened].map(|what| reason(what) == Some("BeyondShare"));
-        if rules.contains("fair_share") {
-            let one = [true, is_beyond[0], is_beyond[1]];
-            shared.iter_mut().zip(one).for_each(|(count, is)| *count += u64::from(is));
-        }
+        let has_share = rules.contains("fair_share");
+        let is_beyond = [&foretold, &happened]
+            .map(|what| has_share && matches!(reason(what), Some("BeyondShare" | "HalfOpen")));
+        let one = [has_share, is_beyond[0], is_beyond[1]];
+        shared.iter_mut().zip(one).for_each(|(count, is)| *count += u64::from(is));
         if foretold == happened {
             agreed += 1;
             met.insert(happened);
