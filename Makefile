@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # make demo   see what it does, in two minutes       make test    every test but the long ones
 # make test-kernels  under Debian 13's kernel and the newest, in virtual machines
+# make test-clang    every program as Debian 13's clang compiles it
 # make bench  speed, as ratios to peers              make lint    format, lints, licences
 # make install, uninstall   what make build left     make deb     a Debian package of it
 #
@@ -16,6 +17,8 @@ TEST_PACKAGES := apache2-bin chromium clang-format curl ethtool fonts-dejavu-cor
 BENCH_PACKAGES := httperf
 # Since Debian 13 the file server is a package of its own.
 KERNEL_PACKAGES = kmod qemu-system-x86 $(shell apt-cache show virtiofsd >/dev/null 2>&1 && echo virtiofsd)
+# Debian 13's clang, which Debian 12 has, too. (CLANG=... names one for any build.)
+NEWER_CLANG := clang-19
 CARGO_DENY_VERSION := 0.20.2
 
 # Where make install puts things; DESTDIR is for packages.
@@ -29,7 +32,7 @@ UNITS := $(DESTDIR)$(PREFIX)/lib/systemd/system
 CONFIGURATION := $(DESTDIR)$(SYSCONFDIR)/tidegate
 UNIT_FILES := $(notdir $(wildcard packaging/*.service))
 
-.PHONY: all build demo install uninstall deb test test-kernels test-long bench lint setup setup-test setup-lint clean
+.PHONY: all build demo install uninstall deb test test-clang test-kernels test-long bench lint setup setup-test setup-lint clean
 
 all: build
 
@@ -107,7 +110,12 @@ test-kernels: setup-test
 	$(CARGO) build --workspace --locked --all-targets
 	@$(SUDO) tests/kernels/run
 
-test-long: test test-kernels
+# In a folder of its own: a build with another compiler is another build.
+test-clang: setup-test
+	$(call install,$(NEWER_CLANG))
+	CLANG=$(NEWER_CLANG) CARGO_TARGET_DIR=target/$(NEWER_CLANG) $(CARGO) test --locked -p tidegate-datapath --test kernel
+
+test-long: test test-kernels test-clang
 	$(TEST_ALL) -- --ignored --test-threads=1
 	$(TEST_WHOLE) -- --ignored --test-threads=1
 	$(CARGO) test --locked -p tidegate-report -p tidelab --features tidelab/parquet --lib --test sweep

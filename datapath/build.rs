@@ -21,9 +21,12 @@ const OBJECTS: [&str; 11] = [
 fn main() {
     println!("cargo:rerun-if-changed=bpf");
     println!("cargo:rerun-if-changed=../policy/include");
+    println!("cargo:rerun-if-env-changed=CLANG");
+    let clang = std::env::var_os("CLANG").unwrap_or_else(|| "clang".into());
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     for name in OBJECTS {
         SkeletonBuilder::new()
+            .clang(&clang)
             .source(format!("bpf/{name}.bpf.c"))
             .obj(out.join(format!("{name}.bpf.o")))
             .clang_args(["-mcpu=v3", "-I", "bpf", "-Wall", "-Werror", "-Wno-unused-function"])

@@ -10,8 +10,10 @@ fn main() {
 #[cfg(feature = "in-kernel")]
 fn compile() {
     println!("cargo:rerun-if-changed=../datapath/bpf/vmlinux.h");
+    println!("cargo:rerun-if-env-changed=CLANG");
     let out = std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
     libbpf_cargo::SkeletonBuilder::new()
+        .clang(std::env::var_os("CLANG").unwrap_or_else(|| "clang".into()))
         .source("bpf/page.bpf.c")
         .obj(std::path::Path::new(&out).join("page.bpf.o"))
         .clang_args(["-I", "../datapath/bpf", "-Wall", "-Werror"])

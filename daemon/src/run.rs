@@ -99,7 +99,7 @@ pub fn check_host(config: &Config, kernel: &Kernel) -> Result<()> {
     if !kernel.btf || !kernel.casts || !kernel.tcx {
         return Err(Failure::argument(
             "this kernel is too old for tidegate",
-            "Linux 6.6 or later with CONFIG_DEBUG_INFO_BTF is needed",
+            "Linux 6.12 or later with CONFIG_DEBUG_INFO_BTF is needed",
         ));
     }
     let cookies = config.guards.iter().find(|g| g.rules.needs_cookies());

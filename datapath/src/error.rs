@@ -3,14 +3,18 @@
 
 use std::path::PathBuf;
 
+use crate::verifier::Refused;
+
 /// An error of the datapath. Its text is one sentence; the fix is in it where there is one.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A BPF object could not be opened or loaded.
-    #[error("the kernel refused the {object} programs: {source}")]
+    #[error("{}", refusal(object, refused.as_ref(), source))]
     Load {
-        /// Which object: `tc`, `xdp`, `netfilter`, `iter` or `sockopt`.
+        /// Which object: `tc`, `xdp`, `netfilter`, `iter` or `sockopt`, for example.
         object: &'static str,
+        /// Which program of it and why, where it was the verifier who refused.
+        refused: Option<Refused>,
         /// What libbpf said.
         source: libbpf_rs::Error,
     },
@@ -87,6 +91,15 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
+}
+
+fn refusal(object: &str, refused: Option<&Refused>, source: &libbpf_rs::Error) -> String {
+    match refused {
+        Some(Refused { program, why }) => format!(
+            "the kernel's verifier refused {program}: {why} ({source}): Linux 6.12 and later are known to take it"
+        ),
+        None => format!("the kernel refused the {object} programs: {source}"),
+    }
 }
 
 /// What libbpf said of an operation on the map of this name.

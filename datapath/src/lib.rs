@@ -37,6 +37,7 @@ pub mod speaks;
 mod table;
 pub mod test_run;
 pub mod time_wait;
+pub mod verifier;
 
 /// The types shared with the programs, as `bpf/layout.h` has them.
 #[allow(missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all)]

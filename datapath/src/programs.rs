@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, ProgramMut};
 
 use crate::error::{Error, Result};
-use crate::{shed, time_wait};
+use crate::{shed, time_wait, verifier};
 
 macro_rules! object {
     ($name:literal) => {
@@ -199,8 +199,6 @@ impl Programs {
         sizes: Sizes,
         which: Which,
     ) -> Result<Self> {
-        // What libbpf prints is said again, shorter, by the error that is returned.
-        libbpf_rs::set_print(None);
         let mut programs = Programs { objects: Vec::new(), maps: adopt };
         for (name, bytes) in objects.list() {
             programs.load_object(name, bytes, sizes, which)?;
@@ -229,7 +227,9 @@ impl Programs {
         sizes: Sizes,
         which: Which,
     ) -> Result<()> {
-        let fail = |source| Error::Load { object, source };
+        // What libbpf would print is said, shorter, by the error that is returned.
+        verifier::listen();
+        let fail = |source| Error::Load { object, refused: verifier::refused(), source };
         let mut open = ObjectBuilder::default().open_memory(bytes).map_err(fail)?;
         for mut map in open.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
