@@ -104,18 +104,18 @@ test: setup-test
 	$(TEST_WHOLE) beside:: -- --test-threads=$(TEST_THREADS)
 	$(TEST_WHOLE) alone:: -- --test-threads=1
 
-# Under other kernels, in virtual machines.
-test-kernels: setup-test
-	$(call install,$(KERNEL_PACKAGES))
-	$(CARGO) build --workspace --locked --all-targets
-	@$(SUDO) tests/kernels/run
-
 # In a folder of its own: a build with another compiler is another build.
 test-clang: setup-test
 	$(call install,$(NEWER_CLANG))
 	CLANG=$(NEWER_CLANG) CARGO_TARGET_DIR=target/$(NEWER_CLANG) $(CARGO) test --locked -p tidegate-datapath --test kernel
 
-test-long: test test-kernels test-clang
+# Under other kernels, in virtual machines.
+test-kernels: setup-test
+	$(call install,$(KERNEL_PACKAGES) $(NEWER_CLANG))
+	$(CARGO) build --workspace --locked --all-targets
+	@SUDO=$(SUDO) tests/kernels/run $(NEWER_CLANG)
+
+test-long: test test-clang test-kernels
 	$(TEST_ALL) -- --ignored --test-threads=1
 	$(TEST_WHOLE) -- --ignored --test-threads=1
 	$(CARGO) test --locked -p tidegate-report -p tidelab --features tidelab/parquet --lib --test sweep

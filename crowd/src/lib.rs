@@ -44,6 +44,7 @@ pub mod wheel;
 pub use class::{Browsing, Class};
 pub use error::CrowdError;
 pub use ipnet::IpNet;
+pub use limits::allow_descriptors;
 pub use network::{Delay, Network};
 pub use plan::{Driver, Load, Plan};
 pub use tidegate_client::{

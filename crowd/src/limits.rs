@@ -3,9 +3,9 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Raises the number of descriptors allowed towards `needed`. Where it does not suffice, attempts
-/// fail with EMFILE and the outcome says so.
-pub(crate) fn allow_descriptors(needed: u64) {
+/// Raises the number of descriptors that this process may have towards `needed`; root's as far as
+/// that. Where it does not suffice, a crowd's attempts fail with EMFILE and its outcome says so.
+pub fn allow_descriptors(needed: u64) {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
         return;
     };

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::IpBindAddressNoPort;
 use socket2::{Domain, Socket, Type};
@@ -48,6 +47,9 @@ impl Attempt {
     }
 }
 
+/// Of the stories that are told meanwhile.
+const OTHER_DESCRIPTORS: u64 = 4096;
+
 /// `count` connects from `sources` in turn, as fast as `threads` threads can begin them.
 pub fn burst(
     namespace: &Namespace,
@@ -56,10 +58,7 @@ pub fn burst(
     count: usize,
     threads: usize,
 ) -> Vec<Attempt> {
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
-    if soft < hard {
-        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("a limit as high as it may be");
-    }
+    tidegate_crowd::allow_descriptors(count as u64 + OTHER_DESCRIPTORS);
     let workers: Vec<_> = (0..threads)
         .map(|t| {
             let sources = sources.to_vec();

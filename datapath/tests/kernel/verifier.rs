@@ -10,8 +10,8 @@ use tidegate_lab::skip_without_root;
 const KERNEL_LIMIT: u32 = 1_000_000;
 
 /// Instructions that the verifier may walk for each program: about one and a half times what it
-/// walked on Linux 6.18 with clang 14, or with clang 19 where that was more, when the bound was set.
-/// Whoever passes it should know why.
+/// walked on Linux 6.18 with clang 14 when the bound was set, or with clang 19 or on 7.3 where that
+/// was more. Whoever passes it should know why.
 const BOUNDS: [(&str, u32); 19] = [
     ("tidegate_ip", 165_000),
     ("tidegate_ip_after_driver", 165_000),
@@ -19,7 +19,7 @@ const BOUNDS: [(&str, u32); 19] = [
     ("tidegate_driver_veth", 250_000),
     ("tidegate_path", 52_000),
     ("tidegate_path_veth", 52_000),
-    ("tidegate_tcp", 52_000),
+    ("tidegate_tcp", 97_000),
     ("tidegate_ends_in", 67_000),
     ("tidegate_ends_out", 31_000),
     ("tidegate_sockets", 20_000),
