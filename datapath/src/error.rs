@@ -96,7 +96,7 @@ pub enum Error {
 fn refusal(object: &str, refused: Option<&Refused>, source: &libbpf_rs::Error) -> String {
     match refused {
         Some(Refused { program, why }) => format!(
-            "the kernel's verifier refused {program}: {why} ({source}): Linux 6.12 and later are known to take it"
+            "the kernel's verifier refused {program}: {why} ({source}): Linux 6.12, 6.18 and 7.3 are known to take it"
         ),
         None => format!("the kernel refused the {object} programs: {source}"),
     }

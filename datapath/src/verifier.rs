@@ -2,30 +2,33 @@
 //! What the kernel's verifier says of a program that it refuses: libbpf prints it with all that was
 //! walked, and the last of it is why.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 
 use libbpf_rs::{PrintLevel, set_print};
 
 thread_local! {
-    /// What libbpf has printed on this thread, message by message.
-    static PRINTED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    /// The last of this thread's programs that was refused. (All that libbpf prints would be more
+    /// and more of it, in a daemon that stays.)
+    static REFUSED: Cell<Option<Refused>> = const { Cell::new(None) };
 }
 
 /// What stands around a log in what libbpf prints (`libbpf.c`, `bpf_object_load_prog()`).
 const BEGIN: &str = "-- BEGIN PROG LOAD LOG --\n";
 const END: &str = "-- END PROG LOAD LOG --";
 
-/// From here on libbpf prints nothing, and what it would have printed on this thread is kept.
+/// From here on libbpf prints nothing, and which program is refused on this thread is kept.
 pub(crate) fn listen() {
     set_print(Some((PrintLevel::Warn, |_, message| {
-        PRINTED.with_borrow_mut(|printed| printed.push(message));
+        if let Some(refused) = refused_by(&message) {
+            REFUSED.set(Some(refused));
+        }
     })));
-    PRINTED.take();
+    REFUSED.take();
 }
 
 /// The program that was refused since [`listen`], and why.
 pub(crate) fn refused() -> Option<Refused> {
-    PRINTED.take().iter().find_map(|message| refused_by(message))
+    REFUSED.take()
 }
 
 /// A program, and the verifier's last word on it.
