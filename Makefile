@@ -105,15 +105,17 @@ test: setup-test
 	$(TEST_WHOLE) alone:: -- --test-threads=1
 
 # In a folder of its own: a build with another compiler is another build.
+TEST_CLANG := env CLANG=$(NEWER_CLANG) CARGO_TARGET_DIR=target/$(NEWER_CLANG) $(CARGO) test --locked -p tidegate-datapath --test kernel
+
 test-clang: setup-test
 	$(call install,$(NEWER_CLANG))
-	CLANG=$(NEWER_CLANG) CARGO_TARGET_DIR=target/$(NEWER_CLANG) $(CARGO) test --locked -p tidegate-datapath --test kernel
+	$(TEST_CLANG)
 
 # Under other kernels, in virtual machines.
 test-kernels: setup-test
 	$(call install,$(KERNEL_PACKAGES) $(NEWER_CLANG))
 	$(CARGO) build --workspace --locked --all-targets
-	@SUDO=$(SUDO) tests/kernels/run $(NEWER_CLANG)
+	@SUDO=$(SUDO) tests/kernels/run $(TEST_CLANG) --no-run
 
 test-long: test test-clang test-kernels
 	$(TEST_ALL) -- --ignored --test-threads=1
