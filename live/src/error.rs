@@ -64,7 +64,8 @@ pub enum LiveError {
     },
     /// The server's capacity is not to be had.
     #[error(
-        "the server answered nothing while its capacity was measured ({detail}): give it a lower cost_us"
+        "the server answered nothing while its capacity was measured ({detail}): give it a lower cost_us, or \
+         clients a longer timeout_s"
     )]
     NoCapacity {
         /// What came instead.

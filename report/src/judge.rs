@@ -343,30 +343,36 @@ impl<'a, 'c> Evidence<'a, 'c> {
 
     /// A cell's number, or what is wrong with it.
     fn value(&self, cell: &Cell) -> Result<f64, String> {
+        let Claim { measure, over, .. } = self.claim;
         let Some((from, to)) = self.claim.seconds else {
-            return self.number_of(cell, &self.claim.measure);
+            return number_of(cell, measure, over.as_deref());
         };
         let each = (from..=to).map(|second| {
-            let number = self.number_of(cell, &format!("{}.{second}", self.claim.measure))?;
+            let of_it = |path: &str| match path.starts_with("seconds.") {
+                true => format!("{path}.{second}"),
+                false => path.to_owned(),
+            };
+            let number = number_of(cell, &of_it(measure), over.as_deref().map(of_it).as_deref())?;
             Ok((f64::from(second), number))
         });
         let each: Series = each.collect::<Result<_, String>>()?;
         taken(self.claim.take, &each).ok_or_else(|| "no second".to_owned())
     }
+}
 
-    fn number_of(&self, cell: &Cell, measure: &str) -> Result<f64, String> {
-        let find = |measure: &str| {
-            let found = cell.estimate(measure).map(|estimate| estimate.mean);
-            found.ok_or_else(|| format!("{} has no {measure}", cell.curve))
-        };
-        let number = find(measure)?;
-        let Some(over) = &self.claim.over else { return Ok(number) };
-        let divisor = find(over)?;
-        // Run by run where there are several, as the statistics of a quotient should be.
-        match cell.quotient(measure, over) {
-            Some(quotient) => Ok(quotient.mean),
-            None => Err(format!("division by {divisor}: {over} of {}", cell.curve)),
-        }
+/// A number of a cell, or its quotient.
+fn number_of(cell: &Cell, measure: &str, over: Option<&str>) -> Result<f64, String> {
+    let find = |measure: &str| {
+        let found = cell.estimate(measure).map(|estimate| estimate.mean);
+        found.ok_or_else(|| format!("{} has no {measure}", cell.curve))
+    };
+    let number = find(measure)?;
+    let Some(over) = over else { return Ok(number) };
+    let divisor = find(over)?;
+    // Run by run where there are several, as the statistics of a quotient should be.
+    match cell.quotient(measure, over) {
+        Some(quotient) => Ok(quotient.mean),
+        None => Err(format!("division by {divisor}: {over} of {}", cell.curve)),
     }
 }
 

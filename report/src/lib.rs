@@ -28,5 +28,5 @@ pub use page::{Host, Study, page};
 pub use point::{Point, SynClass, Times, World};
 pub use results::{Results, ResultsError, Writer};
 pub use statistics::{Cell, Estimate, next_seed};
-pub use text::Summary;
+pub use text::{Summary, one_line};
 pub use watcher::Watcher;

@@ -288,8 +288,24 @@ fn time(times: &Times, name: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_scenarios::{NUMBERS, SEGMENTS};
+
     use super::*;
     use crate::example::point;
+
+    /// A scenario is refused that asks for another.
+    #[test]
+    fn scenarios_know_the_numbers_of_a_result() {
+        let point = serde_json::to_value(point("abort", 2.0)).unwrap();
+        let words = ["scenario", "world", "curve", "mechanism", "server", "clients", "warnings"];
+        let names = point.as_object().unwrap().keys().map(String::as_str);
+        for name in names.filter(|name| !words.contains(name)) {
+            assert!(NUMBERS.contains(&name), "{name}");
+        }
+        let segments = serde_json::to_value(tidegate_client::Segments::default()).unwrap();
+        let names = segments.as_object().unwrap().keys().map(String::as_str);
+        assert_eq!(names.collect::<Vec<_>>(), SEGMENTS);
+    }
 
     #[test]
     fn every_number_is_found_by_its_path() {

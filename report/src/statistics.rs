@@ -29,13 +29,14 @@ pub fn next_seed<'a>(
     points: &[Point],
     first: u64,
 ) -> u64 {
-    let is_asked = |cell: &Cell| {
-        cell.world == world
-            && offered.iter().any(|load| same_load(*load, cell.offered))
-            && curves.clone().into_iter().any(|curve| curve == cell.curve)
+    // Shorter runs, too, which count for nothing beside longer ones.
+    let is_asked = |point: &&Point| {
+        point.scenario == scenario
+            && point.world == world
+            && offered.iter().any(|load| same_load(*load, point.offered_over_capacity))
+            && curves.clone().into_iter().any(|curve| curve == point.curve)
     };
-    let cells = Cell::gather(scenario, points).into_iter().filter(is_asked);
-    let spent = cells.flat_map(|cell| cell.runs).map(|run| run.seed);
+    let spent = points.iter().filter(is_asked).map(|run| run.seed);
     spent.map(|seed| seed.saturating_add(1)).max().unwrap_or(0).max(first)
 }
 
@@ -239,6 +240,13 @@ mod tests {
         assert_eq!(next(&["a", "b", "c"], &[1.0], 1), 5, "the other is not asked for");
         assert_eq!(next(&["a"], &[3.0], 7), 7);
         assert_eq!(next(&["a"], &[1.0], 20), 20);
+        let shorter = [run("a", 1.0, 1), Point { duration_s: 5.0, ..run("a", 1.0, 2) }];
+        let curve = std::iter::once("a");
+        assert_eq!(
+            next_seed("s", World::Live, curve, &[1.0], &shorter, 1),
+            3,
+            "though it is set aside"
+        );
     }
 
     #[test]

@@ -152,7 +152,8 @@ fn line(
 }
 
 /// Names come from files: no line breaks, nothing that a terminal would obey.
-fn one_line(text: &str) -> String {
+#[must_use]
+pub fn one_line(text: &str) -> String {
     text.chars().map(|sign| if sign.is_control() { ' ' } else { sign }).collect()
 }
 

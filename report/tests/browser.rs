@@ -260,7 +260,7 @@ fn many() -> Study {
 fn corners() -> Vec<Study> {
     let text = "title = \"One\"\nsource = \"us\"\n[load]\noffered = [1]\n[[curve]]\nmechanism = \"default\"\n
         [[panel]]\nmeasure = \"replies_per_s\"\n[[panel]]\nmeasure = \"response_ms.mean\"\nlog = true\n
-        [[panel]]\nmeasure = \"cpu.user\"\n[[panel]]\nmeasure = \"segments.none\"\n[[panel]]\nmeasure = \"nothing\"\n
+        [[panel]]\nmeasure = \"cpu.user\"\n[[panel]]\nmeasure = \"segments.rst_sent\"\n[[panel]]\nmeasure = \"time_wait.server\"\n
         [[bars]]\nmeasure = \"cpu_components\"\ntitle = \"Components\"\n[[bars]]\nmeasure = \"verdicts_per_s\"\ntitle = \"Verdicts\"\n";
     let study =
         |points: Vec<Point>| samples::study(samples::parsed("one", text), points, "tidelab");

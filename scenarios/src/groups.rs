@@ -3,7 +3,7 @@
 //! happened, so that a claim about a misspelt part would hold.
 
 use tidegate_client::Errors;
-use tidegate_policy::names::REASONS;
+use tidegate_policy::names::{REASONS, VERDICTS, nearest};
 use tidegate_policy::raw::{
     TG_LISTENQ_FULL_AT_SYN, TG_NEW_FIRST, TG_NO_RESERVATION, TG_SYNQ_3_4_FULL, TG_SYNQ_FULL,
     TG_WAIT_LIMIT,
@@ -50,10 +50,78 @@ pub const GUARD_DROPS: [&str; 8] = [
 /// The same where the kernel counts, which does not tell a SYN from an ACK.
 pub const KERNEL_DROPS: [&str; 2] = ["ListenOverflows", "ListenDrops, others"];
 
-/// That a number asked for, by its path, is not of a part that no result can have.
+/// The numbers, and groups of numbers, that a result has.
+pub const NUMBERS: [&str; 28] = [
+    "answered_within_per_s",
+    "attempts",
+    "capacity_per_s",
+    "cpu",
+    "cpu_calls",
+    "cpu_components",
+    "delay_ms",
+    "duration_s",
+    "errors_per_s",
+    "kernel",
+    "kernel_s",
+    "late_p99_ms",
+    "networks",
+    "offered_over_capacity",
+    "offered_per_s",
+    "queue_drops_per_s",
+    "refusal_ms",
+    "replies_per_s",
+    "replies_per_s_ci95",
+    "response_ms",
+    "seconds",
+    "seed",
+    "segments",
+    "serving",
+    "syns_per_attempt",
+    "time_wait",
+    "verdicts_per_s",
+    "visits",
+];
+
+/// The parts of `segments`.
+pub const SEGMENTS: [&str; 10] = [
+    "ack_sent",
+    "data_sent",
+    "fin_sent",
+    "lost_here",
+    "received",
+    "rst_received",
+    "rst_sent",
+    "sent",
+    "syn_ack_received",
+    "syn_sent",
+];
+
+/// That a verdict's number is of a verdict and a reason.
+fn check_verdict(part: &str) -> Result<(), String> {
+    let known =
+        |(verdict, reason): (&str, &str)| VERDICTS.contains(&verdict) && REASONS.contains(&reason);
+    match part.split_once(": ").is_some_and(known) {
+        true => Ok(()),
+        false => Err(format!(
+            "verdicts_per_s has no part \"{part}\"; write a verdict and its reason, as in \"drop: SynQFull\""
+        )),
+    }
+}
+
+/// That a number asked for, by its path, is not one that no result can have.
 pub(crate) fn check(path: &str) -> Result<(), String> {
-    let Some((group, part)) = path.split_once('.') else { return Ok(()) };
+    let (group, part) =
+        path.split_once('.').map_or((path, None), |(group, part)| (group, Some(part)));
+    if !NUMBERS.contains(&group) {
+        return Err(match nearest(group, NUMBERS) {
+            Some(meant) => format!("a result has no \"{group}\"; \"{meant}\" may be meant"),
+            None => format!("a result has no \"{group}\"; there are {}", NUMBERS.join(", ")),
+        });
+    }
+    let Some(part) = part else { return Ok(()) };
     let (known, others): (Vec<&str>, _) = match group {
+        "verdicts_per_s" => return check_verdict(part),
+        "segments" => (SEGMENTS.to_vec(), ""),
         "errors_per_s" if is_errno(part) && part != NO_PORT_ERRNO => return Ok(()),
         "errors_per_s" => {
             let kinds = PLOTTED_ERRORS.into_iter().chain(OTHER_ERRORS).map(|(name, _)| name);
@@ -102,6 +170,7 @@ mod tests {
             ("errors_per_s.E", "\"refused\""),
             ("queue_drops_per_s.ListenQFullAtSYN", "\"ListenQFullAtSyn\""),
             ("queue_drops_per_s.ListenDrops", "\"ListenDrops, others\""),
+            ("segments.syns_sent", "\"syn_sent\""),
         ] {
             let told = check(path).unwrap_err();
             let (group, part) = path.split_once('.').unwrap();
@@ -109,6 +178,22 @@ mod tests {
             assert!(told.starts_with(&begins) && told.contains(of), "{told}");
             assert_eq!(told.lines().count(), 1, "{told}");
         }
+    }
+
+    #[test]
+    fn a_number_that_no_result_has_is_refused_with_the_one_that_is_meant() {
+        for (path, told) in [
+            ("reply_per_s", "a result has no \"reply_per_s\"; \"replies_per_s\" may be meant"),
+            (
+                "verdicts_per_s.drop: SynQFul",
+                "verdicts_per_s has no part \"drop: SynQFul\"; write a verdict and its reason, as in \
+                 \"drop: SynQFull\"",
+            ),
+        ] {
+            assert_eq!(check(path).unwrap_err(), told);
+        }
+        let unlike = check("xxxxxxxxxxxx.mean").unwrap_err();
+        assert!(unlike.contains("there are answered_within_per_s, attempts, "), "{unlike}");
     }
 
     /// Live, results have what `tidegate status --json` tells, as it tells it.

@@ -37,7 +37,8 @@ pub use error::ScenarioError;
 pub use factor::Combination;
 pub use fin::Fin;
 pub use groups::{
-    ErrorKind, GUARD_DROPS, KERNEL_DROPS, NO_PORT_ERRNO, NO_PORT_FREE, OTHER_ERRORS, PLOTTED_ERRORS,
+    ErrorKind, GUARD_DROPS, KERNEL_DROPS, NO_PORT_ERRNO, NO_PORT_FREE, NUMBERS, OTHER_ERRORS,
+    PLOTTED_ERRORS, SEGMENTS,
 };
 pub use load::{Form, Load, Phases};
 pub use networks::{Group, NETWORK_BITS, Networks, network};

@@ -137,12 +137,20 @@ impl File {
 
 /// Requests a second, by their paths in a result.
 const REQUESTS: [&str; 3] = ["replies_per_s", "offered_per_s", "capacity_per_s"];
-/// Attempts a second, of which each may have several requests.
-const ATTEMPTS: &str = "answered_within_per_s.";
+/// Whether it is of attempts a second, of which each may have several requests.
+fn is_of_attempts(path: &str) -> bool {
+    match path.split_once('.') {
+        None => path == "errors_per_s",
+        Some(("networks", part)) => {
+            part.ends_with(".attempts_per_s") || part.ends_with(".answered_per_s")
+        }
+        Some((group, _)) => ["answered_within_per_s", "errors_per_s"].contains(&group),
+    }
+}
 
 /// Where connections have several requests, attempts are no share of requests.
 fn check_quotient(measure: &str, over: &str) -> Result<(), String> {
-    let divides = |one: &str, other: &str| one.starts_with(ATTEMPTS) && REQUESTS.contains(&other);
+    let divides = |one: &str, other: &str| is_of_attempts(one) && REQUESTS.contains(&other);
     if !divides(measure, over) && !divides(over, measure) {
         return Ok(());
     }

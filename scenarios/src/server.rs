@@ -244,7 +244,9 @@ impl Server {
         let is = |kind| self.kind == kind;
         kept("events", is(ServerKind::Userver) || self.events == usual.events, "userver")?;
         kept("threads", is(ServerKind::KnotC) || self.threads == usual.threads, "knot-c")?;
-        kept("multi_accept", is(ServerKind::Nginx) || !self.multi_accept, "nginx")
+        kept("multi_accept", is(ServerKind::Nginx) || !self.multi_accept, "nginx")?;
+        let serves_files = !is(ServerKind::Haproxy) || self.page == usual.page;
+        kept("page", serves_files, "servers that have files")
     }
 }
 

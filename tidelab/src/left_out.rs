@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
 
-use tidegate_report::World;
+use tidegate_report::{World, one_line};
 
 /// A note a curve and world, with the load from which on it could not be run, if it could below. It is kept
 /// until the curve has a point there, by another command: a scenario may be run in parts, into one folder.
@@ -37,7 +37,8 @@ impl LeftOut {
             World::Sim => "simulated",
         };
         let from = offered.map(|offered| format!(" from {offered} × capacity on"));
-        format!("\"{curve}\" is left out{}, {world}: ", from.unwrap_or_default())
+        let left_out = format!("\"{curve}\" is left out{}, {world}: ", from.unwrap_or_default());
+        one_line(&left_out)
     }
 
     /// A curve has a point at this load now. What was told stays: another run of this command lacks it.
@@ -60,7 +61,7 @@ impl LeftOut {
         offered: Option<f64>,
         reason: &dyn Error,
     ) -> Option<String> {
-        let line = format!("{}{reason}", self.of(curve, offered));
+        let line = self.of(curve, offered) + &one_line(&reason.to_string());
         if !self.lines.contains(&line) {
             self.lines.push(line.clone());
             self.write();
@@ -106,6 +107,12 @@ mod tests {
 
         LeftOut::read(file.clone()).was_run("nginx", 1.0);
         assert!(!file.exists());
+        // Each is a line, whatever its curve is called.
+        first.note("a\nb", None, &io::Error::other("c\nd"));
+        let mut named = LeftOut::read(file.clone());
+        assert_eq!(named.lines[1..], ["\"a b\" is left out, live: c d"]);
+        named.was_run("a\nb", 1.0);
+        assert_eq!(named.lines.len(), 1);
     }
 
     /// Of five runs the last may survive what the others died of.

@@ -19,6 +19,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use tidegate_report::one_line;
 
 use crate::failure::Failure;
 
@@ -66,7 +67,8 @@ fn main() -> ExitCode {
         Command::Crowd(arguments) => crowd::send(&arguments),
     };
     done.unwrap_or_else(|failure: Failure| {
-        tell(format_args!("tidelab: {failure}\n"));
+        // It may quote what a scenario says.
+        tell(format_args!("tidelab: {}\n", one_line(&failure.to_string())));
         ExitCode::FAILURE
     })
 }

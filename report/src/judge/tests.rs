@@ -66,6 +66,7 @@ fn each_take_of_seconds() {
     about(number("seconds = [0, 2]\ntake = \"min\""), 2.0);
     about(number("seconds = [1, 2]\ntake = \"min\""), 9.0);
     about(number("seconds = [1, 1]\nover = \"capacity_per_s\""), 0.01);
+    about(number("seconds = [0, 2]\nover = \"seconds.replies\""), 1.0);
     about(number("seconds = [0, 2]\ntake = \"max\"\nthan = \"default\""), 10.0 / 8.0);
     let beyond = judged("seconds = [1, 3]");
     assert_eq!((beyond.verdict, beyond.number), (Verdict::Undecided, None));
