@@ -17,24 +17,23 @@ struct tg_decision tg_native_syn(const struct tg_rules *rules, const struct tg_q
 	return tg_syn_decide(rules, tg_syn_reason(rules, queues, syn), syn, refusals);
 }
 
-struct tg_decision tg_native_judge(const struct tg_rules *rules, const struct tg_queues *queues,
+struct tg_decision tg_native_judge(const struct tg_rules *rules, struct tg_queues *queues,
                                    const struct tg_syn *syn, struct tg_bucket *refusals,
                                    const struct tg_crowd *crowd)
 {
-	struct tg_queues met = *queues;
 	struct tg_judging judging = {0};
 	struct tg_syn asked = *syn;
 
-	tg_syn_judge_begin(rules, &met, &asked, crowd, &judging);
-	tg_syn_judge_room(rules, &met, &asked, crowd, &judging);
+	tg_syn_judge_begin(rules, queues, &asked, crowd, &judging);
+	tg_syn_judge_room(rules, queues, &asked, crowd, &judging);
 	return tg_syn_judge_end(rules, &asked, refusals, crowd, &judging);
 }
 
-void tg_native_accepts(struct tg_accepts *accepts, const struct tg_queues *queues, __u32 reason,
-                       __u64 now_ns)
+void tg_native_accepts(struct tg_accepts *accepts, const struct tg_rules *rules,
+                       const struct tg_queues *queues, __u32 reason, __u64 now_ns)
 {
 	if (tg_accepts_asks(accepts, reason, now_ns))
-		tg_accepts_look(accepts, queues, reason, now_ns);
+		tg_accepts_look(accepts, rules, queues, reason, now_ns);
 }
 
 int tg_native_accepts_admits(const struct tg_rules *rules, __u32 reason)

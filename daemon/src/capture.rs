@@ -35,6 +35,9 @@ fn options(now: u32) -> [TcpOptionElement; 5] {
     ]
 }
 
+/// tcp[] is of IPv4 alone (pcap-filter(7)); the flags of IPv6's first header are at byte 53.
+const SYNS_ONLY: &str = "capture with `tcpdump -s 0 \
+    '(tcp[13] & 0x17 == 2) or (ip6[6] == 6 and ip6[53] & 0x17 == 2)'`, less than 64 MB";
 /// So much of a capture is looked through for its first SYNs.
 const READ_MOST_BYTES: u64 = 64 << 20;
 const WINDOW: u16 = 64240;
@@ -147,10 +150,7 @@ pub fn syns(path: &Path, most: usize) -> Result<Vec<Packet>> {
         .take(most)
         .collect();
     if syns.is_empty() {
-        return Err(wrong(
-            "there is no whole SYN in it",
-            "capture with `tcpdump -s 0 'tcp[tcpflags] == tcp-syn'`",
-        ));
+        return Err(wrong("there is no whole SYN in it", SYNS_ONLY));
     }
     Ok(syns)
 }

@@ -68,10 +68,11 @@ fn would_be(config: &Config, kernel: &Kernel, rows: &[tg_listener_row]) -> Resul
     let interfaces = interfaces::list()?;
     run::check_host(config, kernel)?;
     plan::require_any(&config.interfaces, &interfaces)?;
-    let plan = plan::plan(&config.guards, &config.interfaces, &interfaces, rows)?;
+    plan::require_others(&config.guards, &interfaces)?;
+    let plan = plan::plan(&config.guards, &config.interfaces, &interfaces, rows);
     let mut out = "\nwould be guarded\n".to_owned();
     for g in &config.guards {
-        let listening = rows.iter().filter(|row| g.covers(row)).count();
+        let listening = rows.iter().filter(|row| g.judges(row, &config.guards)).count();
         let there = match g.is_path {
             true => "forwarded".to_owned(),
             false => format!("{listening} listening now"),

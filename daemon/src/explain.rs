@@ -192,7 +192,7 @@ impl Stage {
                 let (verdict, reason) = names(decision);
                 (explained.verdict, explained.reason) = (Some(verdict), Some(reason));
                 explained.words = outcome::words(decision);
-                explained.listener = self.listener(*index, guarded, &syn, slot)?;
+                explained.listener = self.listener(*index, guarded, &syn, &interface, slot)?;
                 explained.notes = notes(guarded, decision, is_ours);
                 if is_ours && guarded.shed.policy == TG_SBPD
                     || self.rehearsal.draws_lots(*index, guarded)?
@@ -212,7 +212,7 @@ impl Stage {
                     );
                 }
             }
-            _ => explained.words = self.unjudged(&syn, &interface, found, met.as_ref())?,
+            _ => explained.words = self.unjudged(&syn, &interface, found, met.as_ref(), is_ours)?,
         }
         Ok(explained)
     }
@@ -260,11 +260,12 @@ impl Stage {
         index: u32,
         guarded: &Guarded,
         syn: &Syn,
+        interface: &Interface,
         slot: u32,
     ) -> Result<Option<ListenerMet>> {
         let slots = counters::slots(self.rehearsal.live());
         let cookie = slots.iter().find(|(owner, at)| owner.0 == index && **at == slot);
-        let rows = self.takers(syn)?;
+        let rows = self.takers(syn, interface)?;
         let row = match cookie {
             Some(((_, cookie), _)) => rows.iter().find(|row| row.socket_cookie == *cookie),
             None => rows.first().filter(|_| rows.len() == 1),
@@ -282,12 +283,15 @@ impl Stage {
         }))
     }
 
-    /// Listening sockets that may take a SYN to this address and port.
-    fn takers(&self, syn: &Syn) -> Result<Vec<tg_listener_row>> {
+    /// Listening sockets that may take a SYN to this address and port which comes in here.
+    fn takers(&self, syn: &Syn, interface: &Interface) -> Result<Vec<tg_listener_row>> {
         let (address, port) = (Some(syn.to.ip()), syn.to.port());
         let of_this = Guarded { address, port, ..Guarded::default() };
         let rows = sockets::listeners(self.rehearsal.readers())?;
-        Ok(rows.into_iter().filter(|row| of_this.covers(row)).collect())
+        let takes = |row: &tg_listener_row| {
+            of_this.covers(row) && comes_to(interface, row.bound_ifindex, &self.interfaces)
+        };
+        Ok(rows.into_iter().filter(takes).collect())
     }
 
     /// Why no guard decided.
@@ -297,23 +301,56 @@ impl Stage {
         interface: &Interface,
         found: Found,
         met: Option<&(u32, Guarded)>,
+        is_ours: bool,
     ) -> Result<String> {
         let (from, to) = (syn.from.ip(), syn.to);
         let why = if met.is_none() {
             format!("no guard stands for {to}")
         } else if found == Found::Unwatched {
             format!("no program of the guard stands at {}", interface.name)
-        } else if from.is_multicast() || from.is_unspecified() {
+        } else if !is_a_clients(from) {
             format!("no connection comes from {from}")
         } else if !self.is_own(to.ip()) {
             format!("{} is no address of this host, which at most forwards it", to.ip())
-        } else if self.takers(syn)?.is_empty() {
-            format!("nothing listens on {to}, and the answer is RST")
         } else {
-            "a connection between these addresses and ports stands already, or stood a moment ago"
-                .to_owned()
+            why_not(to, &interface.name, &self.takers(syn, interface)?, is_ours)
         };
         Ok(format!("passed to the kernel, which alone decides: {why}"))
+    }
+}
+
+/// Why no guard decided of a SYN to a host's own address that came where one stands.
+fn why_not(to: SocketAddr, interface: &str, takers: &[tg_listener_row], is_ours: bool) -> String {
+    if takers.is_empty() {
+        return format!("nothing listens on {to} at {interface}, and the answer is RST");
+    }
+    if takers.iter().all(|row| row.chosen != 0) {
+        return format!("a program of the application's chooses among those that listen on {to}");
+    }
+    let stands =
+        "a connection between these addresses and ports stands already, or stood a moment ago";
+    match is_ours {
+        true => stands.to_owned(),
+        false => format!("{stands}; or it has headers that no guard looks behind"),
+    }
+}
+
+/// Whether what comes in at this interface may come to a socket that is bound to the one of this index; 0: to
+/// any. A VRF's slaves are not known.
+fn comes_to(interface: &Interface, bound: u32, interfaces: &[Interface]) -> bool {
+    let is_above = |i: &Interface| {
+        i.driver == "vrf"
+            || plan::up(interface, interfaces).any(|above| above.index == i.index)
+            || plan::down(i, interfaces).any(|below| below.index == interface.index)
+    };
+    bound == 0 || interfaces.iter().any(|i| i.index == bound && is_above(i))
+}
+
+/// Whether a connection may come from this address (RFC 6890); else no program of ours judges it.
+fn is_a_clients(from: IpAddr) -> bool {
+    match from {
+        IpAddr::V4(v4) => (1..224).contains(&v4.octets()[0]),
+        IpAddr::V6(v6) => !v6.is_multicast() && !v6.is_unspecified(),
     }
 }
 
@@ -340,6 +377,19 @@ mod tests {
             "--from [2001:db8::9]:40000 and --to 192.0.2.1:443 are of two families; \
              give both as IPv4 or both as IPv6"
         );
+    }
+
+    #[test]
+    fn a_socket_of_another_interface_does_not_take_it() {
+        let named =
+            |index, name: &str| Interface { index, name: name.into(), ..Default::default() };
+        let (eth0, eth1) = (named(1, "eth0"), named(2, "eth1"));
+        let tagged = Interface { below: Some("eth0".to_owned()), ..named(3, "eth0.5") };
+        let vrf = Interface { driver: "vrf".to_owned(), ..named(4, "vrf") };
+        let port = Interface { master: Some(6), ..named(5, "port") };
+        let all = [eth0.clone(), eth1, tagged, vrf, port.clone(), named(6, "bridge")];
+        let takes = |at: &Interface| (0..8).filter(|bound| comes_to(at, *bound, &all)).collect();
+        assert_eq!((takes(&eth0), takes(&port)), (vec![0, 1, 3, 4], vec![0, 4, 5, 6]));
     }
 
     #[test]

@@ -21,18 +21,20 @@ pub fn parse(written: Written, name: &str, rules: &tg_rules) -> Result<u32, Wron
             ));
         }
     };
-    let answers = rules.syn == TG_SYN_RESET || rules.needs_cookies();
-    if hook == TG_HOOK_TCP && answers {
-        return Err((
-            format!(
-                "\"{}\" cannot be carried out at the tcp hook, which can only drop",
-                mechanism::name(rules)
-            ),
-            format!(
-                "use {}, or a mechanism such as \"abort early-syn-drop\"",
-                written.setting("hook", "auto")
-            ),
-        ));
+    if hook != TG_HOOK_TCP {
+        return Ok(hook);
+    }
+    let wrong = |what: &str, fix: &str| {
+        let auto = written.setting("hook", "auto");
+        let what = format!("{what} cannot be carried out at the tcp hook, which can only drop");
+        Err((what, format!("use {auto}, or {fix}")))
+    };
+    if [TG_SYN_RESET, TG_SYN_COOKIE].contains(&rules.syn) {
+        let name = mechanism::name(rules);
+        return wrong(&format!("\"{name}\""), "a mechanism such as \"abort early-syn-drop\"");
+    }
+    if rules.cookie_when_reserved != 0 {
+        return wrong("when_exhausted = \"cookie\"", "take it out");
     }
     Ok(hook)
 }
@@ -69,5 +71,10 @@ mod tests {
         );
         let fix = told(Written::AsOption, "tcp", "rst-syn");
         assert!(fix.contains("; use --hook auto, or a mechanism"), "{fix}");
+        let cookies = tg_rules { cookie_when_reserved: 1, ..rules("reserv") };
+        let (what, fix) = parse(Written::InFile, "tcp", &cookies).unwrap_err();
+        assert!(what.starts_with("when_exhausted = \"cookie\" cannot be carried out"), "{what}");
+        assert_eq!(fix, "use hook = \"auto\", or take it out");
+        assert!(parse(Written::InFile, "tcp", &rules("reserv")).is_ok());
     }
 }

@@ -42,6 +42,21 @@ impl Role {
             Role::Agent => "agent-",
         }
     }
+
+    /// `who`: the process, as far as it is known. (`tidegate stop` would end both.)
+    fn runs_already(self, who: &str) -> Failure {
+        let (what, unit) = match self {
+            Role::Guard => ("tidegate", "tidegate"),
+            Role::Agent => ("an agent", "tidegate-agent"),
+        };
+        Failure::argument(
+            format!("{what} runs here already{who}"),
+            format!(
+                "change its configuration and send it SIGHUP, or end it first by SIGTERM or \
+                 `systemctl stop {unit}`"
+            ),
+        )
+    }
 }
 
 /// The claim of the running daemon; given up when the process ends, however it ends.
@@ -165,10 +180,7 @@ impl Instance {
         let mut lock = lock(&path).map_err(file_failure(&path))?.ok_or_else(|| {
             let who =
                 running(role).ok().flatten().map_or(String::new(), |p| format!(" (process {p})"));
-            Failure::argument(
-                format!("tidegate runs here already{who}"),
-                "change its configuration and send it SIGHUP, or `tidegate stop` it first",
-            )
+            role.runs_already(&who)
         })?;
         lock.set_len(0).map_err(file_failure(&path))?;
         write!(lock, "{}", Process::this().line()).map_err(file_failure(&path))?;

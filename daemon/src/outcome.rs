@@ -11,13 +11,15 @@ fn because(reason: u32) -> &'static str {
         TG_SYNQ_FULL => "the SYN queue is full",
         TG_SYNQ_3_4_FULL => "the SYN queue is three quarters full, and there are no SYN cookies",
         TG_LISTENQ_FULL_AT_SYN => "the listen queue is full",
-        TG_KERNEL_COOKIE => "the SYN queue is full",
+        TG_KERNEL_COOKIE => {
+            "a cookie is the only room, for the SYN queue is full, or tcp_syncookies is 2"
+        }
         TG_NO_RESERVATION => "half-open connections hold every free place",
         TG_EARLY_RANDOM => "places are short, and this one was drawn to be dropped early",
         TG_REFUSAL_LIMIT => "a refusal was due, but no more of them are allowed now",
-        TG_NO_COOKIE => "a cookie was due, but this SYN's options do not fit one",
+        TG_NO_COOKIE => "a cookie was due, but none can be given to this SYN",
         TG_HALF_OPEN => "its request stands already, and its SYN/ACK is repeated",
-        TG_WAIT_LIMIT => "there is room, but whoever got it would wait for too long",
+        TG_WAIT_LIMIT => "the kernel has room, but no more than now are to wait for accept()",
         TG_NEW_FIRST => "there is room, but for clients who have not waited",
         TG_POLICED => "its network sends more SYNs than it may",
         TG_BEYOND_SHARE => "there is not room for all, and its network has had its share",
@@ -46,6 +48,9 @@ fn what(decision: tg_decision) -> &'static str {
         // A queue drop, which the kernel makes.
         _ if is_refusal(decision) => "passed, and dropped in silence by the kernel",
         _ if reason == TG_KERNEL_COOKIE => "passed, and answered by the kernel with its own cookie",
+        _ if reason == TG_NO_COOKIE => {
+            "passed to the kernel, which drops it or has a cookie of its own"
+        }
         _ if reason == TG_FORWARDED => "passed on to the listener's host",
         _ if matches!(reason, TG_ROOM | TG_HALF_OPEN | TG_EXEMPT) => {
             "passed, and answered with SYN/ACK"

@@ -210,20 +210,24 @@ fn own_address(guarded: &Guarded, interfaces: &[Interface]) -> Option<IpAddr> {
     guarded.address.filter(|own| interfaces.iter().any(|i| i.addresses.contains(own)))
 }
 
+/// That every path leads to another host. One whose address has come to this host later (VRRP) keeps nobody
+/// from following the host for all others.
+pub fn require_others(guards: &[Guarded], interfaces: &[Interface]) -> Result<()> {
+    let mut paths = guards.iter().filter(|g| g.is_path);
+    let Some(own) = paths.find_map(|g| own_address(g, interfaces)) else { return Ok(()) };
+    Err(Failure::argument(
+        format!("[[path]] names {own}, which is this host's own address"),
+        "make it a [[listener]]",
+    ))
+}
+
 /// What should be attached for these guards.
 pub fn plan(
     guards: &[Guarded],
     names: &[String],
     interfaces: &[Interface],
     listeners: &[tg_listener_row],
-) -> Result<Plan> {
-    if let Some(own) = guards.iter().filter(|g| g.is_path).find_map(|g| own_address(g, interfaces))
-    {
-        return Err(Failure::argument(
-            format!("[[path]] names {own}, which is this host's own address"),
-            "make it a [[listener]]",
-        ));
-    }
+) -> Plan {
     let only_paths = configuration::only_paths(guards);
     let mut plan = Plan { only_paths, is_named: !names.is_empty(), ..Default::default() };
     let met: Vec<(&Guarded, BTreeSet<IpAddr>)> =
@@ -249,7 +253,7 @@ pub fn plan(
         plan.interfaces.insert(index, (interface.into(), hooks));
     }
     plan.local_in = guards.iter().any(|g| g.hook == TG_HOOK_TCP || g.rules.room == TG_ROOM_RESERVE);
-    Ok(plan)
+    plan
 }
 
 /// The interfaces at which the ends of connections are decided, by index: all that carry any.
@@ -303,14 +307,13 @@ mod tests {
 
     #[test]
     fn a_wildcard_stands_on_every_interface_with_an_address() {
-        let plan = plan(&[guarded(None, TG_HOOK_AUTO)], &[], &host(), &[]).unwrap();
+        let plan = plan(&[guarded(None, TG_HOOK_AUTO)], &[], &host(), &[]);
         assert_eq!(hooks_of(&plan), [(1, Hooks::Ip), (2, Hooks::DriverIfPossible), (3, Hooks::Ip)]);
     }
 
     #[test]
     fn an_address_stands_on_its_interface_only() {
-        let plan =
-            plan(&[guarded(Some("198.51.100.1"), TG_HOOK_DRIVER)], &[], &host(), &[]).unwrap();
+        let plan = plan(&[guarded(Some("198.51.100.1"), TG_HOOK_DRIVER)], &[], &host(), &[]);
         assert_eq!(hooks_of(&plan), [(3, Hooks::DriverAndIp)]);
     }
 
@@ -327,7 +330,7 @@ mod tests {
         let mut look = |now: &[tg_listener_row]| {
             rows = listened(&guards, &rows, now);
             assert!(rows.iter().all(|row| row.port == 80), "others are none of its");
-            hooks_of(&plan(&guards, &[], &host(), &rows).unwrap())
+            hooks_of(&plan(&guards, &[], &host(), &rows))
         };
         let other = socket([192, 0, 2, 1], 81);
         assert_eq!(look(&[other]).len(), 3, "it may come anywhere");
@@ -341,12 +344,12 @@ mod tests {
     #[test]
     fn a_path_stands_wherever_its_packets_may_come_in() {
         let path = |address| Guarded { is_path: true, ..guarded(Some(address), TG_HOOK_AUTO) };
-        let found = plan(&[path("203.0.113.5")], &[], &host(), &[]).unwrap();
+        let found = plan(&[path("203.0.113.5")], &[], &host(), &[]);
         assert_eq!(hooks_of(&found), [(2, Hooks::DriverIfPossible), (3, Hooks::Ip)]);
         assert!(found.only_paths);
         let both = [path("203.0.113.5"), guarded(None, TG_HOOK_AUTO)];
-        assert!(!plan(&both, &[], &host(), &[]).unwrap().only_paths);
-        let error = plan(&[path("192.0.2.1")], &[], &host(), &[]).unwrap_err();
+        assert!(!plan(&both, &[], &host(), &[]).only_paths);
+        let error = require_others(&[path("192.0.2.1")], &host()).unwrap_err();
         assert_eq!(
             error.to_string(),
             "[[path]] names 192.0.2.1, which is this host's own address; make it a [[listener]]"
@@ -369,25 +372,22 @@ mod tests {
         ] {
             let guards: Vec<Guarded> =
                 address.iter().map(|address| guarded(Some(address), TG_HOOK_AUTO)).collect();
-            assert_eq!(hooks_of(&plan(&guards, &[], &host, &[]).unwrap()), at, "{address:?}");
+            assert_eq!(hooks_of(&plan(&guards, &[], &host, &[])), at, "{address:?}");
         }
         let every = [guarded(None, TG_HOOK_AUTO)];
         let at = [(1, Hooks::Ip), (2, Hooks::Ip), (3, Hooks::Ip)];
-        assert_eq!(hooks_of(&plan(&every, &[], &host, &[]).unwrap()), at);
+        assert_eq!(hooks_of(&plan(&every, &[], &host, &[])), at);
         assert_eq!(ends(&[], &host).into_keys().collect::<Vec<_>>(), [1, 2, 3]);
         // A trunk has no address of its own.
         let trunk = [interface("trunk", 8, "ixgbe", &[]), vlan("t.7", 9, "trunk", &["10.0.0.1"])];
-        assert_eq!(hooks_of(&plan(&own, &[], &trunk, &[]).unwrap()), [(9, Hooks::Ip)]);
+        assert_eq!(hooks_of(&plan(&own, &[], &trunk, &[])), [(9, Hooks::Ip)]);
         // In a container the one below is its host's, and may have its namesake here.
         let alone = vlan("eth0.7", 5, "eth0", &["10.0.0.1"]);
-        assert_eq!(
-            hooks_of(&plan(&own, &[], std::slice::from_ref(&alone), &[]).unwrap()),
-            [(5, Hooks::Ip)]
-        );
+        assert_eq!(hooks_of(&plan(&own, &[], std::slice::from_ref(&alone), &[])), [(5, Hooks::Ip)]);
         let namesake =
             Interface { hardware: Some([4; 6]), ..interface("eth0", 2, "veth", &["10.8.0.1"]) };
         let container = [namesake, alone];
-        assert_eq!(hooks_of(&plan(&own, &[], &container, &[]).unwrap()), [(5, Hooks::Ip)]);
+        assert_eq!(hooks_of(&plan(&own, &[], &container, &[])), [(5, Hooks::Ip)]);
         // Both are named: one is enough.
         for (names, at) in [
             (&["eth0", "eth0.7"][..], 2),
@@ -396,16 +396,16 @@ mod tests {
             (&["eth0"], 2),
         ] {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            assert_eq!(hooks_of(&plan(&own, &names, &host, &[]).unwrap()), [(at, Hooks::Ip)]);
+            assert_eq!(hooks_of(&plan(&own, &names, &host, &[])), [(at, Hooks::Ip)]);
             assert_eq!(ends(&names, &host).into_keys().collect::<Vec<_>>(), [at]);
         }
         // Or its own.
         let of_itself = [vlan("a", 5, "a", &["10.0.0.1"])];
         for names in [&[][..], &["a".to_owned()]] {
-            assert_eq!(hooks_of(&plan(&own, names, &of_itself, &[]).unwrap()), [(5, Hooks::Ip)]);
+            assert_eq!(hooks_of(&plan(&own, names, &of_itself, &[])), [(5, Hooks::Ip)]);
         }
         let driver = [guarded(Some("10.0.0.1"), TG_HOOK_DRIVER)];
-        assert_eq!(hooks_of(&plan(&driver, &[], &of_itself, &[]).unwrap()), [(5, Hooks::Ip)]);
+        assert_eq!(hooks_of(&plan(&driver, &[], &of_itself, &[])), [(5, Hooks::Ip)]);
     }
 
     /// A port has a link-local address. What comes in there comes in at the bridge, too, and with a VLAN's
@@ -424,7 +424,7 @@ mod tests {
             interface("br0", 7, "bridge", &["10.1.0.1"]),
         ];
         let at = |names: &[String], guards: &[Guarded]| {
-            let plan = plan(guards, names, &bridged, &[]).unwrap();
+            let plan = plan(guards, names, &bridged, &[]);
             let at: Vec<u32> = plan.interfaces.into_keys().collect();
             assert_eq!(ends(names, &bridged).into_keys().collect::<Vec<_>>(), at);
             at
@@ -445,7 +445,7 @@ mod tests {
         let everywhere = [1_u32, 2, 3];
         let guards = [guarded(Some("203.0.113.5"), TG_HOOK_IP)];
         let at = |guards: &[Guarded], more: &[Interface], rows: &[tg_listener_row]| {
-            let plan = plan(guards, &[], &[&host()[..], more].concat(), rows).unwrap();
+            let plan = plan(guards, &[], &[&host()[..], more].concat(), rows);
             plan.interfaces.into_keys().collect::<Vec<u32>>()
         };
         assert_eq!(at(&guards, &[], &[]), [] as [u32; 0], "the interface that has it may be down");
@@ -455,7 +455,7 @@ mod tests {
         assert_eq!(at(&guards, &both, &[]), [5, 6], "it comes in where it is");
         let mut own = host();
         own[0].addresses.push("203.0.113.5".parse().unwrap());
-        let on_loopback = plan(&guards, &[], &own, &[]).unwrap();
+        let on_loopback = plan(&guards, &[], &own, &[]);
         assert_eq!(on_loopback.interfaces.into_keys().collect::<Vec<_>>(), everywhere);
         for address in ["127.0.0.1", "::1"] {
             assert_eq!(at(&[guarded(Some(address), TG_HOOK_IP)], &[], &[]), [1], "{address}");
@@ -487,7 +487,7 @@ mod tests {
             ("wg0", "interface \"wg0\" does not carry Ethernet frames"),
         ] {
             let names = [name.to_owned(), "eth0".to_owned()];
-            let found = plan(&[guarded(None, TG_HOOK_IP)], &names, &host, &[]).unwrap();
+            let found = plan(&[guarded(None, TG_HOOK_IP)], &names, &host, &[]);
             assert_eq!(hooks_of(&found), [(2, Hooks::Ip)]);
             assert_eq!(ends(&names, &host).into_keys().collect::<Vec<_>>(), [2]);
             assert!(require_any(&names, &host).is_ok());

@@ -42,10 +42,10 @@ fn step(wanted: Option<u32>, limit: u32, known: Option<&tg_resized>) -> Step {
     }
 }
 
-/// What a listening socket's backlog should be; the longest, where several guards cover it.
+/// What a listening socket's backlog should be; the longest, where its SYNs fall under several guards.
 fn wanted(guards: &[Guarded], row: &tg_listener_row, most: u32) -> Option<u32> {
-    let covering = guards.iter().filter(|g| g.covers(row));
-    covering.filter_map(|g| g.backlog).max().map(|backlog| backlog.min(most))
+    let judging = guards.iter().filter(|g| g.judges(row, guards));
+    judging.filter_map(|g| g.backlog).max().map(|backlog| backlog.min(most))
 }
 
 /// What is announced of it, behind all else.
@@ -59,18 +59,36 @@ pub fn described(guarded: &Guarded) -> String {
     }
 }
 
-fn failed(row: &tg_listener_row, why: &str) -> Failure {
-    let address = SocketAddr::new(row.address(), row.port as u16);
-    let stays = format!("the backlog of {address} stays {}", row.listen_max);
-    match host::missing_to_resize()[..] {
-        [] => Failure::argument(
-            format!("{stays}: {why}"),
-            "take resize out, or have the application ask for as much itself",
-        ),
-        ref missing => Failure::argument(
-            format!("{stays}: this daemon lacks {}", missing.join(", ")),
-            "grant it (in a unit CapabilityBoundingSet=), or take resize out",
-        ),
+/// Sockets whose backlog could not be changed, by what kept it from being.
+#[derive(Default)]
+struct Unchanged(BTreeMap<String, BTreeSet<String>>);
+
+impl Unchanged {
+    fn add(&mut self, row: &tg_listener_row, why: String) {
+        let address = SocketAddr::new(row.address(), row.port as u16);
+        self.0.entry(why).or_default().insert(format!("of {address} stays {}", row.listen_max));
+    }
+
+    /// All of them in one sentence.
+    fn told(&self, missing: &[&str]) -> Result<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let joined = |sockets: &BTreeSet<String>| Vec::from_iter(sockets.clone()).join(", ");
+        let (stay, fix) = match missing {
+            [] => {
+                let each =
+                    self.0.iter().map(|(why, sockets)| format!("{}: {why}", joined(sockets)));
+                let fix = "take resize out, or have the application ask for as much itself";
+                (each.collect::<Vec<_>>().join(", "), fix)
+            }
+            missing => {
+                let all = joined(&self.0.values().flatten().cloned().collect());
+                let fix = "grant it (in a unit CapabilityBoundingSet=), or take resize out";
+                (format!("{all}: this daemon lacks {}", missing.join(", ")), fix)
+            }
+        };
+        Err(Failure::argument(format!("the backlog {stay}"), fix))
     }
 }
 
@@ -112,52 +130,50 @@ impl Resizer {
         self.failed.get(&row.socket_cookie).is_none_or(|tried| tried.elapsed() >= AGAIN)
     }
 
-    /// The first that cannot be done is told of, and does not keep the others from being done.
+    /// What cannot be done is told of, and does not keep the others from being done.
     fn carry_out(&mut self, programs: &Programs, steps: &[(&tg_listener_row, Step)]) -> Result<()> {
         let inodes: BTreeSet<u64> = steps.iter().map(|(row, _)| row.inode).collect();
         if inodes.is_empty() {
             return Ok(());
         }
         let taken = backlog::take(&inodes);
-        let mut first = Ok(());
+        let mut unchanged = Unchanged::default();
         for (row, step) in steps {
             let done = match taken.get(&row.inode) {
                 Some(Ok(socket)) => change(programs, row, *step, socket),
-                Some(Err(error)) => Err(failed(row, &error.to_string())),
-                None => Err(failed(row, "no process here has the socket")),
+                Some(Err(error)) => Err(error.to_string()),
+                None => Err("no process here has the socket".to_owned()),
             };
-            let Err(failure) = done else {
+            let Err(why) = done else {
                 self.failed.remove(&row.socket_cookie);
                 continue;
             };
             // That it fails again is not told again.
             if self.failed.insert(row.socket_cookie, Instant::now()).is_none() {
-                first = first.and(Err(failure));
+                unchanged.add(row, why);
             }
         }
-        first
+        unchanged.told(&host::missing_to_resize())
     }
 }
 
-/// What was before is remembered first: whoever is killed in between has changed nothing.
+/// What was before is remembered first: whoever is killed in between has changed nothing. Else why not.
 fn change(
     programs: &Programs,
     row: &tg_listener_row,
     step: Step,
     socket: &Listening,
-) -> Result<()> {
-    let set = |backlog| socket.set_backlog(backlog).map_err(|e| failed(row, &e.to_string()));
+) -> std::result::Result<(), String> {
+    let set = |backlog| socket.set_backlog(backlog).map_err(|e| e.to_string());
+    let forget = || resized::forget(programs, row.socket_cookie).map_err(|e| e.to_string());
     match step {
         Step::Nothing => Ok(()),
         Step::Resize(resized) => {
-            resized::keep(programs, row.socket_cookie, &resized)?;
+            resized::keep(programs, row.socket_cookie, &resized).map_err(|e| e.to_string())?;
             set(resized.ours)
         }
-        Step::PutBack(before) => {
-            set(before)?;
-            Ok(resized::forget(programs, row.socket_cookie)?)
-        }
-        Step::Forget => Ok(resized::forget(programs, row.socket_cookie)?),
+        Step::PutBack(before) => set(before).and_then(|()| forget()),
+        Step::Forget => forget(),
     }
 }
 
@@ -209,5 +225,54 @@ mod tests {
         assert_eq!(wanted(&[guarded(Some(10_000))], &row, 4096), Some(4096));
         let path = Guarded { is_path: true, ..guarded(Some(9)) };
         assert_eq!(wanted(&[path], &row, 4096), None);
+    }
+
+    #[test]
+    fn a_socket_of_an_address_is_its_own_guards_to_resize() {
+        let at = |address: &str, backlog| Guarded {
+            address: (address != "*").then(|| address.parse().unwrap()),
+            port: 443,
+            backlog,
+            ..Default::default()
+        };
+        let bound = |address: [u8; 4]| tg_listener_row {
+            addr: [u32::from_ne_bytes(address), 0, 0, 0],
+            port: 443,
+            ..Default::default()
+        };
+        let own = bound([192, 0, 2, 1]);
+        for (every, of_it, expected) in [
+            (Some(1000), None, None),
+            (Some(1000), Some(600), Some(600)),
+            (None, Some(600), Some(600)),
+        ] {
+            let guards = [at("*", every), at("192.0.2.1", of_it)];
+            assert_eq!(wanted(&guards, &own, 4096), expected);
+            // Of a socket of every address either may be asked, and of another address the first.
+            assert_eq!(wanted(&guards, &bound([0; 4]), 4096), every.max(of_it));
+            assert_eq!(wanted(&guards, &bound([192, 0, 2, 2]), 4096), every);
+        }
+    }
+
+    #[test]
+    fn every_socket_that_stays_as_it_was_is_told_of_in_one_line() {
+        let row = |port, listen_max| tg_listener_row { port, listen_max, ..Default::default() };
+        let mut unchanged = Unchanged::default();
+        assert!(unchanged.told(&["CAP_SYS_PTRACE"]).is_ok());
+        // Workers that share a port are one of it.
+        for (port, listen_max, why) in [(80, 64, "gone"), (80, 64, "gone"), (443, 128, "busy")] {
+            unchanged.add(&row(port, listen_max), why.to_owned());
+        }
+        let told = |missing: &[&str]| unchanged.told(missing).unwrap_err().to_string();
+        assert_eq!(
+            told(&["CAP_SYS_PTRACE"]),
+            "the backlog of 0.0.0.0:443 stays 128, of 0.0.0.0:80 stays 64: this daemon lacks \
+             CAP_SYS_PTRACE; grant it (in a unit CapabilityBoundingSet=), or take resize out"
+        );
+        assert_eq!(
+            told(&[]),
+            "the backlog of 0.0.0.0:443 stays 128: busy, of 0.0.0.0:80 stays 64: gone; \
+             take resize out, or have the application ask for as much itself"
+        );
     }
 }

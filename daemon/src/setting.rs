@@ -71,6 +71,11 @@ pub fn network(network: &Network, write: impl Fn(&str) -> String) -> Result<(), 
         let fix = format!("write \"{}\"", write(&v4.to_string()));
         return Err((", but IPv4 in the form of IPv6, which packets do not have".to_owned(), fix));
     }
+    if *network == Network::from(network.address) && network.address.is_unspecified() {
+        let every = Network { bits: 0, ..*network };
+        let fix = format!("write \"{}\" for every address", write(&every.to_string()));
+        return Err((", but an address that no packet has".to_owned(), fix));
+    }
     let meant = network.whole();
     if meant == *network {
         return Ok(());
@@ -147,6 +152,10 @@ mod tests {
         ] {
             let or = format!("write \"{network}!\", or \"{address}!\" for that address alone");
             assert_eq!(told(text), Err(format!(", but an address in one; {or}")));
+        }
+        for (text, every) in [("0.0.0.0", "0.0.0.0/0"), ("::", "::/0"), ("::/128", "::/0")] {
+            let fix = format!("write \"{every}!\" for every address");
+            assert_eq!(told(text), Err(format!(", but an address that no packet has; {fix}")));
         }
         for (text, meant) in [
             ("::ffff:192.0.2.0/120", "192.0.2.0/24"),

@@ -134,6 +134,9 @@ pub struct ListenerStatus {
     /// What each network of clients may have, where there is not room for all and shares are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fair_share: Option<ShareStatus>,
+    /// It has no counter slot of its own: both of these are of all such sockets of its guard.
+    #[serde(skip)]
+    pub shares_memory: bool,
 }
 
 /// A queue and its limit. Linux lets a queue hold one more than its limit.
@@ -258,6 +261,7 @@ fn listener(
         overload,
         accepts,
         fair_share,
+        shares_memory: false,
     }
 }
 
@@ -289,18 +293,19 @@ fn counted(
     programs: &Programs,
     index: u32,
     guarded: &Guarded,
-    rows: &[tg_listener_row],
+    rows: &[&tg_listener_row],
     mut slots: Slots,
 ) -> Result<(tg_counters, Vec<ListenerStatus>)> {
     let resized = resized::all(programs);
     let mut all = vec![counters::read(programs, index)?];
     let mut listeners = Vec::new();
-    for row in rows.iter().filter(|row| guarded.covers(row)) {
+    for row in rows {
         let slot = slots.remove(&row.socket_cookie);
         let remembered = Remembered::of(programs, index, slot, &guarded.rules)?;
         all.push(remembered.counted);
         let backlog_before = resized.get(&row.socket_cookie).map(|resized| resized.before);
-        listeners.push(listener(row, remembered, &guarded.rules, backlog_before));
+        let listener = listener(row, remembered, &guarded.rules, backlog_before);
+        listeners.push(ListenerStatus { shares_memory: slot.is_none(), ..listener });
     }
     // Sockets that are gone, and whose counts the daemon has not yet added to their guard's.
     for slot in slots.values() {
@@ -309,11 +314,12 @@ fn counted(
     Ok((sum(&all), listeners))
 }
 
+/// `rows`: the listening sockets that it judges.
 fn guard(
     programs: &Programs,
     index: u32,
     guarded: &Guarded,
-    rows: &[tg_listener_row],
+    rows: &[&tg_listener_row],
 ) -> Result<GuardStatus> {
     let (total, listeners) = settled(
         || slots_of(programs, index),
@@ -351,9 +357,14 @@ pub fn read_if_any() -> Result<Option<Status>> {
         return Ok(agent.map(|agent| Status { agent: Some(agent), ..Status::default() }));
     };
     let rows = sockets::listeners(&programs)?;
-    let guards = configuration::read(&programs)?
+    let guards = configuration::read(&programs)?;
+    let guards = guards
         .iter()
-        .map(|(index, guarded)| guard(&programs, *index, guarded, &rows))
+        .map(|(index, guarded)| {
+            let all = || guards.iter().map(|(_, guarded)| guarded);
+            let own: Vec<_> = rows.iter().filter(|row| guarded.judges(row, all())).collect();
+            guard(&programs, *index, guarded, &own)
+        })
         .collect::<Result<_>>()?;
     let attached = pins.attached_links()?;
     let asked = attached.iter().any(|name| name == "sockets");

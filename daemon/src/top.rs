@@ -59,22 +59,32 @@ fn events() -> Receiver<Event> {
     events
 }
 
-/// Until it is time to look again, or the screen is another; `false` where that is not wanted any more.
-fn waits(until: Instant, events: &Receiver<Event>, signals: &mut Signals) -> bool {
+/// What has ended a wait.
+#[derive(PartialEq, Eq)]
+enum Ended {
+    /// It is time to look again.
+    Time,
+    /// The screen is another.
+    Resized,
+    /// No more is wanted.
+    All,
+}
+
+fn waits(until: Instant, events: &Receiver<Event>, signals: &mut Signals) -> Ended {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if signals.pending().next().is_some() {
-            return false;
+            return Ended::All;
         }
         if left.is_zero() {
-            return true;
+            return Ended::Time;
         }
         match events.recv_timeout(left.min(GLANCE)) {
-            Ok(Event::Key(key)) if ends(key) => return false,
-            Ok(Event::Resize(..)) => return true,
+            Ok(Event::Key(key)) if ends(key) => return Ended::All,
+            Ok(Event::Resize(..)) => return Ended::Resized,
             Ok(_) | Err(RecvTimeoutError::Timeout) => {}
             // Nothing can be typed any more.
-            Err(RecvTimeoutError::Disconnected) => return false,
+            Err(RecvTimeoutError::Disconnected) => return Ended::All,
         }
     }
 }
@@ -84,8 +94,12 @@ fn watch(terminal: &mut DefaultTerminal, every: Duration, signals: &mut Signals)
     loop {
         let next = Instant::now() + every;
         watch.see(status::read_if_any()?, Instant::now());
-        terminal.draw(|frame| screen::draw(frame, &watch)).map_err(terminal_failure)?;
-        if !waits(next, &events, signals) {
+        let mut ended = Ended::Resized;
+        while ended == Ended::Resized {
+            terminal.draw(|frame| screen::draw(frame, &watch)).map_err(terminal_failure)?;
+            ended = waits(next, &events, signals);
+        }
+        if ended == Ended::All {
             return Ok(());
         }
     }

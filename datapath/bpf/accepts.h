@@ -18,13 +18,13 @@ struct {
  * stands still for milliseconds, in which an application takes a whole queue. Global, as tg_shed
  * is.
  */
-__noinline int tg_accepts_meet(__u32 slot, const struct tg_queues *queues, __u32 reason,
-                               __u64 coarse_ns)
+__noinline int tg_accepts_meet(__u32 slot, const struct tg_rules *rules,
+                               const struct tg_queues *queues, __u32 reason, __u64 coarse_ns)
 {
 	struct tg_accepts *a = bpf_map_lookup_elem(&accepts, &slot);
 
-	if (a && queues && tg_accepts_asks(a, reason, coarse_ns))
-		tg_accepts_look(a, queues, reason, bpf_ktime_get_ns());
+	if (a && rules && queues && tg_accepts_asks(a, reason, coarse_ns))
+		tg_accepts_look(a, rules, queues, reason, bpf_ktime_get_ns());
 	return 0;
 }
 

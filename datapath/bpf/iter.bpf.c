@@ -62,7 +62,7 @@ int listeners(struct bpf_iter__tcp *ctx)
 	row.syn_young = tp->inet_conn.icsk_accept_queue.young.counter;
 	row.kernel_drops = sk->sk_drops.counter;
 	row.ipv6_only = sk_common->skc_ipv6only;
-	row.reuseport = sk_common->skc_reuseport;
+	row.chosen = tg_is_chosen(tp);
 	row.bound_ifindex = sk_common->skc_bound_dev_if;
 	bpf_seq_write(ctx->meta->seq, &row, sizeof(row));
 	return 0;

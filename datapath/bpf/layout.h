@@ -224,7 +224,7 @@ struct tg_listener_row {
 	__u32 syn_young;
 	__u32 kernel_drops; /* sk_drops: queue drops that the kernel counted on this socket */
 	__u32 ipv6_only;
-	__u32 reuseport;
+	__u32 chosen; /* by a program of the application's among its SO_REUSEPORT group */
 	__u32 bound_ifindex;
 };
 

@@ -8,7 +8,9 @@
 
 #include "guard.h"
 
-/* Some 3,500 refusals: more than are told between two looks of the daemon, four a second. */
+/*
+ * 4,096 refusals: more than one processor may tell between two looks of the daemon, four a second.
+ */
 #define TG_LOG_BYTES (256 * 1024)
 
 struct {

@@ -84,12 +84,11 @@ TG_INLINE void tg_syn_hold_off(struct tg_syn_stage *s)
 {
 	/* The clock by which the others at its address are told. */
 	struct tg_watch *w = tg_watch_of(s->at, s->socket.slot, s->packet->seq, bpf_ktime_get_ns());
+	struct tg_overload *o = tg_overload_of(s->socket.slot);
 
-	if (!w)
+	if (!w || !o)
 		return;
-	if (s->syn.source == TG_SOURCE_BEYOND)
-		tg_watch_keep_out(s->socket.slot);
-	w->client.is_held_off = 1;
+	tg_syn_meet_held(&s->syn, o, &w->client);
 	w->client.sends_again = tg_system_sends_again(s->packet->hops, s->packet->tcp_header_bytes);
 	tg_watch_tell(s->packet, w);
 	s->syn.answer = w->client.answer;
@@ -215,7 +214,7 @@ TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 	tg_log_refusal(s->packet, index, rules, decision, s->syn.now_ns);
 	if (tg_share_concerns(rules, s->syn.source))
 		tg_share_part(s->socket.slot, s->syn.source, decision.reason, s->syn.now_ns);
-	tg_accepts_meet(s->socket.slot, &s->queues, tg_syn_of_room(s->reason, decision),
+	tg_accepts_meet(s->socket.slot, rules, &s->queues, tg_syn_of_room(s->reason, decision),
 	                s->syn.now_ns);
 	if (rules->room == TG_ROOM_RESERVE)
 		tg_syn_claim_end(s, decision.verdict);

@@ -206,14 +206,6 @@ TG_INLINE void tg_watch_pass_by(__u32 slot)
 		tg_overload_pass_by(o);
 }
 
-TG_INLINE void tg_watch_keep_out(__u32 slot)
-{
-	struct tg_overload *o = tg_overload_of(slot);
-
-	if (o)
-		tg_overload_keep_out(o);
-}
-
 /* Of those who find no room. */
 TG_INLINE void tg_watch_keep(struct tg_watch *w)
 {
@@ -227,15 +219,12 @@ __noinline int tg_watch_part(struct tg_watch *w)
 {
 	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
 	struct tg_waiting_block *block;
-	struct tg_overload_met met = {};
+	struct tg_overload_met met;
 
 	if (!o)
 		return 0;
 	block = w->asked ? tg_watch_block(w) : NULL;
-	met.has_room = tg_syn_has_room(w->reason);
-	met.has_cookie = w->reason == TG_KERNEL_COOKIE;
-	met.is_half_open = w->half_open;
-	met.isn = w->isn;
+	met = tg_syn_met(w->reason, w->half_open, w->isn);
 	/* Nor does the clock of ticks tell a round trip. */
 	if (met.has_room && tg_pace_asks(o, w->now_ns))
 		w->now_ns = bpf_ktime_get_ns();

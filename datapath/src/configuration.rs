@@ -87,6 +87,17 @@ impl Guarded {
             Some(address) => address == bound,
         }
     }
+
+    /// The same, where all of these are in force: SYNs to an address that has a guard of its own fall under
+    /// that one alone.
+    pub fn judges<'a>(
+        &self,
+        row: &tg_listener_row,
+        all: impl IntoIterator<Item = &'a Self>,
+    ) -> bool {
+        let is_own = |other: &Self| other.address == Some(row.address()) && other.covers(row);
+        self.covers(row) && (self.address.is_some() || !all.into_iter().any(is_own))
+    }
 }
 
 /// The blocks that the table of persistent dropping must have for these.

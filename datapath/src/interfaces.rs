@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::masters;
 
 /// A network interface that is up.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Interface {
     /// Its name.
     pub name: String,

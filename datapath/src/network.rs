@@ -28,10 +28,16 @@ impl FromStr for Network {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
         };
-        let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let all = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.map_or(Ok(all), str::parse).map_err(|_| wrong())?;
-        if bits > all { Err(wrong()) } else { Ok(Network { address, bits }) }
+        let alone = Network::from(address.parse::<IpAddr>().map_err(|_| wrong())?);
+        let bits = bits.map_or(Ok(alone.bits), str::parse).map_err(|_| wrong())?;
+        if bits > alone.bits { Err(wrong()) } else { Ok(Network { bits, ..alone }) }
+    }
+}
+
+impl From<IpAddr> for Network {
+    /// This address alone.
+    fn from(address: IpAddr) -> Self {
+        Network { address, bits: if address.is_ipv4() { 32 } else { 128 } }
     }
 }
 

@@ -124,17 +124,27 @@ impl Pins {
         Ok(maps)
     }
 
+    /// Whether it is this map that is pinned under `name`, and no other.
+    fn has(&self, name: &str, map: &MapHandle) -> bool {
+        let id = |map: &MapHandle| map.info().map(|info| info.info.id).ok();
+        let pinned = MapHandle::from_pinned_path(self.maps_folder().join(name)).ok();
+        pinned.is_some_and(|pinned| id(&pinned) == id(map))
+    }
+
+    /// Whether the guard stands that these maps are of: neither taken down nor another since.
+    pub fn are_of(&self, maps: &BTreeMap<String, MapHandle>) -> bool {
+        maps.get(CONTROL).is_some_and(|control| self.has(CONTROL, control))
+    }
+
     /// Pins the maps that are not pinned yet, and those in whose place another map is.
     pub fn pin_maps(&self, maps: &BTreeMap<String, MapHandle>) -> Result<()> {
         use std::os::fd::AsFd;
-        let id = |map: &MapHandle| map.info().map(|info| info.info.id).ok();
         let (last, others): (Vec<_>, Vec<_>) = maps.iter().partition(|(name, _)| *name == CONTROL);
         for (name, map) in others.into_iter().chain(last) {
-            let path = self.maps_folder().join(name);
-            let pinned = MapHandle::from_pinned_path(&path).ok();
-            if pinned.is_some_and(|pinned| id(&pinned) == id(map)) {
+            if self.has(name, map) {
                 continue;
             }
+            let path = self.maps_folder().join(name);
             let _ = fs::remove_file(&path);
             pin(map.as_fd(), &path)?;
         }

@@ -83,6 +83,22 @@ TG_INLINE int tg_accepts_admits(const struct tg_rules *rules, __u32 reason)
 	return reason == TG_COOKIE_VALID && !rules->is_auto;
 }
 
+/*
+ * So many can wait for accept(): the backlog, or the least of the limits below it. What cannot be
+ * in the queue cannot be seen to leave it.
+ */
+TG_INLINE __u64 tg_accepts_most(const struct tg_rules *rules, const struct tg_queues *queues)
+{
+	__u64 most = rules->room == TG_ROOM_RESERVE ? tg_reserve_places(rules, queues)
+	                                            : tg_listen_places(queues);
+
+	if (queues->places && queues->places < most)
+		most = queues->places;
+	if (rules->places && rules->places < most)
+		most = rules->places;
+	return most;
+}
+
 TG_INLINE __u64 tg_accepts_keep(__u64 before, __u64 window)
 {
 	return (before * TG_ACCEPTS_KEPT >> TG_ACCEPTS_KEPT_SHIFT) + window;
@@ -115,9 +131,11 @@ TG_INLINE void tg_accepts_turn(struct tg_accepts *a, __u32 listen_len, __u64 now
 }
 
 /* The queue since the last look. Without a window before no rate is known. */
-TG_INLINE void tg_accepts_see(struct tg_accepts *a, const struct tg_queues *queues, __u64 now_ns)
+TG_INLINE void tg_accepts_see(struct tg_accepts *a, const struct tg_rules *rules,
+                              const struct tg_queues *queues, __u64 now_ns)
 {
 	__u64 passed_ns = tg_since(now_ns, a->looked_ns), even, fall = 0;
+	__u64 most = tg_accepts_most(rules, queues);
 	const struct tg_accepts_sum *b = &a->before;
 	struct tg_accepts_sum *w = &a->window;
 	__u32 len = queues->listen_len;
@@ -132,7 +150,7 @@ TG_INLINE void tg_accepts_see(struct tg_accepts *a, const struct tg_queues *queu
 	                                                          << TG_ACCEPTS_TIMES_SHIFT)
 		a->leap_ns = 0;
 	even = (b->taken * passed_ns / b->lasted_ns << TG_ACCEPTS_TIMES_SHIFT) + TG_ACCEPTS_FEW;
-	if (2 * even > queues->listen_max)
+	if (2 * even > most)
 		w->dark_ns += passed_ns;
 	if (fall <= even)
 		return;
@@ -142,18 +160,18 @@ TG_INLINE void tg_accepts_see(struct tg_accepts *a, const struct tg_queues *queu
 	}
 	a->leap_ns = now_ns;
 	w->leapt += fall;
-	if (!a->has_emptied && (__u64)len << TG_ACCEPTS_EMPTY_SHIFT <= queues->listen_max) {
+	if (!a->has_emptied && (__u64)len << TG_ACCEPTS_EMPTY_SHIFT <= most) {
 		a->has_emptied = 1;
 		w->emptied++;
 	}
 }
 
 /*
- * After a SYN was judged, by a clock of nanoseconds. Of several processors one looks; the SYNs of
- * the others are not counted meanwhile.
+ * After a SYN was judged, by a clock of nanoseconds; *queues is as auto has seen them. Of several
+ * processors one looks; the SYNs of the others are not counted meanwhile.
  */
-TG_INLINE void tg_accepts_look(struct tg_accepts *a, const struct tg_queues *queues, __u32 reason,
-                               __u64 now_ns)
+TG_INLINE void tg_accepts_look(struct tg_accepts *a, const struct tg_rules *rules,
+                               const struct tg_queues *queues, __u32 reason, __u64 now_ns)
 {
 	struct tg_accepts_sum *w = &a->window;
 
@@ -169,7 +187,7 @@ TG_INLINE void tg_accepts_look(struct tg_accepts *a, const struct tg_queues *que
 	w->taken += tg_syn_has_room(reason);
 	w->waited += queues->listen_len;
 	if (tg_since(now_ns, a->looked_ns) >= TG_ACCEPTS_LOOK_NS)
-		tg_accepts_see(a, queues, now_ns);
+		tg_accepts_see(a, rules, queues, now_ns);
 	a->looking = 0;
 }
 

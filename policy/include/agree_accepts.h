@@ -7,6 +7,7 @@
 
 struct tg_accepts_case {
 	struct tg_accepts accepts;
+	struct tg_rules rules;
 	struct tg_queues queues;
 	__u32 reason;
 	__u32 padding;
@@ -23,7 +24,7 @@ TG_INLINE void tg_agree_accepts(const struct tg_accepts_case *c, struct tg_accep
 {
 	a->accepts = c->accepts;
 	a->asks = tg_accepts_asks(&c->accepts, c->reason, c->now_ns);
-	tg_accepts_look(&a->accepts, &c->queues, c->reason, c->now_ns);
+	tg_accepts_look(&a->accepts, &c->rules, &c->queues, c->reason, c->now_ns);
 }
 
 #endif

@@ -64,10 +64,7 @@ TG_INLINE void tg_judge_meet(const struct tg_rules *rules, const struct tg_queue
 	tg_syn_meet(rules, crowd->overload, j->phase, &j->reason, &j->client,
 	            tg_overload_is_half_full(rules, crowd->overload, queues, syn->now_ns),
 	            syn->now_ns);
-	j->met.has_room = tg_syn_has_room(j->reason);
-	j->met.has_cookie = j->reason == TG_KERNEL_COOKIE;
-	j->met.is_half_open = syn->half_open;
-	j->met.isn = (__u32)crowd->isn;
+	j->met = tg_syn_met(j->reason, syn->half_open, (__u32)crowd->isn);
 }
 
 /* auto, to one who is to be told: in which form? */
@@ -97,9 +94,7 @@ TG_INLINE void tg_judge_part(struct tg_syn *syn, const struct tg_crowd *crowd, s
 TG_INLINE void tg_judge_hold_off(struct tg_syn *syn, const struct tg_crowd *crowd,
                                  struct tg_client *client)
 {
-	if (syn->source == TG_SOURCE_BEYOND)
-		tg_overload_keep_out(crowd->overload);
-	client->is_held_off = 1;
+	tg_syn_meet_held(syn, crowd->overload, client);
 	client->sends_again = syn->sends_again;
 	tg_judge_tell(syn, crowd, client);
 	syn->answer = client->answer;

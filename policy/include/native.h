@@ -20,13 +20,13 @@
 void tg_native_agree(const struct tg_case *c, struct tg_answers *a);
 struct tg_decision tg_native_syn(const struct tg_rules *rules, const struct tg_queues *queues,
                                  const struct tg_syn *syn, struct tg_bucket *refusals);
-/* With what auto knows; other rules do not look at it. */
-struct tg_decision tg_native_judge(const struct tg_rules *rules, const struct tg_queues *queues,
+/* With what auto knows; other rules do not look at it. *queues is left as auto has seen them. */
+struct tg_decision tg_native_judge(const struct tg_rules *rules, struct tg_queues *queues,
                                    const struct tg_syn *syn, struct tg_bucket *refusals,
                                    const struct tg_crowd *crowd);
 /* After a SYN was judged: see accepts.h. */
-void tg_native_accepts(struct tg_accepts *accepts, const struct tg_queues *queues, __u32 reason,
-                       __u64 now_ns);
+void tg_native_accepts(struct tg_accepts *accepts, const struct tg_rules *rules,
+                       const struct tg_queues *queues, __u32 reason, __u64 now_ns);
 int tg_native_accepts_admits(const struct tg_rules *rules, __u32 reason);
 void tg_native_agree_accepts(const struct tg_accepts_case *c, struct tg_accepts_answers *a);
 /* A fair share (share.h). An enum tg_source; cells are all of the table. */

@@ -249,6 +249,29 @@ TG_INLINE int tg_syn_is_held_off(const struct tg_rules *rules, __u32 reason,
 	return rules->is_auto && tg_syn_is_held(reason) && !syn->half_open;
 }
 
+/* auto, of one who is: those beyond their network's share are of the crowd all the same. */
+TG_INLINE void tg_syn_meet_held(const struct tg_syn *syn, struct tg_overload *o,
+                                struct tg_client *client)
+{
+	client->is_held_off = 1;
+	if (syn->source == TG_SOURCE_BEYOND)
+		tg_overload_keep_out(o);
+}
+
+/*
+ * auto, of any other: what became of it, by the reason that tg_syn_meet() left. isn is its initial
+ * sequence number.
+ */
+TG_INLINE struct tg_overload_met tg_syn_met(__u32 reason, __u32 is_half_open, __u32 isn)
+{
+	return (struct tg_overload_met){
+		.has_room = tg_syn_has_room(reason),
+		.is_half_open = is_half_open,
+		.has_cookie = reason == TG_KERNEL_COOKIE,
+		.isn = isn,
+	};
+}
+
 /*
  * Could an ACK that is under way find the listen queue full? While this is
  * false for every listener, segments that carry no SYN need no look-up.

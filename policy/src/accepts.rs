@@ -40,10 +40,11 @@ const SEEN_LEAST: u64 = 100;
 const DARK_MOST: f64 = 0.5;
 
 impl tg_accepts {
-    /// A SYN was judged, for this reason: looks at what it found, where that is worth a look.
-    pub fn look(&mut self, queues: &tg_queues, reason: u32, now_ns: u64) {
+    /// A SYN was judged, for this reason: looks at what it found, where that is worth a look. `queues` are
+    /// as the decision has left them.
+    pub fn look(&mut self, rules: &tg_rules, queues: &tg_queues, reason: u32, now_ns: u64) {
         // SAFETY: the function reads and writes only through these valid references.
-        unsafe { raw::tg_native_accepts(self, queues, reason, now_ns) }
+        unsafe { raw::tg_native_accepts(self, rules, queues, reason, now_ns) }
     }
 
     /// An ACK was judged, for this reason: a cookie that is let in is a connection to be taken.

@@ -107,11 +107,11 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// The decision at the SYN stage, which is remembered.
+    /// The decision at the SYN stage, which is remembered; it leaves its limits in `queues`.
     pub fn decide_syn(
         &mut self,
         rules: &tg_rules,
-        queues: &tg_queues,
+        queues: &mut tg_queues,
         syn: &tg_syn,
         refusals: &mut tg_bucket,
         names: Names,

@@ -64,6 +64,15 @@ impl tg_auto_queue {
 }
 
 impl tg_auto {
+    /// As the next SYN would find it: what was known long ago is forgotten.
+    #[must_use]
+    pub fn at(&self, now_ns: u64) -> Self {
+        match now_ns.saturating_sub(self.stepped_ns) > u64::from(TG_AUTO_STALE_NS) {
+            true => Self::default(),
+            false => *self,
+        }
+    }
+
     /// p* in force.
     pub fn p(&self) -> f64 {
         self.p_x32 as f64 / ONE_X32

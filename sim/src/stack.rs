@@ -77,10 +77,11 @@ impl Guard {
         }
     }
 
-    /// The decision at the SYN stage; `tuple` and `isn` name the connection.
+    /// The decision at the SYN stage, which leaves its limits in `queues`; `tuple` and `isn` name the
+    /// connection.
     fn decide_syn(
         &mut self,
-        queues: &tg_queues,
+        queues: &mut tg_queues,
         syn: &tg_syn,
         tuple: &tg_tuple,
         isn: u32,
@@ -106,7 +107,7 @@ impl Guard {
 
     fn decide_room(
         &mut self,
-        queues: &tg_queues,
+        queues: &mut tg_queues,
         syn: &tg_syn,
         tuple: &tg_tuple,
         isn: u32,

@@ -228,9 +228,15 @@ pub fn text(status: &Status) -> String {
     // Of two guards one may be of an address, and the other of all: a socket that both have has two
     // kinds of clients, and each of its queues once.
     let mut queues = BTreeMap::new();
-    for socket in status.guards.iter().flat_map(|guard| &guard.listeners) {
-        listeners.add_seen(socket);
-        queues.insert(socket.socket_cookie, socket);
+    for guard in &status.guards {
+        // What sockets have in common is added up once.
+        let is_first = |i: usize| !guard.listeners[..i].iter().any(|before| before.shares_memory);
+        for (i, socket) in guard.listeners.iter().enumerate() {
+            if !socket.shares_memory || is_first(i) {
+                listeners.add_seen(socket);
+            }
+            queues.insert(socket.socket_cookie, socket);
+        }
     }
     queues.into_values().for_each(|socket| listeners.add_queues(socket));
     status.time_wait.iter().for_each(|seen| time_wait.add(seen));
@@ -280,6 +286,25 @@ mod tests {
                 r#"tidegate_overload_phase{listener="192.0.2.1:443",phase="calm"} 1.0"#,
                 r#"tidegate_new_clients_per_second{listener="192.0.2.1:443"} 18000.0"#,
                 r#"tidegate_fair_share_syns_per_second{listener="192.0.2.1:443"} 2.5"#,
+            ],
+        );
+    }
+
+    /// A killed daemon gives no counter slots.
+    #[test]
+    fn what_sockets_without_a_slot_have_in_common_is_told_once() {
+        let worker = |socket_cookie| ListenerStatus {
+            socket_cookie,
+            shares_memory: socket_cookie > 8,
+            ..listener(&[])
+        };
+        let workers = [9, 8, 10].map(worker).into();
+        let text = text(&Status { guards: vec![guard(workers, &[])], ..Status::default() });
+        has(
+            &text,
+            &[
+                r#"tidegate_listening_sockets{listener="192.0.2.1:443"} 3.0"#,
+                r#"tidegate_new_clients_per_second{listener="192.0.2.1:443"} 18000.0"#,
             ],
         );
     }

@@ -75,8 +75,9 @@ impl Daemon {
         let rows = sockets::listeners_by_two_looks(guard.programs())?;
         let interfaces = interfaces::list()?;
         plan::require_any(&config.interfaces, &interfaces)?;
+        plan::require_others(&config.guards, &interfaces)?;
         let listened = plan::listened(&config.guards, &[], &rows);
-        let plan = planned(config, &interfaces, &listened)?;
+        let plan = planned(config, &interfaces, &listened);
         let syn_ns = syn_ns(&guard, &plan);
         control::write_clock(guard.programs(), kernel.cookies)?;
         guard.stand(&configuration_of(config, keys, shed_key, syn_ns), &plan)?;
@@ -126,8 +127,9 @@ impl Daemon {
         let rows = sockets::still_there(&self.found, &rows);
         let interfaces = interfaces::list()?;
         plan::require_any(&config.interfaces, &interfaces)?;
+        plan::require_others(&config.guards, &interfaces)?;
         let listened = plan::listened(&config.guards, &self.listened, &rows);
-        let plan = planned(config, &interfaces, &listened)?;
+        let plan = planned(config, &interfaces, &listened);
         let syn_ns = syn_ns(&self.guard, &plan);
         let next = configuration_of(config, keys, shed_key, syn_ns);
         // What was refused when nobody was to be told is not told later, as if it were of then.
@@ -248,11 +250,12 @@ impl Daemon {
         self.follow_speakers(config, &rows)?;
         let interfaces = interfaces::list()?;
         self.listened = plan::listened(&config.guards, &self.listened, &there);
-        let plan = planned(config, &interfaces, &self.listened)?;
+        let plan = planned(config, &interfaces, &self.listened);
         self.follow_plan(plan)?;
         self.follow_costs(config)?;
         self.follow_backlogs(config, &rows, &there)?;
         plan::require(&config.interfaces, &interfaces)?;
+        plan::require_others(&config.guards, &interfaces)?;
         self.guard.require_drivers(&self.plan)?;
         // What is wrong next is told, even if it is the same again.
         self.complaint.clear();
@@ -304,7 +307,9 @@ impl Daemon {
         let wanted: BTreeSet<(u32, u64)> = guards
             .iter()
             .flat_map(|(index, guarded)| {
-                rows.iter().filter(|r| guarded.covers(r)).map(|r| (*index, r.socket_cookie))
+                let all = || guards.iter().map(|(_, guarded)| guarded);
+                let own = rows.iter().filter(move |row| guarded.judges(row, all()));
+                own.map(|row| (*index, row.socket_cookie))
             })
             .collect();
         let mut slots = counters::slots(programs);
@@ -402,15 +407,11 @@ fn configuration_of(
     Configuration { guards, keys, keys_are_shared, shed_key, destinations, held_blocks }
 }
 
-fn planned(
-    config: &Config,
-    interfaces: &[Interface],
-    listened: &[tg_listener_row],
-) -> Result<Plan> {
-    let mut plan = plan::plan(&config.guards, &config.interfaces, interfaces, listened)?;
+fn planned(config: &Config, interfaces: &[Interface], listened: &[tg_listener_row]) -> Plan {
+    let mut plan = plan::plan(&config.guards, &config.interfaces, interfaces, listened);
     plan.socket_option = config.socket_option;
     if config.asks_time_wait() {
         plan.ends = plan::ends(&config.interfaces, interfaces);
     }
-    Ok(plan)
+    plan
 }

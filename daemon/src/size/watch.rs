@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A guarded listener, watched for bursts: what its SYNs met, and how its queues went.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,9 @@ use crate::{host, mounts};
 
 /// Between two looks. A shorter burst is taken for one of this length.
 const EVERY: Duration = Duration::from_millis(50);
+/// By now a daemon that runs has given every listening socket its counters: it looks every two seconds at
+/// least.
+const COUNTED_BY: Duration = Duration::from_secs(3);
 
 /// The listening socket whose burst it was.
 #[derive(Serialize)]
@@ -150,34 +153,55 @@ fn guard_on(
         guards.iter().filter(|(_, g)| on_port(g) && is_named(g, address)).collect();
     match found[..] {
         [one] => Ok(one.clone()),
-        [] => {
-            let listeners = guards.iter().filter(|(_, g)| !g.is_path);
-            let ports: Vec<String> = listeners.map(|(_, g)| g.port.to_string()).collect();
-            Err(Failure::argument(
-                format!("port {port} is not guarded like this"),
-                format!("give one of those that are: {}", ports.join(", ")),
-            ))
-        }
-        _ => {
-            let address = |g: &Guarded| g.address.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
-            let addresses: Vec<String> =
-                found.iter().map(|(_, g)| address(g).to_string()).collect();
-            Err(Failure::argument(
-                format!("port {port} has several guards"),
-                format!("name one by --address: {}", addresses.join(", ")),
-            ))
-        }
+        [] => Err(not_guarded(guards, port, address)),
+        _ => Err(Failure::argument(
+            format!("port {port} has several guards"),
+            format!("name one by --address: {}", addresses_on(guards, port).join(", ")),
+        )),
     }
 }
 
-/// One look at every listening socket of a guard that has counters of its own.
+/// The addresses of the guards on a port, as they are named.
+fn addresses_on(guards: &[(u32, Guarded)], port: u16) -> Vec<String> {
+    let on_port = guards.iter().filter(|(_, g)| !g.is_path && g.port == port);
+    let address = |g: &Guarded| g.address.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+    on_port.map(|(_, g)| address(g).to_string()).collect()
+}
+
+fn not_guarded(guards: &[(u32, Guarded)], port: u16, address: Option<IpAddr>) -> Failure {
+    let addresses = addresses_on(guards, port);
+    if let (Some(address), false) = (address, addresses.is_empty()) {
+        return Failure::argument(
+            format!("{address} has no guard of its own on port {port}"),
+            format!("name one that has by --address: {}", addresses.join(", ")),
+        );
+    }
+    let listeners = guards.iter().filter(|(_, g)| !g.is_path);
+    let ports: BTreeSet<u16> = listeners.map(|(_, g)| g.port).collect();
+    let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+    match ports[..] {
+        [] => Failure::argument(
+            "no listener is guarded here, but paths to others'",
+            "watch on the listener's host",
+        ),
+        _ => Failure::argument(
+            format!("port {port} is not guarded"),
+            format!("give one of those that are: {}", ports.join(", ")),
+        ),
+    }
+}
+
+/// One look at every listening socket of a guard that has counters of its own. How many there are, with
+/// counters or without.
 fn look(
     programs: &Programs,
     (index, guarded): &(u32, Guarded),
     watched: &mut BTreeMap<u64, Watched>,
-) -> Result<()> {
+) -> Result<usize> {
     let slots = counters::slots(programs);
-    for row in sockets::listeners(programs)?.iter().filter(|row| guarded.covers(row)) {
+    let mut rows = sockets::listeners(programs)?;
+    rows.retain(|row| guarded.covers(row));
+    for row in &rows {
         let Some(slot) = slots.get(&(*index, row.socket_cookie)) else { continue };
         let count = Count::of(&counters::read(programs, *slot)?, row);
         match watched.get_mut(&row.socket_cookie) {
@@ -193,7 +217,27 @@ fn look(
             }
         }
     }
-    Ok(())
+    Ok(rows.len())
+}
+
+/// Why nothing can be seen of a port where so many listen.
+fn unseen(port: u16, listening: usize) -> Failure {
+    match listening {
+        0 => Failure::argument(
+            format!("nothing listens on port {port} here"),
+            "start the server first",
+        ),
+        _ => Failure::argument(
+            format!("who listens on port {port} has no counters of its own yet"),
+            "have `tidegate run` run, which gives them while it has any left",
+        ),
+    }
+}
+
+/// Of several that were too calm the one that the most came to.
+fn calmest(all: impl Iterator<Item = NoBurst>) -> NoBurst {
+    let came = |NoBurst::TooCalm { arrived, .. }: &NoBurst| *arrived;
+    all.max_by_key(came).unwrap_or(NoBurst::TooCalm { arrived: 0, queued: 0 })
 }
 
 fn socket(watched: &Watched, seen: &Seen, lasts: Duration) -> Socket {
@@ -225,26 +269,31 @@ pub fn burst(port: u16, address: Option<IpAddr>, lasts: Duration) -> Result<(Soc
     };
     let guard = guard_on(&configuration::read(&programs)?, port, address)?;
     let (begun, mut watched) = (Instant::now(), BTreeMap::new());
-    while begun.elapsed() < lasts {
-        look(&programs, &guard, &mut watched)?;
+    let mut listening = 0;
+    while begun.elapsed() < lasts && (!watched.is_empty() || begun.elapsed() < COUNTED_BY) {
+        listening = look(&programs, &guard, &mut watched)?;
+        if !pins.are_of(programs.maps()) {
+            return Err(Failure::argument(
+                "the guard was taken down while it was watched",
+                "watch again when one stands",
+            ));
+        }
         std::thread::sleep(EVERY);
     }
-    let mut calm = NoBurst::TooCalm { arrived: 0, queued: 0 };
-    let mut bursts = Vec::new();
-    for one in watched.values() {
-        match one.record.burst() {
-            Ok(seen) => bursts.push((one, seen)),
-            Err(why) => calm = why,
-        }
+    if watched.is_empty() {
+        return Err(unseen(port, listening));
     }
-    bursts.sort_by(|(_, a), (_, b)| excess(a).total_cmp(&excess(b)));
-    let Some((one, seen)) = bursts.last() else {
+    let bursts = || watched.values().map(|one| (one, one.record.burst()));
+    let seen = bursts().filter_map(|(one, burst)| Some((one, burst.ok()?)));
+    let largest = seen.max_by(|(_, a), (_, b)| excess(a).total_cmp(&excess(b)));
+    let Some((one, seen)) = largest else {
+        let calm = calmest(bursts().filter_map(|(_, burst)| burst.err()));
         return Err(Failure::argument(
             format!("port {port} was {calm}"),
             "watch in a busier hour or for longer (--for), or give the burst (--drain-per-s)",
         ));
     };
-    Ok((socket(one, seen, lasts), *seen))
+    Ok((socket(one, &seen, lasts), seen))
 }
 
 #[cfg(test)]
@@ -293,8 +342,26 @@ mod tests {
         assert_eq!(on(&all, Some("192.0.2.1")), Ok(1));
         assert_eq!((on(&all, Some("0.0.0.0")), on(&all, Some("::"))), (Ok(0), Ok(0)));
         assert_eq!(on(&all[2..], None), Ok(2), "it is the only one");
-        let other = on(&all[1..], Some("0.0.0.0")).unwrap_err();
-        assert!(other.starts_with("port 443 is not guarded like this; "), "{other}");
+        let own = "has no guard of its own on port 443; name one that has by --address: ";
+        assert_eq!(
+            on(&all[1..], Some("0.0.0.0")),
+            Err(format!("0.0.0.0 {own}192.0.2.1, 2001:db8::1"))
+        );
+        assert_eq!(on(&all[..1], Some("192.0.2.9")), Err(format!("192.0.2.9 {own}0.0.0.0")));
+        let told = |guards: &[(u32, Guarded)]| {
+            guard_on(guards, 80, None).err().map(|failure| failure.to_string())
+        };
+        let expected = "port 80 is not guarded; give one of those that are: 443";
+        assert_eq!(told(&all), Some(expected.to_owned()), "each port once");
+        let path = (0, Guarded { is_path: true, ..all[1].1.clone() });
+        assert!(told(&[path]).is_some_and(|told| told.starts_with("no listener is guarded here")));
+    }
+
+    #[test]
+    fn of_sockets_that_were_too_calm_the_busiest_is_told_of() {
+        let calm = |arrived| NoBurst::TooCalm { arrived, queued: 0 };
+        assert_eq!(calmest([calm(3), calm(9), calm(0)].into_iter()), calm(9));
+        assert_eq!(calmest([].into_iter()), calm(0));
     }
 
     #[test]

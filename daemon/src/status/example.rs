@@ -44,6 +44,7 @@ pub fn listener(counted: &[Counted]) -> ListenerStatus {
         overload: Some(persistent()),
         accepts: None,
         fair_share: None,
+        shares_memory: false,
     }
 }
 

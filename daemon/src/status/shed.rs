@@ -2,6 +2,7 @@
 //! What `tidegate status` says of persistent dropping.
 
 use serde::Serialize;
+use tidegate_datapath::clock;
 use tidegate_datapath::programs::Programs;
 use tidegate_datapath::shed::condition;
 use tidegate_policy::names::{SHED_FALLBACKS, SHED_KEYS, SHED_POLICIES, SHED_REFUSALS};
@@ -54,14 +55,19 @@ impl ShedStatus {
     pub fn of(programs: &Programs, index: u32, rules: &tg_shed_rules) -> Result<Self> {
         let condition = condition(programs, index, rules)?;
         let name = |names: &[&'static str], at: u32| names.get(at as usize).copied().unwrap_or("?");
-        let control = condition.state.control;
+        // A step is a SYN's: where none comes any more the numbers of its time are left.
+        let control = condition.state.control.at(clock::monotonic_ns());
+        let drain_per_s = match rules.rate_per_s {
+            0 => control.drain_per_s().round(),
+            by_hand => by_hand.into(),
+        };
         Ok(Self {
             policy: name(&SHED_POLICIES, rules.policy),
             key: name(&SHED_KEYS, rules.key),
             p: rounded(if rules.is_auto != 0 { control.p() } else { rules.p() }),
             auto: (rules.is_auto != 0).then(|| ControlStatus {
                 fresh_per_s: control.fresh_per_s().round(),
-                drain_per_s: control.drain_per_s().round(),
+                drain_per_s,
                 by_hand: rules.rate_per_s != 0,
             }),
             refuse: name(&SHED_REFUSALS, rules.refusal),

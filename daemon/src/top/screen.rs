@@ -72,11 +72,13 @@ fn draw_curves(frame: &mut Frame<'_>, area: Rect, watch: &Watch) {
     }
 }
 
-/// How full: red where the next one finds no room.
+/// How full: red where the next one finds no room. The kernel takes one more than its limit.
 fn queue(queue: &Queue, places: Option<u32>) -> Span<'static> {
     let limit = places.map_or(queue.limit, |places| places.min(queue.limit));
     let colour = match queue.length {
-        length if length > limit => Color::Red,
+        length if length > queue.limit || places.is_some_and(|places| length >= places) => {
+            Color::Red
+        }
         length if 2 * length >= limit && length > 0 => Color::Yellow,
         _ => Color::Reset,
     };

@@ -60,8 +60,8 @@ fn totals(status: &Status) -> BTreeMap<Owner, Fates<u64>> {
     sockets.chain(guards).collect()
 }
 
-/// Packets by reason and verdict.
-type Counts = BTreeMap<(&'static str, &'static str), u64>;
+/// Packets of each guard by reason and verdict. Those of all would fall when one is taken out.
+type Counts = BTreeMap<(Owner, &'static str, &'static str), u64>;
 
 fn number(names: &[&str], name: &str) -> u32 {
     names.iter().position(|known| *known == name).unwrap_or(names.len()) as u32
@@ -115,11 +115,12 @@ fn fates_per_s(now: Fates<u64>, before: Fates<u64>, passed_s: f64) -> Fates<f64>
 }
 
 fn counts(status: &Status) -> Counts {
-    let mut counts = Counts::new();
-    for (reason, verdict, count) in status.guards.iter().flat_map(|guard| each(&guard.verdicts)) {
-        *counts.entry((reason, verdict)).or_default() += count;
-    }
-    counts
+    let of = |guard: &GuardStatus| {
+        let owner = owner(guard, None);
+        let each = each(&guard.verdicts).map(move |(r, v, count)| ((owner.clone(), r, v), count));
+        each.collect::<Vec<_>>()
+    };
+    status.guards.iter().flat_map(of).collect()
 }
 
 impl Watch {
@@ -143,14 +144,15 @@ impl Watch {
             (owner.clone(), fates_per_s(*now, before(owner), passed_s))
         };
         self.by_owner = totals.iter().map(rates).collect();
-        let mut causes: Vec<Cause> = counts
-            .iter()
-            .map(|(name, all)| {
-                let before = self.counts.get(name).copied().unwrap_or(0);
-                let (reason, verdict) = *name;
-                Cause { reason, verdict, per_s: per_s(*all, before, passed_s), all: *all }
-            })
-            .collect();
+        let mut by_name: BTreeMap<_, (f64, u64)> = BTreeMap::new();
+        for (name, count) in counts {
+            let before = self.counts.get(name).copied().unwrap_or(0);
+            let (rate, all) = by_name.entry((name.1, name.2)).or_default();
+            *rate += per_s(*count, before, passed_s);
+            *all += count;
+        }
+        let cause = |((reason, verdict), (per_s, all))| Cause { reason, verdict, per_s, all };
+        let mut causes: Vec<Cause> = by_name.into_iter().map(cause).collect();
         causes.sort_by(|a, b| b.per_s.total_cmp(&a.per_s).then(b.all.cmp(&a.all)));
         self.causes = causes;
         let guards = || self.by_owner.iter().filter(|((.., socket), _)| socket.is_none());
@@ -263,6 +265,18 @@ mod tests {
     fn counts_that_begin_anew_are_no_rates_below_nothing() {
         let watch = after([&[("NewFirst", "reset", 5000)], &[("NewFirst", "reset", 40)]], 1);
         assert_eq!(watch.history[0].refused, 40.0);
+    }
+
+    /// What was counted before is none of this time's.
+    #[test]
+    fn a_guard_that_is_taken_out_leaves_no_packets_of_the_others() {
+        let of = |port, count| GuardStatus { port, ..guard(vec![], &[("Room", "pass", count)]) };
+        let see = |guards| Some(Status { guards, ..Status::default() });
+        let (mut watch, begun) = (Watch::default(), Instant::now());
+        watch.see(see(vec![of(80, 9_000_000), of(443, 1_000_000)]), begun);
+        watch.see(see(vec![of(443, 1_000_050)]), begun + Duration::from_secs(1));
+        let cause = &watch.causes[0];
+        assert_eq!((cause.per_s, cause.all), (50.0, 1_000_050));
     }
 
     #[test]

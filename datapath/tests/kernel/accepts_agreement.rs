@@ -51,7 +51,18 @@ fn case(rng: &mut Rng) -> tg_accepts_case {
             listen_len: length(rng),
             has_emptied: rng.u32(..2),
         },
-        queues: tg_queues { listen_len: length(rng), listen_max, ..Default::default() },
+        rules: tg_rules {
+            room: [TG_ROOM_KERNEL, TG_ROOM_RESERVE][rng.usize(..2)],
+            ahead: length(rng),
+            places: length(rng),
+            ..Default::default()
+        },
+        queues: tg_queues {
+            listen_len: length(rng),
+            listen_max,
+            places: length(rng),
+            ..Default::default()
+        },
         reason: rng.u32(TG_ROOM..=TG_NEW_FIRST),
         padding: 0,
         now_ns: NOW_NS,

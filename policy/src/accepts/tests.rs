@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
-use crate::raw::{TG_HALF_OPEN, TG_LISTENQ_FULL_AT_SYN, TG_ROOM};
+use crate::raw::{TG_HALF_OPEN, TG_LISTENQ_FULL_AT_SYN, TG_ROOM, TG_ROOM_RESERVE, TG_WAIT_LIMIT};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const BACKLOG: u32 = 128;
@@ -23,7 +23,7 @@ fn seen_with(accepts: &mut tg_accepts, at_a_time: u32, taken_per_s: u64) -> Seen
         }
         let queues = tg_queues { listen_len: len, listen_max: BACKLOG, ..Default::default() };
         let reason = if len > BACKLOG { TG_LISTENQ_FULL_AT_SYN } else { TG_ROOM };
-        accepts.look(&queues, reason, now_ns);
+        accepts.look(&tg_rules::default(), &queues, reason, now_ns);
         len += u32::from(reason == TG_ROOM);
         now_ns += SYN_NS;
     }
@@ -58,7 +58,7 @@ fn a_queue_that_falls_evenly_is_taken_one_by_one() {
                 let listen_len = BACKLOG + 1 - taken;
                 let queues = tg_queues { listen_len, listen_max: BACKLOG, ..Default::default() };
                 let reason = if listen_len > BACKLOG { TG_LISTENQ_FULL_AT_SYN } else { TG_ROOM };
-                accepts.look(&queues, reason, now_ns);
+                accepts.look(&tg_rules::default(), &queues, reason, now_ns);
                 now_ns += SYN_NS;
             }
         }
@@ -73,7 +73,7 @@ fn nothing_is_said_of_a_server_that_keeps_up() {
     let queues = tg_queues { listen_len: 100, listen_max: BACKLOG, ..Default::default() };
     for i in 0..100_000 {
         let reason = if i % 7 == 0 { TG_HALF_OPEN } else { TG_ROOM };
-        accepts.look(&queues, reason, SECOND_NS + i * SYN_NS);
+        accepts.look(&tg_rules::default(), &queues, reason, SECOND_NS + i * SYN_NS);
     }
     assert_eq!(accepts, tg_accepts::default());
     // Nor of what was a while ago.
@@ -87,6 +87,34 @@ fn a_few_drops_are_no_reason_to_change() {
     assert_eq!(hardly.advice(), Advice::Keep);
 }
 
+/// What is not in the queue cannot be seen to leave it: how an application accepts shows in a queue that is
+/// kept short only where that has room for more than it would take anyhow between two looks.
+#[test]
+fn a_queue_that_is_kept_short_tells_no_more_than_it_can_hold() {
+    let lazy = |ahead| tg_rules { room: TG_ROOM_RESERVE, ahead, ..Default::default() };
+    let grown = tg_rules { places: 4, ..Default::default() };
+    let auto = |places| tg_queues { places, ..Default::default() };
+    let default = tg_rules::default();
+    for (rules, limits, most, advice) in [
+        (lazy(1), auto(0), 1, Advice::Untold),
+        (lazy(16), auto(0), 16, Advice::Keep),
+        (grown, auto(0), 4, Advice::Untold),
+        (default, auto(4), 4, Advice::Untold),
+        (default, auto(16), 16, Advice::Keep),
+    ] {
+        let mut accepts = tg_accepts::default();
+        for i in 0..100_000_u64 {
+            // It fills, and all of it is taken at once.
+            let listen_len = (i % 20).min(most) as u32;
+            let reason = if u64::from(listen_len) == most { TG_WAIT_LIMIT } else { TG_ROOM };
+            let queues = tg_queues { listen_len, listen_max: BACKLOG, ..limits };
+            accepts.look(&rules, &queues, reason, SECOND_NS + i * SYN_NS);
+        }
+        let seen = accepts.seen(6 * SECOND_NS).expect("clients found no room");
+        assert_eq!(seen.advice(), advice, "{most}: {seen:?}");
+    }
+}
+
 /// SYNs that come in packs with long pauses between them show no leap, whether there is one or not.
 #[test]
 fn what_was_not_seen_is_not_told() {
@@ -97,7 +125,12 @@ fn what_was_not_seen_is_not_told() {
         let listen_len = if is_full { BACKLOG + 1 } else { 64 };
         let queues = tg_queues { listen_len, listen_max: BACKLOG, ..Default::default() };
         // A hundred at once, every 20 ms.
-        accepts.look(&queues, reason, SECOND_NS + i / 100 * 20_000_000 + i % 100);
+        accepts.look(
+            &tg_rules::default(),
+            &queues,
+            reason,
+            SECOND_NS + i / 100 * 20_000_000 + i % 100,
+        );
     }
     let seen = accepts.seen(SECOND_NS + 2_000_000_000).expect("clients found no room");
     assert_eq!(seen.advice(), Advice::Untold, "{seen:?}");

@@ -3,7 +3,7 @@
 
 use tidegate_policy::raw::{
     TG_COOKIE, TG_DROP, TG_HOLLOW, TG_KERNEL_COOKIE, TG_LISTENQ_FULL_AT_SYN, TG_PASS, TG_RESET,
-    TG_ROOM, TG_SOURCE_ANY, tg_auto_queue, tg_decision, tg_rules, tg_syn,
+    TG_ROOM, TG_SOURCE_ANY, tg_auto_queue, tg_decision, tg_queues, tg_rules, tg_syn,
 };
 use tidegate_policy::syn_room;
 use tidegate_policy::system::sends_again;
@@ -210,7 +210,7 @@ impl Host {
         let Some(guard) = &mut self.guard else { return Left::ToTheKernel };
         let hook = guard.hook;
         work.took.add(&hook.way_to(&self.costs));
-        let queues = self.listener.shown(self.profile, &self.kernel, &guard.rules);
+        let mut queues = self.listener.shown(self.profile, &self.kernel, &guard.rules);
         let syn = tg_syn {
             now_ns: work.now_ns(),
             random: (self.chance.draw() >> 32) as u32,
@@ -223,8 +223,9 @@ impl Host {
             ..tg_syn::default()
         };
         let decision =
-            guard.decide_syn(&queues, &syn, &tuple(flow.number, flow.network), packet.seq);
-        guard.accepts.look(&self.listener.queues(&self.kernel), decision.reason, syn.now_ns);
+            guard.decide_syn(&mut queues, &syn, &tuple(flow.number, flow.network), packet.seq);
+        let found = tg_queues { places: queues.places, ..self.listener.queues(&self.kernel) };
+        guard.accepts.look(&guard.rules, &found, decision.reason, syn.now_ns);
         self.counted.judge(decision);
         // A hook before TCP turns the frame round; TCP makes a packet of its own.
         let by_tcp = hook == Hook::Tcp;

@@ -452,6 +452,12 @@ fn an_agent_and_a_guard_share_a_host() {
     {
         assert!(table.contains(line), "{line}: {table}");
     }
+    // A second one is told how to end the first, and the guard is none of its business.
+    let second = run_to_end(host, &["agent", "--destination", "192.0.2.1"]);
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    let expected = format!("an agent runs here already (process {})", agent.pid());
+    assert!(!second.status.success() && said.contains(&expected), "{said}");
+    assert!(said.contains("systemctl stop tidegate-agent") && said.lines().count() == 1, "{said}");
     let line = table.lines().find(|line| line.contains("127.0.0.1:80") && line.contains("left"));
     let line = line.unwrap_or_else(|| panic!("who is avoided: {table}"));
     assert!(line.contains("overloaded: ") && line.ends_with("1 connects failed"), "{line}");

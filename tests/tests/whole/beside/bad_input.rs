@@ -218,6 +218,30 @@ fn a_size_that_cannot_be_told_is_answered_with_what_and_the_fix() {
 }
 
 #[test]
+fn a_port_of_which_nothing_can_be_seen_is_not_watched_for_an_hour() {
+    if skip_without_root("a_port_of_which_nothing_can_be_seen_is_not_watched_for_an_hour") {
+        return;
+    }
+    let stage = Stage::new("unseen");
+    let guard = Guard::on_port(&stage.server, 80, "default", "ip");
+    for (words, expected) in [
+        ("--port 80 --for 3600", "nothing listens on port 80 here; start the server first\n"),
+        ("--port 81", "port 81 is not guarded; give one of those that are: 80\n"),
+        (
+            "--port 80 --address 10.77.0.1",
+            "10.77.0.1 has no guard of its own on port 80; name one that has by --address: 0.0.0.0\n",
+        ),
+    ] {
+        let arguments = ["size"].into_iter().chain(words.split_whitespace()).collect::<Vec<_>>();
+        let output = run_to_end(&stage.server, &arguments);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && output.stdout.is_empty(), "{words}: {told}");
+        assert_eq!(told, format!("tidegate: {expected}"));
+    }
+    guard.stop();
+}
+
+#[test]
 fn a_wrong_agent_is_answered_with_what_and_the_fix() {
     if skip_without_root("a_wrong_agent_is_answered_with_what_and_the_fix") {
         return;

@@ -4,14 +4,17 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use nix::libc;
 use serde_json::Value;
+use socket2::Socket;
 use tidegate_lab::Namespace;
 use tidegate_tests::wire::{ACK, SYN, Segment, Wire, usual_options};
 use tidegate_tests::{
-    Answer, Counted, First, Guard, SERVER_V4, SERVER_V6, Stage, Stalled, fetch, fill, run_to_end,
-    skip_without_root, waits,
+    Answer, Counted, First, Guard, Plain, SERVER_V4, SERVER_V6, Stage, Stalled, fetch, fill,
+    run_to_end, skip_without_root, waits,
 };
 
 const CLIENT: &str = "10.77.0.2:40000";
@@ -99,7 +102,54 @@ fn a_syn_is_explained_in_words_and_nothing_is_counted() {
     tells(&inward, &["in at lo\n", "no program of the guard stands at lo"]);
     let v6 = format!("[{SERVER_V6}]:80");
     let v6 = asked(&stage.server, &["--from", "[fd77::2]:40000", "--to", &v6]);
-    tells(&v6, &["nothing listens on [fd77::1]:80, and the answer is RST"]);
+    tells(&v6, &["nothing listens on [fd77::1]:80 at srv0, and the answer is RST"]);
+    guard.stop();
+}
+
+/// A program of the application's for its SO_REUSEPORT group: always the first member.
+fn choose(socket: &Socket) {
+    let mut filter = [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0 }]; // ret 0
+    let program = libc::sock_fprog { len: 1, filter: filter.as_mut_ptr() };
+    socket.set_reuse_port(true).expect("SO_REUSEPORT");
+    // SAFETY: the kernel reads a program that lives until it returns.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            (&raw const program).cast(),
+            size_of_val(&program) as libc::socklen_t,
+        )
+    };
+    assert_eq!(done, 0, "SO_ATTACH_REUSEPORT_CBPF");
+}
+
+#[test]
+fn why_no_guard_decides_is_told_of_the_sockets_that_are_there() {
+    if skip_without_root("why_no_guard_decides_is_told_of_the_sockets_that_are_there") {
+        return;
+    }
+    let stage = Stage::new("explain-none");
+    let guard = Guard::on_port(&stage.server, 80, "abort rst-syn", "ip");
+    let why = |expected: &str| {
+        let alone = format!("passed to the kernel, which alone decides: {expected}\n");
+        tells(&told(&stage, "10.77.0.1:80"), &[&alone]);
+    };
+    let nobody = "nothing listens on 10.77.0.1:80 at srv0, and the answer is RST";
+    why(nobody);
+    let elsewhere = Stalled::with(&stage.server, server(80), BACKLOG, |socket| {
+        socket.bind_device(Some(b"lo")).expect("SO_BINDTODEVICE");
+    });
+    why(nobody);
+    drop(elsewhere);
+    let chooses = Stalled::with(&stage.server, server(80), BACKLOG, choose);
+    why("a program of the application's chooses among those that listen on 10.77.0.1:80");
+    drop(chooses);
+    let _listener = Stalled::new(&stage.server, server(80), BACKLOG);
+    let stands = Plain::connect(&stage.client, 40000, server(80), Duration::from_secs(2));
+    assert!(stands.connected());
+    why("a connection between these addresses and ports stands already, or stood a moment ago");
+    stands.discard();
     guard.stop();
 }
 
