@@ -180,12 +180,15 @@ impl Reader<'_> {
         reserv::read(self, &listener.reserv, &mut rules)?;
         reserv::ahead(self, &listener.ahead, &mut rules)?;
         auto::read(self, &listener.auto, &mut rules)?;
-        let hook = self.hook(&listener.hook, span, &rules)?;
+        let mut hook = self.hook(&listener.hook, span, &rules)?;
         if let Some(fin) = &listener.fin {
             rules.fin = fin::parse(Written::InFile, fin.get_ref())
                 .map_err(|(what, fix)| self.wrong(fin.span(), what, fix))?;
         }
         let time_wait = time_wait::listener(self, &listener.time_wait, &ends.listeners)?;
+        if time_wait.negotiate == TG_TW_SERVER && rules.may_give_cookies() {
+            hook = self.behind_held(&listener.hook, hook)?;
+        }
         let backlog = self.backlog(listener)?;
         rules.places = self.places(listener, backlog)?;
         share::read(self, &listener.fair_share, &mut rules)?;
@@ -286,6 +289,20 @@ impl Reader<'_> {
             None => ("auto", otherwise),
         };
         hook::parse(Written::InFile, name, rules).map_err(|(what, fix)| self.wrong(span, what, fix))
+    }
+
+    /// The table of pairs that are held in TIME-WAIT here is at the IP entry. A SYN that was answered with a
+    /// cookie at the driver would pass it by, and open the pair anew without its knowing.
+    fn behind_held(&self, written: &Option<Spanned<String>>, hook: u32) -> Result<u32> {
+        match (hook, written) {
+            (TG_HOOK_AUTO, _) => Ok(TG_HOOK_IP),
+            (TG_HOOK_DRIVER, Some(written)) => Err(self.wrong(
+                written.span(),
+                "time_wait = \"server\" and SYN cookies do not go with hook = \"driver\"",
+                "use hook = \"ip\", or mechanism = \"abort rst-syn\"",
+            )),
+            _ => Ok(hook),
+        }
     }
 
     fn shed(

@@ -21,7 +21,7 @@ TG_INLINE void tg_cookie_agree_options(const struct tg_syn_stage *s, struct tg_c
 
 	__builtin_memset(o, 0, sizeof(*o));
 	o->mss = tg_has_option(offered, TG_OPTION_MSS)
-	                 ? offered->mss
+	                 ? tg_syn_mss_clamp(s, offered->mss)
 	                 : tg_cookie_mss_least(s->packet->tuple.is_ipv6);
 	o->wscale = tg_has_option(offered, TG_OPTION_WSCALE) && net->ipv4.sysctl_tcp_window_scaling
 	                    ? offered->wscale
@@ -44,7 +44,8 @@ TG_INLINE void tg_cookie_write_options(const struct tg_syn_stage *s,
 
 	r->option_words = 0;
 	if (tg_has_option(&s->options, TG_OPTION_MSS))
-		tg_reply_option(r, 2 << 24 | 4 << 16 | (mss > 65535 ? 65535 : mss));
+		tg_reply_option(r,
+		                2 << 24 | 4 << 16 | tg_syn_mss_clamp(s, mss > 65535 ? 65535 : mss));
 	if (tg_has_option(&s->options, TG_OPTION_TIMESTAMPS) && net->ipv4.sysctl_tcp_timestamps) {
 		/* SACK permitted takes the place of the padding before the timestamps. */
 		tg_reply_option(r, (o->sack ? 4 << 24 | 2 << 16 : 1 << 24 | 1 << 16) | 8 << 8 | 10);

@@ -258,8 +258,11 @@ TG_INLINE int tg_shed_is_done(const struct tg_guard *g, __u32 decided)
 	return decided && (g->is_path || tg_shed_unpack(decided).verdict == TG_PASS);
 }
 
-/* Judges, once the listener is found; or only accounts for what was decided before. */
-TG_INLINE __u32 tg_shed_judge(struct tg_packet *packet, const struct tg_place *at,
+/*
+ * Judges, once the listener is found; or only accounts for what was decided before. Who is let
+ * through is the SYN stage's to count.
+ */
+TG_INLINE __u32 tg_shed_judge(void *ctx, struct tg_packet *packet, const struct tg_place *at,
                               struct tg_shed_call *call, __u32 decided)
 {
 	struct tg_decision d;
@@ -269,6 +272,10 @@ TG_INLINE __u32 tg_shed_judge(struct tg_packet *packet, const struct tg_place *a
 	if (!decided)
 		decided = tg_shed_decided(packet, at, call->now_ns);
 	d = tg_shed_unpack(decided);
+	/* An answer would end what stands; silence leaves it as it is. */
+	if (!at->guard->is_path && (d.verdict == TG_RESET || d.verdict == TG_HOLLOW) &&
+	    tg_is_answered(tg_state_of(ctx, &packet->tuple)))
+		d = tg_decide(TG_PASS, 0);
 	if (call->is_auto)
 		tg_shed_control(call, tg_shed_outcome(d));
 	/* No map, no decision: the kernel's. */

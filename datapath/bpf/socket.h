@@ -79,6 +79,33 @@ TG_INLINE struct bpf_sock *tg_lookup(void *ctx, const struct tg_tuple *tuple, __
 }
 
 /*
+ * The state of what stands on a client's addresses and ports, or listens there; 0: nothing. A
+ * function of its own: its key is on the stack only meanwhile.
+ */
+static __noinline __u32 tg_state_of(void *ctx, const struct tg_tuple *tuple)
+{
+	struct bpf_sock *sk = tg_lookup(ctx, tuple, tuple->sport);
+	__u32 state;
+
+	if (!sk)
+		return 0;
+	state = sk->state;
+	bpf_sk_release(sk);
+	return state;
+}
+
+/*
+ * Is a SYN on these addresses and ports one that the kernel has its answer to? A half-open request
+ * gets its SYN/ACK repeated, and so does a connection by TCP Fast Open, which the application may
+ * be serving (RFC 7413, section 4.2.2); one that stands answers with a challenge ACK (RFC 5961,
+ * section 4.2).
+ */
+TG_INLINE int tg_is_answered(__u32 state)
+{
+	return state && state != TCP_LISTEN && state != TCP_TIME_WAIT;
+}
+
+/*
  * Is this packet for the host, or one that it forwards? A wildcard listener
  * matches both, and what is forwarded is not ours to judge. Where the interface
  * does not forward at all, everything that arrives is for the host. A function of its

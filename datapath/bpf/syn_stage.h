@@ -51,21 +51,15 @@ TG_INLINE void tg_syn_expect_hollow(__u64 *watch_until_ns, __u64 until_ns)
 }
 
 /*
- * What stands on this very client's addresses and ports already. A half-open request gets its
- * SYN/ACK repeated, and so does a connection by TCP Fast Open, which the application may be serving
- * (RFC 7413, section 4.2.2); one that stands answers with a challenge ACK (RFC 5961, section 4.2).
- * To anything else, TIME-WAIT too, the ACK that brings a cookie would go instead of to the
- * listener: no cookie then.
+ * What stands on this very client's addresses and ports already. To anything that is no listener,
+ * TIME-WAIT too, the ACK that brings a cookie would go instead of to the listener: no cookie then.
  */
 TG_INLINE void tg_syn_look_up(void *ctx, struct tg_syn_stage *s)
 {
-	struct bpf_sock *sk = tg_lookup(ctx, &s->packet->tuple, s->packet->tuple.sport);
+	__u32 state = tg_state_of(ctx, &s->packet->tuple);
 
-	if (!sk)
-		return;
-	s->taken = sk->state != TCP_LISTEN;
-	s->syn.half_open = s->taken && sk->state != TCP_TIME_WAIT;
-	bpf_sk_release(sk);
+	s->taken = state && state != TCP_LISTEN;
+	s->syn.half_open = tg_is_answered(state);
 }
 
 /* auto, once it is known what room there is. */
@@ -160,6 +154,14 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 	return wants_cookie;
 }
 
+/* No more than the application has asked for (TCP_MAXSEG), as tcp_mss_clamp(). */
+TG_INLINE __u32 tg_syn_mss_clamp(const struct tg_syn_stage *s, __u32 mss)
+{
+	__u32 asked = s->socket.tp->rx_opt.user_mss;
+
+	return asked && asked < mss ? asked : mss;
+}
+
 /*
  * Can this SYN be answered with a cookie that keeps all of its options? Its ACK will have as many
  * VLAN tags, and bpf_sk_assign_tcp_reqsk() finds no TCP behind one (it goes by skb->protocol): the
@@ -168,6 +170,7 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 TG_INLINE int tg_syn_cookie_usable(const struct tg_syn_stage *s, __u32 tags_most)
 {
 	const struct tg_tcp_options *o = &s->options;
+	__u32 least;
 
 	if (s->packet->l3_offset > sizeof(struct ethhdr) + tags_most * sizeof(struct tg_vlan))
 		return 0;
@@ -175,8 +178,8 @@ TG_INLINE int tg_syn_cookie_usable(const struct tg_syn_stage *s, __u32 tags_most
 	if (!s->at->control->cookies_work || !s->queues.syncookies || s->taken || o->unanswerable ||
 	    s->socket.tp->is_mptcp)
 		return 0;
-	return !tg_has_option(o, TG_OPTION_MSS) ||
-	       o->mss >= tg_cookie_mss_least(s->packet->tuple.is_ipv6);
+	least = tg_cookie_mss_least(s->packet->tuple.is_ipv6);
+	return tg_syn_mss_clamp(s, tg_has_option(o, TG_OPTION_MSS) ? o->mss : least) >= least;
 }
 
 TG_INLINE void tg_syn_claim_end(const struct tg_syn_stage *s, __u32 verdict)

@@ -105,7 +105,7 @@ static __noinline __u32 tg_tc_shed(struct __sk_buff *ctx, struct tg_packet *pack
 		return tg_shed_unpack(decided).verdict;
 	if (!at->guard->is_path && !tg_tc_find(ctx, packet, &call))
 		return TG_PASS;
-	return tg_shed_judge(packet, at, &call, decided);
+	return tg_shed_judge(ctx, packet, at, &call, decided);
 }
 
 /*

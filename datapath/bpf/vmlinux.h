@@ -533,6 +533,7 @@ struct inet_connection_sock {
 struct tcp_options_received {
 	u32 ts_recent;
 	u32 rcv_tsecr;
+	u16 user_mss;
 };
 
 struct tcp_sock {

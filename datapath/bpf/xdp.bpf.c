@@ -52,7 +52,7 @@ static __noinline __u32 tg_xdp_shed_listener(struct xdp_md *ctx, struct tg_packe
 	tg_shed_call(&call, at, now_ns);
 	if (!at->guard->is_path && !tg_xdp_find(ctx, packet, &call))
 		return TG_PASS;
-	return tg_shed_judge(packet, at, &call, decided);
+	return tg_shed_judge(ctx, packet, at, &call, decided);
 }
 
 /* In its caller: a call is a tenth of the whole where a processor pays for each return (SRSO). */

@@ -129,6 +129,23 @@ fn lazy_is_sixteen_ahead_unless_it_is_said() {
     assert_eq!((one.ahead, one.clean_after_ms), (1, 100));
 }
 
+/// A cookie from the driver would open a pair that is held in TIME-WAIT without its knowing.
+#[test]
+fn cookies_are_given_behind_the_table_of_held_pairs() {
+    let parsed =
+        |more: &str| parse(Path::new("t.toml"), &format!("[[listener]]\nport = 80\n{more}"));
+    let hook = |more: &str| parsed(more).map(|config| config.guards[0].hook).unwrap();
+    assert_eq!(hook("time_wait = \"server\""), TG_HOOK_IP);
+    assert_eq!(hook("time_wait = \"server\"\nmechanism = \"abort rst-syn\""), TG_HOOK_AUTO);
+    assert_eq!(hook("time_wait = \"client\""), TG_HOOK_AUTO);
+    let told = parsed("hook = \"driver\"\ntime_wait = \"server\"").unwrap_err().to_string();
+    assert_eq!(
+        told,
+        "t.toml:3: time_wait = \"server\" and SYN cookies do not go with hook = \"driver\"; \
+         use hook = \"ip\", or mechanism = \"abort rst-syn\""
+    );
+}
+
 #[test]
 fn time_wait_is_asked_for_by_host_destination_and_listener() {
     let config = parse(

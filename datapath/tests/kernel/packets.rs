@@ -10,7 +10,7 @@ use crate::common::cookie;
 use crate::common::scene::*;
 use crate::common::segment::*;
 use libbpf_rs::{MapCore, MapFlags};
-use nix::sys::socket::{getsockopt, sockopt};
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use tidegate_datapath::clock;
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::control;
@@ -925,6 +925,44 @@ fn whoever_has_a_cookie_is_let_in_with_it_however_small_its_mss() {
                 let carried = getsockopt(&came_in, sockopt::TcpMaxSeg).unwrap();
                 assert_eq!(carried, u32::from(kept), "{to}, {mss:?}");
             }
+        }
+    });
+}
+
+/// An application that knows of a narrow way asks for short segments (TCP_MAXSEG), in both directions.
+#[test]
+fn a_cookie_asks_for_no_more_than_the_application_does() {
+    in_a_namespace("a_cookie_asks_for_no_more_than_the_application_does", |namespace| {
+        const NARROW: u16 = 1300;
+        let outside = Outside::of(namespace);
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_COOKIE))]);
+        let _at_the_cable = guards.at_the_cable(IP.program);
+        for (to, port) in both_families().into_iter().zip(610..) {
+            let server = Server::bound(to, 0, false);
+            server.listener.set_nonblocking(true).unwrap();
+            setsockopt(&server.listener, sockopt::TcpMaxSeg, &NARROW.into()).unwrap();
+            let _waits = connect(to);
+            let asks = Segment::syn(Outside::client(to, port), to)
+                .with(|s| s.options = options(&[Offer::Mss(1440)]));
+            for hook in HOOKS {
+                let (outcome, reply, _) = one(&guards, hook, &asks.bytes());
+                assert_eq!(outcome, Outcome::Answer, "{to}, {hook:?}");
+                let [high, low] = NARROW.to_be_bytes();
+                let options = reply.len() - 4;
+                assert_eq!(reply[options..], [2, 4, high, low], "{to}, {hook:?}");
+            }
+            let (_, reply, _) = one(&guards, IP, &asks.bytes());
+            accept(&server);
+            outside.sends(&asks.acknowledging(&reply));
+            let (came_in, _) = accept(&server);
+            let carried = getsockopt(&came_in, sockopt::TcpMaxSeg).unwrap();
+            assert_eq!(carried, u32::from(NARROW), "{to}");
+            // Of one who asks for less than any cookie keeps nothing is promised.
+            setsockopt(&server.listener, sockopt::TcpMaxSeg, &500).unwrap();
+            let _waits = connect(to);
+            let another = asks.clone().with(|s| s.from.set_port(port + 100));
+            let (outcome, _, counted) = one(&guards, IP, &another.bytes());
+            assert_eq!((outcome, counted[0].1), (Outcome::Pass, "NoCookie"), "{to}");
         }
     });
 }

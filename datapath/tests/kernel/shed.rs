@@ -210,6 +210,36 @@ fn refused_by_reset_is_answered_with_the_reset_of_rfc_9293() {
     });
 }
 
+/// Whose SYN/ACK was lost sends its SYN again, and may be shed by then: its request stands, or with Fast Open
+/// a connection that the application serves. Here it is a plain one.
+#[test]
+fn nobody_is_refused_of_whom_something_stands() {
+    in_a_namespace("nobody_is_refused_of_whom_something_stands", |_| {
+        for to in [at(V4, ROOMY), at(V6, ROOMY)] {
+            let _server = Server::bound(to, 128, false);
+            let stands = connect(to);
+            let again = syn(stands.local_addr().unwrap(), to).bytes();
+            let another = syn(someone(to, 1), to).bytes();
+            for refusal in [TG_REFUSE_RESET, TG_REFUSE_COOKIE] {
+                for policy in [TG_RBD, TG_SLPD, TG_SBPD] {
+                    let refusing = tg_shed_rules { refusal, ..rules(policy, 1.0) };
+                    let guards = guards_at(CALM, vec![shedding(ROOMY, refusing)]);
+                    for hook in HOOKS {
+                        // Only once the listener is remembered is the request not found first.
+                        for _ in 0..3 {
+                            let (outcome, _) = one(&guards, hook, &another);
+                            assert_eq!(outcome, Outcome::Answer, "{to}, {hook:?}");
+                            let (outcome, left) = one(&guards, hook, &again);
+                            assert_eq!(outcome, Outcome::Pass, "{to}, {hook:?}");
+                            assert_eq!(left, again, "{to}, {hook:?}");
+                        }
+                    }
+                }
+            }
+        }
+    });
+}
+
 /// Refused by cookie: a SYN/ACK to nothing. The same SYN gets the same one, it is shorter than the
 /// SYN, and neither we nor anyone who knows the cookie keys takes its ACK for a cookie.
 #[test]

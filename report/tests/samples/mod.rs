@@ -112,7 +112,8 @@ pub fn point(scenario: &str, curve: &str, load: f64, world: World) -> Point {
         ]),
         verdicts_per_s: BTreeMap::new(),
         syns_per_attempt: syns(attempts, over, explicit, curve == "default"),
-        segments: [("syn_sent".to_owned(), attempts + (over * attempts as f64 * 0.4) as u64)].into(),
+        segments: [("syn_sent".to_owned(), attempts + (over * attempts as f64 * 0.4) as u64)]
+            .into(),
         cpu: {
             let (system, softirq) = (0.31 + 0.02 * jitter, (0.2 + 0.1 * over).min(0.5));
             let idle = 1.0 - 0.12 - system - softirq;
