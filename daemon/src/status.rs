@@ -297,7 +297,7 @@ fn counted(
     mut slots: Slots,
 ) -> Result<(tg_counters, Vec<ListenerStatus>)> {
     let resized = resized::all(programs);
-    let mut all = vec![counters::read(programs, index)?];
+    let mut all = vec![counters::read(programs, index)?, counters::ended(programs, index)?];
     let mut listeners = Vec::new();
     for row in rows {
         let slot = slots.remove(&row.socket_cookie);

@@ -123,6 +123,17 @@ struct {
 } cleaned SEC(".maps");
 
 /*
+ * What a guard's listening sockets that are gone had counted. No program writes it: what is added
+ * to a slot in which they count is what it was a moment ago.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TG_GUARDS);
+	__type(key, __u32);
+	__type(value, struct tg_counters);
+} ended SEC(".maps");
+
+/*
  * Listening sockets by cookie whose backlog the daemon changed. No program reads it; it
  * outlives the daemon, so that the next one can put the application's own back.
  */

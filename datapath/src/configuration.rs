@@ -279,8 +279,7 @@ fn begin_anew(
         for owner in slots.keys().filter(|(guard, _)| guard == index) {
             counters::release_slot(programs, *owner)?;
         }
-        counters::clear(programs, *index)?;
-        counters::clear_cleaned(programs, *index)?;
+        counters::clear_guard(programs, *index)?;
         speaks::clear(programs, *index)?;
     }
     Ok(())

@@ -29,9 +29,16 @@ pub fn read(programs: &Programs, slot: u32) -> Result<tg_counters> {
     Ok(sum)
 }
 
-/// Adds `from`'s counts to `slot`'s, on one processor's share: for a slot that is given up.
-pub fn add(programs: &Programs, slot: u32, from: &tg_counters) -> Result<()> {
-    per_cpu::add(programs, "counters", slot, |sum| accumulate(sum, from))
+/// What a guard's listening sockets that are gone had counted.
+pub fn ended(programs: &Programs, guard: u32) -> Result<tg_counters> {
+    read_one(programs, "ended", guard)
+}
+
+/// Adds the counts of a slot that is given up to those.
+pub fn add_ended(programs: &Programs, guard: u32, slot: u32) -> Result<()> {
+    let mut sum = ended(programs, guard)?;
+    accumulate(&mut sum, &read(programs, slot)?);
+    write_one(programs, "ended", guard, &sum)
 }
 
 /// A slot begins anew: nothing counted, and nothing that `auto` has seen, or of how is accepted.
@@ -74,8 +81,10 @@ pub fn read_cleaned(programs: &Programs, guard: u32) -> Result<u64> {
     read_one(programs, "cleaned", guard)
 }
 
-/// None cleaned yet.
-pub(crate) fn clear_cleaned(programs: &Programs, guard: u32) -> Result<()> {
+/// A guard begins anew: its own slot, and none of its sockets gone or its reservations cleaned yet.
+pub(crate) fn clear_guard(programs: &Programs, guard: u32) -> Result<()> {
+    clear(programs, guard)?;
+    write_one(programs, "ended", guard, &tg_counters::default())?;
     write_one(programs, "cleaned", guard, &0u64)
 }
 

@@ -317,7 +317,7 @@ impl Daemon {
             slots.iter().filter(|(o, _)| !wanted.contains(o)).map(|(o, s)| (*o, *s)).collect();
         for (owner, slot) in gone {
             if guards.iter().any(|(index, _)| *index == owner.0) {
-                counters::add(programs, owner.0, &counters::read(programs, slot)?)?;
+                counters::add_ended(programs, owner.0, slot)?;
             }
             counters::release_slot(programs, owner)?;
             slots.remove(&owner);
