@@ -143,6 +143,7 @@ mod tests {
     /// Whatever takes more than text says what it wants: the next option, too.
     #[test]
     fn every_option_says_what_it_is_for_where_its_value_is_none() {
+        let mut checked = 0;
         for command in Cli::command().get_subcommands() {
             for argument in command.get_arguments().filter(|a| a.get_action().takes_values()) {
                 let name = argument.get_long().expect("an option");
@@ -153,9 +154,11 @@ mod tests {
                     let told = told(&words);
                     let begins = format!("--{name} ? is no ");
                     assert!(told.starts_with(&begins) && told.contains("; "), "{told}");
+                    checked += 1;
                 }
             }
         }
+        assert!(checked >= 10, "{checked} options take more than text");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! Who waits after a connection: the stage, the guards and the counts of the stories about it.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -46,8 +47,18 @@ pub fn visits_from(
     count: u16,
     first: impl Fn(u16) -> First + Send + 'static,
 ) {
+    visit(stage, away, 0..count, first);
+}
+
+/// Those of them with these numbers, each on a port of its own.
+pub fn visit(
+    stage: &Stage,
+    away: Duration,
+    numbers: Range<u16>,
+    first: impl Fn(u16) -> First + Send + 'static,
+) {
     stage.client.run(move || {
-        for i in 0..count {
+        for i in numbers {
             let (own, server) = families()[usize::from(i % 2)];
             let first = first(i / 2);
             close_first_from(at(own, FIRST_PORT + i), away, at(server, PORT), first)

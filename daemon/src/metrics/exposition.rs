@@ -329,7 +329,7 @@ mod tests {
             destinations: Vec::new(),
             avoided: Vec::new(),
             notices_obeyed: 4,
-            notices_untimed: 0,
+            notices_untimed: 1,
             notices_unbelieved: 2,
             connects_failed: 30,
         };
@@ -337,13 +337,40 @@ mod tests {
         for absent in ["shed", "agent", "time_wait"] {
             assert!(!bare.contains(&format!("tidegate_{absent}")), "{bare}");
         }
-        let guards = vec![GuardStatus { shed: Some(shed), ..guard(Vec::new(), &[]) }];
-        let told = text(&Status { guards, agent: Some(agent), ..Status::default() });
+        let time_wait = TimeWaitStatus {
+            held_by_kernel: 11,
+            kernel_bytes: 12,
+            held_by_us: 13,
+            swapped_now: 0,
+            table_bytes: 14,
+            maps_bytes: 15,
+            table_entries: 16,
+            held_elsewhere: 0,
+            counts: [("agreed_here", 17)].into(),
+        };
+        let mut ours = guard(vec![listener(&[])], &[]);
+        (ours.shed, ours.fin.ended, ours.reservations_cleaned) = (Some(shed), 18, 19);
+        let (time_wait, agent) = (Some(time_wait), Some(agent));
+        let told = text(&Status { guards: vec![ours], time_wait, agent, ..Status::default() });
         has(
             &told,
             &[
                 r#"tidegate_shed_probability{port="443"} 0.25"#,
                 r#"tidegate_shed_spared_total{port="443"} 9"#,
+                r#"tidegate_shed_cells{port="443"} 4096.0"#,
+                r#"tidegate_shed_cells_in_use{port="443"} 17.0"#,
+                r#"tidegate_time_wait_pairs{holder="kernel"} 11.0"#,
+                r#"tidegate_time_wait_bytes{holder="kernel"} 12.0"#,
+                r#"tidegate_time_wait_pairs{holder="tidegate"} 13.0"#,
+                r#"tidegate_time_wait_bytes{holder="tidegate"} 14.0"#,
+                "tidegate_time_wait_entries 16.0",
+                r#"tidegate_time_wait_events_total{event="agreed_here"} 17"#,
+                r#"tidegate_fins_ended_total{port="443"} 18"#,
+                r#"tidegate_reservations_cleaned_total{port="443"} 19"#,
+                r#"tidegate_drained_clients_per_second{listener="192.0.2.1:443"} 6500.0"#,
+                r#"tidegate_waiting_clients{listener="192.0.2.1:443"} 700.0"#,
+                r#"tidegate_agent_notices_total{outcome="obeyed"} 4"#,
+                r#"tidegate_agent_notices_total{outcome="untimed"} 1"#,
                 r#"tidegate_agent_notices_total{outcome="unbelieved"} 2"#,
                 "tidegate_agent_connects_failed_total 30",
                 "tidegate_agent_avoided_servers 0.0",

@@ -129,9 +129,11 @@ fn drops_of_those_who_come_again_are_no_crowd() {
     let mut story = Story::new();
     story.runs(3000, 2 * CAPACITY);
     let end_ns = story.now_ns;
+    let mut into_ns = 0;
     while !story.clients.is_empty() {
         story.runs(100, CAPACITY / 10);
-        let into_ns = story.now_ns - end_ns;
+        into_ns = story.now_ns - end_ns;
         assert!(into_ns < S || story.phase() != "persistent", "after {} ms", into_ns / MS);
     }
+    assert!(into_ns > 2 * S, "some come again for longer than that: {} ms", into_ns / MS);
 }

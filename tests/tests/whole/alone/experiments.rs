@@ -157,13 +157,15 @@ fn a_mistake_in_a_scenario_is_one_line_with_its_place() {
         ("[0.25, 3]", "[0.25, -3]", "small.toml:9", "-3"),
         ("[0.25, 3]", "[0.25, 3000]", "small.toml:9", "impossible rate"),
         ("cost_us = 2000", "kind = \"iis\"", "small.toml:4", "nginx"),
-        ("os = \"linux\"", "os = \"plan9\"", "", "windows-2000"),
-        ("\"abort rst-syn\"\n[[curve]]", "\"abort rst-sin\"\n[[curve]]", "", "rst-syn"),
+        ("os = \"linux\"", "os = \"plan9\"", "small.toml:7:", "windows-2000"),
+        (
+            "\"abort rst-syn\"\n[[curve]]",
+            "\"abort rst-sin\"\n[[curve]]",
+            "small.toml:17:",
+            "rst-syn",
+        ),
         ("peer = \"kernel\"", "", "small.toml:13", "mechanism"),
     ] {
-        if place.is_empty() && skip_without_root("a_mistake_that_only_a_run_can_find") {
-            continue;
-        }
         let (folder, file) = folder_with("small.toml", &SCENARIO.replacen(right, wrong, 1));
         let out = folder.path().join("out");
         let Output { status, stderr, .. } =
@@ -172,6 +174,7 @@ fn a_mistake_in_a_scenario_is_one_line_with_its_place() {
         assert!(!status.success(), "{wrong}");
         assert_eq!(said.lines().count(), 1, "{said}");
         assert!(said.contains(place) && said.contains(named), "{said}");
+        assert!(!out.exists(), "nothing was begun: {said}");
     }
     let absent = tidelab().args(["figure", "shukla-9.9"]).output().expect("tidelab");
     let said = String::from_utf8(absent.stderr).expect("text");

@@ -336,13 +336,14 @@ fn memory(namespace: &Namespace) -> (u64, u64) {
     let sockets = namespace.read_file("/proc/thread-self/net/sockstat").expect("sockstat");
     let line = sockets.lines().find(|l| l.starts_with("TCP:")).expect("TCP's line");
     let pages = line.split_whitespace().last().expect("mem").parse().expect("a number");
-    let slabs = namespace.read_file("/proc/slabinfo").unwrap_or_default();
-    let requests = slabs
+    let slabs = namespace.read_file("/proc/slabinfo").expect("root may read it");
+    let requests: Vec<u64> = slabs
         .lines()
         .filter(|l| l.starts_with("request_sock_TCP"))
-        .filter_map(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok())
-        .sum();
-    (pages, requests)
+        .map(|l| l.split_whitespace().nth(1).expect("objects").parse().expect("a number"))
+        .collect();
+    assert!(!requests.is_empty(), "the kernel tells of its requests");
+    (pages, requests.iter().sum())
 }
 
 /// With a mechanism that gives cookies for this reason while the SYN queue is full.

@@ -90,7 +90,8 @@ fn story(mechanism: &str, counted: (&str, &str)) {
             done.store(true, Ordering::Relaxed);
         })
     };
-    let busy = requests(&stage, |made| !done.load(Ordering::Relaxed) || made < 2 * REQUESTS_LEAST);
+    let goes_on = || !done.load(Ordering::Relaxed) && !flooding.is_finished();
+    let busy = requests(&stage, |made| goes_on() || made < 2 * REQUESTS_LEAST);
     flooding.join().expect("the flood was sent");
 
     let (calm_median, median) = (calm[calm.len() / 2], busy[busy.len() / 2]);
@@ -172,7 +173,10 @@ fn hot_retriers_harm_no_other_port() {
             })
         })
         .collect();
-    let took = requests(&stage, |made| made < 200 || refused.load(Ordering::Relaxed) < 5000);
+    // One that was not refused has ended, and is told of below.
+    let go_on = || !retriers.iter().any(thread::JoinHandle::is_finished);
+    let few = || refused.load(Ordering::Relaxed) < 5000;
+    let took = requests(&stage, |made| made < 200 || (few() && go_on()));
     done.store(true, Ordering::Relaxed);
     for retrier in retriers {
         retrier.join().expect("every attempt was refused");

@@ -69,6 +69,7 @@ fn what_is_installed_is_where_the_units_say_and_an_operators_configuration_stays
         let configured = starts.last().expect("a configuration is named");
         assert!(configured.ends_with(configuration), "{unit}");
         assert!(place(configured).is_file(), "{configured} is installed");
+        assert_eq!(setting(&unit, "ExecReload"), "/bin/kill -HUP $MAINPID");
         let manual = setting(&unit, "Documentation").trim_start_matches("file://");
         assert!(place(manual).is_file(), "{manual} is installed");
     }

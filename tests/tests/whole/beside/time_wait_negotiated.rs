@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_lab::{Counters, Namespace};
 use tidegate_tests::waits::{
-    FIRST_PORT, PORT, at, count, families, negotiating, settled, time_wait, visits, waiting,
+    FIRST_PORT, PORT, at, count, families, negotiating, settled, time_wait, visit, visits, waiting,
 };
 use tidegate_tests::{First, Guard, Stage, close_first, kernel_time_wait, skip_without_root};
 
@@ -231,10 +231,17 @@ fn no_pair_is_unguarded(holder: &str) {
             &format!("negotiate = \"{holder}\""),
         );
         strip(&stage.server, hook, flags);
-        visits(&stage, 100, any(9));
-        sleep(Duration::from_millis(600));
-        let (there, here) = waiting(&stage);
-        assert!(there + here >= 100, "{holder}, {flags} at {hook}: {there} and {here} wait");
+        for (first, from) in First::ALL.into_iter().zip((0..).step_by(20)) {
+            let (there, here) = waiting(&stage);
+            visit(&stage, Duration::ZERO, from..from + 20, move |_| first);
+            let who = format!("{holder}, {flags} at {hook}: {first:?} closes first");
+            settled(&who, || {
+                let (now_there, now_here) = waiting(&stage);
+                let (there, here) = (now_there - there, now_here - here);
+                // Where both close at once either end may, of each pair.
+                if first == First::Both { there + here >= 20 } else { there == 20 || here == 20 }
+            });
+        }
         let taken = stripped(&stage.server);
         assert!(taken >= 100, "{holder}, {flags} at {hook}: {taken} options were taken out");
         let agreed = count(&time_wait(&stage.server), "agreed_there");
