@@ -117,13 +117,14 @@ impl Resizer {
         for cookie in known.keys().filter(|c| !there.iter().any(|row| row.socket_cookie == **c)) {
             resized::forget(programs, *cookie)?;
         }
+        self.failed.retain(|cookie, _| there.iter().any(|row| row.socket_cookie == *cookie));
         let most = host::somaxconn();
-        let of = |row: &tg_listener_row| {
-            step(wanted(guards, row, most), row.listen_max, known.get(&row.socket_cookie))
+        let of = |row: &tg_listener_row, limit: u32| {
+            step(wanted(guards, row, most), limit, known.get(&row.socket_cookie))
         };
-        let steps = rows.iter().map(|row| (row, of(row)));
-        let steps: Vec<_> = steps.filter(|(row, s)| *s != Step::Nothing && self.may(row)).collect();
-        self.carry_out(programs, &steps)
+        let is_due = |row: &&tg_listener_row| of(row, row.listen_max) != Step::Nothing;
+        let due: Vec<_> = rows.iter().filter(is_due).filter(|row| self.may(row)).collect();
+        self.carry_out(programs, &due, &known, of)
     }
 
     fn may(&self, row: &tg_listener_row) -> bool {
@@ -131,16 +132,31 @@ impl Resizer {
     }
 
     /// What cannot be done is told of, and does not keep the others from being done.
-    fn carry_out(&mut self, programs: &Programs, steps: &[(&tg_listener_row, Step)]) -> Result<()> {
-        let inodes: BTreeSet<u64> = steps.iter().map(|(row, _)| row.inode).collect();
+    /// `step` is what is to be done about a socket with such a backlog: its application may have said
+    /// another since it was looked at.
+    fn carry_out(
+        &mut self,
+        programs: &Programs,
+        due: &[&tg_listener_row],
+        known: &BTreeMap<u64, tg_resized>,
+        step: impl Fn(&tg_listener_row, u32) -> Step,
+    ) -> Result<()> {
+        let inodes: BTreeSet<u64> = due.iter().map(|row| row.inode).collect();
         if inodes.is_empty() {
             return Ok(());
         }
-        let taken = backlog::take(&inodes);
+        let mut taken = backlog::take(&inodes);
         let mut unchanged = Unchanged::default();
-        for (row, step) in steps {
-            let done = match taken.get(&row.inode) {
-                Some(Ok(socket)) => change(programs, row, *step, socket),
+        for row in due {
+            // No longer than it takes: while we have it an application that closes it cannot bind again.
+            let done = match taken.remove(&row.inode) {
+                Some(Ok(socket)) => match socket.backlog() {
+                    Ok(limit) => {
+                        let before = known.get(&row.socket_cookie);
+                        change(programs, row, step(row, limit), before, &socket)
+                    }
+                    Err(error) => Err(error.to_string()),
+                },
                 Some(Err(error)) => Err(error.to_string()),
                 None => Err("no process here has the socket".to_owned()),
             };
@@ -162,15 +178,23 @@ fn change(
     programs: &Programs,
     row: &tg_listener_row,
     step: Step,
+    known: Option<&tg_resized>,
     socket: &Listening,
 ) -> std::result::Result<(), String> {
+    let cookie = row.socket_cookie;
     let set = |backlog| socket.set_backlog(backlog).map_err(|e| e.to_string());
-    let forget = || resized::forget(programs, row.socket_cookie).map_err(|e| e.to_string());
+    let keep = |resized| resized::keep(programs, cookie, resized).map_err(|e| e.to_string());
+    let forget = || resized::forget(programs, cookie).map_err(|e| e.to_string());
     match step {
         Step::Nothing => Ok(()),
         Step::Resize(resized) => {
-            resized::keep(programs, row.socket_cookie, &resized).map_err(|e| e.to_string())?;
-            set(resized.ours)
+            keep(&resized)?;
+            let done = set(resized.ours);
+            // Else what we gave it before would be taken for the application's own.
+            if done.is_err() {
+                known.map_or_else(forget, keep)?;
+            }
+            done
         }
         Step::PutBack(before) => set(before).and_then(|()| forget()),
         Step::Forget => forget(),

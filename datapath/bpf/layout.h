@@ -53,7 +53,8 @@ struct tg_guard {
 	__u32 is_path;   /* forwarded: shed without a listening socket to look at */
 	struct tg_tw_rules time_wait;
 	__u32 has_limits; /* networks of clients are policed or exempt */
-	__u32 padding;
+	/* Its rules may give cookies, or those before did, which may still come back. */
+	__u32 takes_cookies;
 };
 
 /* A whole configuration. Two stand in the map; tg_control.active names one. */

@@ -173,7 +173,8 @@ TG_INLINE void tg_avoid(const struct tg_target *from, __u32 ticks, __u32 longest
 {
 	struct tg_avoided *stands = bpf_map_lookup_elem(&avoided, from);
 	struct tg_avoided fresh = {};
-	__u64 now_ns = bpf_ktime_get_ns(), until_ns;
+	/* With the time asleep: a server's word is of the time that passes there. */
+	__u64 now_ns = bpf_ktime_get_boot_ns(), until_ns;
 
 	until_ns = tg_notice_until(stands ? stands->until_ns : 0, ticks, longest_ms,
 	                           bpf_get_prandom_u32(), now_ns);
@@ -214,7 +215,7 @@ TG_INLINE int tg_fails(const struct tg_target *to, __u64 netns_cookie)
 {
 	struct tg_avoided *a = bpf_map_lookup_elem(&avoided, to);
 
-	if (!a || !tg_is_our_namespace(netns_cookie) || bpf_ktime_get_ns() >= a->until_ns)
+	if (!a || !tg_is_our_namespace(netns_cookie) || bpf_ktime_get_boot_ns() >= a->until_ns)
 		return 0;
 	__sync_fetch_and_add(&a->failed, 1);
 	tg_count_notice(TG_CONNECTS_FAILED);

@@ -242,7 +242,8 @@ TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
 	if (is_second)
 		return TCX_NEXT;
 	ack.bare = tg_is_bare(s->packet);
-	if (s->at.control->cookies_work && tg_open_cookie(s, &options))
+	if (s->at.control->cookies_work && s->at.guard->takes_cookies &&
+	    tg_open_cookie(s, &options))
 		ack.cookie = TG_ACK_COOKIE;
 	else if (tg_brings_kernel_cookie(s->packet))
 		ack.cookie = TG_ACK_KERNEL_COOKIE;

@@ -250,7 +250,7 @@ impl Reader {
 /// All entries, those too whose time is over.
 fn entries(programs: &Programs) -> Result<Vec<(tg_target, Avoided)>> {
     let map = programs.map(AVOIDED);
-    let now_ns = clock::monotonic_ns();
+    let now_ns = clock::boot_ns();
     let mut found = Vec::new();
     for bytes in map.keys() {
         // One may give its place to another meanwhile.

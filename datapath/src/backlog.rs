@@ -17,6 +17,26 @@ use nix::sys::stat::fstat;
 pub struct Listening(OwnedFd);
 
 impl Listening {
+    /// The socket's backlog now: TCP_INFO has it where acknowledged segments are counted in other states
+    /// (`tcp_get_info()`, since Linux 2.6.24).
+    pub fn backlog(&self) -> io::Result<u32> {
+        // SAFETY: all zero is a tcp_info, of integers alone.
+        let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+        let mut bytes = size_of_val(&info) as libc::socklen_t;
+        // SAFETY: an open socket, and room for as many bytes as are told.
+        let done = unsafe {
+            let info = (&raw mut info).cast();
+            libc::getsockopt(
+                self.0.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                info,
+                &mut bytes,
+            )
+        };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(info.tcpi_sacked) }
+    }
+
     /// Gives the socket another backlog; the kernel grants `net.core.somaxconn` at most.
     pub fn set_backlog(&self, backlog: u32) -> io::Result<()> {
         let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
@@ -113,6 +133,8 @@ mod tests {
             one.and_then(|one| one.as_ref().err()).map(io::Error::kind)
         };
         assert_eq!(refused(taken.get(&connected)), Some(io::ErrorKind::NotFound));
-        taken[&listens].as_ref().unwrap().set_backlog(7).unwrap();
+        let taken = taken[&listens].as_ref().unwrap();
+        taken.set_backlog(7).unwrap();
+        assert_eq!(taken.backlog().unwrap(), 7);
     }
 }

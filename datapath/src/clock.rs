@@ -21,6 +21,11 @@ pub fn monotonic_ns() -> u64 {
     read_ns(ClockId::CLOCK_MONOTONIC)
 }
 
+/// Nanoseconds of CLOCK_BOOTTIME, what `bpf_ktime_get_boot_ns()` tells: the same, and the time asleep.
+pub fn boot_ns() -> u64 {
+    read_ns(ClockId::CLOCK_BOOTTIME)
+}
+
 /// Nanoseconds to add to the monotonic clock for the wall clock: by the quickest of a few looks at
 /// both, for the processor may be taken away between the two.
 pub fn wall_offset_ns() -> u64 {

@@ -201,7 +201,7 @@ fn build(configuration: &Configuration, indexes: &[u32]) -> Result<Box<tg_config
             is_path: guarded.is_path.into(),
             time_wait: guarded.time_wait,
             has_limits: (!guarded.limits.is_empty()).into(),
-            padding: 0,
+            takes_cookies: guarded.rules.may_give_cookies().into(),
         };
         *first = (index + 1) as u8;
         let on_port = configuration.guards.iter().filter(|g| g.port == guarded.port).count();
@@ -220,6 +220,8 @@ fn build(configuration: &Configuration, indexes: &[u32]) -> Result<Box<tg_config
 /// before (Linux repeats a SYN/ACK for 63 s).
 const WATCH_AFTER_SWAP_NS: u64 = 64_000_000_000;
 
+const FOR_GOOD_NS: u64 = u64::MAX / 2;
+
 /// Until when the ACKs of a guard are watched at least. Where other hosts make cookies
 /// with the same keys, one may come at any time; on a path there are none of ours.
 fn watch_until_ns(configuration: &Configuration, guarded: &Guarded) -> u64 {
@@ -227,9 +229,15 @@ fn watch_until_ns(configuration: &Configuration, guarded: &Guarded) -> u64 {
         return 0;
     }
     if configuration.keys_are_shared && guarded.rules.may_give_cookies() {
-        return u64::MAX / 2;
+        return FOR_GOOD_NS;
     }
     crate::clock::monotonic_ns() + WATCH_AFTER_SWAP_NS
+}
+
+/// The longer of both: a cookie that is out may come back for longer. But not for good any more, and never
+/// on a path.
+fn watched_on(standing: u64, until_ns: u64) -> u64 {
+    if until_ns == 0 || standing >= FOR_GOOD_NS { until_ns } else { until_ns.max(standing) }
 }
 
 /// What was decided before for the same listener, with the same index.
@@ -302,9 +310,14 @@ pub fn write(programs: &Programs, configuration: &Configuration) -> Result<()> {
     require_room(programs, configuration)?;
     let before = read(programs)?;
     let indexes = place(&before, &configuration.guards)?;
-    let config = build(configuration, &indexes)?;
+    let mut config = build(configuration, &indexes)?;
     for (index, guarded) in indexes.iter().zip(&configuration.guards) {
-        write_one(programs, "watch_until_ns", *index, &watch_until_ns(configuration, guarded))?;
+        let was = guarded_before(&before, *index, guarded);
+        let gave_cookies = was.is_some_and(|was| was.rules.may_give_cookies());
+        config.guards[*index as usize].takes_cookies |= u32::from(gave_cookies);
+        let standing = read_one(programs, "watch_until_ns", *index)?;
+        let until_ns = watched_on(standing, watch_until_ns(configuration, guarded));
+        write_one(programs, "watch_until_ns", *index, &until_ns)?;
     }
     prepare_shed(programs, &before, &configuration.guards, &config, &indexes)?;
     let mut control = control::read(programs)?;
@@ -363,6 +376,21 @@ mod tests {
 
     fn guarded(port: u16, address: Option<&str>) -> Guarded {
         Guarded { address: address.map(|a| a.parse().unwrap()), port, ..Default::default() }
+    }
+
+    /// A cookie comes back for 137 s, and half-open connections are finished for 64.
+    #[test]
+    fn a_swap_does_not_shorten_the_watch() {
+        for (standing, until_ns, expected) in [
+            (0, 64, 64),
+            (137, 64, 137),
+            (64, FOR_GOOD_NS, FOR_GOOD_NS),
+            // Its keys are other hosts' no more; or it is a path now.
+            (FOR_GOOD_NS, 64, 64),
+            (137, 0, 0),
+        ] {
+            assert_eq!(watched_on(standing, until_ns), expected, "{standing}, then {until_ns}");
+        }
     }
 
     #[test]

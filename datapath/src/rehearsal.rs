@@ -74,6 +74,14 @@ pub enum Found {
     },
 }
 
+impl Found {
+    /// Whether programs behind the one that judged it see it, too.
+    fn goes_on(&self) -> bool {
+        let Found::Judged { entry, decision, .. } = self else { return false };
+        *entry == Entry::Driver && decision.verdict == TG_PASS
+    }
+}
+
 /// Programs and maps of which nothing is attached.
 pub struct Rehearsal {
     pins: Pins,
@@ -302,20 +310,28 @@ impl Rehearsal {
         frame: &[u8],
         slots: &[u32],
     ) -> Result<Found> {
+        let mut passed = None;
         for program in programs {
             if *program == Program::EndsIn {
                 self.copy_held()?;
-            }
-            let returned = self.test(*program, interface, frame)?;
-            if *program == Program::EndsIn {
-                if returned == TCX_DROP {
+                if self.test(*program, interface, frame)? == TCX_DROP {
                     return Ok(Found::Held);
                 }
-            } else if let Some(judged) = self.judged(entry_of(*program), slots)? {
-                return Ok(judged);
+                continue;
+            }
+            // What the driver has let through is not judged again, but may be held behind it.
+            if passed.is_some() {
+                continue;
+            }
+            self.test(*program, interface, frame)?;
+            match self.judged(entry_of(*program), slots)? {
+                Some(judged) if judged.goes_on() => passed = Some(judged),
+                Some(judged) => return Ok(judged),
+                None => {}
             }
         }
-        Ok(if programs.is_empty() { Found::Unwatched } else { Found::Unjudged })
+        let unjudged = if programs.is_empty() { Found::Unwatched } else { Found::Unjudged };
+        Ok(passed.unwrap_or(unjudged))
     }
 
     fn test(&self, program: Program, interface: u32, frame: &[u8]) -> Result<u32> {

@@ -207,9 +207,11 @@ impl Daemon {
     pub fn tick(&mut self, config: &Config) -> Result<()> {
         control::write_clock(self.guard.programs(), self.kernel.cookies)?;
         if self.keys_are_random && self.rotated.elapsed().as_secs() >= keys::ROTATE_EVERY_S {
-            self.keys = keys::rotated(&self.keys);
-            configuration::write_keys(self.guard.programs(), self.keys)?;
+            // One that fails waits, too: no key in force is given up for one that never was.
             self.rotated = Instant::now();
+            let next = keys::rotated(&self.keys);
+            configuration::write_keys(self.guard.programs(), next)?;
+            self.keys = next;
         }
         if config.asks_time_wait() {
             time_wait::end_late(self.guard.programs())?;

@@ -892,6 +892,26 @@ fn a_cookie_that_comes_back_is_let_in_where_there_is_room() {
     });
 }
 
+/// One of a million forged ACKs is taken for a cookie of ours: no price for those who give none. Cookies that
+/// are out when the rules change come back all the same.
+#[test]
+fn who_gives_no_cookies_takes_none_but_those_that_are_out() {
+    in_a_namespace("who_gives_no_cookies_takes_none_but_those_that_are_out", |_| {
+        let to = at(V4, FULL);
+        let server = Server::full(to);
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_COOKIE))]);
+        let ack = cookie_ack(&guards, &syn(to));
+        let _accepted = server.listener.accept().unwrap();
+        for reason in ["CookieValid", "CookieForeign"] {
+            let swapped = vec![guarded(None, FULL, refusing(TG_SYN_RESET))];
+            let swapped = Configuration { guards: swapped, keys: KEYS, ..Default::default() };
+            configuration::write(&guards.programs, &swapped).unwrap();
+            let (outcome, _, counted) = one(&guards, IP, &ack.bytes());
+            assert_eq!((outcome, counted[0].1), (Outcome::Pass, reason), "{counted:?}");
+        }
+    });
+}
+
 /// bpf_sk_assign_tcp_reqsk() refuses an MSS below 536 by IPv4 and below 1220 by IPv6: a cookie that
 /// keeps less would be answered with RST when it comes back.
 #[test]

@@ -4,6 +4,8 @@
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
+use nix::sys::socket::{setsockopt, sockopt};
+
 use super::scene::connect;
 use super::segment::{ACK, FIN, HERE, RST, Segment};
 
@@ -54,6 +56,10 @@ pub fn numbers_of(socket: &TcpStream) -> (u32, u32) {
     set(socket, libc::TCP_REPAIR, 1);
     let numbers = (queue_ends_at(socket, RECEIVE_QUEUE), queue_ends_at(socket, SEND_QUEUE));
     set(socket, libc::TCP_REPAIR, REPAIR_OFF);
+    // The end of a repair takes SO_REUSEADDR away (do_tcp_setsockopt(), Linux 3.5 to 6.18): the port would be
+    // taken for a minute where this end comes to TIME_WAIT, since a program that is being started has the
+    // other one open until then.
+    setsockopt(socket, sockopt::ReuseAddr, &true).unwrap();
     numbers
 }
 

@@ -114,8 +114,7 @@ impl Server {
         // What is left of a connection of the server before must not keep the next one out.
         setsockopt(&fd, sockopt::ReuseAddr, &true).unwrap();
         setsockopt(&fd, sockopt::ReusePort, &shared).unwrap();
-        // A connection that was repaired (`Pair::look`) has no SO_REUSEADDR any more, and keeps the port
-        // while a program that is being started holds it: see `Drop`.
+        // A program that is being started may hold one yet: see `Drop`.
         eventually("the port is free", || {
             match bind(fd.as_raw_fd(), &SockaddrStorage::from(address)) {
                 Err(Errno::EADDRINUSE) => false,

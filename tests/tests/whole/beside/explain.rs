@@ -240,6 +240,28 @@ fn a_path_and_a_pair_that_is_held_are_explained() {
     guard.stop();
 }
 
+/// What the driver's program lets through may be held at the entry of IP.
+#[test]
+fn a_pair_that_is_held_behind_the_driver_is_explained() {
+    if skip_without_root("a_pair_that_is_held_behind_the_driver_is_explained") {
+        return;
+    }
+    let own = "time_wait = \"server\"\nhook = \"driver\"";
+    let (stage, _guards) = waits::negotiating("explain-driver", own, "negotiate = \"server\"");
+    waits::visits(&stage, 2, |_| First::Client);
+    waits::settled("both pairs are held by us", || waits::held(&stage.server).1 == 2);
+    for (i, (own, server)) in (0..).zip(waits::families()) {
+        let (from, to) = (waits::at(own, waits::FIRST_PORT + i), waits::at(server, waits::PORT));
+        let ask = |from: SocketAddr| {
+            asked(&stage.server, &["--from", &from.to_string(), "--to", &to.to_string()])
+        };
+        // Half of all time stamps lie before that of the last connection.
+        assert!((0..30).any(|_| ask(from).contains("held in TIME-WAIT here")), "{from}");
+        tells(&ask(waits::at(own, 9)), &["the queues have room (Room), at the driver"]);
+    }
+    assert_eq!(waits::count(&waits::time_wait(&stage.server), "blocked"), 0, "asking is no SYN");
+}
+
 /// A capture of these frames, classic and little-endian.
 fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = Vec::new();
