@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a server can do, as it was measured, or as an earlier part of the same run found it.
 
+use tidegate_client::Outcome;
 use tidegate_report::{Point, World};
-use tidegate_scenarios::{Scenario, ServerUse};
+use tidegate_scenarios::{CAPACITY_CLIENTS, Scenario, ServerUse};
 
 /// How what was odd about the measurement begins, in the warnings of every point that rests on it.
 const MEANWHILE: &str = "while the capacity was measured, ";
@@ -51,9 +52,33 @@ impl Capacity {
     }
 }
 
+/// Connections of several requests that last longer than this lack more than some percent of their replies.
+const LONG_S: f64 = 0.2;
+
+/// What makes what was measured less than what the server can do, of clients with so many requests each.
+pub(crate) fn shortfalls(outcome: &Outcome, requests: f64) -> Vec<String> {
+    let mut told = Vec::new();
+    // It is never offered more than these bring: what it worked for those who had gone is not in it.
+    let (failed, attempts) = (outcome.errors.total(), outcome.attempts);
+    if failed * 100 > attempts {
+        told.push(format!(
+            "{failed} of {attempts} attempts failed: timeout_s may be too short for this server"
+        ));
+    }
+    // Replies are counted when their connection ends.
+    let lasts_s = CAPACITY_CLIENTS as f64 * requests / outcome.replies_per_s;
+    if requests > 1.0 && lasts_s > LONG_S {
+        told.push(format!(
+            "connections lasted {lasts_s:.1} s, and what those had been answered that were open at the \
+             end is not in it: fewer requests, or a lower cost_us"
+        ));
+    }
+    told
+}
+
 #[cfg(test)]
 mod tests {
-    use tidegate_crowd::Outcome;
+    use tidegate_client::Errors;
     use tidegate_report::OperatingPoint;
     use tidegate_scenarios::{Form, Load};
 
@@ -127,5 +152,21 @@ mod tests {
         let mut later = point(&whole, "default", 1, 900.0);
         later.warnings = vec!["the crowd was late".to_owned(), told.to_owned()];
         assert_eq!(Capacity::found_before(&whole, 1, &[later]), [measured]);
+    }
+
+    #[test]
+    fn what_a_capacity_lacks_is_told() {
+        let outcome = |replies_per_s, timed_out_waiting| Outcome {
+            attempts: 200,
+            replies_per_s,
+            errors: Errors { timed_out_waiting, ..Default::default() },
+            ..Default::default()
+        };
+        let told = |outcome: Outcome, requests| shortfalls(&outcome, requests).join("; ");
+        assert_eq!(told(outcome(6500.0, 2), 7.2), "");
+        // Of one request nothing is open that was answered.
+        assert_eq!(told(outcome(25.0, 0), 1.0), "");
+        assert!(told(outcome(25.0, 3), 1.0).starts_with("3 of 200 attempts failed: timeout_s"));
+        assert!(told(outcome(1000.0, 0), 20.0).starts_with("connections lasted 1.3 s, and what"));
     }
 }

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use tidegate_client::{Outcome, Progress};
+use tidegate_client::Progress;
 use tidegate_lab::ForeignTime;
 use tidegate_report::{OperatingPoint, Point, Watcher};
 use tidegate_scenarios::{CAPACITY_PHASES, Load, Peer, Phases, Scenario, Setting, Treatment};
 
 use crate::accounts::Accounts;
-use crate::capacity::Capacity;
+use crate::capacity::{Capacity, shortfalls};
 use crate::crowd::Crowd;
 use crate::error::LiveError;
 use crate::gauge::Gauge;
@@ -122,7 +122,7 @@ impl Run<'_> {
             return Err(LiveError::NoCapacity { detail });
         }
         let mut disturbed = disturbances(foreign, lost, carrier, &outcome);
-        disturbed.extend(given_up(&outcome));
+        disturbed.extend(shortfalls(&outcome, setting.clients.requests));
         let capacity = Capacity::measured(this, outcome.replies_per_s, disturbed);
         self.capacities.push(capacity.clone());
         Ok(capacity)
@@ -195,15 +195,4 @@ fn set_treatment(
         Treatment::Peer(peer) => peer::set(*peer, ground, capacity_per_s).map(|()| None),
         Treatment::Mechanism(_) => Guard::set(ground, programs, setting, capacity_per_s).map(Some),
     }
-}
-
-/// That clients failed before a server which is never offered more than they bring: what it works for those
-/// who have gone is no part of what it can do.
-fn given_up(outcome: &Outcome) -> Option<String> {
-    let (failed, attempts) = (outcome.errors.total(), outcome.attempts);
-    (failed * 100 > attempts).then(|| {
-        format!(
-            "{failed} of {attempts} attempts failed: timeout_s may be too short for this server"
-        )
-    })
 }
