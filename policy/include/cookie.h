@@ -102,9 +102,12 @@ TG_INLINE __u32 tg_cookie_mss_least(__u32 is_ipv6)
 	return is_ipv6 ? 1220 : 536;
 }
 
-/* The MAC binds addresses, ports, the client's ISN, the epoch and the options. */
-TG_INLINE __u64 tg_cookie_mac(const struct tg_key *key, const struct tg_tuple *tuple,
-                              __u32 client_isn, __u32 bound)
+/*
+ * The MAC binds addresses, ports, the client's ISN, the epoch and the options. Apart: in its
+ * caller, with clang 17 and 18, the driver's program would need more than 512 bytes of stack.
+ */
+TG_APART __u64 tg_cookie_mac(const struct tg_key *key, const struct tg_tuple *tuple,
+                             __u32 client_isn, __u32 bound)
 {
 	struct tg_siphash s;
 	__u32 length_bytes = 20;
