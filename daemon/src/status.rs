@@ -134,7 +134,7 @@ pub struct ListenerStatus {
     /// What each network of clients may have, where there is not room for all and shares are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fair_share: Option<ShareStatus>,
-    /// It has no counter slot of its own: both of these are of all such sockets of its guard.
+    /// It has no counter slot of its own: `overload` and `fair_share` are of all such sockets of its guard.
     #[serde(skip)]
     pub shares_memory: bool,
 }
@@ -219,12 +219,13 @@ struct Remembered {
     overload: Option<OverloadStatus>,
     accepts: Option<AcceptsStatus>,
     fair_share: Option<ShareStatus>,
+    shares_memory: bool,
 }
 
 impl Remembered {
     /// By the socket's counter slot; one that the daemon has not seen yet has its guard's.
     fn of(programs: &Programs, index: u32, slot: Option<u32>, rules: &tg_rules) -> Result<Self> {
-        let mut remembered = Remembered::default();
+        let mut remembered = Remembered { shares_memory: slot.is_none(), ..Default::default() };
         if rules.is_auto != 0 {
             let overload = by_socket::read(programs, slot.unwrap_or(index))?;
             remembered.overload = Some(OverloadStatus::of(&overload));
@@ -247,7 +248,7 @@ fn listener(
     rules: &tg_rules,
     backlog_before: Option<u32>,
 ) -> ListenerStatus {
-    let Remembered { counted, overload, accepts, fair_share } = remembered;
+    let Remembered { counted, overload, accepts, fair_share, shares_memory } = remembered;
     ListenerStatus {
         places: (rules.places != 0).then_some(rules.places),
         backlog_before,
@@ -261,7 +262,7 @@ fn listener(
         overload,
         accepts,
         fair_share,
-        shares_memory: false,
+        shares_memory,
     }
 }
 
@@ -304,8 +305,7 @@ fn counted(
         let remembered = Remembered::of(programs, index, slot, &guarded.rules)?;
         all.push(remembered.counted);
         let backlog_before = resized.get(&row.socket_cookie).map(|resized| resized.before);
-        let listener = listener(row, remembered, &guarded.rules, backlog_before);
-        listeners.push(ListenerStatus { shares_memory: slot.is_none(), ..listener });
+        listeners.push(listener(row, remembered, &guarded.rules, backlog_before));
     }
     // Sockets that are gone, and whose counts the daemon has not yet added to their guard's.
     for slot in slots.values() {

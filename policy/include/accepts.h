@@ -92,11 +92,7 @@ TG_INLINE __u64 tg_accepts_most(const struct tg_rules *rules, const struct tg_qu
 	__u64 most = rules->room == TG_ROOM_RESERVE ? tg_reserve_places(rules, queues)
 	                                            : tg_listen_places(queues);
 
-	if (queues->places && queues->places < most)
-		most = queues->places;
-	if (rules->places && rules->places < most)
-		most = rules->places;
-	return most;
+	return tg_least_places(rules, queues, most);
 }
 
 TG_INLINE __u64 tg_accepts_keep(__u64 before, __u64 window)

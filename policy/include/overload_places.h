@@ -168,13 +168,9 @@ TG_INLINE __u32 tg_overload_shuts(const struct tg_overload *o, const struct tg_q
 TG_INLINE int tg_overload_is_half_full(const struct tg_rules *rules, const struct tg_overload *o,
                                        const struct tg_queues *queues, __u64 now_ns)
 {
-	__u64 places = tg_listen_places(queues);
+	__u64 places = tg_least_places(rules, queues, tg_listen_places(queues));
 	__u64 coming = queues->syn_len > o->stuck ? queues->syn_len - o->stuck : 0;
 
-	if (rules->places && rules->places < places)
-		places = rules->places;
-	if (queues->places && queues->places < places)
-		places = queues->places;
 	if (tg_pace_is_far(o)) {
 		if (!tg_overload_is_ahead(o, now_ns))
 			coming = 0;

@@ -43,6 +43,17 @@ TG_INLINE int tg_room_ends(__u32 places, const struct tg_queues *queues)
 	return places && queues->listen_len >= places;
 }
 
+/* The least of so many places and the logical limits: configured, and auto's. */
+TG_INLINE __u64 tg_least_places(const struct tg_rules *rules, const struct tg_queues *queues,
+                                __u64 places)
+{
+	if (rules->places && rules->places < places)
+		places = rules->places;
+	if (queues->places && queues->places < places)
+		places = queues->places;
+	return places;
+}
+
 /* The places of the listen queue: Linux takes one more than the backlog. */
 TG_INLINE __u64 tg_listen_places(const struct tg_queues *queues)
 {

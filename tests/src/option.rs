@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Socket options that are an int.
+//! Socket options, most of which are an int.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -10,9 +10,14 @@ use nix::libc;
 ///
 /// # Errors
 /// The kernel's.
-pub fn set_option(socket: &impl AsRawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
+pub fn set_option<T: Copy>(
+    socket: &impl AsRawFd,
+    level: i32,
+    option: i32,
+    value: T,
+) -> io::Result<()> {
     let bytes = size_of_val(&value) as libc::socklen_t;
-    // SAFETY: an open socket, and an integer of the length that is told.
+    // SAFETY: an open socket, and a value of the length that is told.
     let done = unsafe {
         let value = (&raw const value).cast();
         libc::setsockopt(socket.as_raw_fd(), level, option, value, bytes)

@@ -229,14 +229,11 @@ pub fn text(status: &Status) -> String {
     // kinds of clients, and each of its queues once.
     let mut queues = BTreeMap::new();
     for guard in &status.guards {
+        let sockets = guard.listeners.iter();
+        let (common, own): (Vec<_>, Vec<_>) = sockets.partition(|socket| socket.shares_memory);
         // What sockets have in common is added up once.
-        let is_first = |i: usize| !guard.listeners[..i].iter().any(|before| before.shares_memory);
-        for (i, socket) in guard.listeners.iter().enumerate() {
-            if !socket.shares_memory || is_first(i) {
-                listeners.add_seen(socket);
-            }
-            queues.insert(socket.socket_cookie, socket);
-        }
+        own.iter().chain(common.first()).for_each(|socket| listeners.add_seen(socket));
+        queues.extend(guard.listeners.iter().map(|socket| (socket.socket_cookie, socket)));
     }
     queues.into_values().for_each(|socket| listeners.add_queues(socket));
     status.time_wait.iter().for_each(|seen| time_wait.add(seen));

@@ -148,9 +148,8 @@ fn guard_on(
     port: u16,
     address: Option<IpAddr>,
 ) -> Result<(u32, Guarded)> {
-    let on_port = |g: &Guarded| !g.is_path && g.port == port;
     let found: Vec<&(u32, Guarded)> =
-        guards.iter().filter(|(_, g)| on_port(g) && is_named(g, address)).collect();
+        listeners_on(guards, port).filter(|(_, g)| is_named(g, address)).collect();
     match found[..] {
         [one] => Ok(one.clone()),
         [] => Err(not_guarded(guards, port, address)),
@@ -161,11 +160,15 @@ fn guard_on(
     }
 }
 
-/// The addresses of the guards on a port, as they are named.
+/// The guards on a port that are no paths.
+fn listeners_on(guards: &[(u32, Guarded)], port: u16) -> impl Iterator<Item = &(u32, Guarded)> {
+    guards.iter().filter(move |(_, g)| !g.is_path && g.port == port)
+}
+
+/// Their addresses, as they are named.
 fn addresses_on(guards: &[(u32, Guarded)], port: u16) -> Vec<String> {
-    let on_port = guards.iter().filter(|(_, g)| !g.is_path && g.port == port);
     let address = |g: &Guarded| g.address.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
-    on_port.map(|(_, g)| address(g).to_string()).collect()
+    listeners_on(guards, port).map(|(_, g)| address(g).to_string()).collect()
 }
 
 fn not_guarded(guards: &[(u32, Guarded)], port: u16, address: Option<IpAddr>) -> Failure {

@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use nix::libc;
@@ -14,7 +13,7 @@ use tidegate_lab::Namespace;
 use tidegate_tests::wire::{ACK, SYN, Segment, Wire, usual_options};
 use tidegate_tests::{
     Answer, Counted, First, Guard, Plain, SERVER_V4, SERVER_V6, Stage, Stalled, fetch, fill,
-    run_to_end, skip_without_root, waits,
+    run_to_end, set_option, skip_without_root, waits,
 };
 
 const CLIENT: &str = "10.77.0.2:40000";
@@ -111,17 +110,8 @@ fn choose(socket: &Socket) {
     let mut filter = [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0 }]; // ret 0
     let program = libc::sock_fprog { len: 1, filter: filter.as_mut_ptr() };
     socket.set_reuse_port(true).expect("SO_REUSEPORT");
-    // SAFETY: the kernel reads a program that lives until it returns.
-    let done = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_REUSEPORT_CBPF,
-            (&raw const program).cast(),
-            size_of_val(&program) as libc::socklen_t,
-        )
-    };
-    assert_eq!(done, 0, "SO_ATTACH_REUSEPORT_CBPF");
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, program)
+        .expect("SO_ATTACH_REUSEPORT_CBPF");
 }
 
 #[test]
