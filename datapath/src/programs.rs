@@ -53,7 +53,7 @@ impl Objects {
 
 /// A program that is attached where a plan wants it, and loaded only then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Program {
+pub enum Program {
     /// At a driver.
     Driver,
     /// At a veth's.
@@ -81,7 +81,24 @@ pub(crate) enum Program {
 }
 
 impl Program {
-    pub(crate) fn name(self) -> &'static str {
+    /// Every one of them.
+    pub const ALL: [Program; 12] = [
+        Program::Driver,
+        Program::DriverVeth,
+        Program::Path,
+        Program::PathVeth,
+        Program::Ip,
+        Program::IpAfterDriver,
+        Program::Tcp,
+        Program::EndsIn,
+        Program::EndsOut,
+        Program::Sockets,
+        Program::SetSocketOption,
+        Program::GetSocketOption,
+    ];
+
+    /// As its object has it, and [`Programs::program`] knows it.
+    pub fn name(self) -> &'static str {
         match self {
             Program::Driver => "tidegate_driver",
             Program::DriverVeth => "tidegate_driver_veth",
@@ -189,7 +206,7 @@ impl Programs {
 
     /// All maps of a guard, and the programs that read for the daemon. Those that decide are loaded
     /// one by one where they are wanted: a kernel verifies each for tens of milliseconds.
-    pub(crate) fn load_maps(adopt: BTreeMap<String, MapHandle>, sizes: Sizes) -> Result<Self> {
+    pub fn load_maps(adopt: BTreeMap<String, MapHandle>, sizes: Sizes) -> Result<Self> {
         Self::load_each(Objects::Guard, adopt, sizes, Which::Readers)
     }
 
@@ -207,7 +224,7 @@ impl Programs {
     }
 
     /// Loads one more program over the maps that are there already, and nothing where it is loaded.
-    pub(crate) fn load_one(&mut self, program: Program, sizes: Sizes) -> Result<()> {
+    pub fn load_one(&mut self, program: Program, sizes: Sizes) -> Result<()> {
         if self.program(program.name()).is_some() {
             return Ok(());
         }

@@ -25,7 +25,8 @@ const SEEN: Duration = Duration::from_millis(13);
 
 fn reserving() -> Guards {
     let rules = tg_rules { room: TG_ROOM_RESERVE, ..Default::default() };
-    Guards::new(vec![guarded(None, ROOMY, rules)])
+    let guards = Guards::new(vec![guarded(None, ROOMY, rules)]);
+    guards.ready(&HOOKS.map(|hook| hook.program)).ready(&[TCP])
 }
 
 fn both_families() -> [SocketAddr; 2] {
@@ -271,7 +272,7 @@ fn the_tcp_entry_judges_no_other_syns_than_it_was_told_of() {
         for to in [at(V4, FULL), at(V6, FULL)] {
             let _full = Server::full(to);
             let guard = Guarded { hook: TG_HOOK_TCP, ..guarded(None, FULL, refusing(TG_SYN_DROP)) };
-            let guards = Guards::new(vec![guard]);
+            let guards = Guards::new(vec![guard]).ready(&[TCP]);
             let [told, other] = [700, 701].map(|port| Segment::syn(Outside::client(to, port), to));
             assert!(is_let_through(&guards, IP, &told.bytes()));
             let before = guards.counts();

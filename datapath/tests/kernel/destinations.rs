@@ -10,7 +10,7 @@ use tidegate_datapath::configuration::{self, Configuration};
 use tidegate_datapath::control;
 use tidegate_datapath::network::Network;
 use tidegate_datapath::plain::{bytes_of, from_bytes};
-use tidegate_datapath::programs::{Objects, Programs};
+use tidegate_datapath::programs::{Programs, Sizes};
 use tidegate_datapath::raw::*;
 use tidegate_policy::raw::*;
 
@@ -45,7 +45,7 @@ fn wanted(programs: &Programs, address: &str) -> Option<tg_tw_rules> {
 #[test]
 fn the_longest_network_of_the_configuration_in_force_counts() {
     in_a_namespace("the_longest_network_of_the_configuration_in_force_counts", |_| {
-        let programs = Programs::load(Objects::Guard, Default::default()).unwrap();
+        let programs = Programs::load_maps(Default::default(), Sizes::default()).unwrap();
         let all = [
             ("0.0.0.0/0", BY_CLIENT),
             ("192.0.2.0/24", BY_SERVER),

@@ -22,7 +22,7 @@ fn rules(fin: u32) -> tg_rules {
 
 /// A guard over the port, with no ACK watched: FINs are judged at the FIN stage alone.
 fn guards(fin: u32) -> Guards {
-    let guards = Guards::new(vec![guarded(None, ROOMY, rules(fin))]);
+    let guards = Guards::new(vec![guarded(None, ROOMY, rules(fin))]).ready(&[IP.program]);
     let map = guards.programs.map("watch_until_ns");
     map.update(&0u32.to_ne_bytes(), &[0; 8], MapFlags::ANY).unwrap();
     guards

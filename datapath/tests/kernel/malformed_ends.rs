@@ -18,9 +18,8 @@ use crate::malformed::{dressed, mangle};
 use fastrand::Rng;
 use libbpf_rs::{MapCore, MapFlags};
 use tidegate_datapath::array::write_one;
-use tidegate_datapath::configuration::{self, Configuration};
+use tidegate_datapath::configuration::Configuration;
 use tidegate_datapath::plain::{Plain, bytes_of};
-use tidegate_datapath::programs::{Objects, Programs, Sizes};
 use tidegate_datapath::raw::*;
 use tidegate_datapath::{clock, time_wait};
 use tidegate_lab::{Link, Namespace};
@@ -89,12 +88,9 @@ impl Host {
                 .to_vec(),
             ..Default::default()
         };
-        let sizes = Sizes { shed_blocks: 0, held_blocks: 1 };
-        let programs = Programs::load_sized(Objects::Guard, Default::default(), sizes).unwrap();
-        configuration::write(&programs, &configuration).unwrap();
         let clients = Namespace::new("clients").unwrap();
         let mut host = Host {
-            guards: Guards { programs },
+            guards: Guards::with(&configuration, 1),
             incoming: Vec::new(),
             outgoing: Vec::new(),
             leaving: Vec::new(),

@@ -4,9 +4,11 @@
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use libbpf_rs::MapHandle;
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrStorage, bind, listen,
@@ -16,7 +18,7 @@ use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::control;
 use tidegate_datapath::counters;
 use tidegate_datapath::link::{self, Place};
-use tidegate_datapath::programs::{Objects, Programs, Sizes};
+use tidegate_datapath::programs::{Program, Programs, Sizes};
 use tidegate_datapath::raw::TG_HOOK_AUTO;
 use tidegate_lab::{Link, Namespace, allowed_cpus};
 use tidegate_policy::names::{REASONS, VERDICTS};
@@ -229,24 +231,49 @@ pub const KEYS: tg_cookie_keys =
 /// The key of every test's persistent dropping.
 pub const SHED_KEY: tg_key = tg_key { k0: 5, k1: 6 };
 
-/// The programs, loaded with a configuration in force.
+/// A guard's maps with a configuration in force.
 pub struct Guards {
     pub programs: Programs,
+    /// What decides: a test loads what it runs, since a kernel takes its time to verify each.
+    deciding: [OnceLock<Programs>; Program::ALL.len()],
 }
 
 impl Guards {
     pub fn new(guards: Vec<Guarded>) -> Self {
         let configuration =
             Configuration { guards, keys: KEYS, shed_key: SHED_KEY, ..Default::default() };
-        let sizes = Sizes { shed_blocks: configuration.shed_blocks(), held_blocks: 0 };
-        let programs = Programs::load_sized(Objects::Guard, Default::default(), sizes).unwrap();
-        configuration::write(&programs, &configuration).unwrap();
-        control::write_clock(&programs, true).unwrap();
-        Guards { programs }
+        let guards = Guards::with(&configuration, 0);
+        control::write_clock(&guards.programs, true).unwrap();
+        guards
+    }
+
+    /// One of this configuration, with so many blocks for what is held.
+    pub fn with(configuration: &Configuration, held_blocks: u32) -> Self {
+        let sizes = Sizes { shed_blocks: configuration.shed_blocks(), held_blocks };
+        let programs = Programs::load_maps(Default::default(), sizes).unwrap();
+        configuration::write(&programs, configuration).unwrap();
+        Guards { programs, deciding: Default::default() }
     }
 
     pub fn program(&self, name: &str) -> BorrowedFd<'_> {
-        self.programs.program(name).unwrap()
+        let at = Program::ALL.iter().position(|program| program.name() == name);
+        let at = at.unwrap_or_else(|| panic!("{name} is none of those that decide"));
+        let loaded = self.deciding[at].get_or_init(|| {
+            let maps = self.programs.maps().iter();
+            let shared = maps.map(|(name, map)| (name.clone(), MapHandle::try_from(map).unwrap()));
+            let mut one = Programs::of_maps(shared.collect());
+            one.load_one(Program::ALL[at], Sizes::default()).unwrap();
+            one
+        });
+        loaded.program(name).unwrap()
+    }
+
+    /// With these loaded: where a moment counts that loading would outlast.
+    pub fn ready(self, programs: &[&str]) -> Self {
+        for program in programs {
+            self.program(program);
+        }
+        self
     }
 
     /// A program attached where the cable to those outside ends.

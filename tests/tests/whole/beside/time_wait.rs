@@ -8,6 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
+use tidegate_tests::waits::settled;
 use tidegate_tests::{CLIENT_V4, Counted, Guard, SERVER_V4, Stage, skip_without_root};
 
 const PORT: u16 = 80;
@@ -49,8 +50,10 @@ fn listener_after_a_visit(stage: &Stage) -> (TcpListener, Vec<TcpStream>) {
     drop(accepted);
     visit.read_to_end(&mut Vec::new()).expect("the server closes first");
     drop(visit);
-    let held = stage.server.output(stage.server.command("ss -Htn state time-wait"));
-    assert!(held.expect("ss").contains(&CLIENT_PORT.to_string()), "TIME-WAIT at the server");
+    settled("TIME-WAIT at the server", || {
+        let held = stage.server.output(stage.server.command("ss -Htn state time-wait"));
+        held.expect("ss").contains(&CLIENT_PORT.to_string())
+    });
 
     let waiting = (0..=BACKLOG)
         .map(|_| stage.client.run(|| TcpStream::connect(server())).expect("a place in the queue"))
