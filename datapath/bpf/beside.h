@@ -213,6 +213,9 @@ static __noinline void tg_end_behind(struct __sk_buff *ctx, const struct tg_pack
 	struct tg_marks as_it_was = {.seq = p->seq, .ack = p->ack, .flags = p->flags};
 	struct tg_marks behind = as_it_was;
 
+	/* A copy would not be known as decrypted, and be dropped: the daemon ends the TIME_WAIT. */
+	if (tg_tc_is_decrypted(ctx))
+		return;
 	behind.seq += p->payload_bytes + !!(p->flags & TG_TCP_FIN);
 	behind.flags = TG_TCP_RST | TG_TCP_ACK;
 	if (!tg_set_marks(ctx, p->l4_offset, &behind))

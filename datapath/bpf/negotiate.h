@@ -91,14 +91,18 @@ TG_INLINE void tg_ask_for(struct bpf_sock_ops *ctx, __u32 flags)
 	bpf_sock_ops_cb_flags_set(ctx, others | flags);
 }
 
-/* Step 1: a socket connects. */
+/* Step 1: a socket connects, and maybe not for the first time. */
 __noinline int tg_ops_connect(struct bpf_sock_ops *ctx)
 {
-	struct tg_agreement *a;
+	struct tg_agreement *a = tg_agreement_of(ctx, 0);
 	struct tg_tw_rules *rules;
 	struct tg_tuple t;
 	__u32 offered;
 
+	if (a) {
+		__builtin_memset(a, 0, sizeof(*a));
+		tg_ask_for(ctx, 0);
+	}
 	tg_ops_tuple(ctx, TG_TW_CLIENT, &t);
 	rules = tg_destination_rules(t.daddr, t.is_ipv6);
 	if (!rules || (!rules->negotiate && !rules->close_swap))
@@ -241,7 +245,9 @@ __noinline int tg_ops_accepted(struct bpf_sock_ops *ctx)
 		return 0;
 	}
 	answered = at.guard->time_wait.negotiate;
-	confirmed = tg_ops_named(ctx, &t, 0);
+	/* Fast Open: the handshake is not over, and its client gets a SYN/ACK without our option.
+	 */
+	confirmed = ctx->skb_tcp_flags & TG_TCP_SYN ? TG_TW_NOBODY : tg_ops_named(ctx, &t, 0);
 	/* A client that never spoke is not held for. */
 	if (confirmed != answered && answered == TG_TW_SERVER &&
 	    !tg_ops_named(ctx, &t, BPF_LOAD_HDR_OPT_TCP_SYN))

@@ -45,6 +45,9 @@ TG_INLINE void tg_ops_hold(struct bpf_sock_ops *ctx, const struct tg_tuple *in)
 		return;
 	tg_pair_of(in, 0, &pair);
 	tg_pair_numbers(tp, &pair);
+	/* tcp_close() with a request unread, say: it sends RST behind this. */
+	if (tp->snd_una != tp->write_seq)
+		pair.flags |= TG_HELD_GIVEN_UP;
 	if (tg_hold(&pair, 1) == TG_HELD_EVICTED)
 		tg_count_end(TG_TW_FORGOTTEN);
 	tg_count_end(TG_TW_HELD);
@@ -107,7 +110,7 @@ __noinline int tg_ops_state(struct bpf_sock_ops *ctx)
 			a->closing = 0;
 			tg_closing_port(ctx->local_port, (__u32)-1);
 		}
-		/* Whatever ended LAST_ACK: the other end is CLOSED, and counts on us. */
+		/* Whatever ended LAST_ACK: the other end counts on us. */
 		if (was == TCP_LAST_ACK && passive == TG_TW_HOLD)
 			tg_ops_hold(ctx, &in);
 		else if (active == TG_TW_LEAVE && tg_ops_waits(ctx, was))
@@ -139,19 +142,27 @@ __noinline __u32 tg_port_negotiates(__u32 port)
 }
 
 /*
- * A listener begins: its requests ask about their SYN/ACKs. The SYN is kept only where in
- * doubt this end would hold: see tg_ops_accepted.
+ * A listener's SYNs are kept where in doubt this end would hold: see tg_ops_accepted. How the
+ * application itself has them kept, with the link's header (2), say, stays.
  */
+TG_INLINE void tg_keep_syns(void *listener, __u32 wishes)
+{
+	int kept = 0, one = 1;
+
+	if (wishes & 1u << TG_TW_SERVER &&
+	    !bpf_getsockopt(listener, SOL_TCP, TCP_SAVE_SYN, &kept, sizeof(kept)) && !kept)
+		bpf_setsockopt(listener, SOL_TCP, TCP_SAVE_SYN, &one, sizeof(one));
+}
+
+/* A listener begins: its requests ask about their SYN/ACKs. */
 __noinline int tg_ops_listen(struct bpf_sock_ops *ctx)
 {
 	__u32 wishes = tg_port_negotiates(ctx->local_port);
-	int one = 1;
 
 	if (!wishes)
 		return 0;
 	tg_ask_for(ctx, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
-	if (wishes & 1u << TG_TW_SERVER)
-		bpf_setsockopt(ctx, SOL_TCP, TCP_SAVE_SYN, &one, sizeof(one));
+	tg_keep_syns(ctx, wishes);
 	return 0;
 }
 
@@ -202,8 +213,8 @@ int speaking_listeners(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *sk = ctx->sk_common;
 	struct tg_listener_row row = {};
-	int flags = 0, one = 1;
 	struct tcp_sock *tp;
+	int flags = 0;
 	__u32 wishes;
 
 	if (!sk)
@@ -217,12 +228,11 @@ int speaking_listeners(struct bpf_iter__tcp *ctx)
 	wishes = tg_port_negotiates(sk->skc_num);
 	if (!tp || !wishes)
 		return 0;
+	tg_keep_syns(tp, wishes);
 	if (bpf_getsockopt(tp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags)) ||
 	    (flags & BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG))
 		return 0;
 	flags |= BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG;
 	bpf_setsockopt(tp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));
-	if (wishes & 1u << TG_TW_SERVER)
-		bpf_setsockopt(tp, SOL_TCP, TCP_SAVE_SYN, &one, sizeof(one));
 	return 0;
 }

@@ -191,6 +191,15 @@ TG_INLINE void tg_syn_claim_end(const struct tg_syn_stage *s, __u32 verdict)
 		tg_claim_end(own, verdict == TG_PASS);
 }
 
+/*
+ * auto, while clients find no room: by the ACKs of those who do it learns how far they are, though
+ * the limit that they meet is its own and the kernel's queues could not overflow.
+ */
+TG_INLINE int tg_syn_times_acks(const struct tg_syn_stage *s)
+{
+	return s->watch && s->watch->phase != TG_CALM;
+}
+
 /* Second half: decides, counts, and remembers what later packets need. */
 TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 {
@@ -225,7 +234,8 @@ TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 		tg_watch(until_ns, s->syn.now_ns + TG_COOKIE_LIFE_NS);
 	else if (decision.verdict == TG_HOLLOW)
 		tg_syn_expect_hollow(until_ns, s->syn.now_ns + TG_HOLLOW_LIFE_NS);
-	else if (decision.reason == TG_KERNEL_COOKIE || tg_syn_overflow_possible(&s->queues))
+	else if (decision.reason == TG_KERNEL_COOKIE || tg_syn_overflow_possible(&s->queues) ||
+	         tg_syn_times_acks(s))
 		tg_watch(until_ns, s->syn.now_ns + TG_REQUEST_LIFE_NS);
 	return decision.verdict;
 }

@@ -65,9 +65,11 @@ __noinline int tg_end_fin(struct __sk_buff *ctx, const struct tg_packet *p)
 __noinline int tg_end_rst(struct __sk_buff *ctx, const struct tg_packet *p)
 {
 	struct tg_control *c = tg_control_of();
+	struct tcp_timewait_sock *tw;
 	struct tg_leaving *l, copy;
 	struct bpf_sock *sk;
 	__u32 state = 0;
+	int ends = 1;
 
 	if (!p || !c)
 		return TCX_NEXT;
@@ -77,10 +79,15 @@ __noinline int tg_end_rst(struct __sk_buff *ctx, const struct tg_packet *p)
 	sk = tg_lookup(ctx, &p->tuple, p->tuple.sport);
 	if (sk) {
 		state = sk->state;
+		if (state == TCP_TIME_WAIT) {
+			/* No other does: anyone may have sent it (tcp_timewait_state_process()). */
+			tw = bpf_skc_to_tcp_timewait_sock(sk);
+			ends = tw && tw->tw_sk.__tw_common.skc_tw_rcv_nxt == p->seq;
+		}
 		bpf_sk_release(sk);
 	}
 	/* The program that has the socket is busy with it, and both segments wait for it there. */
-	if (state && state != TCP_TIME_WAIT && state != TCP_LISTEN)
+	if (!ends || (state && state != TCP_TIME_WAIT && state != TCP_LISTEN))
 		return TCX_NEXT;
 	if (state == TCP_TIME_WAIT && c->rfc1337) {
 		copy = *l;

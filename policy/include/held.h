@@ -20,7 +20,8 @@
 #define TG_HELD_TIMESTAMPS 1u /* the connection had them: own_ts and peer_ts are good */
 #define TG_HELD_REOPENED 2u   /* a SYN that was safe has passed since */
 #define TG_HELD_IPV6 4u
-#define TG_HELD_SWAPPED 8u /* by close_swap; else it was agreed */
+#define TG_HELD_SWAPPED 8u   /* by close_swap; else it was agreed */
+#define TG_HELD_GIVEN_UP 16u /* our FIN has no answer: the other end may read on */
 
 /* One pair, from this host's side. Addresses and ports in network byte order. */
 struct tg_held {
@@ -215,11 +216,12 @@ enum tg_held_verdict {
 
 /*
  * Our kernel has no socket for an old duplicate, and answers it with RST. TIME-WAIT would
- * not: the RST stays here, but for close_swap's own.
+ * not: the RST stays here, but for close_swap's own. And but for those of a program that closed
+ * with a reply still on its way, which a client that reads on waits for: only RST tells it.
  */
 TG_INLINE __u32 tg_held_judge_rst(const struct tg_held *cell, const struct tg_held_segment *segment)
 {
-	if (!segment->outgoing || (cell->flags & TG_HELD_REOPENED))
+	if (!segment->outgoing || (cell->flags & (TG_HELD_REOPENED | TG_HELD_GIVEN_UP)))
 		return TG_HELD_PASS;
 	if ((cell->flags & TG_HELD_SWAPPED) && segment->seq == cell->snd_nxt)
 		return TG_HELD_PASS;

@@ -33,7 +33,7 @@ pub use listener::{
     Stalled, closing, connections, defer_accept, half_open, listen_queue, until, until_sent_again,
 };
 pub use nginx::Nginx;
-pub use option::set_option;
+pub use option::{option_of, set_option};
 pub use raw_end::{RawEnd, our_option};
 pub use routed::{
     AsToday, NAMES_CLIENT, NAMES_CLIENT_HTTP, NAMES_SERVER, Passed, Routed, TODAY, Tally, Visited,

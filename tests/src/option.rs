@@ -24,3 +24,17 @@ pub fn set_option<T: Copy>(
     };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
+
+/// An option of a socket that is an int, as `getsockopt()` has it.
+///
+/// # Errors
+/// The kernel's.
+pub fn option_of(socket: &impl AsRawFd, level: i32, option: i32) -> io::Result<i32> {
+    let (mut value, mut bytes) = (0, size_of::<i32>() as libc::socklen_t);
+    // SAFETY: an open socket, and an int with its length.
+    let done = unsafe {
+        let value = (&raw mut value).cast();
+        libc::getsockopt(socket.as_raw_fd(), level, option, value, &raw mut bytes)
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+}

@@ -11,6 +11,7 @@ use crate::common::scene::*;
 use crate::common::segment::*;
 use libbpf_rs::{MapCore, MapFlags};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
+use tidegate_datapath::array::{read_one, write_one};
 use tidegate_datapath::clock;
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::control;
@@ -1064,6 +1065,30 @@ fn a_syn_of_a_connection_that_stands_is_not_refused_where_fast_open_is_at_hand()
                 counted == [(0, "HalfOpen", "pass", 1)]
             });
             forget();
+        }
+    });
+}
+
+/// By their ACKs `auto` learns how far its clients are, also where its own limit on the queue is far
+/// below the application's, and the kernel's can never overflow.
+#[test]
+fn while_auto_finds_clients_too_many_their_acks_are_timed() {
+    in_a_namespace("while_auto_finds_clients_too_many_their_acks_are_timed", |_| {
+        let to = at(V4, ROOMY);
+        let _server = Server::new(to, 4096, 1);
+        let auto = tg_rules { is_auto: 1, ..refusing(TG_SYN_RESET) };
+        for hook in HOOKS {
+            let guards = Guards::new(vec![guarded(None, ROOMY, auto)]);
+            calm(&guards);
+            let until_ns = || read_one::<u64>(&guards.programs, "watch_until_ns", 0).unwrap();
+            one(&guards, hook, &syn(to).bytes());
+            assert_eq!(until_ns(), 0, "at ease no ACK is looked at, {hook:?}");
+            let now_ns = clock::monotonic_ns();
+            let refused = tg_overload { dropped_ns: now_ns, ..Default::default() };
+            write_one(&guards.programs, "overload", 0, &refused).unwrap();
+            let (outcome, _, _) = one(&guards, hook, &syn(to).bytes());
+            assert_eq!(outcome, Outcome::Pass, "there is room, {hook:?}");
+            assert!(until_ns() > now_ns, "{hook:?}");
         }
     });
 }

@@ -337,6 +337,11 @@ fn no_rst_goes_out_on_a_held_pair_until_it_is_open_again() {
     let own = tg_held_segment { seq: 1000, ..reset(true) };
     assert_eq!(swapped.judge(&pair, &own, 2), Judged::Pass);
     assert_eq!(swapped.judge(&pair, &reset(true), 2), Judged::Block);
+    // A program has closed with a reply on its way, and its client reads on.
+    let mut given_up = table(8);
+    let gone = tg_held { flags: pair.flags | raw::TG_HELD_GIVEN_UP, ..pair };
+    assert_eq!(given_up.put(&gone, false, 1), Put::Held);
+    assert_eq!(given_up.judge(&pair, &reset(true), 2), Judged::Pass);
     // It closes, and is held again.
     assert_eq!(held.put(&pair, false, 3), Put::Held);
     assert_eq!(held.held(4), 1);

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use tidegate_tests::waits::{guard, settled, time_wait};
-use tidegate_tests::wire::{ACK, FIN, SYN, Segment, timestamps};
+use tidegate_tests::wire::{ACK, FIN, RST, SYN, Segment, timestamps};
 use tidegate_tests::{RawEnd, Stage, kernel_time_wait, our_option, skip_without_root};
 
 const OWN_PORT: u16 = 5000;
@@ -20,6 +20,8 @@ enum Answers {
     AtOnce,
     /// With an ACK, and with its own later: nothing is left then but a TIME_WAIT in FIN_WAIT2.
     Apart,
+    /// The same, and in between somebody sends a RST who does not know where they are.
+    ApartAndForged,
 }
 
 /// The time stamp that a segment has of its sender, and that which it echoes.
@@ -52,13 +54,17 @@ fn last_ack(
     raw.next("an ACK");
     drop(connecting.join().expect("a thread").expect("it connects"));
     let fin = raw.next_with("a FIN", FIN, FIN);
-    if answers == Answers::Apart {
+    if answers != Answers::AtOnce {
         raw.send(ACK, PEER_ISN + 1, fin.seq + 1, stamped(5, &fin), b"");
         let no_program_has_it = || {
             let states = stage.server.command("ss -Htn state fin-wait-2");
             !stage.server.output(states).expect("ss").is_empty()
         };
         settled("the kernel waits for a FIN", no_program_has_it);
+    }
+    if answers == Answers::ApartAndForged {
+        raw.send(RST, PEER_ISN + 1_000_000, 0, Vec::new(), b"");
+        assert_eq!(raw.next("what it expects").flags, ACK);
     }
     raw.send(FIN | ACK, PEER_ISN + 1, fin.seq + 1, stamped(9, &fin), b"");
     let last = raw.next("the last ACK");
@@ -75,7 +81,8 @@ fn the_last_fin_is_acknowledged_as_today_and_nothing_is_kept() {
         let stage = Stage::new("left");
         stage.server.sysctl("net.ipv4.tcp_timestamps", u8::from(stamped)).expect("a sysctl");
         let guard = guard(&stage.server, "[time_wait]\nnegotiate = \"server\"\n");
-        let wires = [(false, Answers::AtOnce), (true, Answers::AtOnce), (true, Answers::Apart)];
+        let agreed = [Answers::AtOnce, Answers::Apart, Answers::ApartAndForged];
+        let wires = [(false, Answers::AtOnce)].into_iter().chain(agreed.map(|how| (true, how)));
         for (port, (agrees, answers)) in (OWN_PORT..).zip(wires) {
             let raw = RawEnd::of(&stage, ipv6, port, PEER_PORT);
             let case = format!("{}, stamped: {stamped}, agrees: {agrees}, {answers:?}", raw.own);
@@ -92,7 +99,7 @@ fn the_last_fin_is_acknowledged_as_today_and_nothing_is_kept() {
             // The first of them waits as today.
             assert_eq!(kernel_time_wait(&stage.server).len(), 1, "{case}");
         }
-        assert_eq!(time_wait(&stage.server)["counts"]["left"], 2);
+        assert_eq!(time_wait(&stage.server)["counts"]["left"], 3);
         guard.stop();
     }
 }

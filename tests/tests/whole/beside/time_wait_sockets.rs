@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! TIME-WAIT and applications that use their sockets in less usual ways: never does neither end
+//! wait, and who would be told something by plain TCP is told it.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use nix::libc::{self, IPPROTO_TCP};
+use socket2::{Domain, Socket, Type};
+use tidegate_tests::waits::{PORT, at, count, guard, held, settled, time_wait};
+use tidegate_tests::{
+    Guard, SERVER_V4, Stage, Stalled, closing, kernel_time_wait, option_of, set_option,
+    skip_without_root, until,
+};
+
+/// Of which no section says anything.
+const UNGUARDED: u16 = 81;
+const PATIENCE: Duration = Duration::from_secs(3);
+
+fn to(port: u16) -> SocketAddr {
+    at(SERVER_V4, port)
+}
+
+fn listener_config(time_wait: &str) -> String {
+    format!("[[listener]]\nport = {PORT}\nmechanism = \"default\"\ntime_wait = \"{time_wait}\"\n")
+}
+
+/// A server and a client that have this end wait.
+fn agreeing(label: &str, holder: &str) -> (Stage, [Guard; 2]) {
+    let stage = Stage::new(label);
+    stage.keep_order();
+    let server = guard(&stage.server, &listener_config(holder));
+    let client = guard(&stage.client, &format!("[time_wait]\nnegotiate = \"{holder}\"\n"));
+    (stage, [server, client])
+}
+
+fn connect(stage: &Stage, port: u16) -> TcpStream {
+    let stream = stage.client.run(move || TcpStream::connect(to(port))).expect("room");
+    stream.set_read_timeout(Some(PATIENCE)).expect("an option");
+    stream
+}
+
+fn accept(listener: &Stalled) -> TcpStream {
+    let mut accepted = None;
+    until("it is accepted", || {
+        accepted = listener.accept_all().pop();
+        accepted.is_some()
+    });
+    let (stream, _) = accepted.expect("a connection");
+    stream.set_nonblocking(false).expect("no O_NONBLOCK");
+    stream
+}
+
+/// A program closes with a request unread, and behind a reply that is still on its way: TCP resets
+/// (RFC 2525, section 2.17). The pair is held from then on, and holds back no RST of that.
+#[test]
+fn whoever_reads_on_is_told_that_the_rest_will_not_come() {
+    if skip_without_root("whoever_reads_on_is_told_that_the_rest_will_not_come") {
+        return;
+    }
+    let (stage, guards) = agreeing("given-up", "server");
+    let listener = Stalled::new(&stage.server, to(PORT), 8);
+    let mut client = connect(&stage, PORT);
+    client.write_all(&[7; 10_000]).expect("an open connection");
+    client.shutdown(Shutdown::Write).expect("an open connection");
+    let mut server = accept(&listener);
+    until("all of the request is there", || closing(&stage.server, PORT) == 1);
+    server.set_nonblocking(true).expect("O_NONBLOCK");
+    let full = loop {
+        if let Err(error) = server.write(&[8; 65_536]) {
+            break error.kind();
+        }
+    };
+    assert_eq!(full, ErrorKind::WouldBlock);
+    server.shutdown(Shutdown::Write).expect("an open connection");
+    drop(server);
+    let end = client.read_to_end(&mut Vec::new());
+    assert_eq!(end.map_err(|e| e.kind()), Err(ErrorKind::ConnectionReset));
+    assert_eq!(held(&stage.server), (0, 1), "this end waits, as was agreed");
+    guards.into_iter().for_each(Guard::stop);
+}
+
+/// A SYN with data has its socket before the client has heard of an answer: what it asks for is no
+/// agreement yet (RFC 7413, and Faber, Touch and Yue, section 3: three steps).
+#[test]
+fn with_fast_open_somebody_waits() {
+    if skip_without_root("with_fast_open_somebody_waits") {
+        return;
+    }
+    let (stage, guards) = agreeing("fast-open", "client");
+    for namespace in [&stage.server, &stage.client] {
+        namespace.sysctl("net.ipv4.tcp_fastopen", 3).expect("a sysctl");
+    }
+    let listener = Stalled::with(&stage.server, to(PORT), 8, |socket| {
+        set_option(socket, IPPROTO_TCP, libc::TCP_FASTOPEN, 8).expect("TCP_FASTOPEN");
+    });
+    // The first visit is one as ever, and brings the cookie.
+    for (opened_fast, waiting) in [(0, 0), (1, 1)] {
+        let mut client = stage.client.run(|| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a TCP socket");
+            set_option(&socket, IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1).expect("an option");
+            socket.connect(&to(PORT).into()).expect("room");
+            TcpStream::from(socket)
+        });
+        client.write_all(b"request").expect("an open connection");
+        let mut server = accept(&listener);
+        server.read_exact(&mut [0; 7]).expect("the request");
+        drop(server);
+        client.set_read_timeout(Some(PATIENCE)).expect("an option");
+        client.read_to_end(&mut Vec::new()).expect("the server closes first");
+        drop(client);
+        let fast = stage.server.output(stage.server.command("nstat -asz TcpExtTCPFastOpenPassive"));
+        let fast = fast.expect("nstat");
+        let fast = fast.lines().nth(1).and_then(|line| line.split_whitespace().nth(1));
+        assert_eq!(fast, Some(opened_fast.to_string().as_str()));
+        settled("the server waits where nothing was agreed", || {
+            kernel_time_wait(&stage.server).len() == waiting
+        });
+        assert_eq!(count(&time_wait(&stage.server), "agreed_there"), 1, "{opened_fast}");
+    }
+    guards.into_iter().for_each(Guard::stop);
+}
+
+/// What was agreed with one peer is not with the next.
+#[test]
+fn a_socket_that_connects_again_agrees_again() {
+    if skip_without_root("a_socket_that_connects_again_agrees_again") {
+        return;
+    }
+    let stage = Stage::new("again");
+    let client = "[time_wait]\nnegotiate = \"server\"\nclose_swap = true\n";
+    let guards = [guard(&stage.server, &listener_config("server")), guard(&stage.client, client)];
+    let listeners = [PORT, UNGUARDED].map(|port| Stalled::new(&stage.server, to(port), 8));
+    let stream = connect(&stage, PORT);
+    drop(accept(&listeners[0]));
+    settled("they agree", || count(&time_wait(&stage.client), "agreed_there") == 1);
+    rustix::net::connect_unspec(&stream).expect("a disconnected socket");
+    let again = stream.try_clone().expect("another descriptor");
+    stage.client.run(move || Socket::from(again).connect(&to(UNGUARDED).into())).expect("room");
+    let mut server = accept(&listeners[1]);
+    drop(stream);
+    server.read_to_end(&mut Vec::new()).expect("the client closes first");
+    drop(server);
+    settled("who closed first waits", || {
+        kernel_time_wait(&stage.client).iter().any(|peer| peer.ends_with(&format!(":{UNGUARDED}")))
+    });
+    guards.into_iter().for_each(Guard::stop);
+}
+
+/// Where this end is to wait, in doubt too, the kernel keeps a listener's SYNs: as the configuration
+/// in force asks, and no other way than the application itself asks.
+#[test]
+fn a_listener_has_its_syns_kept_as_it_is_asked_now() {
+    if skip_without_root("a_listener_has_its_syns_kept_as_it_is_asked_now") {
+        return;
+    }
+    let stage = Stage::new("kept-syns");
+    let mut server = guard(&stage.server, &listener_config("client"));
+    let listener = |port: u16, kept: u32| {
+        stage.server.run(move || {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a TCP socket");
+            set_option(&socket, IPPROTO_TCP, libc::TCP_SAVE_SYN, kept).expect("TCP_SAVE_SYN");
+            socket.set_reuse_port(true).expect("SO_REUSEPORT");
+            socket.bind(&to(port).into()).expect("a free port");
+            socket.listen(8).expect("a listening socket");
+            socket
+        })
+    };
+    let kept =
+        |socket: &Socket| option_of(socket, IPPROTO_TCP, libc::TCP_SAVE_SYN).expect("an int");
+    let standing = [0, 1, 2].map(|kept| listener(PORT, kept));
+    assert_eq!(standing.each_ref().map(kept), [0, 1, 2], "the client waits: nothing is to be kept");
+    let path = format!("/run/{}.toml", stage.server.label());
+    stage.server.place_file(path, listener_config("server")).expect("a file");
+    server.reload();
+    settled("those that stand", || standing.each_ref().map(kept) == [1, 1, 2]);
+    let later = [0, 1, 2].map(|kept| listener(PORT, kept));
+    assert_eq!(later.each_ref().map(kept), [1, 1, 2], "those that come");
+    server.stop();
+}
