@@ -73,9 +73,10 @@ pub fn run(source: Source) -> Result<()> {
     }
     supervisor::stands();
     follow(&mut daemon, &mut config, &mut orders);
-    daemon.take_down()?;
+    // Whatever of it is left, nobody runs here any more.
+    let done = daemon.take_down();
     instance.release();
-    Ok(())
+    done
 }
 
 /// Follows the host until it is to end.

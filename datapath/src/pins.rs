@@ -8,8 +8,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapHandle};
+use nix::errno::Errno;
 use nix::mount::{MsFlags, mount, umount};
 use nix::sys::statfs::statfs;
 
@@ -93,16 +95,22 @@ impl Pins {
         pin_error(&self.maps_folder().join(map))(io::ErrorKind::NotFound.into())
     }
 
-    /// Makes the folders, and mounts bpffs where the host has not.
+    /// Makes the folders, and mounts bpffs where the host has not. Another network namespace's guard that
+    /// ends right now removes the root, and its mount.
     pub fn prepare(&self) -> Result<()> {
         let bpffs = Path::new(BPFFS);
-        let mounted = if is_bpffs() {
-            false
-        } else {
-            mount(Some("bpf"), bpffs, Some("bpf"), MsFlags::empty(), Some("mode=0700"))
-                .map_err(|e| pin_error(bpffs)(e.into()))?;
-            true
-        };
+        let mut mounted = false;
+        while_others_end(|| {
+            if !is_bpffs() {
+                mount(Some("bpf"), bpffs, Some("bpf"), MsFlags::empty(), Some("mode=0700"))
+                    .map_err(|e| pin_error(bpffs)(e.into()))?;
+                mounted = true;
+            }
+            self.make_folders(mounted)
+        })
+    }
+
+    fn make_folders(&self, mounted: bool) -> Result<()> {
         for folder in [self.maps_folder(), self.links_folder()] {
             fs::create_dir_all(&folder).map_err(pin_error(&folder))?;
         }
@@ -227,28 +235,78 @@ impl Pins {
                 fs::remove_dir(&folder).map_err(pin_error(&folder))?;
             }
         }
-        self.remove_root()
+        match self.remove_root()? {
+            true => unmount(),
+            false => Ok(()),
+        }
     }
 
-    fn remove_root(&self) -> Result<()> {
-        let left = names_in(&self.root)?;
-        let ours = left.iter().any(|name| name == MOUNTED_BY_US);
-        if left.iter().any(|name| name != MOUNTED_BY_US) {
-            return Ok(());
+    /// Whether bpffs is to be unmounted, too. Guards of several network namespaces may end, and begin, at once: what
+    /// another has removed is gone, and what another has begun to use is its to remove.
+    fn remove_root(&self) -> Result<bool> {
+        if names_in(&self.root)?.iter().any(|name| name != MOUNTED_BY_US) {
+            return Ok(false);
         }
-        if ours {
-            let marker = self.root.join(MOUNTED_BY_US);
-            fs::remove_dir(&marker).map_err(pin_error(&marker))?;
+        // Of several one takes it away.
+        let marker = self.root.join(MOUNTED_BY_US);
+        let ours = match fs::remove_dir(&marker) {
+            Ok(()) => true,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => false,
+            Err(e) => return Err(pin_error(&marker)(e)),
+        };
+        match fs::remove_dir(&self.root) {
+            Ok(()) => Ok(ours),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(ours),
+            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                if ours {
+                    // Whoever has begun there has found it mounted.
+                    let _ = fs::create_dir(&marker);
+                }
+                Ok(false)
+            }
+            Err(e) => Err(pin_error(&self.root)(e)),
         }
-        if self.root.exists() {
-            fs::remove_dir(&self.root).map_err(pin_error(&self.root))?;
-        }
-        let bpffs = Path::new(BPFFS);
-        if ours && names_in(bpffs)?.iter().all(|name| name.ends_with(".debug")) {
-            umount(bpffs).map_err(|e| pin_error(bpffs)(e.into()))?;
-        }
-        Ok(())
     }
+}
+
+/// Unmounts bpffs, unless somebody uses it or has unmounted it already.
+fn unmount() -> Result<()> {
+    let bpffs = Path::new(BPFFS);
+    if !names_in(bpffs)?.iter().all(|name| name.ends_with(".debug")) {
+        return Ok(());
+    }
+    match umount(bpffs) {
+        Ok(()) | Err(Errno::EBUSY | Errno::EINVAL) => Ok(()),
+        Err(e) => Err(pin_error(bpffs)(e.into())),
+    }
+}
+
+/// Does what fails where another removes the root, or its mount, meanwhile: until it is done.
+fn while_others_end(mut how: impl FnMut() -> Result<()>) -> Result<()> {
+    const TRIES: u32 = 1_000;
+    const OUT_OF_STEP: u32 = 8;
+    let is_gone = |done: &Result<()>| {
+        use io::ErrorKind::{AlreadyExists, NotFound, PermissionDenied};
+        let Err(Error::Pin { source, .. }) = done else { return false };
+        match source.kind() {
+            NotFound | AlreadyExists => true,
+            // Below its mount sysfs takes no folder.
+            PermissionDenied => !is_bpffs(),
+            _ => false,
+        }
+    };
+    let mut done = how();
+    for tries in 1..TRIES {
+        if !is_gone(&done) {
+            break;
+        }
+        // Else two that keep step meet at the same point again and again.
+        if tries % OUT_OF_STEP == 0 {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        done = how();
+    }
+    done
 }
 
 /// The index in the name of a link's pin, where it is to stand at an interface.
@@ -287,6 +345,9 @@ fn names_in(folder: &Path) -> Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
     use super::*;
 
     fn pins(label: &str) -> (PathBuf, Pins) {
@@ -321,6 +382,50 @@ mod tests {
         ] {
             assert_eq!(interface_in(name), index, "{name}");
         }
+    }
+
+    /// Does it while another makes and removes a folder again and again; what failed.
+    fn beside(folder: &Path, mut how: impl FnMut() -> Result<()>) -> Vec<Error> {
+        let ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    let _ = fs::create_dir(folder);
+                    // As a guard that ends looks for others. (Else it would wait for the parent's lock all the time.)
+                    let _ = names_in(folder);
+                    let _ = fs::remove_dir(folder);
+                }
+            });
+            let failures = (0..300).filter_map(|_| how().err()).collect();
+            ended.store(true, Ordering::Relaxed);
+            failures
+        })
+    }
+
+    /// Another network namespace's guard ends while this one's begins and ends.
+    #[test]
+    fn a_root_that_goes_at_any_moment_keeps_no_guard_from_beginning_and_ending() {
+        let (root, pins) = pins("going");
+        let failures = beside(&root, || {
+            while_others_end(|| pins.make_folders(false))?;
+            pins.remove()
+        });
+        assert!(failures.is_empty(), "{} such as {}", failures.len(), failures[0]);
+        let _ = fs::remove_dir(&root);
+    }
+
+    #[test]
+    fn who_begins_in_the_root_that_another_removes_is_left_the_mount_to_remove() {
+        let (root, pins) = pins("begun");
+        let (marker, begun) = (root.join(MOUNTED_BY_US), root.join("net-2"));
+        let failures = beside(&begun, || {
+            fs::create_dir_all(&marker).map_err(pin_error(&marker))?;
+            let unmounts = pins.remove_root()?;
+            assert_eq!(unmounts, !marker.exists(), "one of the two");
+            Ok(())
+        });
+        assert!(failures.is_empty(), "{} such as {}", failures.len(), failures[0]);
+        let _ = fs::remove_dir_all(&root);
     }
 
     #[test]
