@@ -2,7 +2,8 @@
 //! The network interfaces of the calling thread's namespace: what can be guarded, and at
 //! which hook.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::io;
 use std::mem::zeroed;
 use std::net::IpAddr;
@@ -84,10 +85,10 @@ fn ask(
     Ok(question)
 }
 
-fn hardware_type(name: &str) -> u16 {
+fn hardware_type(name: &str) -> io::Result<u16> {
+    let question = ask(name, libc::SIOCGIFHWADDR as _, |_| ())?;
     // SAFETY: SIOCGIFHWADDR fills this member of the union.
-    ask(name, libc::SIOCGIFHWADDR as _, |_| ())
-        .map_or(0, |q| unsafe { q.ifr_ifru.ifru_hwaddr.sa_family })
+    Ok(unsafe { question.ifr_ifru.ifru_hwaddr.sa_family })
 }
 
 /// The address of an interface's frames; none of its own is all zero, as loopback has it.
@@ -103,15 +104,22 @@ pub fn hardware_address(name: &str) -> [u8; 6] {
     bytes
 }
 
-fn driver(name: &str) -> String {
+fn driver(name: &str) -> io::Result<String> {
     // SAFETY: all zero is a valid value of this plain C structure.
     let mut info: DriverInfo = unsafe { zeroed() };
     info.command = ETHTOOL_GDRVINFO;
     let pointer = (&raw mut info).cast();
-    if ask(name, SIOCETHTOOL, |q| q.ifr_ifru.ifru_data = pointer).is_err() {
-        return String::new();
-    }
-    text(&info.driver)
+    ask(name, SIOCETHTOOL, |q| q.ifr_ifru.ifru_data = pointer)?;
+    Ok(text(&info.driver))
+}
+
+/// The driver's name by what was answered now, and the name known `before`. One that has none says so; any other error
+/// tells nothing of it: a card that its driver has detached to set it right answers ENODEV until it is back.
+fn driver_by(answer: io::Result<String>, before: Option<&str>) -> String {
+    answer.unwrap_or_else(|error| match error.raw_os_error() {
+        Some(libc::EOPNOTSUPP) => String::new(),
+        _ => before.unwrap_or_default().to_owned(),
+    })
 }
 
 /// net/8021q/vlan.h, DRV_FULLNAME: what a VLAN's driver calls itself.
@@ -170,7 +178,9 @@ pub(crate) fn is_gone(index: u32) -> bool {
 fn takers(masters: &BTreeMap<u32, u32>) -> BTreeSet<u32> {
     let takes = |index: &u32| {
         let name = name_of(*index).ok().flatten();
-        name.is_some_and(|name| TAKERS.contains(&driver(&name).as_str()))
+        // None of theirs is ever detached.
+        let driver = name.and_then(|name| driver(&name).ok());
+        driver.is_some_and(|driver| TAKERS.contains(&driver.as_str()))
     };
     let all: BTreeSet<u32> = masters.values().copied().collect();
     all.into_iter().filter(takes).collect()
@@ -178,9 +188,15 @@ fn takers(masters: &BTreeMap<u32, u32>) -> BTreeSet<u32> {
 
 /// Every interface that is up, by index.
 pub fn list() -> Result<Vec<Interface>> {
+    list_after(&[])
+}
+
+/// The same, of which an earlier look has found these: a driver that cannot be asked now is the one that it was.
+pub fn list_after(before: &[Interface]) -> Result<Vec<Interface>> {
     let fail = |source: io::Error| Error::Read { what: "network interfaces".to_owned(), source };
     let masters = masters::all().map_err(fail)?;
     let takers = takers(&masters);
+    let known = |index| before.iter().find(|i| i.index == index).map(|i| i.driver.as_str());
     let mut found: BTreeMap<u32, Interface> = BTreeMap::new();
     for entry in getifaddrs().map_err(|e| fail(e.into()))? {
         if !entry.flags.contains(InterfaceFlags::IFF_UP) {
@@ -189,12 +205,17 @@ pub fn list() -> Result<Vec<Interface>> {
         let Ok(index) = if_nametoindex(entry.interface_name.as_str()) else {
             continue;
         };
-        let interface = found.entry(index).or_insert_with(|| {
-            let kind = hardware_type(&entry.interface_name);
-            let driver = driver(&entry.interface_name);
+        if let Entry::Vacant(vacant) = found.entry(index) {
+            let kind = match hardware_type(&entry.interface_name) {
+                Ok(kind) => kind,
+                // It has just gone, or has another name.
+                Err(e) if e.raw_os_error() == Some(libc::ENODEV) => continue,
+                Err(e) => return Err(fail(e)),
+            };
+            let driver = driver_by(driver(&entry.interface_name), known(index));
             // Asked of another, a kernel without VLANs would look for a module each time.
             let is_vlan = driver == VLAN;
-            Interface {
+            vacant.insert(Interface {
                 index,
                 addresses: Vec::new(),
                 ethernet: matches!(kind, ARPHRD_ETHER | ARPHRD_LOOPBACK),
@@ -204,9 +225,9 @@ pub fn list() -> Result<Vec<Interface>> {
                 below: is_vlan.then(|| below(&entry.interface_name)).flatten(),
                 master: masters.get(&index).copied().filter(|master| takers.contains(master)),
                 name: entry.interface_name.clone(),
-            }
-        });
-        let Some(address) = entry.address else {
+            });
+        }
+        let (Some(interface), Some(address)) = (found.get_mut(&index), entry.address) else {
             continue;
         };
         if let Some(v4) = address.as_sockaddr_in() {
@@ -227,5 +248,26 @@ mod tests {
     #[test]
     fn an_index_that_no_interface_has_is_gone() {
         assert!(is_gone(i32::MAX as u32) && !is_gone(if_nametoindex("lo").unwrap()));
+    }
+
+    /// Else the program that stands at it would be taken off, as from a virtual one.
+    #[test]
+    fn a_card_that_its_driver_has_detached_for_a_moment_has_the_driver_that_it_had() {
+        let failed = |errno| Err(io::Error::from_raw_os_error(errno));
+        assert_eq!(driver_by(Ok("ixgbe".to_owned()), Some("other")), "ixgbe");
+        for errno in [libc::ENODEV, libc::EBUSY, libc::EIO] {
+            assert_eq!(driver_by(failed(errno), Some("ixgbe")), "ixgbe", "{errno}");
+            assert_eq!(driver_by(failed(errno), None), "", "nothing is known of it");
+        }
+        assert_eq!(driver_by(failed(libc::EOPNOTSUPP), Some("ixgbe")), "", "it has none");
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_has_no_type_rather_than_another() {
+        assert_eq!(hardware_type("lo").unwrap(), ARPHRD_LOOPBACK);
+        let gone = hardware_type("never").unwrap_err();
+        assert_eq!(gone.raw_os_error(), Some(libc::ENODEV));
+        let lo = list().unwrap().into_iter().find(|i| i.name == "lo");
+        assert!(lo.is_none_or(|lo| lo.loopback && lo.driver.is_empty()), "it has no driver");
     }
 }

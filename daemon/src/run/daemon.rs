@@ -44,6 +44,8 @@ pub struct Daemon {
     listened: Vec<tg_listener_row>,
     /// The sockets that the last look has found.
     found: Vec<tg_listener_row>,
+    /// The interfaces that it has found.
+    interfaces: Vec<Interface>,
     /// The listeners that have been looked at for whether they negotiate.
     spoken_to: BTreeSet<u64>,
     resizer: Resizer,
@@ -94,6 +96,7 @@ impl Daemon {
             rotated: Instant::now(),
             listened,
             found: rows.clone(),
+            interfaces: interfaces.clone(),
             spoken_to: BTreeSet::new(),
             resizer: Resizer::default(),
             complaint: String::new(),
@@ -125,7 +128,7 @@ impl Daemon {
         let shed_key = config.keys.shed.unwrap_or(self.shed_key);
         let rows = sockets::listeners(self.guard.programs())?;
         let rows = sockets::still_there(&self.found, &rows);
-        let interfaces = interfaces::list()?;
+        let interfaces = interfaces::list_after(&self.interfaces)?;
         plan::require_any(&config.interfaces, &interfaces)?;
         plan::require_others(&config.guards, &interfaces)?;
         let listened = plan::listened(&config.guards, &self.listened, &rows);
@@ -250,7 +253,8 @@ impl Daemon {
         self.follow_sockets(&there)?;
         self.clean_reservations(config, &rows)?;
         self.follow_speakers(config, &rows)?;
-        let interfaces = interfaces::list()?;
+        let interfaces = interfaces::list_after(&self.interfaces)?;
+        self.interfaces.clone_from(&interfaces);
         self.listened = plan::listened(&config.guards, &self.listened, &there);
         let plan = planned(config, &interfaces, &self.listened);
         self.follow_plan(plan)?;
