@@ -168,8 +168,10 @@ fn take_down(pins: &Pins) -> Result<bool> {
     let ran = instance::stop(Role::Guard)?;
     // None starts while it is taken down.
     let claim = Instance::claim(Role::Guard)?;
+    // One of another container's is ended there.
+    drop(pins.claim()?);
     // What a killed daemon left, or one of another version, or a stop that was killed.
-    if let Ok(Some(programs)) = Guard::open_to_read(pins) {
+    if let Some(programs) = Guard::open_to_put_back(pins) {
         resize::put_back(&programs);
     }
     pins.remove()?;

@@ -50,6 +50,15 @@ pub enum Error {
         /// Why it took none, and what to do.
         why: String,
     },
+    /// Another process looks after the guard of this network namespace.
+    #[error(
+        "{} is another tidegate's, whose /run is not this one: end it where it was started, in its \
+         container, for example", path.display()
+    )]
+    Held {
+        /// The guard's folder.
+        path: PathBuf,
+    },
     /// A pinned object could not be made, read or removed.
     #[error("{}: {source}", path.display())]
     Pin {

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
@@ -12,10 +13,11 @@ use crate::control;
 use crate::error::{Error, Result, map_error};
 use crate::interfaces::{self, Interface};
 use crate::link::{self, Place};
-use crate::pins::Pins;
+use crate::pins::{Claim, Pins};
 use crate::plain::from_bytes;
 use crate::programs::{Objects, Program, Programs, Sizes};
 use crate::raw::tg_control;
+use crate::resized;
 
 /// What is attached on one interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,6 +175,17 @@ impl Plan {
     }
 }
 
+/// The kernel lets go of a link a moment after its pin was taken away.
+const LET_GO_TRIES: u32 = 50;
+const LET_GO_AGAIN: Duration = Duration::from_millis(10);
+
+/// Whether nothing could be attached since something is: TCX takes no program twice (EEXIST), a driver
+/// no second one (EBUSY).
+fn stands_still(made: &Result<OwnedFd>) -> bool {
+    let Err(Error::Attach { source, .. }) = made else { return false };
+    matches!(source.raw_os_error(), Some(libc::EEXIST | libc::EBUSY))
+}
+
 /// Whether a control record is of the network namespace with this cookie.
 fn is_of(record: &[u8], netns_cookie: u64) -> bool {
     from_bytes::<tg_control>(record).netns_cookie == netns_cookie
@@ -200,6 +213,13 @@ pub(crate) fn standing_maps(pins: &Pins) -> Result<Option<BTreeMap<String, MapHa
     Ok(record.is_some_and(|record| is_of(&record, netns_cookie)).then_some(maps))
 }
 
+/// What a guard of another version knows of applications' own backlogs, by the map's name: no layout has
+/// changed these.
+fn backlogs_before(pins: &Pins) -> BTreeMap<String, MapHandle> {
+    let known = pins.open_map(resized::MAP).ok().filter(resized::is_ours);
+    known.map(|map| (resized::MAP.to_owned(), map)).into_iter().collect()
+}
+
 /// A guard that stands in the kernel.
 pub struct Guard {
     programs: Programs,
@@ -210,23 +230,34 @@ pub struct Guard {
     no_driver: BTreeMap<u32, String>,
     /// Interfaces of the plan that was attached last that had gone by then.
     gone: BTreeSet<u32>,
+    /// The links that were attached then.
+    attached: Vec<String>,
+    /// Of these some have been taken away, and are being put back.
+    is_taken: bool,
+    /// While the folder is there.
+    claim: Option<Claim>,
 }
 
 impl Guard {
     /// Takes over the maps of a guard that stands already, or makes new ones. Nothing is attached or
     /// pinned yet, and what decides is loaded where it is attached. A table that stands and is large
     /// enough is kept.
+    ///
+    /// # Errors
+    /// [`Error::Held`](crate::error::Error::Held): another daemon looks after it.
     pub fn load(pins: Pins, sizes: Sizes) -> Result<Self> {
+        let claim = pins.claim()?;
         // One of another version has other types; its links keep standing until ours do.
         if let Some(programs) = Self::adopt(&pins, sizes)? {
-            return Ok(Guard::new(programs, pins, true));
+            return Ok(Guard::new(programs, pins, claim, true));
         }
-        let programs = Programs::load_maps(BTreeMap::new(), sizes)?;
-        Ok(Guard::new(programs, pins, false))
+        let programs = Programs::load_maps(backlogs_before(&pins), sizes)?;
+        Ok(Guard::new(programs, pins, claim, false))
     }
 
-    fn new(programs: Programs, pins: Pins, adopted: bool) -> Self {
-        Guard { programs, pins, adopted, no_driver: BTreeMap::new(), gone: BTreeSet::new() }
+    fn new(programs: Programs, pins: Pins, claim: Option<Claim>, adopted: bool) -> Self {
+        let (no_driver, gone, attached, is_taken) = Default::default();
+        Guard { programs, pins, adopted, no_driver, gone, attached, is_taken, claim }
     }
 
     fn adopt(pins: &Pins, sizes: Sizes) -> Result<Option<Programs>> {
@@ -243,6 +274,17 @@ impl Guard {
     pub fn open_to_read(pins: &Pins) -> Result<Option<Programs>> {
         let maps = standing_maps(pins)?;
         maps.map(|maps| Programs::load(Objects::Readers, maps)).transpose()
+    }
+
+    /// Opens what is needed to give applications their backlogs back, of a guard of any version; `None`
+    /// where none stands.
+    pub fn open_to_put_back(pins: &Pins) -> Option<Programs> {
+        match Self::open_to_read(pins) {
+            Err(Error::OtherVersion) => {
+                Programs::load(Objects::Readers, backlogs_before(pins)).ok()
+            }
+            standing => standing.ok().flatten(),
+        }
     }
 
     /// The programs and maps.
@@ -264,16 +306,40 @@ impl Guard {
         self.no_driver.clear();
         let fresh = !self.adopted;
         if fresh && self.pins.exist() {
-            self.pins.remove()?;
+            self.forget()?;
         }
-        self.pins.prepare()?;
+        self.prepare()?;
         let done = self.attach_and_write(configuration, plan);
         if done.is_ok() {
             self.adopted = true;
         } else if fresh {
-            self.pins.remove()?;
+            self.forget()?;
         }
         done
+    }
+
+    /// Makes the folder, where it is not there, and claims it.
+    fn prepare(&mut self) -> Result<()> {
+        self.pins.prepare()?;
+        if !self.claim.as_ref().is_some_and(|claim| self.pins.are_claimed(claim)) {
+            // Of a folder that is gone it is worth nothing.
+            self.claim = None;
+            self.claim = self.pins.claim()?;
+        }
+        Ok(())
+    }
+
+    /// Removes the folder. The claim of it would keep bpffs mounted.
+    fn forget(&mut self) -> Result<()> {
+        self.claim = None;
+        self.pins.remove()
+    }
+
+    /// Whether all is there that was attached last. Whoever may do so can take it away, or a part of it:
+    /// the daemon keeps no link of its own.
+    pub fn is_whole(&self) -> bool {
+        self.pins.are_of(self.programs.maps())
+            && self.attached.iter().all(|name| self.pins.is_attached(name))
     }
 
     /// What a configuration decides wants all of its programs at once: reservations are settled by
@@ -296,8 +362,12 @@ impl Guard {
     /// before the IP entry. Where the driver of one that comes takes no program its SYNs are judged at
     /// the IP entry, and [`Guard::require_drivers`] says so.
     pub fn reattach(&mut self, plan: &Plan) -> Result<()> {
-        let over = self.attach(plan, false)?;
-        self.detach(&over);
+        self.is_taken = !self.is_whole();
+        self.prepare()?;
+        self.pins.pin_maps(self.programs.maps())?;
+        let over = self.attach(plan, false);
+        self.is_taken = false;
+        self.detach(&over?);
         Ok(())
     }
 
@@ -336,6 +406,9 @@ impl Guard {
         let is_gone = |index: u32| self.gone.contains(&index);
         let gone = wanted.iter().filter(|(_, _, place, _)| place.interface().is_some_and(is_gone));
         self.detach(&gone.map(|(name, ..)| name.clone()).collect::<Vec<_>>());
+        let stays = |place: &Place| !place.interface().is_some_and(is_gone);
+        let attached = wanted.iter().filter(|(_, _, place, _)| stays(place));
+        self.attached = attached.map(|(name, ..)| name.clone()).collect();
         let is_over = |name: &String| wanted.iter().all(|(w, ..)| w != name);
         Ok(standing.into_iter().filter(is_over).collect())
     }
@@ -457,7 +530,17 @@ impl Guard {
     fn create(&mut self, program: Program, place: Place, where_: &str) -> Result<OwnedFd> {
         let first = self.first_at(program, place);
         let first = first.as_ref().map(OwnedFd::as_fd);
-        let made = link::create_behind(self.loaded(program)?, program.name(), place, first);
+        let tries = if self.is_taken { LET_GO_TRIES } else { 0 };
+        let loaded = self.loaded(program)?;
+        let once = || link::create_behind(loaded, program.name(), place, first);
+        let mut made = once();
+        for _ in 0..tries {
+            if !stands_still(&made) {
+                break;
+            }
+            std::thread::sleep(LET_GO_AGAIN);
+            made = once();
+        }
         made.map_err(|error| match error {
             Error::Attach { source, .. }
                 if matches!(place, Place::Driver(_))
@@ -494,8 +577,8 @@ impl Guard {
     }
 
     /// Takes the guard down: every link, map and folder.
-    pub fn remove(self) -> Result<()> {
-        self.pins.remove()
+    pub fn remove(mut self) -> Result<()> {
+        self.forget()
     }
 }
 

@@ -3,7 +3,7 @@
 //! a folder for each network namespace.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapHandle};
 use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MsFlags, mount, umount};
 use nix::sys::statfs::statfs;
 
@@ -24,6 +25,15 @@ const BPFFS_MAGIC: i64 = 0xcafe_4a11;
 const MOUNTED_BY_US: &str = "mounted-by-tidegate";
 /// The map by which a guard is known: pinned last and removed first, so that where it is all others are.
 const CONTROL: &str = "control";
+
+/// Who ends may have its claim for a moment longer.
+const CLAIM_TRIES: u32 = 20;
+const CLAIM_AGAIN: Duration = Duration::from_millis(5);
+
+/// That this process, and no other, looks after the guard in a folder; given up when it ends, however
+/// it ends. The daemon's file in /run does not say so to one of another container, whose /run is
+/// another. (While it is there bpffs cannot be unmounted.)
+pub struct Claim(Flock<File>);
 
 /// The folder of one network namespace's guard.
 #[derive(Debug, Clone)]
@@ -63,6 +73,35 @@ impl Pins {
 
     fn links_folder(&self) -> PathBuf {
         self.folder().join("links")
+    }
+
+    /// Claims the folder, where there is one.
+    ///
+    /// # Errors
+    /// [`Error::Held`]: another process has.
+    pub fn claim(&self) -> Result<Option<Claim>> {
+        let folder = self.folder();
+        let mut open = match File::open(&folder) {
+            Ok(open) => open,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(pin_error(&folder)(e)),
+        };
+        for _ in 0..CLAIM_TRIES {
+            match Flock::lock(open, FlockArg::LockExclusiveNonblock) {
+                Ok(lock) => return Ok(Some(Claim(lock))),
+                Err((back, Errno::EWOULDBLOCK)) => open = back,
+                Err((_, e)) => return Err(pin_error(&folder)(e.into())),
+            }
+            std::thread::sleep(CLAIM_AGAIN);
+        }
+        Err(Error::Held { path: folder })
+    }
+
+    /// Whether it is this folder that is claimed, and no other that was in its place.
+    pub fn are_claimed(&self, claim: &Claim) -> bool {
+        let inode = |found: fs::Metadata| (found.dev(), found.ino());
+        let ours = claim.0.metadata().map(inode);
+        fs::metadata(self.folder()).is_ok_and(|found| ours.is_ok_and(|o| o == inode(found)))
     }
 
     /// Whether a guard stands in this namespace. One may where that cannot be seen, for want of a
@@ -121,12 +160,16 @@ impl Pins {
         Ok(())
     }
 
+    /// Opens one pinned map.
+    pub(crate) fn open_map(&self, name: &str) -> Result<MapHandle> {
+        MapHandle::from_pinned_path(self.maps_folder().join(name)).map_err(map_error(name))
+    }
+
     /// Opens every pinned map by name.
     pub fn open_maps(&self) -> Result<BTreeMap<String, MapHandle>> {
         let mut maps = BTreeMap::new();
         for name in names_in(&self.maps_folder())? {
-            let path = self.maps_folder().join(&name);
-            let map = MapHandle::from_pinned_path(&path).map_err(map_error(&name))?;
+            let map = self.open_map(&name)?;
             maps.insert(name, map);
         }
         Ok(maps)
@@ -135,8 +178,7 @@ impl Pins {
     /// Whether it is this map that is pinned under `name`, and no other.
     fn has(&self, name: &str, map: &MapHandle) -> bool {
         let id = |map: &MapHandle| map.info().map(|info| info.info.id).ok();
-        let pinned = MapHandle::from_pinned_path(self.maps_folder().join(name)).ok();
-        pinned.is_some_and(|pinned| id(&pinned) == id(map))
+        self.open_map(name).is_ok_and(|pinned| id(&pinned) == id(map))
     }
 
     /// Whether the guard stands that these maps are of: neither taken down nor another since.

@@ -4,14 +4,21 @@
 
 use std::collections::BTreeMap;
 
-use libbpf_rs::{MapCore, MapFlags};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::error::{Result, map_error};
 use crate::plain::{bytes_of, from_bytes};
 use crate::programs::Programs;
 use crate::raw::tg_resized;
 
-const MAP: &str = "resized";
+pub(crate) const MAP: &str = "resized";
+
+/// Whether a map of that name, of whichever version, has the types of this one.
+pub(crate) fn is_ours(map: &MapHandle) -> bool {
+    let sizes = [map.key_size(), map.value_size()];
+    map.map_type() == MapType::Hash
+        && sizes.map(|bytes| bytes as usize) == [size_of::<u64>(), size_of::<tg_resized>()]
+}
 
 /// All of them, by socket cookie.
 pub fn all(programs: &Programs) -> BTreeMap<u64, tg_resized> {

@@ -272,9 +272,13 @@ impl Daemon {
     /// card may begin anew each time that its driver takes a program.
     fn follow_plan(&mut self, plan: Plan) -> Result<()> {
         let failed_at = self.failed.as_ref().filter(|(failed, _)| *failed == plan).map(|f| f.1);
-        let stands = plan == self.plan && self.failed.is_none();
+        let is_whole = self.guard.is_whole();
+        let stands = plan == self.plan && self.failed.is_none() && is_whole;
         if stands || failed_at.is_some_and(|at| at.elapsed() < AGAIN) {
             return Ok(());
+        }
+        if plan == self.plan && !is_whole && self.failed.is_none() {
+            tell("somebody has taken a part of the guard away: it is put back");
         }
         match self.guard.reattach(&plan) {
             Ok(()) => {

@@ -313,6 +313,80 @@ fn a_second_daemon_is_told_which_process_runs() {
     guard.stop();
 }
 
+/// As a container of the host's network has it, with the host's bpffs: two would swap each other's keys, and
+/// who ends first would take the guard of both down.
+#[test]
+fn a_second_daemon_is_refused_whose_run_is_another() {
+    if skip_without_root("a_second_daemon_is_refused_whose_run_is_another") {
+        return;
+    }
+    let full = Full::new("another-run");
+    let host = &full.stage.server;
+    let guard = Guard::start(host, &arguments("rst-syn", "ip"));
+    let elsewhere = |words: &str| {
+        let program = tidegate_program();
+        let line = format!("mount -t tmpfs none /run && exec {} {words}", program.display());
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &line]).stderr(Stdio::piped());
+        let ended = host.run(move || command.output()).expect("unshare");
+        assert_eq!(ended.status.code(), Some(1));
+        String::from_utf8(ended.stderr).expect("UTF-8")
+    };
+    for words in ["run --port 80 --mechanism default --hook ip", "stop"] {
+        let told = elsewhere(words);
+        assert!(told.contains("is another tidegate's, whose /run is not this one"), "{told}");
+        assert_eq!(told.lines().count(), 1, "{told}");
+    }
+    assert_eq!(Counted::of(host).mechanism(), "rst-syn");
+    assert_eq!(fetch(&full.stage.client, server(80), PATIENCE).answer, Answer::Refused);
+    // Where it was killed anyone may go on, or take it down.
+    guard.kill();
+    let mut command = Command::new("unshare");
+    let stop = format!("mount -t tmpfs none /run && exec {} stop", tidegate_program().display());
+    command.args(["--mount", "sh", "-c", &stop]);
+    assert!(host.run(move || command.status()).expect("unshare").success());
+    stop_says_that_nothing_stands(host);
+}
+
+fn stop_says_that_nothing_stands(host: &Namespace) {
+    let told = fails_in_a_line(host, &["stop"]);
+    assert!(told.contains("no guard stands here"), "{told}");
+}
+
+/// By a hand in bpffs that meant another, say. The daemon has no link of its own: the kernel has let go of all.
+#[test]
+fn a_guard_that_is_taken_away_under_its_daemon_is_put_back() {
+    if skip_without_root("a_guard_that_is_taken_away_under_its_daemon_is_put_back") {
+        return;
+    }
+    for (hook, link) in [("ip", "ingress"), ("driver", "driver")] {
+        let full = Full::new(&format!("taken-away-{hook}"));
+        full.stage.receive_offload();
+        let host = &full.stage.server;
+        let mut guard = Guard::start(host, &arguments("rst-syn", hook));
+        let fetched = || fetch(&full.stage.client, server(80), PATIENCE).answer;
+        assert_eq!(fetched(), Answer::Refused, "{hook}");
+        let stands = || {
+            let found = format!("find {} -name {link}-*", bpf::PINS);
+            host.output(host.command(&found)).is_ok_and(|found| !found.is_empty())
+        };
+        assert!(stands(), "{hook}");
+        let all = format!("rm -r {}", bpf::PINS);
+        let links = format!("find {} -name {link}-* -delete", bpf::PINS);
+        for how in [all.as_str(), links.as_str(), "umount -l /sys/fs/bpf"] {
+            host.output(host.command(how)).unwrap_or_else(|e| panic!("{how}: {e}"));
+            let told = guard.complaint().unwrap_or_else(|| panic!("{hook}, {how}: it says so"));
+            assert!(told.contains("a part of the guard away: it is put back"), "{how}: {told}");
+            until("its links stand again", stands);
+            assert_eq!(fetched(), Answer::Refused, "{hook}, {how}");
+            assert_eq!(Counted::of(host).mechanism(), "rst-syn", "{hook}, {how}");
+        }
+        let objects = objects(&guard, &full.stage);
+        guard.stop();
+        nothing_is_left(&full.stage, &objects);
+    }
+}
+
 #[test]
 fn an_interface_that_comes_back_is_guarded_again() {
     if skip_without_root("an_interface_that_comes_back_is_guarded_again") {

@@ -14,6 +14,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tidegate_lab::{Child, Counters, Namespace, skip_without};
+use tidegate_tests::bpf;
 use tidegate_tests::{
     Answer, Guard, Nginx, Plain, SERVER_V4, Stage, Stalled, fetch, guard_of, listen_queue,
     run_to_end, serve, skip_without_root, tidegate_program, tidelab_program, until,
@@ -306,6 +307,29 @@ fn new_sockets_are_resized_too_and_none_without_consent() {
     let output = run_to_end(&stage.server, &["stop"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(backlog(&stage.server), 128, "what the application said last");
+}
+
+/// A backlog is the application's whatever version of ours has changed it: none has written that down otherwise.
+#[test]
+fn a_backlog_is_put_back_by_another_version_than_changed_it() {
+    if skip_without_root("a_backlog_is_put_back_by_another_version_than_changed_it") {
+        return;
+    }
+    let stage = Stage::new("resize-version");
+    let _listener = Stalled::new(&stage.server, server(), 64);
+    resize_to(&stage, 512);
+    let killed = || {
+        Guard::start(&stage.server, &["--config", FILE]).kill();
+        bpf::write_first_word(&stage.server, "control", 1);
+        assert_eq!(backlog(&stage.server), 512);
+    };
+    killed();
+    Guard::start(&stage.server, &["--config", FILE]).stop();
+    assert_eq!(backlog(&stage.server), 64, "by a daemon that ends");
+    killed();
+    let output = run_to_end(&stage.server, &["stop"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(backlog(&stage.server), 64, "by `tidegate stop`");
 }
 
 /// No sysctl is changed: the host's bound holds, and is told.
