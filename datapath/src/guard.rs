@@ -2,6 +2,7 @@
 //! The guard as a whole: loaded, pinned, attached, and taken down again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -120,6 +121,13 @@ impl Plan {
         self
     }
 
+    /// The interface whose driver this is, where its SYNs may be judged at the IP entry all the same.
+    fn driver_that_may_be_left(&self, place: Place, needs_drivers: bool) -> Option<u32> {
+        let Place::Driver(index) = place else { return None };
+        let (_, hooks) = self.interfaces.get(&index)?;
+        (*hooks == Hooks::DriverIfPossible || !needs_drivers).then_some(index)
+    }
+
     /// What may have to be loaded for it. A driver that takes no program leaves all to the IP entry.
     fn programs(&self) -> Vec<Program> {
         let mut programs: Vec<Program> = self.links().iter().map(|link| link.1).collect();
@@ -218,6 +226,13 @@ pub(crate) fn standing_maps(pins: &Pins) -> Result<Option<BTreeMap<String, MapHa
 fn backlogs_before(pins: &Pins) -> BTreeMap<String, MapHandle> {
     let known = pins.open_map(resized::MAP).ok().filter(resized::is_ours);
     known.map(|map| (resized::MAP.to_owned(), map)).into_iter().collect()
+}
+
+/// Whether a link that could not be updated for this reason can be made anew. Those of netfilter are never updated
+/// (EOPNOTSUPP), and one that was detached from outside, or with its cgroup, no more (ENOLINK). Any other is
+/// attached, and its place would only say that it is taken.
+fn wants_another(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOLINK))
 }
 
 /// A guard that stands in the kernel.
@@ -387,7 +402,8 @@ impl Guard {
         let (before, broken): (Vec<_>, Vec<_>) =
             self.pins.link_names()?.into_iter().partition(|name| self.pins.is_attached(name));
         self.detach(&broken);
-        let wanted = self.resolve(plan, is_asked && plan.is_named)?.links();
+        let needs_drivers = is_asked && plan.is_named;
+        let wanted = self.resolve(plan, needs_drivers)?.links();
         let some_driver = if is_asked { self.require_some_driver(plan) } else { Ok(()) };
         let standing = self.pins.link_names()?;
         let is_new = |(name, ..): &&Wanted| !standing.contains(name);
@@ -401,7 +417,15 @@ impl Guard {
             return Err(error);
         }
         for link in wanted.iter().filter(|link| !is_new(link)) {
-            self.unless_gone(link, Self::renew)?;
+            let renewed = self.unless_gone(link, Self::renew);
+            match (renewed, plan.driver_that_may_be_left(link.2, needs_drivers)) {
+                (Err(why), Some(index)) => {
+                    // The IP entry takes over what it decided, and then it goes.
+                    self.no_driver.insert(index, why.to_string());
+                    return self.attach(plan, is_asked);
+                }
+                (renewed, _) => renewed?,
+            }
         }
         let is_gone = |index: u32| self.gone.contains(&index);
         let gone = wanted.iter().filter(|(_, _, place, _)| place.interface().is_some_and(is_gone));
@@ -447,9 +471,10 @@ impl Guard {
                 continue;
             }
             let name = driver_pin(*index);
+            let is_left = self.no_driver.contains_key(index);
             let stands = standing.contains(&name) && self.pins.is_attached(&name);
             let program = driver_program(interface, only_paths);
-            *hooks = if stands || self.try_driver(*index, program, &interface.name) {
+            *hooks = if !is_left && (stands || self.try_driver(*index, program, &interface.name)) {
                 Hooks::DriverAndIp
             } else {
                 Hooks::Ip
@@ -459,9 +484,6 @@ impl Guard {
     }
 
     fn try_driver(&mut self, index: u32, program: Program, where_: &str) -> bool {
-        if self.no_driver.contains_key(&index) {
-            return false;
-        }
         let name = driver_pin(index);
         let _ = self.pins.remove_link(&name);
         let done = self.make(&name, program, Place::Driver(index), where_);
@@ -563,12 +585,18 @@ impl Guard {
         if link::program_id(link.as_fd()).is_ok_and(|standing| standing == id) {
             return Ok(());
         }
-        if link::update(link.as_fd(), self.loaded(program)?).is_ok() {
-            return Ok(());
+        match link::update(link.as_fd(), self.loaded(program)?) {
+            Ok(()) => Ok(()),
+            Err(error) if wants_another(&error) => {
+                // The new one stands before the old one goes.
+                let link = self.create(program, place, where_)?;
+                self.pins.replace_link(name, link.as_fd())
+            }
+            Err(source) => {
+                let (program, place) = (program.name().to_owned(), where_.to_owned());
+                Err(Error::Attach { program, place, source })
+            }
         }
-        // netfilter links cannot be updated: the new one stands before the old one goes.
-        let link = self.create(program, place, where_)?;
-        self.pins.replace_link(name, link.as_fd())
     }
 
     /// [`Plan::syn_ns`], by what took a program.
@@ -612,6 +640,26 @@ mod tests {
         let stands = plan.without(&BTreeSet::from([2]));
         assert_eq!(stands.interfaces.into_keys().collect::<Vec<_>>(), [1, 3]);
         assert_eq!(stands.ends.into_keys().collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn a_link_is_made_anew_only_where_it_can_be() {
+        let is_made = |errno| wants_another(&io::Error::from_raw_os_error(errno));
+        assert!(is_made(libc::EOPNOTSUPP), "netfilter's");
+        assert!(is_made(libc::ENOLINK), "one that was detached");
+        for errno in [libc::ENOMEM, libc::EBUSY, libc::EINVAL, libc::EPERM, libc::ENOENT] {
+            assert!(!is_made(errno), "errno {errno} is told");
+        }
+    }
+
+    #[test]
+    fn a_driver_that_takes_no_other_program_is_left_unless_it_must_take_one() {
+        let plan = plan(&[(false, Hooks::DriverIfPossible), (false, Hooks::DriverAndIp)]);
+        let left = |place, needs_drivers| plan.driver_that_may_be_left(place, needs_drivers);
+        assert_eq!(left(Place::Driver(2), true), Some(2), "if possible");
+        assert_eq!(left(Place::Driver(3), true), None, "its operator has named it");
+        assert_eq!(left(Place::Driver(3), false), Some(3), "it is told of");
+        assert_eq!(left(Place::Ingress(2), false), None);
     }
 
     #[test]
