@@ -8,6 +8,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use tidegate_datapath::Error;
 use tidegate_datapath::agent::{Agent, Destination};
 
 use crate::failure::{Failure, Result, tell};
@@ -95,6 +96,9 @@ pub fn run(source: Source) -> Result<()> {
         });
         match heeded {
             Ok(new) => announce(&new),
+            Err(Failure::Datapath { source: source @ Error::InPart { .. } }) => {
+                tell(&source.to_string());
+            }
             Err(failure) => tell(&format!("kept the destinations as they were: {failure}")),
         }
     }

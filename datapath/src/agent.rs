@@ -120,12 +120,24 @@ impl Agent {
     }
 
     /// Obeys these and no others. What others have said before is forgotten, and what these have said that
-    /// goes on for longer than they may say now.
+    /// goes on for longer than they may say now. On an error it obeys whom it obeyed before.
+    ///
+    /// # Errors
+    /// [`Error::InPart`]: it obeys some of both.
     pub fn obey(&self, destinations: &[Destination]) -> Result<()> {
         let (asked, limit) = (destinations.len(), TG_OBEYED as usize / 2);
         if asked > limit {
             return Err(Error::Limit { what: "destinations", asked, limit });
         }
+        let before = obeyed(&self.programs)?;
+        let done = self.write(destinations).and_then(|()| self.forget_all_but(destinations));
+        done.map_err(|error| match self.write(&before) {
+            Ok(()) => error,
+            Err(_) => Error::InPart { source: Box::new(error) },
+        })
+    }
+
+    fn write(&self, destinations: &[Destination]) -> Result<()> {
         let obeyed = self.programs.map(OBEYED);
         let wanted: Vec<tg_network> = destinations.iter().map(Destination::key).collect();
         for (destination, key) in destinations.iter().zip(&wanted) {
@@ -136,16 +148,16 @@ impl Agent {
         }
         let gone = obeyed.keys().filter(|key| !wanted.contains(&from_bytes(key)));
         for key in gone.collect::<Vec<_>>() {
-            obeyed.delete(&key).map_err(map_error(OBEYED))?;
+            unless_gone(obeyed.delete(&key)).map_err(map_error(OBEYED))?;
         }
-        self.forget_all_but(destinations)
+        Ok(())
     }
 
     fn forget_all_but(&self, destinations: &[Destination]) -> Result<()> {
         let avoided = self.programs.map(AVOIDED);
         for (key, target) in entries(&self.programs)? {
             if Destination::bound(destinations, &target).is_none_or(|bound| target.left > bound) {
-                avoided.delete(bytes_of(&key)).map_err(map_error(AVOIDED))?;
+                unless_gone(avoided.delete(bytes_of(&key))).map_err(map_error(AVOIDED))?;
             }
         }
         Ok(())
@@ -213,13 +225,7 @@ impl Reader {
 
     /// Whose notices are obeyed.
     pub fn destinations(&self) -> Result<Vec<Destination>> {
-        let map = self.0.map(OBEYED);
-        let mut found = Vec::new();
-        for key in map.keys() {
-            if let Some(rules) = map.lookup(&key, MapFlags::ANY).map_err(map_error(OBEYED))? {
-                found.extend(Destination::from_key(&from_bytes(&key), &from_bytes(&rules)));
-            }
-        }
+        let mut found = obeyed(&self.0)?;
         found.sort_by_key(|d: &Destination| (d.network.address, d.network.bits, d.port));
         Ok(found)
     }
@@ -245,6 +251,26 @@ impl Reader {
             failed: count(TG_CONNECTS_FAILED)?,
         })
     }
+}
+
+/// A deletion is done, too, where another entry has taken the place of this one meanwhile.
+fn unless_gone(deleted: libbpf_rs::Result<()>) -> libbpf_rs::Result<()> {
+    deleted.or_else(|error| match error.kind() {
+        libbpf_rs::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    })
+}
+
+/// Whose notices are obeyed.
+fn obeyed(programs: &Programs) -> Result<Vec<Destination>> {
+    let map = programs.map(OBEYED);
+    let mut found = Vec::new();
+    for key in map.keys() {
+        if let Some(rules) = map.lookup(&key, MapFlags::ANY).map_err(map_error(OBEYED))? {
+            found.extend(Destination::from_key(&from_bytes(&key), &from_bytes(&rules)));
+        }
+    }
+    Ok(found)
 }
 
 /// All entries, those too whose time is over.
@@ -277,6 +303,13 @@ mod tests {
 
     fn target(address: &str, port: u16) -> Avoided {
         Avoided { address: address.parse().unwrap(), port, left: Duration::ZERO, failed: 0 }
+    }
+
+    #[test]
+    fn what_has_gone_meanwhile_is_deleted() {
+        let deleted = |errno| unless_gone(Err(libbpf_rs::Error::from_raw_os_error(errno)));
+        assert!(unless_gone(Ok(())).is_ok() && deleted(libc::ENOENT).is_ok());
+        assert!(deleted(libc::EPERM).is_err());
     }
 
     #[test]

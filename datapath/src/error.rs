@@ -78,6 +78,12 @@ pub enum Error {
     /// The guard that stands was made by another version, with other types in its maps.
     #[error("the guard that stands is another version's: ask that one, or `tidegate run` this one")]
     OtherVersion,
+    /// Destinations were changed in part, and could not be written back.
+    #[error("the destinations were taken up in part: {source}; start the agent anew")]
+    InPart {
+        /// Why not all.
+        source: Box<Error>,
+    },
     /// A table is too small for a configuration; none grows while it stands.
     #[error(
         "the table of {table} has {limit} blocks since the start and this asks for {asked}: stop tidegate and start it again"

@@ -14,6 +14,7 @@ mod malformed;
 mod malformed_ends;
 mod malformed_notices;
 mod notice_agreement;
+mod obeyed;
 mod packets;
 mod share_agreement;
 mod shed;
