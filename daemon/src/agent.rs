@@ -14,7 +14,7 @@ use tidegate_datapath::agent::{Agent, Destination};
 use crate::failure::{Failure, Result, tell};
 use crate::instance::{Instance, Role};
 use crate::orders::{Order, Orders};
-use crate::{host, supervisor, writer};
+use crate::{host, output, supervisor, writer};
 
 pub use status::{AgentStatus, status};
 
@@ -30,6 +30,9 @@ pub struct What {
     /// Heed a notice for at most this long, plus up to half as long again by lot [default: 60].
     #[arg(long, value_name = "S", requires = "destination", allow_negative_numbers = true)]
     longest_s: Option<f64>,
+    /// Only say whom it would heed, or what is wrong with the file.
+    #[arg(long)]
+    check: bool,
 }
 
 /// What a number of this option may be, as a fix.
@@ -38,8 +41,18 @@ pub fn wanted(option: &str) -> Option<String> {
 }
 
 impl What {
+    /// Does what is asked for.
+    pub fn run(self) -> Result<()> {
+        let is_check = self.check;
+        let source = self.source()?;
+        match is_check {
+            true => output::print(&lines("would heed", &source.read()?)),
+            false => run(source),
+        }
+    }
+
     /// Where the destinations come from.
-    pub fn source(self) -> Result<Source> {
+    fn source(self) -> Result<Source> {
         if let Some(path) = self.config {
             return Ok(Source::File(path));
         }
@@ -54,7 +67,7 @@ impl What {
 }
 
 /// Where the destinations come from; asked again at SIGHUP.
-pub enum Source {
+enum Source {
     /// A file.
     File(PathBuf),
     /// The command line.
@@ -71,7 +84,7 @@ impl Source {
 }
 
 /// Runs until SIGTERM or SIGINT.
-pub fn run(source: Source) -> Result<()> {
+fn run(source: Source) -> Result<()> {
     writer::start();
     // First of all: it may be asked to read its destinations again as soon as it is there, and a signal is to leave no
     // file.
@@ -121,6 +134,10 @@ fn start(destinations: &[Destination], instance: &mut Instance) -> Result<Agent>
 
 /// One line for each destination, the sign that the agent stands.
 fn announce(destinations: &[Destination]) {
+    writer::print(lines("heeding", destinations));
+}
+
+fn lines(what: &str, destinations: &[Destination]) -> String {
     let described = destinations.iter().map(config::described);
-    writer::print(described.map(|described| format!("heeding {described}\n")).collect());
+    described.map(|described| format!("{what} {described}\n")).collect()
 }

@@ -188,7 +188,7 @@ fn dispatch(cli: Cli) -> Result<()> {
         Command::Top(arguments) => top::run(&arguments),
         Command::Metrics(arguments) => metrics::run(&arguments),
         Command::Size(arguments) => size::run(&arguments),
-        Command::Agent(what) => agent::run(what.source()?),
+        Command::Agent(what) => what.run(),
         Command::Explain(asked) => explain::run(&asked),
         Command::Stop => stop(),
     }

@@ -224,6 +224,28 @@ fn a_failing_connect_takes_less_than_one_that_is_refused() {
 }
 
 #[test]
+fn a_file_is_checked_without_anybody_being_heeded() {
+    if skip_without_root("a_file_is_checked_without_anybody_being_heeded") {
+        return;
+    }
+    let stage = Stage::new("agent-check");
+    let check = |text: &str| {
+        stage.client.place_file("/run/agent.toml", text).expect("a file");
+        let done = run_to_end(&stage.client, &["agent", "--check", "--config", "/run/agent.toml"]);
+        let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (done.status.success(), words(&done.stdout), words(&done.stderr))
+    };
+    let would = "would heed 192.0.2.0/24 for 60 s at most\n".to_owned();
+    let good = check("[[destination]]\nnetwork = \"192.0.2.0/24\"\n");
+    assert_eq!(good, (true, would, String::new()));
+    let (is_good, out, told) = check("[[destination]]\nnetwork = \"here\"\n");
+    assert!(!is_good && out.is_empty(), "{out}");
+    assert!(told.starts_with("tidegate: /run/agent.toml:2: "), "{told}");
+    let claimed = stage.client.run(|| std::fs::exists("/run/tidegate").expect("a readable /run"));
+    assert!(!claimed, "it is no agent");
+}
+
+#[test]
 fn nobody_is_avoided_who_was_not_named() {
     if skip_without_root("nobody_is_avoided_who_was_not_named") {
         return;

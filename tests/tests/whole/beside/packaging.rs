@@ -22,11 +22,14 @@ const DAEMONS: [(&str, &str, &str); 2] = [
 /// A socket on the host, as `NOTIFY_SOCKET` names systemd's.
 const SUPERVISOR: &str = "/run/supervisor";
 
-/// What systemctl answers of a unit that runs by the shipped file, and where it writes what it is asked.
+/// What systemctl answers of a unit that runs as it is shipped, and where it writes what it is asked.
 const SYSTEMCTL: &str = r#"#!/bin/sh
 echo "$@" >>/run/asked
 case "$1" in
-show) echo "{ path=/usr/bin/tidegate ; argv[]=/usr/bin/tidegate run --config /etc/tidegate/tidegate.toml ; pid=7 }" ;;
+show)
+	for unit; do :; done
+	starts=$(sed -n 's/^ExecStart=//p' "/usr/lib/systemd/system/$unit")
+	echo "{ path=/usr/bin/tidegate ; argv[]=$starts ; pid=7 }" ;;
 esac
 "#;
 
@@ -268,6 +271,13 @@ fn the_package_is_put_on_runs_as_its_units_allow_and_is_gone_when_removed() {
         "{told}"
     );
     host.write("/etc/tidegate/tidegate.toml", good);
+    let good = host.read("/etc/tidegate/agent.toml");
+    host.write("/etc/tidegate/agent.toml", "[[destination]]\nnetworks = 9\n".to_owned());
+    let (asked, told) = host.upgraded();
+    assert!(asked.contains("try-restart tidegate.service\n"), "{asked}");
+    assert!(!asked.contains("try-restart tidegate-agent.service"), "{asked}");
+    assert!(told.contains("goes on as it was: tidegate: /etc/tidegate/agent.toml:2: "), "{told}");
+    host.write("/etc/tidegate/agent.toml", good);
 
     let mut by_hand = host.start("tidegate run --port 8080", "guarding * port 8080");
     let run = "ip link set lo up && exec tidegate run --port 8081\n";
