@@ -69,6 +69,7 @@ fn would_be(config: &Config, kernel: &Kernel, rows: &[tg_listener_row]) -> Resul
     run::check_host(config, kernel)?;
     plan::require_any(&config.interfaces, &interfaces)?;
     plan::require_others(&config.guards, &interfaces)?;
+    plan::require_driver(&config.guards, &config.interfaces, &interfaces)?;
     let plan = plan::plan(&config.guards, &config.interfaces, &interfaces, rows);
     let mut out = "\nwould be guarded\n".to_owned();
     for g in &config.guards {

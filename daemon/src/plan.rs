@@ -87,13 +87,16 @@ fn is_virtual(interface: &Interface) -> bool {
         || matches!(interface.driver.as_str(), "" | "veth" | "bridge" | "bonding" | "tun" | "dummy")
 }
 
+/// Loopback has no driver, and a VLAN none of its own: what is asked of the driver is decided at the IP entry.
+fn has_no_driver(interface: &Interface) -> bool {
+    interface.loopback || interface.below.is_some()
+}
+
 /// The driver's place on a card is for what the card hands up as it came: it takes the tags of VLANs out
 /// (rx-vlan-offload, which is on as a rule), and an answer from there would leave without.
 fn hooks(interface: &Interface, interfaces: &[Interface], guards: &[&Guarded]) -> Hooks {
     let has_vlans = || interfaces.iter().any(|i| i.below.as_ref() == Some(&interface.name));
-    // Loopback has no driver, and a VLAN none of its own: what is asked of the driver is decided at the IP
-    // entry.
-    if interface.loopback || interface.below.is_some() {
+    if has_no_driver(interface) {
         Hooks::Ip
     } else if guards.iter().any(|g| g.hook == TG_HOOK_DRIVER) {
         Hooks::DriverAndIp
@@ -204,6 +207,23 @@ fn first_met<'a>(
 ) -> &'a Interface {
     let is_chosen = |i: &&Interface| chosen.iter().any(|c| c.index == i.index);
     down(interface, interfaces).filter(is_chosen).last().unwrap_or(interface)
+}
+
+/// That some interface has a driver, where one is asked for and the operator has named the interfaces. One that is
+/// not there yet may have one; and loopback beside a card is for this host's own clients.
+pub fn require_driver(
+    guards: &[Guarded],
+    names: &[String],
+    interfaces: &[Interface],
+) -> Result<()> {
+    let none_has = || names.iter().all(|name| by_name(name, interfaces).is_some_and(has_no_driver));
+    if names.is_empty() || !guards.iter().any(|g| g.hook == TG_HOOK_DRIVER) || !none_has() {
+        return Ok(());
+    }
+    Err(Failure::argument(
+        format!("the hook \"driver\" is chosen, and {} has no driver of its own", names.join(", ")),
+        "choose \"ip\", or name an interface that has one",
+    ))
 }
 
 fn own_address(guarded: &Guarded, interfaces: &[Interface]) -> Option<IpAddr> {
@@ -467,6 +487,25 @@ mod tests {
         };
         let on_a_port = Interface { master: Some(1), ..with("ixgbe", "eth2", 6) };
         assert_eq!(at(&[guarded(None, TG_HOOK_IP)], &[on_a_port], &[socket]), everywhere);
+    }
+
+    #[test]
+    fn who_names_none_with_a_driver_cannot_choose_it() {
+        let host = [host(), vec![vlan("eth0.7", 5, "eth0", &["10.0.0.1"])]].concat();
+        let told = |hook, names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            require_driver(&[guarded(None, TG_HOOK_IP), guarded(None, hook)], &names, &host).err()
+        };
+        let fix = "choose \"ip\", or name an interface that has one";
+        for (names, who) in [(&["lo"][..], "lo"), (&["eth0.7", "lo"], "eth0.7, lo")] {
+            let what = format!("the hook \"driver\" is chosen, and {who} has no driver of its own");
+            let error = told(TG_HOOK_DRIVER, names).unwrap();
+            assert_eq!(error.to_string(), format!("{what}; {fix}"));
+            assert!(told(TG_HOOK_AUTO, names).is_none());
+        }
+        for names in [&[][..], &["lo", "eth0"], &["lo", "eth9"]] {
+            assert!(told(TG_HOOK_DRIVER, names).is_none(), "{names:?}");
+        }
     }
 
     #[test]

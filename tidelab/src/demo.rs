@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
     /// How long attempts are counted, for each mechanism.
     #[arg(long, value_name = "TIME", default_value = "8s", value_parser = quantity::duration)]
     duration: Duration,
-    /// How long a client waits for its reply.
+    /// How long a client waits for its reply. `auto` is told so; told nothing, it takes them to wait for 10 s.
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = quantity::duration)]
     timeout: Duration,
     /// Where to run it; by default on this kernel where that is possible.

@@ -78,6 +78,7 @@ impl Daemon {
         let interfaces = interfaces::list()?;
         plan::require_any(&config.interfaces, &interfaces)?;
         plan::require_others(&config.guards, &interfaces)?;
+        plan::require_driver(&config.guards, &config.interfaces, &interfaces)?;
         let listened = plan::listened(&config.guards, &[], &rows);
         let plan = planned(config, &interfaces, &listened);
         let syn_ns = syn_ns(&guard, &plan);
@@ -131,6 +132,7 @@ impl Daemon {
         let interfaces = interfaces::list_after(&self.interfaces)?;
         plan::require_any(&config.interfaces, &interfaces)?;
         plan::require_others(&config.guards, &interfaces)?;
+        plan::require_driver(&config.guards, &config.interfaces, &interfaces)?;
         let listened = plan::listened(&config.guards, &self.listened, &rows);
         let plan = planned(config, &interfaces, &listened);
         let syn_ns = syn_ns(&self.guard, &plan);
