@@ -85,7 +85,10 @@ pub enum ServerError {
         source: io::Error,
     },
     /// A thread could not be started.
-    #[error("cannot start thread {number}: {source}; ask for fewer threads or raise `ulimit -u`")]
+    #[error(
+        "cannot start thread {number}: {source}; ask for fewer workers or threads, or raise \
+         `ulimit -u`"
+    )]
     Thread {
         /// How many there would have been.
         number: u32,

@@ -18,7 +18,7 @@ use crate::accept::{Phase, Queues, Strategy};
 use crate::error::ServerError;
 use crate::listen::{Accepted, Listeners};
 use crate::server::{ACCEPT_REST, Clock, Parts};
-use crate::stop::Stop;
+use crate::stop::{Stop, StopsAll};
 use crate::worker::Worker;
 use batch::{Batch, Waited, wait_for_listeners};
 
@@ -96,10 +96,8 @@ impl PoolThread<'_> {
     fn run(mut self) -> Result<(), ServerError> {
         let board = Arc::clone(&self.batch.worker.board);
         let _clock = board.clock_thread();
+        let _ending = StopsAll(self.stop);
         let done = self.serve();
-        if done.is_err() {
-            self.stop.stop();
-        }
         self.batch.worker.post();
         done
     }
@@ -181,10 +179,8 @@ impl KnotA {
         let mut acceptor =
             Acceptor { listeners, stop: &stop, worker, strategy, places: &places, clock };
         std::thread::scope(|scope| {
-            let done = acceptor.serve(scope);
-            // Also when it failed: the threads of connections must end.
-            stop.stop();
-            done
+            let _ending = StopsAll(&stop);
+            acceptor.serve(scope)
         })?;
         acceptor.worker.post();
         Ok(())

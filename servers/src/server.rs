@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -16,7 +17,7 @@ use crate::knot::{KnotA, KnotC};
 use crate::listen::Listeners;
 use crate::settings::{ServerKind, Settings};
 use crate::statistics::Statistics;
-use crate::stop::{Stop, Stopper};
+use crate::stop::{Stop, Stopper, StopsAll};
 use crate::tux::Tux;
 use crate::userver::Userver;
 use crate::work::{Work, steps_per_us};
@@ -165,26 +166,44 @@ impl Server {
         let Self { workers, stop, board, .. } = self;
         board.start();
         let (board, stop) = (&board, &stop);
-        std::thread::scope(|scope| {
-            let running: Vec<_> = workers
-                .into_iter()
-                .map(|worker| {
-                    scope.spawn(move || {
-                        let _clock = board.clock_thread();
-                        let done = worker.serve();
-                        // One that fails must not leave the others as if nothing had happened.
-                        stop.stop();
-                        done
-                    })
-                })
-                .collect();
-            running.into_iter().try_for_each(|thread| match thread.join() {
-                Ok(done) => done,
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
+        let workers = workers.into_iter().map(|worker| (Builder::new(), worker));
+        side_by_side(workers, stop, |worker| {
+            let _clock = board.clock_thread();
+            worker.serve()
         })?;
         Ok(board.look())
     }
+}
+
+/// Has each worker serve in a thread of its own, until all have ended. None goes on alone: where
+/// one cannot be started, fails or panics, the others are stopped.
+fn side_by_side<W: Send>(
+    workers: impl IntoIterator<Item = (Builder, W)>,
+    stop: &Stop,
+    serve: impl Fn(W) -> Result<(), ServerError> + Sync,
+) -> Result<(), ServerError> {
+    let serve = &serve;
+    std::thread::scope(|scope| {
+        let mut running = Vec::new();
+        for (number, (builder, worker)) in (1..).zip(workers) {
+            let thread = builder.spawn_scoped(scope, move || {
+                let _ending = StopsAll(stop);
+                serve(worker)
+            });
+            match thread {
+                Ok(thread) => running.push(thread),
+                Err(source) => {
+                    stop.stop();
+                    return Err(ServerError::Thread { number, source });
+                }
+            }
+        }
+        // The first to fail tells why; a panic goes on as one.
+        running.into_iter().try_for_each(|thread| match thread.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    })
 }
 
 /// Tells how a server does, from any thread.
@@ -206,5 +225,51 @@ fn raise_descriptor_limit() {
     {
         // Without it the server serves fewer at a time, and says how often accepting failed.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    const LONGEST: Duration = Duration::from_secs(10);
+    /// More than any address space has.
+    const TOO_LARGE: usize = 1 << 56;
+
+    /// Serves until it is told to stop, which is to be soon.
+    fn goes_on(stop: &Stop) -> Result<(), ServerError> {
+        let begun = Instant::now();
+        while !stop.is_over() {
+            assert!(begun.elapsed() < LONGEST, "nobody has stopped it");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_worker_that_cannot_be_started_leaves_no_other_running() {
+        let stop = Stop::new().unwrap();
+        let builders = [Builder::new(), Builder::new(), Builder::new().stack_size(TOO_LARGE)];
+        let workers = builders.into_iter().map(|builder| (builder, ()));
+        let error = side_by_side(workers, &stop, |()| goes_on(&stop)).unwrap_err();
+        let told = error.to_string();
+        assert!(told.starts_with("cannot start thread 3: "), "{told}");
+        assert!(told.contains("fewer workers") && told.lines().count() == 1, "{told}");
+    }
+
+    #[test]
+    fn a_worker_that_panics_stops_the_others() {
+        let stop = Stop::new().unwrap();
+        let workers = [false, true, false].map(|panics| (Builder::new(), panics));
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            side_by_side(workers, &stop, |panics| {
+                assert!(!panics, "as it is to");
+                goes_on(&stop)
+            })
+        }));
+        let panic = ended.unwrap_err();
+        assert_eq!(panic.downcast_ref(), Some(&"as it is to"), "the first that was heard");
     }
 }

@@ -37,6 +37,16 @@ impl Stop {
     }
 }
 
+/// Tells all threads of a server to stop when the one that has it ends, however it ends: one that
+/// fails or panics must not leave the others as if nothing had happened.
+pub(crate) struct StopsAll<'a>(pub &'a Stop);
+
+impl Drop for StopsAll<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
 impl AsFd for Stop {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
