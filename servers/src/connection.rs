@@ -142,6 +142,24 @@ impl Connection {
         !self.input.is_empty() || self.skip_bytes > 0
     }
 
+    /// Whether nothing is left to be done for what has been read.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.is_mid_request() && self.reply.is_none()
+    }
+
+    /// Whether it had stood still for too long at this time. Whoever could go on then has had a turn
+    /// since, and progress moves a deadline: who only keeps sending, half a request or what nobody
+    /// wants any more, makes none. Who waits for another turn has just made some, and who has asked
+    /// for something that is unread waits for us.
+    pub(crate) fn is_overdue(&self, by: Instant) -> bool {
+        !self.is_queued && self.deadline <= by && !self.has_asked()
+    }
+
+    /// Whether a request waits in the socket.
+    fn has_asked(&self) -> bool {
+        self.is_idle() && !self.draining && self.stream.peek(&mut [0]).is_ok_and(|count| count > 0)
+    }
+
     /// Whether every request that has arrived was answered, and another may come.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.answered

@@ -55,17 +55,17 @@ impl Held {
         }
     }
 
-    /// Who has stood still for too long and has been told so: they are to be closed.
-    pub(crate) fn overdue(&mut self) -> Vec<u64> {
-        let now = Instant::now();
-        if self.connections.held == 0 || now < self.next_look {
+    /// Who had stood still for too long at this time and has been told so: they are to be closed.
+    /// Whoever could go on then must have had a turn since, or be queued.
+    pub(crate) fn overdue(&mut self, by: Instant) -> Vec<u64> {
+        if self.connections.held == 0 || by < self.next_look {
             return Vec::new();
         }
-        self.next_look = now + self.look_interval();
+        self.next_look = by + self.look_interval();
         let worker = &mut self.worker;
         let mut overdue = Vec::new();
         self.connections.for_each(|token, connection| {
-            if connection.deadline <= now {
+            if connection.is_overdue(by) {
                 worker.gives_up(connection);
                 overdue.push(token);
             }
@@ -80,5 +80,48 @@ impl Held {
 
     fn look_interval(&self) -> Duration {
         (self.worker.patience / LOOKS_PER_PATIENCE).clamp(LOOK_MIN, LOOK_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::board::Board;
+    use crate::content::Content;
+    use crate::settings::Settings;
+    use crate::work::Work;
+
+    const PATIENCE: Duration = Duration::from_millis(2);
+
+    #[test]
+    fn only_who_was_idle_for_too_long_at_that_time_is_overdue() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let content = Content::of(&Settings::default()).unwrap();
+        let board = Arc::new(Board::default());
+        let mut held = Held::new(Worker::new(content, Work::costing(0, 1), PATIENCE, board));
+        let mut connect = || {
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (stream, _) = listener.accept().unwrap();
+            stream.set_nonblocking(true).unwrap();
+            (client, held.admit(stream))
+        };
+        let ((_idle, idle), (_queued, queued), (mut asks, asked)) =
+            (connect(), connect(), connect());
+        held.get(queued).unwrap().is_queued = true;
+        asks.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        std::thread::sleep(PATIENCE * 2);
+        let moved = Instant::now();
+        held.get(asked).unwrap().deadline = moved;
+        assert_eq!(held.overdue(moved), [idle], "the others wait for the server");
+        held.end(idle);
+        std::thread::sleep(PATIENCE);
+        held.get(queued).unwrap().is_queued = false;
+        held.get(queued).unwrap().deadline = Instant::now();
+        assert_eq!(held.overdue(moved + PATIENCE / 2), [0; 0], "not until then");
+        assert_eq!(held.overdue(Instant::now()), [queued]);
     }
 }

@@ -90,8 +90,9 @@ impl Tux {
             .map_err(ServerError::events("watch its stop signal"))?;
         while !self.stop.is_over() {
             self.accept_phase()?;
+            let begun = Instant::now();
             self.work_phase()?;
-            self.close_overdue();
+            self.close_overdue(begun);
             let is_idle = self.pending.is_empty() && !self.may_accept();
             let unposted = &self.held.worker.statistics;
             if is_idle || unposted.accept_phases + unposted.work_items >= POST_EVERY {
@@ -184,7 +185,9 @@ impl Tux {
         self.strategy.began(Phase::Work, queues, self.clock.now_ns());
         let mut worked: u32 = 0;
         loop {
-            while let Some(token) = self.pending.pop_front() {
+            while !self.stop.is_over()
+                && let Some(token) = self.pending.pop_front()
+            {
                 self.work(token)?;
                 self.strategy.worked();
                 worked += 1;
@@ -195,7 +198,7 @@ impl Tux {
             }
             self.submit()?;
             self.collect()?;
-            if self.pending.is_empty() {
+            if self.pending.is_empty() || self.stop.is_over() {
                 return Ok(());
             }
         }
@@ -273,8 +276,8 @@ impl Tux {
         self.strategy.closed();
     }
 
-    fn close_overdue(&mut self) {
-        for token in self.held.overdue() {
+    fn close_overdue(&mut self, by: Instant) {
+        for token in self.held.overdue(by) {
             if !self.is_answered_in_kernel(token) {
                 self.close(token);
             }

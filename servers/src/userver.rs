@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::accept::{Phase, Queues, Strategy};
@@ -18,15 +19,19 @@ use crate::held::Held;
 use crate::listen::{Accepted, Listeners};
 use crate::server::{ACCEPT_REST, Clock, LOOK_EVERY, Parts};
 use crate::settings::EventsKind;
+use crate::stop::Stop;
 
 /// The event-driven server.
 #[derive(Debug)]
 pub(crate) struct Userver {
     events: Box<dyn Events>,
+    stop: Arc<Stop>,
     listeners: Listeners,
     held: Held,
     strategy: Strategy,
     clock: Clock,
+    /// When the last call for events returned.
+    asked: Instant,
     told: Vec<Told>,
     /// Listening sockets told of.
     listeners_told: Vec<u64>,
@@ -51,10 +56,12 @@ impl Userver {
             .map_err(ServerError::events("watch its stop signal"))?;
         let mut server = Self {
             events,
+            stop: parts.stop,
             listeners: parts.listeners,
             held: Held::new(parts.worker),
             clock: Clock::new(),
             strategy: parts.strategy,
+            asked: Instant::now(),
             told: Vec::new(),
             listeners_told: Vec::new(),
             is_listener_ready: false,
@@ -86,7 +93,7 @@ impl Userver {
     /// Asks for events, unless the last work phase left some. Says whether to go on.
     fn get_events(&mut self) -> Result<bool, ServerError> {
         if self.batch > 0 {
-            return Ok(true);
+            return Ok(!self.stop.is_over());
         }
         let mut goes_on = true;
         if self.strategy.looks_at_queues() && self.ready.is_empty() {
@@ -108,7 +115,7 @@ impl Userver {
         self.events
             .wait(at_most, &mut self.told)
             .map_err(ServerError::events("wait for events"))?;
-        self.held.worker.look_at_clock();
+        self.asked = self.held.worker.look_at_clock();
         self.held.worker.statistics.event_calls += 1;
         self.held.worker.statistics.fds_told += self.told.len() as u64;
         let mut goes_on = true;
@@ -177,7 +184,8 @@ impl Userver {
         let queues = Queues { listen: None, work: self.batch as u32 };
         self.strategy.began(Phase::Work, queues, self.clock.now_ns());
         let mut worked: u32 = 0;
-        while self.batch > 0 {
+        // Whoever stops it need not wait for the whole batch.
+        while self.batch > 0 && !self.stop.is_over() {
             let Some(token) = self.ready.pop_front() else { break };
             self.batch -= 1;
             self.work(token);
@@ -235,7 +243,7 @@ impl Userver {
     }
 
     fn close_overdue(&mut self) {
-        for token in self.held.overdue() {
+        for token in self.held.overdue(self.asked) {
             self.close(token);
         }
     }

@@ -55,6 +55,11 @@ impl Work {
         self.state = walk(self.state, steps);
         (steps, self.state)
     }
+
+    /// Whether so many steps take so many µs, or more.
+    pub(crate) fn takes(&self, steps: u64, us: u64) -> bool {
+        steps >= us.saturating_mul(self.steps_per_us)
+    }
 }
 
 /// Takes so many steps of xorshift64 (Marsaglia, *Xorshift RNGs*, 2003): each needs the one before,

@@ -17,6 +17,8 @@ use crate::work::Work;
 const SEND_PER_TURN_BYTES: u64 = 2 << 20;
 /// Turns between two looks at the clock.
 const CLOCK_EVERY: u32 = 16;
+/// Behind so much work in one turn there is a look, too.
+const LONG_WORK_US: u64 = 1000;
 /// How long a client may take to close after its last reply, or after it said that it would.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
 
@@ -58,8 +60,9 @@ impl Worker {
     }
 
     /// Looks at the clock: time may have passed in which there was no turn.
-    pub(crate) fn look_at_clock(&mut self) {
+    pub(crate) fn look_at_clock(&mut self) -> Instant {
         self.now = Instant::now();
+        self.now
     }
 
     /// When who does nothing from now on is given up.
@@ -117,8 +120,7 @@ impl Worker {
 
     /// A connection has stood still for too long, and is about to be closed.
     pub(crate) fn gives_up(&mut self, connection: &mut Connection) {
-        let is_idle = !connection.is_mid_request() && connection.reply.is_none();
-        if is_idle || connection.draining {
+        if connection.is_idle() || connection.draining {
             return;
         }
         self.statistics.timed_out += 1;
@@ -145,7 +147,11 @@ impl Worker {
             connection.reply = match connection.next_request() {
                 Found::Request(request) => match self.content.reply_to(&request, &mut self.work) {
                     Ok((reply, steps)) => {
-                        self.statistics.work_steps += steps + self.work.once();
+                        let steps = steps + self.work.once();
+                        self.statistics.work_steps += steps;
+                        if self.work.takes(steps, LONG_WORK_US) {
+                            self.look_at_clock();
+                        }
                         let has_left = connection.client_left || connection.input_ended;
                         self.statistics.half_closed_replies += u64::from(has_left);
                         Some(reply)

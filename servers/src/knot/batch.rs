@@ -62,7 +62,7 @@ impl Batch {
         let mut closed = 0;
         while !stop.is_over() {
             let begun = Instant::now();
-            closed += self.round();
+            closed += self.round(stop);
             closed += self.end_overdue(begun);
             if self.connections.is_empty() {
                 break;
@@ -75,12 +75,12 @@ impl Batch {
         Ok(closed)
     }
 
-    /// Gives a turn to everyone who can go on.
-    fn round(&mut self) -> u32 {
+    /// Gives a turn to everyone who can go on, unless the server stops.
+    fn round(&mut self, stop: &Stop) -> u32 {
         let before = self.connections.len();
         let worker = &mut self.worker;
         self.connections.retain_mut(|connection| {
-            if !connection.is_queued {
+            if !connection.is_queued || stop.is_over() {
                 return true;
             }
             match worker.turn(connection) {
@@ -120,19 +120,17 @@ impl Batch {
         Ok(())
     }
 
-    /// Ends who was overdue when a round began. Whoever could go on then has had a turn since, and
-    /// progress moves a deadline: who only keeps sending, half a request or what nobody wants any
-    /// more, makes none. Who waits for another turn has just made some.
+    /// Ends who was overdue when a round began.
     fn end_overdue(&mut self, begun: Instant) -> u32 {
         let before = self.connections.len();
         let worker = &mut self.worker;
         self.connections.retain_mut(|connection| {
-            let stays = connection.is_queued || connection.deadline > begun;
-            if !stays {
+            let is_overdue = connection.is_overdue(begun);
+            if is_overdue {
                 worker.gives_up(connection);
                 worker.ends(connection);
             }
-            stays
+            !is_overdue
         });
         (before - self.connections.len()) as u32
     }

@@ -2,7 +2,9 @@
 //! Who asks properly is answered, and who does not is survived.
 
 use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpStream};
+use std::sync::Barrier;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use socket2::SockRef;
@@ -10,6 +12,10 @@ use socket2::SockRef;
 use crate::running::{Way, get, read_reply};
 
 pub const CLOSING: &[u8] = b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n";
+/// A piece of work that takes as long, or longer, and clients who ask for one each.
+const PIECE_PATH: &str = "/work/100000";
+const PIECE: Duration = Duration::from_millis(100);
+const CLIENTS: u32 = 8;
 
 pub fn pipelined_requests_are_all_answered(way: Way) {
     let server = way.start(|settings| settings.body_bytes = 10);
@@ -97,6 +103,63 @@ pub fn half_a_request_is_given_up_even_when_it_trickles(way: Way) {
     let _ = stream.read_to_end(&mut reply);
     assert!(started.elapsed() < Duration::from_secs(2));
     assert_eq!(server.stop().timed_out, 1);
+}
+
+/// What comes without a pause leaves no moment in which nothing is there to be read.
+pub fn who_sends_without_end_is_given_up(way: Way) {
+    let server = way.start(|settings| settings.patience = Duration::from_millis(150));
+    let mut stream = server.connect();
+    stream.write_all(b"PUT / HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n").unwrap();
+    let started = Instant::now();
+    while stream.write_all(&[b'x'; 10_000]).is_ok() {
+        assert!(started.elapsed() < Duration::from_secs(2), "it is heard for ever");
+    }
+    assert_eq!(server.stop().timed_out, 1);
+}
+
+/// All of them keep the server busy for longer than it waits for any.
+pub fn who_was_answered_a_moment_ago_is_not_idle(way: Way) {
+    let server = way.start(|settings| settings.patience = PIECE * CLIENTS / 2);
+    let connected = Barrier::new(CLIENTS as usize);
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                let mut stream = server.connect();
+                connected.wait();
+                for path in [PIECE_PATH, "/"] {
+                    assert_eq!(get(&mut stream, path).status, 200, "{path}");
+                }
+            });
+        }
+    });
+    let statistics = server.stop();
+    assert_eq!(statistics.replies, u64::from(2 * CLIENTS), "{statistics}");
+    assert_eq!(statistics.timed_out, 0, "{statistics}");
+}
+
+pub fn whoever_stops_it_does_not_wait_for_all_its_work(way: Way) {
+    // With one thread, those who wait for it are the same for every server.
+    let server = way.start(|settings| settings.threads = way.threads(1));
+    let streams: Vec<TcpStream> = (0..CLIENTS).map(|_| server.connect()).collect();
+    let (sender, answered) = channel();
+    for mut stream in streams {
+        let sender = sender.clone();
+        let request = format!("GET {PIECE_PATH} HTTP/1.1\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        std::thread::spawn(move || {
+            let mut reply = String::new();
+            // The others are reset.
+            if stream.read_to_string(&mut reply).is_ok() && !reply.is_empty() {
+                sender.send(reply).unwrap();
+            }
+        });
+    }
+    // The first may have been all that had come when the server looked.
+    for _ in 0..2 {
+        answered.recv_timeout(Duration::from_secs(10)).unwrap();
+    }
+    let statistics = server.stop();
+    assert!(statistics.replies < u64::from(CLIENTS), "{statistics}");
 }
 
 pub fn resets_are_counted_as_dead_and_harm_nobody(way: Way) {
