@@ -11,6 +11,8 @@ use crate::request::{self, HEAD_MAX_BYTES, Method, Refusal, Request};
 
 /// A client that sends faster than we throw away must not hold up the others.
 const READS_PER_TURN: u32 = 8;
+/// What an empty line may have come to.
+const HALF_A_LINE_END: &[u8] = b"\r";
 
 /// What a connection waits for after a turn of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +116,17 @@ impl Connection {
         let skipped = usize::try_from(self.skip_bytes).map_or(bytes.len(), |n| n.min(bytes.len()));
         self.skip_bytes -= skipped as u64;
         self.input.extend_from_slice(&bytes[skipped..]);
+        self.forget_empty_lines();
+    }
+
+    /// What comes before a request's first line begins none (RFC 9112, 2.2): some clients send an
+    /// empty line behind a body.
+    fn forget_empty_lines(&mut self) {
+        let mut empty = 0;
+        while let Some(length) = empty_line(&self.input[empty..]) {
+            empty += length;
+        }
+        self.input.drain(..empty);
     }
 
     /// Takes the next whole request out of what has arrived.
@@ -129,6 +142,7 @@ impl Connection {
                 let body_here = request.body_bytes.min(rest as u64);
                 self.skip_bytes = request.body_bytes - body_here;
                 self.input.drain(..request.head_bytes + body_here as usize);
+                self.forget_empty_lines();
                 match request.method {
                     Method::ClientClose => Found::ClientClose,
                     _ => Found::Request(request),
@@ -139,7 +153,8 @@ impl Connection {
 
     /// Whether a request has begun to arrive.
     pub(crate) fn is_mid_request(&self) -> bool {
-        !self.input.is_empty() || self.skip_bytes > 0
+        let is_begun = !self.input.is_empty() && self.input != HALF_A_LINE_END;
+        is_begun || self.skip_bytes > 0
     }
 
     /// Whether nothing is left to be done for what has been read.
@@ -155,16 +170,18 @@ impl Connection {
         !self.is_queued && self.deadline <= by && !self.has_asked()
     }
 
-    /// Whether a request waits in the socket.
+    /// Whether a request waits in the socket: empty lines are none.
     fn has_asked(&self) -> bool {
-        self.is_idle() && !self.draining && self.stream.peek(&mut [0]).is_ok_and(|count| count > 0)
+        let mut first = [b'\n'];
+        let is_at_start = self.is_idle() && !self.draining;
+        is_at_start && self.stream.peek(&mut first).is_ok() && !first[0].is_ascii_whitespace()
     }
 
     /// Whether every request that has arrived was answered, and another may come.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.answered
-            && self.reply.is_none()
-            && !self.is_mid_request()
+            && self.is_idle()
+            && self.input.is_empty()
             && !self.draining
             && !self.input_ended
     }
@@ -180,5 +197,14 @@ impl Connection {
         self.expect_end();
         // An error means that the client is gone, which reading will tell.
         let _ = self.stream.shutdown(Shutdown::Write);
+    }
+}
+
+/// The length of the empty line that the bytes begin with, if they do.
+fn empty_line(bytes: &[u8]) -> Option<usize> {
+    match bytes {
+        [b'\r', b'\n', ..] => Some(2),
+        [b'\n', ..] => Some(1),
+        _ => None,
     }
 }

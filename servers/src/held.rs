@@ -109,9 +109,10 @@ mod tests {
             stream.set_nonblocking(true).unwrap();
             (client, held.admit(stream))
         };
-        let ((_idle, idle), (_queued, queued), (mut asks, asked)) =
+        let ((mut idles, idle), (_queues, queued), (mut asks, asked)) =
             (connect(), connect(), connect());
         held.get(queued).unwrap().is_queued = true;
+        idles.write_all(b"\r\n").unwrap();
         asks.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         std::thread::sleep(PATIENCE * 2);
         let moved = Instant::now();

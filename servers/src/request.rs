@@ -91,15 +91,18 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Request>, Refusal> {
         none_match: None,
         modified_since: None,
     };
+    let (mut closes, mut body_bytes) = (false, None);
     for field in parsed.headers.iter() {
         if field.name.eq_ignore_ascii_case("connection") {
-            if lists(field.value, "close") {
-                request.keep_alive = false;
-            } else if lists(field.value, "keep-alive") {
-                request.keep_alive = true;
-            }
+            closes |= lists(field.value, "close");
+            request.keep_alive |= lists(field.value, "keep-alive");
         } else if field.name.eq_ignore_ascii_case("content-length") {
-            request.body_bytes = number(field.value).ok_or(Refusal::Malformed)?;
+            let told = number(field.value).ok_or(Refusal::Malformed)?;
+            // Of two lengths one is wrong, and which cannot be told (RFC 9112, 6.3).
+            if body_bytes.is_some_and(|other| other != told) {
+                return Err(Refusal::Malformed);
+            }
+            body_bytes = Some(told);
         } else if field.name.eq_ignore_ascii_case("transfer-encoding") {
             return Err(Refusal::NotImplemented);
         } else if field.name.eq_ignore_ascii_case("if-none-match") {
@@ -112,6 +115,9 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Request>, Refusal> {
             request.modified_since = date.and_then(|date| httpdate::parse_http_date(date).ok());
         }
     }
+    // Whatever else it says (RFC 9112, 9.3).
+    request.keep_alive &= !closes;
+    request.body_bytes = body_bytes.unwrap_or(0);
     Ok(Some(request))
 }
 
@@ -140,6 +146,23 @@ mod tests {
         assert!(!open("GET / HTTP/1.1\r\nConnection: foo, Close\r\n\r\n"));
         assert!(!open("GET / HTTP/1.0\r\n\r\n"));
         assert!(open("GET / HTTP/1.0\r\nconnection: Keep-Alive\r\n\r\n"));
+        assert!(!open("GET / HTTP/1.1\r\nConnection: keep-alive, close\r\n\r\n"));
+        for [first, second] in [["close", "keep-alive"], ["keep-alive", "close"]] {
+            let fields = format!("Connection: {first}\r\nConnection: {second}\r\n");
+            assert!(!open(&format!("GET / HTTP/1.1\r\n{fields}\r\n")), "{fields}");
+        }
+    }
+
+    #[test]
+    fn a_body_has_one_length_however_often_it_is_told() {
+        let length = |first: &str, second: &str| {
+            let fields = format!("Content-Length: {first}\r\nContent-Length: {second}\r\n");
+            let request = parse(format!("POST / HTTP/1.1\r\n{fields}\r\n").as_bytes());
+            request.map(|request| request.unwrap().body_bytes)
+        };
+        assert_eq!(length("7", "7"), Ok(7));
+        assert_eq!(length("7", "8"), Err(Refusal::Malformed));
+        assert_eq!(length("0", "7"), Err(Refusal::Malformed));
     }
 
     #[test]

@@ -139,10 +139,11 @@ impl Worker {
         if connection.reply.is_none() {
             // The clock of a request runs from its first byte: a trickle does not wind it up again.
             let is_first = !connection.is_mid_request() && !connection.draining;
-            match connection.receive(&mut self.scratch) {
-                Ok(true) if is_first => connection.deadline = self.deadline(),
-                Ok(_) => {}
-                Err(_) => return Next::Close,
+            if connection.receive(&mut self.scratch).is_err() {
+                return Next::Close;
+            }
+            if is_first && connection.is_mid_request() {
+                connection.deadline = self.deadline();
             }
             connection.reply = match connection.next_request() {
                 Found::Request(request) => match self.content.reply_to(&request, &mut self.work) {

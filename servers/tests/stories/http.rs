@@ -280,6 +280,43 @@ pub fn who_says_nothing_is_closed_without_a_word(way: Way) {
     assert_eq!((statistics.timed_out, statistics.dead_connections), (0, 1));
 }
 
+/// RFC 9112, 2.2. What comes behind a body may come in two pieces, too.
+pub fn an_empty_line_behind_a_body_begins_no_request(way: Way) {
+    let server = way.start(|settings| settings.patience = Duration::from_millis(200));
+    let request = "POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc";
+    for pieces in [&["\r\n"][..], &["\r", "\n"], &["\r"], &["\r\n\r\n"]] {
+        let mut stream = server.connect();
+        stream.write_all(format!("{request}{}", pieces[0]).as_bytes()).unwrap();
+        assert_eq!(read_reply(&mut stream, false).status, 200, "{pieces:?}");
+        for piece in &pieces[1..] {
+            stream.write_all(piece.as_bytes()).unwrap();
+        }
+        let mut rest = String::new();
+        stream.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "", "{pieces:?}");
+    }
+    // Nor is it in the way of one.
+    let both = [request.as_bytes(), b"\r\n", CLOSING].concat();
+    assert_eq!(server.ask(&both).matches("200 OK").count(), 2);
+    let statistics = server.stop();
+    assert_eq!((statistics.replies, statistics.timed_out), (6, 0), "{statistics}");
+    assert_eq!(statistics.bad_requests, 0, "{statistics}");
+}
+
+pub fn who_sends_empty_lines_is_idle(way: Way) {
+    let server = way.start(|settings| settings.patience = Duration::from_millis(150));
+    // Halves, of which neither begins anything, and more than can be read off.
+    for (lines, pause_ms) in [([&b"\r"[..], b"\n"], 5), ([&[b'\n'; 10_000], b"\r\n"], 0)] {
+        let mut stream = server.connect();
+        let started = Instant::now();
+        while lines.iter().all(|line| stream.write_all(line).is_ok()) {
+            assert!(started.elapsed() < Duration::from_secs(2), "it is heard for ever");
+            std::thread::sleep(Duration::from_millis(pause_ms));
+        }
+    }
+    assert_eq!(server.stop().timed_out, 0);
+}
+
 pub fn a_request_may_come_in_pieces(way: Way) {
     let server = way.start(|settings| settings.body_bytes = 7);
     let mut stream = server.connect();

@@ -68,6 +68,8 @@ macro_rules! stories_of {
                     who_only_listens_and_does_not_read_is_waited_for,
                     half_a_request_gets_408,
                     who_says_nothing_is_closed_without_a_word,
+                    an_empty_line_behind_a_body_begins_no_request,
+                    who_sends_empty_lines_is_idle,
                     a_request_may_come_in_pieces,
                     what_is_not_served_is_refused_by_name,
                     a_page_is_computed_for_each_request;
