@@ -8,7 +8,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
 use crate::namespace::Namespace;
@@ -18,19 +20,21 @@ const LONGEST: Duration = Duration::from_secs(120);
 
 /// A running program. Dropping it kills it, and its process group, and waits for it.
 ///
-/// The program leads a process group of its own, so what it starts dies with it on drop. After a
-/// `SIGKILL` of this process only the program itself is killed (by `PR_SET_PDEATHSIG`): run
-/// servers in the foreground, not as daemons.
+/// The program leads a process group of its own, so what it starts dies with it on drop, and when
+/// its end is seen. After a `SIGKILL` of this process only the program itself is killed (by
+/// `PR_SET_PDEATHSIG`): run servers in the foreground, not as daemons.
 #[derive(Debug)]
 pub struct Child {
     inner: process::Child,
+    /// From then on its number may belong to someone else.
+    is_reaped: bool,
     /// PDEATHSIG fires when the spawning *thread* ends: holding the namespace keeps it alive.
     _namespace: Namespace,
 }
 
 impl Child {
     pub(crate) fn new(inner: process::Child, namespace: Namespace) -> Self {
-        Self { inner, _namespace: namespace }
+        Self { inner, is_reaped: false, _namespace: namespace }
     }
 
     /// The process id.
@@ -59,6 +63,9 @@ impl Child {
     /// # Errors
     /// When it has ended already.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        if self.is_reaped {
+            return Err(Errno::ESRCH.into());
+        }
         Ok(kill(self.pid(), signal)?)
     }
 
@@ -67,7 +74,8 @@ impl Child {
     /// # Errors
     /// As [`process::Child::try_wait`].
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
-        self.inner.try_wait()
+        let has_ended = self.is_reaped || self.has_ended(WaitPidFlag::WNOHANG)?;
+        has_ended.then(|| self.reap()).transpose()
     }
 
     /// Waits for its end.
@@ -75,7 +83,12 @@ impl Child {
     /// # Errors
     /// As [`process::Child::wait`].
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
-        self.inner.wait()
+        // It may wait for the end of it.
+        drop(self.take_stdin());
+        if !self.is_reaped {
+            self.has_ended(WaitPidFlag::empty())?;
+        }
+        self.reap()
     }
 
     /// Waits for its end, at most for `patience`; `None` means it still runs.
@@ -85,7 +98,7 @@ impl Child {
     pub fn wait_for(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
         let deadline = Instant::now() + patience;
         loop {
-            if let Some(status) = self.inner.try_wait()? {
+            if let Some(status) = self.try_wait()? {
                 return Ok(Some(status));
             }
             if Instant::now() >= deadline {
@@ -114,6 +127,27 @@ impl Child {
         Ok(Output { status, stdout, stderr })
     }
 
+    /// Whether it has ended, its number still being its own.
+    fn has_ended(&self, how: WaitPidFlag) -> io::Result<bool> {
+        let seen = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | how;
+        loop {
+            match waitid(Id::Pid(self.pid()), seen) {
+                Err(Errno::EINTR) => {}
+                seen => return Ok(seen? != WaitStatus::StillAlive),
+            }
+        }
+    }
+
+    /// How it ended, when it has. What is left of its process group dies before its number may be
+    /// given to another.
+    fn reap(&mut self) -> io::Result<ExitStatus> {
+        if !self.is_reaped {
+            let _ = killpg(self.pid(), Signal::SIGKILL);
+            self.is_reaped = true;
+        }
+        self.inner.wait()
+    }
+
     fn pid(&self) -> Pid {
         Pid::from_raw(self.inner.id().cast_signed())
     }
@@ -121,11 +155,10 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // Once it has been waited for, its number may belong to someone else.
-        if matches!(self.inner.try_wait(), Ok(None)) {
-            let _ = killpg(self.pid(), Signal::SIGKILL);
+        // Also where it has ended: what it started may go on.
+        if !self.is_reaped {
             let _ = self.inner.kill();
-            let _ = self.inner.wait();
+            let _ = self.reap();
         }
     }
 }
@@ -198,6 +231,48 @@ mod tests {
             let error = child.output_within(Duration::from_millis(50)).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
             assert!(is_dead(process));
+        }
+    }
+
+    /// A shell that has ended by itself, and what it left running, which keeps its output open.
+    fn ended_shell(namespace: &Namespace) -> (Child, String) {
+        let mut shell = namespace.command("sh -c");
+        shell.arg("sleep 100 2>&- & echo $! >&2").stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = namespace.spawn(shell).unwrap();
+        let said = read_all(child.take_stderr().unwrap()).unwrap();
+        eventually_dead(child.id());
+        (child, String::from_utf8(said).unwrap().trim().to_owned())
+    }
+
+    fn eventually_dead(process: impl Display) {
+        let begun = Instant::now();
+        while !is_dead(&process) {
+            assert!(begun.elapsed() < Duration::from_secs(10), "{process} goes on");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    #[test]
+    fn what_a_program_left_running_dies_however_its_end_is_seen() {
+        if skip_without_root("what_a_program_left_running_dies_however_its_end_is_seen") {
+            return;
+        }
+        let namespace = Namespace::new("left").unwrap();
+        let ways: [fn(Child); 4] = [
+            drop,
+            |mut child| {
+                assert!(child.wait().unwrap().success());
+                assert!(child.wait().unwrap().success(), "it is known");
+                assert!(child.signal(Signal::SIGTERM).is_err(), "its number is another's");
+            },
+            |mut child| assert!(child.try_wait().unwrap().unwrap().success()),
+            |child| drop(child.output_within(Duration::from_millis(50)).unwrap_err()),
+        ];
+        for end in ways {
+            let (child, left) = ended_shell(&namespace);
+            assert!(!is_dead(&left));
+            end(child);
+            eventually_dead(&left);
         }
     }
 }
