@@ -115,13 +115,13 @@ pub enum LabError {
         cpu: usize,
     },
     /// A processor cannot be sampled.
-    #[error(
-        "cannot sample processor {cpu}: {source}; set the sysctl kernel.perf_event_paranoid to -1, or leave `profile` out"
-    )]
+    #[error("cannot sample processor {cpu}: {source}; {remedy}, or leave `profile` out")]
     Profile {
         /// The processor's number.
         cpu: usize,
         /// What the kernel said.
         source: io::Error,
+        /// What to do about it.
+        remedy: &'static str,
     },
 }

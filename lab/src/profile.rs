@@ -7,8 +7,9 @@
 //! with the driver here. Where hardware counters are to be had, perf sees more.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -23,6 +24,10 @@ use crate::error::LabError;
 /// Prime, so that it keeps no step with the timer tick.
 const SAMPLES_PER_S: u64 = 1999;
 const BUFFER_BYTES: usize = 1 << 20;
+/// The kernel's functions and where they are.
+const SYMBOLS: &str = "/proc/kallsyms";
+const ALLOW_EVENTS: &str = "set the sysctl kernel.perf_event_paranoid to -1";
+const SHOW_SYMBOLS: &str = "be root with CAP_SYSLOG and set the sysctl kernel.kptr_restrict to 0";
 /// The least kernel address on every 64-bit Linux.
 const KERNEL_FROM: u64 = 0xffff_0000_0000_0000;
 /// The marks of a chain are small negative numbers (perf_event.h, PERF_CONTEXT_MAX).
@@ -66,9 +71,17 @@ impl Profile {
     /// Starts to sample a processor, whatever runs there.
     ///
     /// # Errors
-    /// [`LabError::Profile`] where perf events are forbidden.
+    /// [`LabError::Profile`] where perf events are forbidden, or the kernel's addresses hidden.
     pub fn start(cpu: usize) -> Result<Self, LabError> {
-        let failed = |source: io::Error| LabError::Profile { cpu, source };
+        Self::start_with(cpu, Path::new(SYMBOLS))
+    }
+
+    fn start_with(cpu: usize, symbols: &Path) -> Result<Self, LabError> {
+        let hidden = |source| LabError::Profile { cpu, source, remedy: SHOW_SYMBOLS };
+        File::open(symbols)
+            .and_then(|file| show_addresses(BufReader::new(file)))
+            .map_err(hidden)?;
+        let failed = |source| LabError::Profile { cpu, source, remedy: ALLOW_EVENTS };
         let mut builder = Builder::new(Software::CPU_CLOCK);
         builder
             .any_pid()
@@ -151,6 +164,18 @@ fn shares<'a>(parts: impl Iterator<Item = &'a str>) -> BTreeMap<String, f64> {
     counts.into_iter().map(|(part, count)| (part.to_owned(), count as f64 / whole as f64)).collect()
 }
 
+/// Whether functions have addresses: to whom they are hidden, all are at 0, and any of them would be
+/// every function.
+fn show_addresses(symbols: impl BufRead) -> io::Result<()> {
+    for line in symbols.lines() {
+        let line = line?;
+        if line.split_ascii_whitespace().next().is_some_and(|at| at.contains(|d| d != '0')) {
+            return Ok(());
+        }
+    }
+    Err(io::Error::other("the kernel hides where its functions are"))
+}
+
 fn drain(sampler: &mut Sampler, samples: &mut Vec<Sample>) {
     while let Some(record) = sampler.next_record() {
         if let Ok(perf_event::data::Record::Sample(sample)) = record.parse_record() {
@@ -172,7 +197,7 @@ struct Symbols(Vec<(u64, String)>);
 
 impl Symbols {
     fn of_this_kernel() -> Self {
-        Self::parse(&fs::read_to_string("/proc/kallsyms").unwrap_or_default())
+        Self::parse(&fs::read_to_string(SYMBOLS).unwrap_or_default())
     }
 
     fn parse(text: &str) -> Self {
@@ -243,6 +268,18 @@ mod tests {
         });
         drop(Profile { stop, reader: Some(reader) });
         assert_eq!(held.strong_count(), 0, "its reader has ended");
+    }
+
+    #[test]
+    fn where_addresses_are_hidden_nothing_is_sampled() {
+        let shown = "0000000000000000 A fixed_percpu_data\nffffffff81000000 T _text\n";
+        let hidden = "0000000000000000 A fixed_percpu_data\n0000000000000000 T _text\n";
+        assert!(show_addresses(shown.as_bytes()).is_ok());
+        assert!(show_addresses(hidden.as_bytes()).is_err() && show_addresses(&b""[..]).is_err());
+        // There is nothing to be read in it, either.
+        let told = Profile::start_with(0, Path::new("/dev/null")).err().unwrap().to_string();
+        assert!(told.contains("kernel.kptr_restrict") && told.contains("CAP_SYSLOG"), "{told}");
+        assert!(told.ends_with("or leave `profile` out") && told.lines().count() == 1, "{told}");
     }
 
     #[test]
