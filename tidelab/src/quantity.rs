@@ -2,12 +2,16 @@
 //! Quantities as people write and read them.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
 use ipnet::{IpAddrRange, IpNet, Ipv4AddrRange, Ipv6AddrRange};
 
 const ADDRESSES_MAX: usize = 65_536;
+/// Shorter than the clocks of a server see, and longer than anyone waits.
+const PATIENCE: RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_secs(24 * 60 * 60);
 
 /// A whole number above 0.
 pub(crate) fn count<N: FromStr>(given: &str) -> Result<N, String> {
@@ -26,6 +30,15 @@ pub(crate) fn duration(given: &str) -> Result<Duration, String> {
     };
     let number: f64 = number.parse().map_err(|_| "write it as 8s, 500ms or 2m".to_owned())?;
     Duration::try_from_secs_f64(number * scale_s).map_err(|_| "it cannot be negative".to_owned())
+}
+
+/// A duration that somebody may wait for.
+pub(crate) fn patience(given: &str) -> Result<Duration, String> {
+    let patience = duration(given)?;
+    if !PATIENCE.contains(&patience) {
+        return Err("give a time from 1ms to 1440m, which is a day".to_owned());
+    }
+    Ok(patience)
 }
 
 /// Addresses: one, a prefix, or from the first to the last, as in `10.0.0.2-10.0.0.25`.
@@ -109,6 +122,15 @@ mod tests {
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         for wrong in ["", "s", "8h", "-1s", "nan", "1e99s"] {
             assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn patience_is_neither_nothing_nor_for_ever() {
+        assert_eq!(patience("1ms"), Ok(Duration::from_millis(1)));
+        assert_eq!(patience("1440m"), Ok(Duration::from_secs(86_400)));
+        for wrong in ["0", "0.5ms", "86401", "10000000000000000000", "-1", "long"] {
+            assert!(patience(wrong).is_err_and(|told| told.lines().count() == 1), "{wrong}");
         }
     }
 

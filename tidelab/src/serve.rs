@@ -60,8 +60,8 @@ pub(crate) struct Arguments {
     /// Serve the files below this directory.
     #[arg(long, value_name = "DIR", conflicts_with = "body_bytes")]
     root: Option<PathBuf>,
-    /// How long a connection may stand still.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = quantity::duration)]
+    /// How long a connection may stand still, from 1ms to a day.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = quantity::patience)]
     patience: Duration,
     /// Share the port with other servers (SO_REUSEPORT).
     #[arg(long)]

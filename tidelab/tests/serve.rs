@@ -92,3 +92,17 @@ fn the_statistics_are_printed_though_the_file_cannot_be_written() {
     let printed: Value = serde_json::from_str(&next_line(&mut output)).unwrap();
     assert_eq!(printed["accepted"], 0, "{printed}");
 }
+
+#[test]
+fn a_patience_that_cannot_be_had_is_told_in_a_sentence() {
+    for given in ["0", "10000000000000000000"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidelab"));
+        // It would not start anyway.
+        command.args(["serve", "--root", "/no/such/folder", "--patience", given]);
+        let output = command.output().unwrap();
+        assert!(!output.status.success());
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(told.contains("--patience") && told.contains("from 1ms to 1440m"), "{told}");
+        assert_eq!(told.lines().count(), 1, "{told}");
+    }
+}
