@@ -5,6 +5,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::process::Command;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tidegate_servers::AcceptLimit;
@@ -17,6 +18,8 @@ static CROWD: Mutex<()> = Mutex::new(());
 /// What says whom to ask, and how many are to.
 const CLIENTS: &str = "TIDEGATE_STORY_CLIENTS";
 const BODY_BYTES: usize = 100;
+/// A page that takes half a second, or longer.
+const LONG: &[u8] = b"GET /work/500000 HTTP/1.1\r\nConnection: close\r\n\r\n";
 
 pub fn two_thousand_are_held_at_once(way: Way) {
     held_at_once(way, 2000);
@@ -107,4 +110,31 @@ pub fn workers_share_the_port(way: Way) {
     let server = way.start(|settings| settings.workers = 3.try_into().unwrap());
     serve_waves(&server, 3, 60);
     assert_eq!(server.stop().replies, 180);
+}
+
+pub fn a_busy_worker_holds_up_no_other(way: Way) {
+    let _alone = CROWD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let server = way.start(|settings| {
+        settings.workers = 3.try_into().unwrap();
+        // A worker is as busy as its one thread.
+        settings.threads = way.threads(1);
+    });
+    let answers = |request: &[u8]| {
+        let reply = server.ask(request);
+        assert!(reply.starts_with("HTTP/1.1 200 "), "{reply:.40}");
+        Instant::now()
+    };
+    let (long, short) = std::thread::scope(|scope| {
+        let long = scope.spawn(|| answers(LONG));
+        // It has begun.
+        std::thread::sleep(Duration::from_millis(100));
+        let short: Vec<_> = (0..30).map(|_| scope.spawn(|| answers(CLOSING))).collect();
+        let short = short.into_iter().map(|thread| thread.join().unwrap());
+        (long.join().unwrap(), short.collect::<Vec<Instant>>())
+    });
+    // The kernel gives each a worker by its port: a third of them wait. Who waited may seem to have
+    // been answered a little before.
+    let other = short.iter().any(|answered| *answered + Duration::from_millis(100) < long);
+    assert!(other, "none was another worker's");
+    assert_eq!(server.stop().replies, 31);
 }

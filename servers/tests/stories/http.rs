@@ -94,12 +94,13 @@ pub fn half_a_request_is_given_up_even_when_it_trickles(way: Way) {
     let mut stream = server.connect();
     let started = Instant::now();
     let mut reply = Vec::new();
-    for byte in b"GET / HTTP/1.1\r\nEndless: aaaaaaaaaaaaaaaaaaaaaaaaaaaa" {
-        if stream.write_all(&[*byte]).is_err() {
-            break;
-        }
+    // Twice as long as it may take.
+    let trickle = b"GET / HTTP/1.1\r\nEndless: ".iter().chain(std::iter::repeat_n(&b'a', 200));
+    let sent = trickle.take_while(|byte| {
         std::thread::sleep(Duration::from_millis(20));
-    }
+        stream.write_all(&[**byte]).is_ok()
+    });
+    assert!(sent.count() < 200, "it is given up before all has come");
     let _ = stream.read_to_end(&mut reply);
     assert!(started.elapsed() < Duration::from_secs(2));
     assert_eq!(server.stop().timed_out, 1);

@@ -86,7 +86,8 @@ macro_rules! stories_of {
                 crowds:
                     two_thousand_are_held_at_once,
                     every_limit_serves_everyone,
-                    workers_share_the_port;
+                    workers_share_the_port,
+                    a_busy_worker_holds_up_no_other;
                 counts:
                     what_clients_saw_accepted_is_what_was_accepted,
                     a_running_server_tells_how_it_does,
