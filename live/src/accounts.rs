@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whether what a server counted of itself adds up, and with what its kernel counted.
+//! Whether what a server counted of itself can be so, and is what its kernel counted.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ impl Accounts {
         }
     }
 
-    /// What does not add up: the server's own figures, or what it accepted with what its kernel let in.
+    /// What cannot be: of the server's own figures, or of what it accepted and its kernel let in.
     pub(crate) fn contradiction(&self) -> Option<String> {
         let Self { server, opened } = self;
         if server.accepted != *opened {
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_servers_figures_and_the_kernels_count_must_add_up() {
+    fn the_servers_figures_must_be_possible_and_the_kernels_count_the_same() {
         let server = Statistics { accepted: 7, accept_phases: 3, ..Statistics::default() };
         let server = Statistics { elapsed_ns: 1_700_000_000, ..server };
         assert_eq!(Accounts { server, opened: 7 }.contradiction(), None);

@@ -67,7 +67,7 @@ impl Running {
         reply
     }
 
-    /// Stops it. Whatever it did, its figures add up.
+    /// Stops it. Whatever it did, its figures do not contradict each other.
     pub fn stop(self) -> Statistics {
         self.stopper.stop();
         let statistics = self.thread.join().unwrap();
