@@ -84,9 +84,8 @@ impl Connection {
         }
     }
 
-    /// Reads what has arrived, into the scratch buffer first. Says whether anything came.
-    pub(crate) fn receive(&mut self, scratch: &mut [u8]) -> io::Result<bool> {
-        let mut progress = false;
+    /// Reads what has arrived, into the scratch buffer first.
+    pub(crate) fn receive(&mut self, scratch: &mut [u8]) -> io::Result<()> {
         for _ in 0..READS_PER_TURN {
             if self.input_ended || self.input.len() >= HEAD_MAX_BYTES {
                 break;
@@ -94,7 +93,6 @@ impl Connection {
             match (&self.stream).read(scratch) {
                 Ok(0) => self.input_ended = true,
                 Ok(count) => {
-                    progress = true;
                     self.take_in(&scratch[..count]);
                     // A short read emptied the socket: no call is spent on hearing so.
                     if count < scratch.len() {
@@ -106,7 +104,7 @@ impl Connection {
                 Err(error) => return Err(error),
             }
         }
-        Ok(progress)
+        Ok(())
     }
 
     fn take_in(&mut self, bytes: &[u8]) {
