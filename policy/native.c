@@ -108,10 +108,10 @@ __u32 tg_native_overload_phase(const struct tg_overload *overload, __u64 now_ns)
 	return tg_overload_phase(overload, now_ns);
 }
 
-void tg_native_overload_meet_ack(struct tg_overload *overload, struct tg_decision decision,
-                                 __u32 seq, __u64 now_ns)
+void tg_native_overload_meet_ack(struct tg_overload *overload, const struct tg_ack *ack,
+                                 struct tg_decision decision, __u32 seq, __u64 now_ns)
 {
-	tg_overload_meet_ack(overload, decision, seq, now_ns);
+	tg_overload_meet_ack(overload, ack, decision, seq, now_ns);
 }
 
 __u32 tg_native_overload_places(const struct tg_overload *overload, __u64 now_ns)
@@ -215,12 +215,13 @@ __u64 tg_native_shed_hash(const struct tg_key *key, const struct tg_tuple *tuple
 }
 
 __u32 tg_native_shed_block(const struct tg_shed_rules *rules, const struct tg_key *key,
-                           const struct tg_tuple *tuple)
+                           const struct tg_tuple *tuple, __u32 isn)
 {
+	const struct tg_shed_syn syn = {.isn = isn};
 	struct tg_shed_work work = {0};
 
 	tg_shed_absorb(&work, key, tuple, rules->key);
-	tg_shed_find_place(&work);
+	tg_shed_find_place(&work, rules, &syn);
 	return tg_shed_block_index(&work, rules);
 }
 

@@ -89,13 +89,13 @@ TG_INLINE void tg_read_request(struct tcp_request_sock *req, struct tcp_sock *li
 }
 
 /* The clock of ticks is too coarse for a round trip. */
-TG_INLINE void tg_ack_meet(struct tg_overload *o, struct tg_decision decision,
-                           const struct tg_ack_stage *s)
+TG_INLINE void tg_ack_meet(struct tg_overload *o, const struct tg_ack *ack,
+                           struct tg_decision decision, const struct tg_ack_stage *s)
 {
 	__u32 seq = s->packet->seq;
 	__u64 now_ns = tg_pace_tells(o, seq, s->now_ns) ? bpf_ktime_get_ns() : s->now_ns;
 
-	tg_overload_meet_ack(o, decision, seq, now_ns);
+	tg_overload_meet_ack(o, ack, decision, seq, now_ns);
 }
 
 /*
@@ -156,7 +156,7 @@ TG_INLINE struct tg_decision tg_ack_judge(const struct tg_ack_stage *s, struct t
 	tg_count(slot, decision);
 	tg_accepts_admit(rules, slot, decision.reason);
 	if (o)
-		tg_ack_meet(o, decision, s);
+		tg_ack_meet(o, ack, decision, s);
 	tg_log_refusal(s->packet, s->at.index, rules, decision, s->now_ns);
 	return decision;
 }

@@ -158,8 +158,11 @@ TG_INLINE int tg_unicast_ipv4(__be32 addr)
 {
 	__u32 first = bpf_ntohl(addr) >> 24;
 
-	/* 0/8 "this host", 224/4 multicast, 240/4 reserved and broadcast: RFC 6890. */
-	return first != 0 && first < 224;
+	/*
+	 * 0/8 "this host", 224/4 multicast, and broadcast: RFC 6890. The rest of 240/4 is reserved,
+	 * but the kernel takes it as any other (ip_route_input_slow()).
+	 */
+	return first != 0 && (first < 224 || (first >= 240 && addr != 0xffffffff));
 }
 
 TG_INLINE int tg_unicast_ipv6(const __be32 *addr)

@@ -267,7 +267,7 @@ impl Rehearsal {
             }
         }
         if guarded.shed.blocks != 0 {
-            let block = policy_shed::block_of(&guarded.shed, &config.shed_key, &tuple);
+            let block = policy_shed::block_of(&guarded.shed, &config.shed_key, &tuple, syn.isn);
             array::copy(&self.live, &self.own, shed::TABLE, (block, 0))?;
         }
         Ok(())

@@ -31,6 +31,14 @@ struct tg_ack {
 	__u8 exempt;       /* its network is: the kernel alone decides */
 };
 
+/* Does it prove that who sends it has our SYN/ACK? Anyone may send an ACK, from any address. */
+TG_INLINE int tg_ack_proves(const struct tg_ack *ack)
+{
+	if (ack->is_request)
+		return ack->acceptable;
+	return ack->cookie == TG_ACK_COOKIE || ack->cookie == TG_ACK_KERNEL_COOKIE;
+}
+
 TG_INLINE __u32 tg_ack_overflow(const struct tg_ack *ack)
 {
 	return ack->bare ? TG_OVERFLOW_SYNACK_ACK : TG_OVERFLOW_OTHER;

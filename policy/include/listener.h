@@ -141,6 +141,7 @@ struct tg_overload {
 	__u64 taken_x256;    /* connections that the server took in the window before, a second */
 	__u64 closing;       /* above 0: some processor closes the window */
 	__u64 seen;          /* SYNs of this window */
+	__u64 repeated;      /* of them, those that found no room, and whose request stands */
 	__u64 fresh;         /* of them, those of clients that were not waiting */
 	__u64 dropped;       /* of them, those that found no room */
 	__u64 fresh_dropped; /* those that are both */

@@ -50,8 +50,8 @@ __u32 tg_native_overload_places(const struct tg_overload *overload, __u64 now_ns
 int tg_native_overload_silences_ack(const struct tg_overload *overload, __u64 now_ns);
 void tg_native_speaks_see(struct tg_speaks *speaks, int answers);
 int tg_native_speaks_first(const struct tg_speaks *speaks);
-void tg_native_overload_meet_ack(struct tg_overload *overload, struct tg_decision decision,
-                                 __u32 seq, __u64 now_ns);
+void tg_native_overload_meet_ack(struct tg_overload *overload, const struct tg_ack *ack,
+                                 struct tg_decision decision, __u32 seq, __u64 now_ns);
 struct tg_decision tg_native_ack(const struct tg_rules *rules, const struct tg_queues *queues,
                                  const struct tg_ack *ack);
 int tg_native_ack_leaves(const struct tg_rules *rules, const struct tg_ack *ack,
@@ -75,7 +75,7 @@ __u64 tg_native_shed_hash(const struct tg_key *key, const struct tg_tuple *tuple
                           __u32 question, __u32 number);
 /* The block of the table that has this SYN's stamp, where a policy asks for one. */
 __u32 tg_native_shed_block(const struct tg_shed_rules *rules, const struct tg_key *key,
-                           const struct tg_tuple *tuple);
+                           const struct tg_tuple *tuple, __u32 isn);
 int tg_native_shed_draws_lots(const struct tg_shed_rules *rules, const struct tg_shed_state *state);
 __u32 tg_native_syn_room(const struct tg_rules *rules, const struct tg_queues *queues,
                          __u32 random);

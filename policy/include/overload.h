@@ -29,6 +29,7 @@
 #ifndef TG_OVERLOAD_H
 #define TG_OVERLOAD_H
 
+#include "ack.h"
 #include "overload_hope.h"
 #include "overload_places.h"
 #include "overload_telling.h"
@@ -219,7 +220,7 @@ TG_INLINE int tg_overload_is_crowded(const struct tg_overload *o)
 {
 	__u64 lost = o->dropped + o->kept_out;
 
-	return lost && lost * TG_OVERLOAD_SHARE >= o->seen + o->kept_out;
+	return lost && lost * TG_OVERLOAD_SHARE + o->repeated >= o->seen + o->kept_out;
 }
 
 /* One window is over. */
@@ -230,7 +231,8 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 	/* Nobody came since: what there was of it was over by then. */
 	__u64 over_ns =
 		passed_ns > TG_OVERLOAD_BURST_NS ? o->window_ns + TG_OVERLOAD_WINDOW_NS : now_ns;
-	int is_overloaded = o->dropped && o->dropped * TG_OVERLOAD_SHARE >= o->seen;
+	/* Anyone can repeat a SYN that was let in: these are no measure of how many are not. */
+	int is_overloaded = o->dropped && o->dropped * TG_OVERLOAD_SHARE + o->repeated >= o->seen;
 	__u32 phase = tg_overload_phase(o, o->window_ns);
 
 	o->on_return = tg_overload_on_return(o);
@@ -255,6 +257,7 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 	o->stuck = o->half_open;
 	o->half_open = ~0u;
 	o->seen = 0;
+	o->repeated = 0;
 	o->fresh = 0;
 	o->dropped = 0;
 	o->fresh_dropped = 0;
@@ -313,10 +316,10 @@ TG_INLINE __u32 tg_overload_begin(struct tg_overload *o, struct tg_queues *queue
  * not told comes again, and may be.) Behind a bare ACK may come its data, which is told, too. Who
  * has waited connected is taken now; the others who bring a cookie were when their SYN came.
  */
-TG_INLINE void tg_overload_meet_ack(struct tg_overload *o, struct tg_decision decision, __u32 seq,
-                                    __u64 now_ns)
+TG_INLINE void tg_overload_meet_ack(struct tg_overload *o, const struct tg_ack *ack,
+                                    struct tg_decision decision, __u32 seq, __u64 now_ns)
 {
-	if (tg_pace_tells(o, seq, now_ns))
+	if (tg_ack_proves(ack) && tg_pace_tells(o, seq, now_ns))
 		tg_pace_see_round_trip(o, now_ns);
 	if (decision.verdict == TG_ADMIT) {
 		o->entered += o->returned >= o->cookies + o->on_return;
@@ -346,6 +349,7 @@ TG_INLINE void tg_overload_end(struct tg_overload *o, const struct tg_overload_m
 	int is_silent = is_lost && client->answer == TG_ANSWER_SILENCE;
 
 	o->seen++;
+	o->repeated += !met->has_room && met->is_half_open;
 	o->fresh += client->caller == TG_CALLER_NEW && !met->is_half_open;
 	o->dropped += is_lost;
 	o->fresh_dropped += is_lost && client->caller == TG_CALLER_NEW;

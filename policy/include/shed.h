@@ -147,9 +147,15 @@ TG_INLINE __u32 tg_shed_answer(const struct tg_key *key, const struct tg_tuple *
 	return (__u32)tg_cookie_mac(key, tuple, isn, 0);
 }
 
-TG_INLINE void tg_shed_find_place(struct tg_shed_work *w)
+/*
+ * SBPD's draw is of one connection, and so is its place: else whoever forges SYNs of another's
+ * addresses and ports, until one is drawn, would have all that come from there dropped. SLPD's hash
+ * is of whatever has them.
+ */
+TG_INLINE void tg_shed_find_place(struct tg_shed_work *w, const struct tg_shed_rules *rules,
+                                  const struct tg_shed_syn *syn)
 {
-	w->place = tg_shed_hash(w, TG_ASK_PLACE, 0);
+	w->place = tg_shed_hash(w, TG_ASK_PLACE, rules->policy == TG_SBPD ? syn->isn : 0);
 }
 
 /* First half. *w is all zero; where p* is controlled, tg_auto_begin() was before, and
@@ -171,7 +177,7 @@ TG_INLINE void tg_shed_begin(struct tg_shed_work *w, const struct tg_shed_rules 
 	if (w->policy == TG_RBD)
 		w->wants_block = 0;
 	if (w->wants_block)
-		tg_shed_find_place(w);
+		tg_shed_find_place(w, rules, syn);
 }
 
 /* The block to look up, where wants_block. */

@@ -135,10 +135,10 @@ impl Watch {
         &self.overload
     }
 
-    /// After an ACK was judged, with this sequence number.
-    pub fn meet_ack(&mut self, decision: tg_decision, seq: u32, now_ns: u64) {
-        // SAFETY: the function reads and writes only through this valid reference.
-        unsafe { raw::tg_native_overload_meet_ack(&mut self.overload, decision, seq, now_ns) }
+    /// After this ACK was judged, with this sequence number.
+    pub fn meet_ack(&mut self, ack: &tg_ack, decision: tg_decision, seq: u32, now_ns: u64) {
+        // SAFETY: the function reads and writes only through these valid references.
+        unsafe { raw::tg_native_overload_meet_ack(&mut self.overload, ack, decision, seq, now_ns) }
     }
 
     /// A client's first data of a connection that stands: see [`tg_speaks::see`].

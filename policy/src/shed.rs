@@ -185,10 +185,11 @@ pub fn standing(blocks: &[tg_shed_block], now_ns: u64) -> u64 {
     blocks.iter().filter(live).map(in_block).sum::<usize>() as u64
 }
 
-/// The block of the table in which the stamp of a connection stands, where its policy asks for one.
-pub fn block_of(rules: &tg_shed_rules, key: &tg_key, tuple: &tg_tuple) -> u32 {
+/// The block of the table in which the stamp of a connection with this initial sequence number stands,
+/// where its policy asks for one.
+pub fn block_of(rules: &tg_shed_rules, key: &tg_key, tuple: &tg_tuple, isn: u32) -> u32 {
     // SAFETY: the function reads only through these valid references.
-    unsafe { tg_native_shed_block(rules, key, tuple) }
+    unsafe { tg_native_shed_block(rules, key, tuple, isn) }
 }
 
 /// Whether every SYN is drawn for anew, so that chance decides.

@@ -137,7 +137,7 @@ impl Guard {
         let decision = decide_ack(&self.rules, queues, asked.as_ref().unwrap_or(ack));
         self.accepts.admit(&self.rules, decision.reason);
         if let Some(watch) = &mut self.watch {
-            watch.meet_ack(decision, seq, now_ns);
+            watch.meet_ack(ack, decision, seq, now_ns);
         }
         decision
     }

@@ -156,6 +156,7 @@ fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
         waiting_sum: u64::from(near(rng, [0, seen as u32])),
         closing: u64::from(rng.u8(..16) == 0),
         seen,
+        repeated: u64::from(near(rng, [0, seen as u32])),
         fresh: u64::from(near(rng, [0, 1, 1000])),
         dropped: u64::from(near(rng, [0, seen as u32 / 32, seen as u32])),
         fresh_dropped: u64::from(near(rng, [0, 31, 83, 1000])),

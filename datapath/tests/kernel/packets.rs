@@ -1093,6 +1093,28 @@ fn while_auto_finds_clients_too_many_their_acks_are_timed() {
     });
 }
 
+/// 240/4 is reserved, and nobody's; the kernel answers it all the same, and so do we.
+#[test]
+fn a_source_that_the_kernel_would_answer_is_judged() {
+    in_a_namespace("a_source_that_the_kernel_would_answer_is_judged", |_| {
+        let _servers = both_full();
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
+        let to = at(V4, FULL);
+        for hook in HOOKS {
+            for source in ["240.0.0.1", "255.255.255.254", "223.255.255.255", "1.0.0.0"] {
+                let (outcome, _, _) =
+                    one(&guards, hook, &Segment::syn(at(source, 700), to).bytes());
+                assert_eq!(outcome, Outcome::Answer, "{source}, {hook:?}");
+            }
+            for source in ["0.0.0.1", "224.0.0.1", "239.255.255.255", "255.255.255.255"] {
+                let frame = Segment::syn(at(source, 700), to).bytes();
+                let (outcome, _, counted) = one(&guards, hook, &frame);
+                assert_eq!((outcome, counted), (Outcome::Pass, vec![]), "{source}, {hook:?}");
+            }
+        }
+    });
+}
+
 /// A hollow SYN/ACK is a refusal after the handshake: what answers it meets a RST wherever SYNs are judged,
 /// also at the driver, and what follows that at once is dropped. Other segments go their way.
 #[test]

@@ -407,12 +407,13 @@ fn sbpd_draws_once_for_each_connection_and_remembers() {
                     let counted = guards.counts().since(&before);
                     assert_eq!(counted, [(0, reason, verdict, 1)], "attempt {attempt}");
                 }
-                // Its stamp stands for whatever comes from there, a new number or not.
+                // The next from there is another connection, whoever sent the first.
                 let anew = segment.clone().with(|s| s.seq ^= 0x5555_5555);
-                dropped += u64::from(drawn);
-                if drawn {
-                    assert_eq!(one(&guards, hook, &anew.bytes()).0, Outcome::Drop);
-                }
+                let tuple = tg_tuple::between(segment.from, to);
+                let next_drawn = below(&tuple, TG_ASK_DRAW, anew.seq, 0.3);
+                let next = one(&guards, hook, &anew.bytes()).0;
+                assert_eq!(next == Outcome::Drop, next_drawn, "client {number}, {hook:?}");
+                dropped += u64::from(drawn) + u64::from(next_drawn);
             }
             assert_eq!(condition(&guards, 0).standing, dropped, "a stamp for each, {hook:?}");
         }

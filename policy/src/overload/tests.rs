@@ -211,7 +211,7 @@ impl Story {
     fn acknowledges(&mut self, ack: tg_ack, isn: u32) -> tg_decision {
         let ack = self.watch.ask_ack(&ack, self.now_ns);
         let decision = crate::decide_ack(&self.rules, &self.queues(0), &ack);
-        self.watch.meet_ack(decision, isn.wrapping_add(1), self.now_ns);
+        self.watch.meet_ack(&ack, decision, isn.wrapping_add(1), self.now_ns);
         decision
     }
 

@@ -121,6 +121,25 @@ fn the_number_of_a_refusal_is_siphash_as_it_was_proposed() {
     }
 }
 
+/// Whoever forges SYNs of another's addresses and ports has some of them drawn, and no other that comes
+/// from there.
+#[test]
+fn a_connection_that_was_drawn_says_nothing_of_the_next_from_its_port() {
+    const PORTS: u16 = 1000;
+    let mut shed = shedder(TG_SBPD, 0.3, 100_000);
+    let mut now = CALM;
+    let mut forged = |port: u16, isn: u32| {
+        now += SECOND / 2000;
+        dropped(shed.decide(&connection(7, port), &at(now, isn)))
+    };
+    for port in 0..PORTS {
+        assert!((0..40).any(|isn| forged(port, isn)), "{port}");
+    }
+    let refused = (0..PORTS).filter(|port| forged(*port, 1000 + u32::from(*port))).count();
+    let share = refused as f64 / f64::from(PORTS);
+    assert!((0.25..0.35).contains(&share), "{share}");
+}
+
 /// What a table cannot tell apart: who comes first to a cell that another's stamp has taken, drawn or
 /// not, is dropped for a retransmission and makes no stamp. Of n connections one after the other,
 /// p × n (n − 1) / 2 pairs share a cell of M in which the earlier one was dropped.
@@ -513,7 +532,7 @@ fn no_stamp_comes_back_when_its_eight_bits_wrap() {
         tg_shed_rules { blocks: 1, ..tg_shed_rules::new(TG_SBPD, TG_KEY_CONNECTION, 1.0, 5) };
     let mut random = Random(17);
     let cell = |tuple: &tg_tuple| {
-        ((hash(&KEY, tuple, TG_KEY_CONNECTION, TG_ASK_PLACE, 0) & 0xffff) * 56) >> 16
+        ((hash(&KEY, tuple, TG_KEY_CONNECTION, TG_ASK_PLACE, 1) & 0xffff) * 56) >> 16
     };
     let by_cell: BTreeMap<u64, tg_tuple> =
         (0..200).map(|port| connection(7, port)).map(|tuple| (cell(&tuple), tuple)).collect();

@@ -65,7 +65,7 @@ fn taken_where_half_get(verdict: u32) -> f64 {
         assert_eq!(story.meets(&queues(0, 0)), (TG_PASS, TG_ROOM));
         if number % 2 == 0 {
             let decision = tg_decision { verdict, reason: TG_OVERFLOW_SYNACK_ACK };
-            story.watch.meet_ack(decision, 0, story.now_ns);
+            story.watch.meet_ack(&tg_ack::default(), decision, 0, story.now_ns);
         }
     }
     story.watch.overload().drain_per_s()
@@ -86,10 +86,33 @@ fn an_ack_that_comes_after_half_a_second_tells_nothing() {
         let mut story = Story::new();
         story.meets(&queues(0, 0));
         story.now_ns += after_ms * MS;
-        story.acknowledges(tg_ack::default(), story.last_name() as u32);
+        let ack = tg_ack { is_request: 1, acceptable: 1, ..Default::default() };
+        story.acknowledges(ack, story.last_name() as u32);
         story.watch.overload().round_trip_ns
     };
     assert_eq!([100, 500, 540].map(round_trip_ns), [25 * MS, 125 * MS, 0]);
+}
+
+/// Whoever forges a SYN knows its number, and when it was sent; but not the answer's.
+#[test]
+fn an_ack_that_proves_nothing_tells_nothing() {
+    let round_trip_ns = |ack: tg_ack| {
+        let mut story = Story::new();
+        story.meets(&queues(0, 0));
+        story.now_ns += 500 * MS;
+        story.acknowledges(ack, story.last_name() as u32);
+        story.watch.overload().round_trip_ns
+    };
+    for forged in [
+        tg_ack { is_request: 1, acceptable: 0, ..Default::default() },
+        tg_ack { cookie: TG_ACK_NO_COOKIE, ..Default::default() },
+        tg_ack { cookie: TG_ACK_HOLLOW, ..Default::default() },
+    ] {
+        assert_eq!(round_trip_ns(forged), 0, "{forged:?}");
+    }
+    for cookie in [TG_ACK_COOKIE, TG_ACK_KERNEL_COOKIE] {
+        assert_eq!(round_trip_ns(tg_ack { cookie, ..Default::default() }), 125 * MS, "{cookie}");
+    }
 }
 
 /// A cookie that was room counts when its SYN comes, and not again when it is brought back, be that in

@@ -124,6 +124,27 @@ fn what_a_server_takes_is_its_mean() {
 }
 
 /// The phases are told of new clients: those who come again do not make an overload last.
+/// Of a request that stands, and whoever forges it may repeat it as often as it likes.
+#[test]
+fn repeats_of_a_syn_that_was_let_in_hide_no_overload() {
+    let mut story = Story::new();
+    for _ in 0..12_000 {
+        story.runs(1, 3 * CAPACITY / 2);
+        if story.queue <= u64::from(BACKLOG) {
+            continue;
+        }
+        for _ in 0..40 {
+            let syn = tg_syn { now_ns: story.now_ns, half_open: 1, ..Default::default() };
+            let names = Names { connection: 7 << 32 | 7, ..story.names(&story.client()) };
+            let mut queues = story.queues(1);
+            let Story { watch, rules, refusals, .. } = &mut story;
+            let decision = watch.decide_syn(rules, &mut queues, &syn, refusals, names);
+            assert_eq!(decision.reason, TG_HALF_OPEN);
+        }
+    }
+    assert_eq!(story.phase(), "persistent");
+}
+
 #[test]
 fn drops_of_those_who_come_again_are_no_crowd() {
     let mut story = Story::new();
