@@ -19,6 +19,15 @@ pub enum CrowdError {
         /// The target left without sources.
         target: SocketAddr,
     },
+    /// Sources that cannot be told apart by whose they are.
+    #[error(
+        "the classes' sources for {target} are more than 2^32 addresses together: give longer \
+         prefixes, such as a /104 each"
+    )]
+    Addresses {
+        /// The target that they go to.
+        target: SocketAddr,
+    },
     /// A rate that is no rate.
     #[error("{per_s} attempts a second is no rate: give a number above 0 and up to 10000000")]
     Rate {

@@ -5,16 +5,20 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
 use tidegate_client::{Step, Trace};
 
 use crate::class::Class;
 use crate::error::CrowdError;
-use crate::sources::Range;
+use crate::sources::{Range, can_number};
 
 /// Below are the ports that only servers have.
 const PORTS_MAX: u16 = u16::MAX - 1023;
 const RATE_MAX_PER_S: f64 = 1e7;
 const DURATION_MAX: Duration = Duration::from_secs(86_400);
+/// Another stream of the seed than the schedule's: who comes has nothing to do with when.
+const PEOPLE: u64 = 0x7065_6f70_6c65_2121;
 
 /// How starts come about. A start is an attempt's, or, of a class that browses, a client's, who
 /// then makes many.
@@ -197,6 +201,11 @@ impl Plan {
                 }
             }
         }
+        for &target in &self.targets {
+            if !is_one && !can_number(&self.ranges_for(target)) {
+                return Err(CrowdError::Addresses { target });
+            }
+        }
         self.load.check()?;
         if let Some(ports) = self.ports
             && (ports == 0 || ports > PORTS_MAX || self.driver == Driver::Sockets)
@@ -265,6 +274,11 @@ impl Plan {
         if class.sources.is_empty() { &self.sources } else { &class.sources }
     }
 
+    /// Decides who comes, and what they do.
+    pub(crate) fn chance(&self) -> ChaCha8Rng {
+        ChaCha8Rng::seed_from_u64(self.seed ^ PEOPLE)
+    }
+
     /// Whether some browse and others do not.
     pub(crate) fn is_mixed(&self) -> bool {
         let browsing = self.classes.iter().filter(|class| class.browsing.is_some()).count();
@@ -318,6 +332,7 @@ pub(crate) fn ns(duration: Duration) -> u64 {
 mod tests {
     use super::*;
     use crate::class::Browsing;
+    use rand_chacha::rand_core::Rng;
     use tidegate_client::Browser;
 
     fn good() -> Plan {
@@ -329,6 +344,16 @@ mod tests {
         Class { browsing, ..Class::default() }
     }
 
+    /// One word of the schedule's stream is a gap: the next would be long or short with it.
+    #[test]
+    fn who_comes_has_nothing_to_do_with_when() {
+        let words = |mut chance: ChaCha8Rng| [0; 8].map(|_: u32| chance.next_u32());
+        let plan = good();
+        let who = words(plan.chance());
+        let when = words(ChaCha8Rng::seed_from_u64(plan.seed));
+        assert!(who.iter().all(|word| !when.contains(word)));
+    }
+
     #[test]
     fn one_port_is_enough_unless_two_kinds_share_it() {
         let raw = Plan { driver: Driver::Raw, ports: Some(1), ..good() };
@@ -337,6 +362,22 @@ mod tests {
         assert!(browsing.check().is_ok());
         let mixed = vec![visitors(), Class::default()];
         assert!(Plan { classes: mixed, ports: Some(2), ..raw }.check().is_ok());
+    }
+
+    /// Of one home, as many are used as can be counted through.
+    #[test]
+    fn homes_that_are_too_large_to_tell_apart_are_refused() {
+        let of = |nets: &[&str]| {
+            let home =
+                |net: &&str| Class { sources: vec![net.parse().unwrap()], ..Class::default() };
+            let classes = nets.iter().map(home).collect();
+            let targets = vec!["[fd00::1]:80".parse().unwrap()];
+            Plan { driver: Driver::Raw, targets, classes, ..good() }.check()
+        };
+        assert!(of(&["fd01::/64"]).is_ok());
+        assert!(of(&["fd01::/97", "fd02::/97"]).is_ok());
+        let refused = of(&["fd01::/64", "fd02::/64"]).unwrap_err().to_string();
+        assert!(refused.contains("[fd00::1]:80"), "{refused}");
     }
 
     fn scaled(times: &str, per_s: f64) -> Load {

@@ -9,8 +9,18 @@ use crate::plan::{Load, Plan, ns};
 
 /// When the next attempt is due, in ns since the beginning.
 pub(crate) enum Schedule {
-    Open { starts: Peekable<Box<dyn Iterator<Item = u64>>> },
-    Closed { clients: usize, end_ns: u64, over: bool },
+    Open {
+        starts: Peekable<Box<dyn Iterator<Item = u64>>>,
+        /// When the time that counts is over, which may be after the last start: whoever looks at the
+        /// server meanwhile looks until then.
+        counts_until_ns: u64,
+        counted: bool,
+    },
+    Closed {
+        clients: usize,
+        end_ns: u64,
+        over: bool,
+    },
 }
 
 impl Schedule {
@@ -33,13 +43,19 @@ impl Schedule {
         };
         let starts: Box<dyn Iterator<Item = u64>> =
             Box::new(arrivals.take_while(move |start_ns| *start_ns < end_ns));
-        Self::Open { starts: starts.peekable() }
+        let counts_until_ns = ns(plan.warm_up + plan.duration);
+        // A trace as it was recorded has an end of its own.
+        let counted = matches!(plan.load, Load::Trace { per_s: None, .. });
+        Self::Open { starts: starts.peekable(), counts_until_ns, counted }
     }
 
     /// The intended time of a start that is due.
     pub(crate) fn take_due(&mut self, now_ns: u64, under_way: usize) -> Option<u64> {
         match self {
-            Self::Open { starts } => starts.next_if(|start_ns| *start_ns <= now_ns),
+            Self::Open { starts, counts_until_ns, counted } => {
+                *counted |= now_ns >= *counts_until_ns;
+                starts.next_if(|start_ns| *start_ns <= now_ns)
+            }
             Self::Closed { clients, end_ns, over } => {
                 *over |= now_ns >= *end_ns;
                 (!*over && under_way < *clients).then_some(now_ns)
@@ -47,10 +63,12 @@ impl Schedule {
         }
     }
 
-    /// When to look again, if anything is left to start.
+    /// When to look again, if anything is left to start or time to count.
     pub(crate) fn next_ns(&mut self, under_way: usize) -> Option<u64> {
         match self {
-            Self::Open { starts } => starts.peek().copied(),
+            Self::Open { starts, counts_until_ns, counted } => {
+                starts.peek().copied().or((!*counted).then_some(*counts_until_ns))
+            }
             Self::Closed { over: true, .. } => None,
             Self::Closed { clients, end_ns, .. } => {
                 Some(if under_way < *clients { 0 } else { *end_ns })
@@ -60,7 +78,7 @@ impl Schedule {
 
     pub(crate) fn is_over(&mut self) -> bool {
         match self {
-            Self::Open { starts } => starts.peek().is_none(),
+            Self::Open { starts, counted, .. } => *counted && starts.peek().is_none(),
             Self::Closed { over, .. } => *over,
         }
     }
@@ -69,7 +87,7 @@ impl Schedule {
     pub(crate) fn abandon(&mut self) -> impl Iterator<Item = u64> + use<> {
         let over = Self::Closed { clients: 0, end_ns: 0, over: true };
         match std::mem::replace(self, over) {
-            Self::Open { starts } => Some(starts).into_iter().flatten(),
+            Self::Open { starts, .. } => Some(starts).into_iter().flatten(),
             Self::Closed { .. } => None.into_iter().flatten(),
         }
     }
@@ -79,7 +97,7 @@ impl Schedule {
 mod tests {
     use super::*;
     use std::time::Duration;
-    use tidegate_client::Trace;
+    use tidegate_client::{Step, Trace};
 
     const SECOND_NS: u64 = 1_000_000_000;
 
@@ -123,6 +141,19 @@ mod tests {
         assert!(!schedule.is_over());
         assert_eq!(schedule.take_due(3 * SECOND_NS, 0), None);
         assert!(schedule.is_over());
+    }
+
+    #[test]
+    fn a_load_that_ends_in_silence_is_over_with_the_time_that_counts() {
+        let steps = [(1, 1.0), (2, 0.0)].map(|(s, times)| Step { lasts_ns: s * SECOND_NS, times });
+        let load = Load::Steps { per_s: 10.0, steps: steps.to_vec() };
+        let (warm_up, duration) = (Duration::from_secs(1), Duration::from_secs(2));
+        let plan = Plan { load, warm_up, duration, ..Plan::default() };
+        let mut schedule = Schedule::of(&plan);
+        while schedule.take_due(SECOND_NS, 0).is_some() {}
+        assert_eq!((schedule.next_ns(0), schedule.is_over()), (Some(3 * SECOND_NS), false));
+        assert_eq!(schedule.take_due(3 * SECOND_NS, 0), None);
+        assert_eq!((schedule.next_ns(0), schedule.is_over()), (None, true));
     }
 
     #[test]

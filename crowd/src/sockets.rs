@@ -16,7 +16,6 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::time::TimeSpec;
 
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
 use tidegate_client::{End, Os, Outcome, Progress, Requests, Tally, Turn};
 
 use crate::attempt::{Attempt, Errand, New};
@@ -77,7 +76,7 @@ impl<'a> Crowd<'a> {
             ways: Ways::of(plan),
             classes: Classes::of(plan),
             errands: each_at_each(plan, errand),
-            chance: ChaCha8Rng::seed_from_u64(plan.seed),
+            chance: plan.chance(),
             epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
                 .map_err(CrowdError::events("create an epoll instance"))?,
             attempts: Attempts::default(),

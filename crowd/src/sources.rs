@@ -57,6 +57,11 @@ impl Range {
     }
 }
 
+/// Whether all of them have a number: what lies beyond is left out.
+pub(crate) fn can_number(ranges: &[Range]) -> bool {
+    ranges.iter().fold(0, |sum: u64, range| sum.saturating_add(range.len())) <= ADDRESSES_MAX
+}
+
 /// Addresses that are counted through from 0, and found by themselves again.
 #[derive(Clone, Debug)]
 pub(crate) struct Sources {

@@ -314,6 +314,20 @@ fn packet_sockets_do_where_xdp_is_taken() {
     }
     let stage = Stage::new();
     stage.serve("10.0.0.1:82".parse().unwrap(), answer);
+/// A cable that is pulled out at the other end takes no frame.
+#[test]
+fn frames_that_the_device_drops_are_counted() {
+    if skip_without_root("frames_that_the_device_drops_are_counted") {
+        return;
+    }
+    let stage = Stage::new();
+    stage.link.a().down().unwrap();
+    let impatient = Class { timeout: Duration::from_millis(500), ..Class::default() };
+    let outcome = stage.send(raw(&format!("{NOBODY}:80"), 300.0, impatient));
+    assert!(outcome.driver.starts_with("AF_XDP"), "{}", outcome.driver);
+    assert_eq!((outcome.segments.sent, outcome.segments.lost_here), (300, 300), "{outcome:?}");
+}
+
     let first = raw("10.0.0.1:81", 10.0, Class::default());
     let first = Plan { duration: Duration::from_secs(4), ..first };
     let clients = stage.clients.clone();

@@ -51,7 +51,7 @@ pub enum Arrivals {
     Trace(PathBuf),
 }
 
-/// One-way delay between client and server, drawn once a packet.
+/// One-way delay between client and server, drawn once for each connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Delay {

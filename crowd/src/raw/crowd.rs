@@ -12,7 +12,6 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
 use tidegate_client::{Outcome, Person, Progress, Segments, Tally, Turn};
 
 use crate::class::Classes;
@@ -114,7 +113,7 @@ impl<'a> Crowd<'a> {
             timers: Wheel::new(TICK_BITS, begun_ns),
             visits: Visits::new(visits_count_ns, begun_ns + ns(plan.whole()), begun_ns),
             office: parts.office,
-            chance: ChaCha8Rng::seed_from_u64(plan.seed),
+            chance: plan.chance(),
             tally,
             meter: Meter::new(watch),
             turn: Turn::default(),

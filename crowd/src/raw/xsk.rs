@@ -57,7 +57,7 @@ pub(crate) struct Transmitter {
     unsent: u32,
     memory: Rc<Mapping>,
     socket: Rc<OwnedFd>,
-    /// Frames that found no room.
+    /// Frames that found no room, here or at the device.
     pub lost: u64,
 }
 
@@ -198,12 +198,13 @@ impl Transmitter {
                     0,
                 )
             };
-            // EAGAIN: its budget for one call is spent, or memory is; EBUSY: the device dropped
-            // one, as a full queue does.
             if answer < 0 {
-                let errno = io::Error::last_os_error().raw_os_error();
-                if !matches!(errno, Some(libc::EAGAIN | libc::EBUSY)) {
-                    break;
+                match io::Error::last_os_error().raw_os_error() {
+                    // Its budget for one call is spent, or memory is.
+                    Some(libc::EAGAIN) => {}
+                    // The device dropped one, as a full queue does.
+                    Some(libc::EBUSY) => self.lost += 1,
+                    _ => break,
                 }
             }
             self.reap();

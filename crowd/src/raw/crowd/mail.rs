@@ -4,10 +4,12 @@
 use tidegate_client::{Close, Flags, Out, Segment};
 
 use super::{Crowd, TIMERS_PER_TURN};
-use crate::network::Network;
+use crate::class::Class;
+use crate::plan::ns;
 use crate::raw::frame;
 use crate::raw::held::Direction;
 use crate::raw::post::Post;
+use crate::raw::tuples::Tuple;
 
 impl Crowd<'_> {
     /// Sends on what was held back for so long, either way.
@@ -39,14 +41,14 @@ impl Crowd<'_> {
         {
             return;
         }
-        let Some(number) = self.attempts.find(tuple) else {
-            self.answer_stray(tuple, &arrived.segment, now_ns);
-            return;
+        let number = self.attempts.find(tuple);
+        let (persona, delay_ns) = match number.and_then(|number| self.attempts.get(number)) {
+            Some(slot) => (slot.person as usize, slot.delay_ns),
+            None => self.stray_way(tuple),
         };
-        let slot = self.attempts.get(number).expect("it was just found");
-        let network = self.personas[slot.person as usize].network;
+        let network = self.personas[persona].network;
         if !was_held && !network.is_plain() {
-            match network.holds_ns(slot.delay_ns, &mut self.office.weather) {
+            match network.holds_ns(delay_ns, &mut self.office.weather) {
                 None => return,
                 Some(0) => {}
                 Some(hold_ns) => {
@@ -55,17 +57,38 @@ impl Crowd<'_> {
             }
         }
         self.office.segments.receives(&arrived.segment);
-        self.attend(number, now_ns, |attempt, person, post| {
-            attempt.receive(now_ns, person, &arrived.segment, post)
-        });
+        match number {
+            Some(number) => self.attend(number, now_ns, |attempt, person, post| {
+                attempt.receive(now_ns, person, &arrived.segment, post)
+            }),
+            None => self.answer_stray(tuple, (persona, delay_ns), &arrived.segment, now_ns),
+        }
+    }
+
+    /// Whose host gets what belongs to no attempt, and how far away it is. Nothing is kept of who was
+    /// there: it is the first class that comes from this address, and a delay is drawn anew.
+    fn stray_way(&mut self, tuple: Tuple) -> (usize, u64) {
+        let (target, address, _) = self.tuples.parts(tuple);
+        let comes_from_there = |class: &Class| {
+            let home = self.plan.home_of(class);
+            home.is_empty() || home.iter().any(|net| net.contains(&address))
+        };
+        let class = self.plan.classes.iter().position(comes_from_there).unwrap_or(0);
+        let persona = class * self.ways.len() + target;
+        (persona, ns(self.personas[persona].network.delay.draw(&mut self.office.weather)))
     }
 
     /// Answers what belongs to no attempt as the client's host would: a FIN as in TIME-WAIT,
     /// since our last ACK must have been lost, and all else with a RST.
-    fn answer_stray(&mut self, tuple: u64, segment: &Segment<'_>, now_ns: u64) {
-        self.office.segments.receives(segment);
+    fn answer_stray(
+        &mut self,
+        tuple: Tuple,
+        (persona, delay_ns): (usize, u64),
+        segment: &Segment<'_>,
+        now_ns: u64,
+    ) {
         let (target, address, port) = self.tuples.parts(tuple);
-        let persona = &self.personas[target];
+        let persona = &self.personas[persona];
         let is_fin = segment.flags.has(Flags::FIN | Flags::ACK)
             && !segment.flags.has(Flags::RST)
             && !segment.flags.has(Flags::SYN)
@@ -82,8 +105,8 @@ impl Crowd<'_> {
             way: &self.ways[target],
             from: (address, port),
             os: persona.person.os,
-            network: Network::default(),
-            delay_ns: 0,
+            network: persona.network,
+            delay_ns,
             now_ns,
             packets: 0,
             refusal: None,

@@ -3,16 +3,20 @@
 
 use std::net::SocketAddr;
 
-use tidegate_client::{Browser, LastNumbers, Pairs};
+use rand_chacha::rand_core::SeedableRng;
+use tidegate_client::segment::DATA_ORDER;
+use tidegate_client::{Browser, Flags, LastNumbers, Os, Pairs, Segment};
 use tidegate_policy::raw::tg_key;
 
 use super::*;
 use crate::class::{Browsing, Class, each_at_each};
+use crate::network::Delay;
 use crate::plan::Driver;
 use crate::raw::device::Transmitter;
 use crate::raw::held::Held;
 use crate::raw::persona;
 use crate::raw::tuples::Ports;
+use crate::raw::xsk::FRAME_BYTES;
 use crate::sources::Sources;
 
 const TARGET: &str = "10.0.0.1:80";
@@ -84,4 +88,37 @@ fn a_visit_ends_when_its_own_host_refuses_the_page() {
     let outcome = crowd.tally.outcome(plan.seed);
     assert_eq!(outcome.errors.refused, 1);
     assert_eq!(outcome.visits.unwrap().abandoned, 1);
+}
+
+/// The server's FIN to a connection that the client has no more: it comes and is answered by the way
+/// of those who live there.
+#[test]
+fn what_belongs_to_no_attempt_takes_as_long_as_all_else() {
+    let mut plan = Plan { ports: None, ..plan() };
+    let far = Network { delay: Delay::Constant { ms: 20.0 }, ..Network::default() };
+    let of = |net: &str, network| {
+        let sources = vec![net.parse().unwrap()];
+        Class { sources, network, os: Os::named("windows").unwrap(), ..Class::default() }
+    };
+    plan.classes = vec![of("10.128.1.1/32", Network::default()), of("10.128.2.1/32", far)];
+    let mut watch = |_: Progress| {};
+    let mut crowd = Crowd::gather(&plan, parts(&plan), &mut watch).unwrap();
+    let begun_ns = crowd.begun_ns;
+    let mut comes = |to: &str| {
+        let from: SocketAddr = TARGET.parse().unwrap();
+        let fin = Segment { flags: Flags::FIN | Flags::ACK, ..Segment::default() };
+        let mut frame = [0; FRAME_BYTES];
+        let way = Way::new(to.parse().unwrap(), [4; 6], [2; 6]);
+        let bytes = way.write((from.ip(), from.port()), 64, 1, &fin, DATA_ORDER, &mut frame);
+        crowd.receive(&frame[..bytes], begun_ns, false);
+        let mut now_ns = begun_ns;
+        while let Some(next_ns) = crowd.office.held.next_ns() {
+            now_ns = next_ns;
+            crowd.release_due(now_ns);
+        }
+        let counted = std::mem::take(&mut crowd.office.segments);
+        ((now_ns - begun_ns) / MS_NS, counted.received, counted.sent)
+    };
+    assert_eq!(comes("10.128.1.1:5000"), (0, 1, 1));
+    assert_eq!(comes("10.128.2.1:5000"), (40, 1, 1), "there and back");
 }
