@@ -25,6 +25,9 @@ use crate::wire::{Event, Wire};
 
 /// Events between two tellings of how it goes: some tenths of a second of real time.
 const TELL_EVERY: u64 = 1 << 21;
+/// A mark is as of the event that it comes before; of one so much later, where nobody comes any more,
+/// as of its own time.
+const MARK_LATE_NS: u64 = 100_000_000;
 /// Events between two recounts of everything, in debug builds.
 #[cfg(debug_assertions)]
 const RECOUNT_EVERY: u64 = 4096;
@@ -306,16 +309,16 @@ impl World {
     }
 
     fn mark(&mut self, place: usize) {
-        if self.marks[place].1.is_some() {
-            return;
-        }
+        let (at_ns, None) = self.marks[place] else { return };
+        let late_ns = self.now_ns().saturating_sub(at_ns);
+        let now_ns = if late_ns > MARK_LATE_NS { at_ns } else { self.now_ns() };
         let host = &self.host;
-        let application = Statistics { elapsed_ns: self.now_ns(), ..host.app.statistics };
+        let application = Statistics { elapsed_ns: now_ns, ..host.app.statistics };
         let sockets = 1 + self.flows.each().filter(|flow| flow.conn.is_socket()).count() as u64;
         let mut counted = host.counted.clone();
-        (counted.pairs_held, counted.pairs_max) = self.wire.ends.held_by_server(self.now_ns());
+        (counted.pairs_held, counted.pairs_max) = self.wire.ends.held_by_server(now_ns);
         counted.phase_changes = host.guard.as_ref().map_or(0, |guard| guard.phase_changes);
-        let accepts = host.guard.as_ref().and_then(|guard| guard.accepts.seen(self.now_ns()));
+        let accepts = host.guard.as_ref().and_then(|guard| guard.accepts.seen(now_ns));
         let mark = (host.cores.spent(), counted, application, sockets, accepts);
         self.marks[place].1 = Some(mark);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the papers tell of single connections and of queues comes out of the model.
 
-use tidegate_client::{Arrivals, Close, Os, Outcome};
+use tidegate_client::{Arrivals, Close, Os, Outcome, Step};
 use tidegate_policy::mechanism;
 use tidegate_policy::raw::{TG_HALF_CLOSE, TG_RST_FIN, TG_RST_FIN_STRICT};
 use tidegate_scenarios::Page;
@@ -257,4 +257,15 @@ fn knot_of_a_pool_serves_more_and_accepting_many_gains_nothing() {
     assert!(fast as f64 > 1.2 * slowly as f64, "{fast} with Accept-100, {slowly} with Accept-1");
     let gained = many.outcome.replies_per_s / served;
     assert!(gained < 1.02, "{gained} times as many replies");
+}
+
+/// The time that counts is over when it is over, though nothing happens then.
+#[test]
+fn a_load_that_ends_in_silence_counts_its_time_and_no_more() {
+    let mut setup = Setup::one_packet(Machine::today(), None, Os::linux());
+    let steps = [(1, 1.0), (9, 0.0)].map(|(s, times)| Step { lasts_ns: s * SECOND_NS, times });
+    setup.crowd.load = Load::Open(Arrivals::constant(1000.0).in_steps(&steps));
+    setup.crowd.duration_ns = 4 * SECOND_NS;
+    setup.crowd.cool_down_ns = 5 * SECOND_NS;
+    assert_eq!(of(setup).application.elapsed_ns, 4 * SECOND_NS);
 }
