@@ -36,6 +36,12 @@ pub enum SimError {
         /// What was given.
         given: String,
     },
+    /// A place where cookies would pass by the pairs that are held, as the daemon says, too.
+    #[error(
+        "time_wait = \"negotiate-server\" and SYN cookies do not go with hook = \"driver\": give hook \
+         = \"ip\", or mechanism = \"abort rst-syn\""
+    )]
+    CookiesBeforeHeld,
     /// A machine's file.
     #[error("{what}; see the shipped machines for what a machine is made of")]
     Machine {

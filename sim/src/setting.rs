@@ -10,6 +10,7 @@ use tidegate_policy::mechanism;
 use tidegate_policy::police::Limited;
 use tidegate_policy::raw::{tg_limit, tg_rules};
 use tidegate_policy::share::{IPV4_BITS, IPV6_BITS};
+use tidegate_policy::time_wait::End;
 use tidegate_scenarios::{
     AcceptLimit, Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Limit, Load, NETWORK_BITS, Network,
     Peer, Phases, Scenario, Server, ServerKind, Setting, Treatment, network, read_scalable_trace,
@@ -46,6 +47,7 @@ pub(crate) fn setup(
     }
     let mut kernel = Kernel::of(machine.profile);
     let mut guard = None;
+    let mut hook = Hook::named(&setting.hook, machine.hook)?;
     match &setting.treatment {
         Treatment::Mechanism(name) => {
             let rules = setting.options.over(mechanism::parse(name)?);
@@ -53,9 +55,17 @@ pub(crate) fn setup(
             if setting.precedence.fair_share {
                 (rules.share_ipv4_bits, rules.share_ipv6_bits) = (IPV4_BITS, IPV6_BITS);
             }
-            let mut hook = Hook::named(&setting.hook, machine.hook)?;
             // As live: where SYNs are shed, they are judged in the same place.
             if setting.shed.is_some() && hook == Hook::Tcp {
+                hook = Hook::Ip;
+            }
+            // As the daemon has it: the table of held pairs is behind the driver, and would not know of
+            // a pair that a cookie from there opens anew.
+            let holds = setting.time_wait.negotiated() == Some(End::Server);
+            if holds && rules.may_give_cookies() && hook == Hook::Driver {
+                if setting.hook != "auto" {
+                    return Err(SimError::CookiesBeforeHeld);
+                }
                 hook = Hook::Ip;
             }
             guard = Some((rules, hook));
@@ -73,7 +83,6 @@ pub(crate) fn setup(
     if clients.addresses.is_some() && (clients.ports.is_none() || judges_addresses) {
         return Err(SimError::Addresses);
     }
-    let hook = Hook::named(&setting.hook, machine.hook)?;
     let shed = setting.shed.as_ref().map(|shed| Shed::of(shed, hook));
     let pages = Pages::of(server.page, load.seed);
     let cables = match scenario.network {
@@ -277,6 +286,26 @@ mod tests {
         assert!(of("backlog = 64").is_ok());
         assert!(matches!(of("time_waits = 20000"), Err(SimError::TimeWaits)));
         assert!(matches!(of("events = \"io_uring\""), Err(SimError::IoUring)));
+    }
+
+    /// As `tidegate` refuses it, and takes the IP entry where it is left to choose.
+    #[test]
+    fn held_pairs_and_cookies_do_not_go_with_the_driver() {
+        let machine = Machine { hook: Hook::Driver, ..Machine::today() };
+        let of = |keys: &str| {
+            let text =
+                format!("title = \"t\"\nsource = \"s\"\n[load]\noffered = [1]\n[[curve]]\n{keys}");
+            let scenario = Scenario::parse("t", "t.toml", &text).unwrap();
+            let setting = &scenario.settings[0];
+            let setup = setup(&scenario, setting, &scenario.load(Form::Full), &machine)?;
+            Ok::<_, SimError>(setup.guard.map(|(_, hook)| hook))
+        };
+        let holds = "time_wait = \"negotiate-server\"\nmechanism =";
+        let at_driver = of(&format!("hook = \"driver\"\n{holds} \"no-syn-drop\""));
+        assert!(matches!(at_driver, Err(SimError::CookiesBeforeHeld)), "{at_driver:?}");
+        assert_eq!(of(&format!("{holds} \"no-syn-drop\"")).unwrap(), Some(Hook::Ip));
+        assert_eq!(of(&format!("{holds} \"abort rst-syn\"")).unwrap(), Some(Hook::Driver));
+        assert_eq!(of("mechanism = \"no-syn-drop\"").unwrap(), Some(Hook::Driver));
     }
 
     #[test]
