@@ -166,7 +166,7 @@ pub(crate) struct Counted {
     pub listen_drops: u64,
     /// Packets that the ring had no room for.
     pub ring_lost: u64,
-    /// Segments that the server took in.
+    /// Segments that the server's TCP took in: none that a hook before it, or a held pair, has ended.
     pub received: u64,
     /// Connections that went to TIME-WAIT.
     pub time_waits: u64,
@@ -246,7 +246,6 @@ impl Host {
         began_ns: u64,
         wire: &mut Wire,
     ) {
-        self.counted.received += 1;
         let mut work = Work::new(wire, &self.costs, packet.flow, began_ns);
         let is_syn = packet.is_syn();
         if self.guard.is_some() && !is_syn {
@@ -270,6 +269,7 @@ impl Host {
                 self.established(flow, packet, &mut work);
             }
         }
+        self.counted.received += u64::from(work.reaches_tcp);
         let took = work.took;
         self.cores.spend(packet.flow, began_ns, &took);
         self.wake(began_ns, wire);

@@ -139,7 +139,8 @@ pub(crate) struct Work<'a> {
 
 impl<'a> Work<'a> {
     pub(crate) fn new(wire: &'a mut Wire, costs: &Costs, place: u32, began_ns: u64) -> Self {
-        Self { wire, frames: costs.frames(), place, began_ns, took: Took::default() }
+        let (frames, took) = (costs.frames(), Took::default());
+        Self { wire, frames, place, began_ns, took, reaches_tcp: true }
     }
 
     /// TCP has so much to do.
@@ -157,6 +158,8 @@ impl<'a> Work<'a> {
     }
 
     /// The same, and TCP looks its connection up.
+    /// It comes as far as TCP, whatever becomes of it there.
+    pub reaches_tcp: bool,
     #[inline]
     pub(crate) fn comes_to_tcp(&mut self, costs: &Costs) {
         self.comes_up();
@@ -189,6 +192,7 @@ impl<'a> Work<'a> {
     pub(crate) fn frame_goes_out(&mut self) {
         self.took.ip_ns += self.frames.ip_ns;
         self.took.driver_ns += self.frames.transmit_ns;
+        self.reaches_tcp = hook == Hook::Tcp;
     }
 
     /// Hands a packet, whose frame has been paid for, to the network.

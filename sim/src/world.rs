@@ -56,7 +56,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Segments that the server took in during the time that counts.
+    /// Segments that the server's TCP took in during the time that counts.
     #[must_use]
     pub fn segments_received(&self) -> u64 {
         self.counted.received

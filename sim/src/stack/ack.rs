@@ -9,9 +9,9 @@ use tidegate_policy::raw::{
     tg_rules,
 };
 
-use super::conn::Conn;
+use super::conn::{Conn, Giver};
 use super::syn::hollow_isn;
-use super::{Guard, Host, State, is_before};
+use super::{Host, State, is_before};
 use crate::flow::Flow;
 use crate::hook::Hook;
 use crate::network::Packet;
@@ -149,7 +149,7 @@ impl Host {
             return;
         }
         let conn = &flow.conn;
-        let brings_cookie = conn.has_cookie && packet.ack == conn.isn.wrapping_add(1);
+        let brings_cookie = conn.cookie.is_some() && packet.ack == conn.isn.wrapping_add(1);
         if brings_cookie && !packet.flags.has(Flags::RST) {
             return self.cookie_back(flow, packet, work);
         }
@@ -168,11 +168,6 @@ impl Host {
         }
     }
 
-    /// The guard, where cookies are its own.
-    fn giver_of_cookies(&self) -> Option<&Guard> {
-        self.guard.as_ref().filter(|guard| guard.rules.may_give_cookies())
-    }
-
     fn cookie_back(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
         let place = self.looks_at_cookies();
         if place == Hook::Ip {
@@ -188,7 +183,7 @@ impl Host {
             work.tcp_takes(self.costs.cookie_ns);
         }
         if matches!(decision.reason, TG_COOKIE_VALID | TG_HANDSHAKE) {
-            flow.conn.has_cookie = false;
+            flow.conn.cookie = None;
             return self.make_child(flow, packet, work);
         }
         self.count_overflow(decision);
@@ -200,10 +195,12 @@ impl Host {
     }
 
     fn judge_cookie(&mut self, flow: &Flow, packet: &Packet, now_ns: u64) -> tg_decision {
-        let is_ours = self.giver_of_cookies().is_some();
         let ack = tg_ack {
             bare: u32::from(packet.is_bare()),
-            cookie: if is_ours { TG_ACK_COOKIE } else { TG_ACK_KERNEL_COOKIE },
+            cookie: match flow.conn.cookie {
+                Some(Giver::Guard) => TG_ACK_COOKIE,
+                _ => TG_ACK_KERNEL_COOKIE,
+            },
             ..tg_ack::default()
         };
         if self.guard.is_some() {
@@ -239,7 +236,8 @@ impl Host {
 mod tests {
     use tidegate_client::{Arrivals, Os};
     use tidegate_policy::mechanism;
-    use tidegate_policy::raw::{TG_OVERFLOW_OTHER, TG_OVERFLOW_SYNACK_ACK};
+    use tidegate_policy::police::Limited;
+    use tidegate_policy::raw::{TG_OVERFLOW_OTHER, TG_OVERFLOW_SYNACK_ACK, tg_limit};
 
     use super::super::Counted;
     use super::*;
@@ -285,5 +283,22 @@ mod tests {
             let Counted { listen_overflows, listen_drops, .. } = report.counted;
             assert_eq!((listen_overflows, listen_drops), (0, 0), "{mechanism}");
         }
+    }
+
+    /// A network that is exempt is the kernel's, and so are its cookies, beside a guard with its own.
+    #[test]
+    fn a_cookie_is_judged_as_whose_it_is() {
+        let counted = |limits: Vec<Limited>| {
+            let guard = Some((mechanism::parse("no-syn-drop").unwrap(), Hook::Ip));
+            let mut setup = Setup::one_packet(Machine::today(), guard, Os::linux());
+            (setup.kernel.syncookies, setup.limits) = (2, limits);
+            setup.crowd.duration_ns = 100_000_000;
+            let judged = World::new(setup).run(&mut |_| {}).counted.judged.packets;
+            let [ours, kernels] = [(TG_COOKIE_VALID, TG_ADMIT), (TG_HANDSHAKE, TG_PASS)]
+                .map(|(why, what)| judged[why as usize][what as usize]);
+            (ours, kernels > 100)
+        };
+        let everyone = Limited { addr: [0; 4], is_ipv6: false, bits: 0, limit: tg_limit::exempt() };
+        assert_eq!(counted(vec![everyone]), (0, true));
     }
 }

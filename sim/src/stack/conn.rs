@@ -33,6 +33,13 @@ pub(crate) enum State {
     TimeWait,
 }
 
+/// Who gave a cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Giver {
+    Guard,
+    Kernel,
+}
+
 /// The server's end of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Conn {
@@ -85,8 +92,8 @@ pub(crate) struct Conn {
     /// Times that something was sent again, in a row.
     pub(super) again: u8,
     pub(super) same_acks: u8,
-    /// A cookie is out: it is in no queue.
-    pub(super) has_cookie: bool,
+    /// A cookie is out, and whose: it is in no queue.
+    pub(super) cookie: Option<Giver>,
     pub(super) has_clocks: bool,
     pub(super) has_shift: bool,
     pub(super) has_sack: bool,
@@ -235,14 +242,16 @@ impl Conn {
         self.timer = Some((at_ns, wire.queue.add(at_ns, Event::Conn(place))));
     }
 
-    /// Whether a hook before TCP finds the listening socket or its request for a SYN. Where a
-    /// connection stands it finds that, and lets the SYN by.
-    pub(super) fn is_open_to(&self, packet: &Packet) -> bool {
-        match self.state {
-            State::None | State::HalfOpen => true,
-            State::TimeWait => self.is_begun_anew_by(packet),
-            State::Queued | State::Accepted | State::Closing => false,
-        }
+    /// Whether a hook before TCP finds the listening socket or its request for a SYN: behind
+    /// TIME-WAIT, too, where TCP may take the SYN for an old one. Where a connection stands it finds
+    /// that, and lets the SYN by.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, State::None | State::HalfOpen | State::TimeWait)
+    }
+
+    /// Whether TCP has its own answer to a SYN: to that of a request or a connection.
+    pub(super) fn is_answered(&self) -> bool {
+        !matches!(self.state, State::None | State::TimeWait)
     }
 
     /// Whether a SYN in TIME-WAIT is certainly of a new connection: by its clock (RFC 6191), or by

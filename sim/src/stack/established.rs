@@ -91,7 +91,7 @@ impl Host {
         self.tell(flow, work.place);
     }
 
-    fn acknowledge(&mut self, flow: &mut Flow, work: &mut Work<'_>) {
+    pub(super) fn acknowledge(&mut self, flow: &mut Flow, work: &mut Work<'_>) {
         work.tcp_takes(self.costs.make_ns);
         let seq = flow.conn.sent_max;
         let segment = flow.conn.segment(self.profile, work.now_ns(), Flags::ACK, seq, b"");
@@ -133,15 +133,15 @@ impl Host {
         flow.conn.forget(work.wire);
     }
 
-    /// A RST ends TIME-WAIT, a FIN begins it anew (RFC 9293, section 3.10.7.4). A SYN that is
-    /// certainly of another connection ends it where it comes to TCP.
+    /// A RST ends TIME-WAIT, a FIN begins it anew (RFC 9293, section 3.10.7.4). A SYN is judged as one
+    /// to the listening socket, and may end it where it comes to TCP.
     pub(super) fn segment_in_time_wait(
         &mut self,
         flow: &mut Flow,
         packet: &Packet,
         work: &mut Work<'_>,
     ) {
-        if packet.is_syn() && flow.conn.is_begun_anew_by(packet) {
+        if packet.is_syn() {
             return self.syn(flow, packet, work);
         }
         work.comes_to_tcp(&self.costs);

@@ -9,6 +9,7 @@ use tidegate_policy::syn_room;
 use tidegate_policy::system::sends_again;
 use tidegate_policy::time_wait::End;
 
+use super::conn::Giver;
 use super::time_wait::Keeps;
 use super::{Conn, Guard, Host, Listener, Profile, State};
 use crate::flow::Flow;
@@ -32,7 +33,12 @@ impl Host {
         let room = syn_room(&rules, &shown, u32::MAX);
         let queue = tg_auto_queue::of(&rules, &self.listener.queues(&self.kernel), room);
         let Some(shed) = &mut self.shed else { return tg_decision::default() };
-        let decision = shed.judge(&tuple(flow.number, flow.network), packet.seq, now_ns, &queue);
+        let judged = shed.judge(&tuple(flow.number, flow.network), packet.seq, now_ns, &queue);
+        // An answer would end what stands here; silence leaves it as it is.
+        let would_end = shed.hook.is_some()
+            && matches!(judged.verdict, TG_RESET | TG_HOLLOW)
+            && flow.conn.is_answered();
+        let decision = if would_end { tg_decision::default() } else { judged };
         // As the datapath counts: on a path what passes too.
         if decision.verdict != TG_PASS || shed.hook.is_none() {
             self.counted.judge(decision);
@@ -82,7 +88,7 @@ impl Host {
 
     fn driver_ends_syn(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) -> bool {
         let sheds = self.shed.as_ref().is_some_and(|shed| shed.hook == Some(Hook::Driver));
-        let judges = self.decides_at_driver() && flow.conn.is_open_to(packet);
+        let judges = self.decides_at_driver() && flow.conn.is_open();
         let source = if judges { self.source(flow, work.now_ns()) } else { TG_SOURCE_ANY };
         (sheds && source == TG_SOURCE_ANY && self.sheds(flow, packet, work))
             || (judges && matches!(self.judge_syn(flow, packet, source, work), Left::Nothing))
@@ -181,6 +187,9 @@ impl Host {
         }
         // Not sooner: a SYN that is refused on its way leaves TIME-WAIT standing.
         let was_time_wait = flow.conn.state == State::TimeWait;
+        if was_time_wait && !flow.conn.is_begun_anew_by(packet) {
+            return self.acknowledge(flow, work);
+        }
         if was_time_wait {
             self.end_time_wait(flow, work);
         }
@@ -194,7 +203,7 @@ impl Host {
             TG_KERNEL_COOKIE => {
                 work.tcp_takes(self.costs.cookie_ns);
                 let named = self.names(flow, packet, Keeps::Nothing, work);
-                self.give_cookie(flow, packet, named, work);
+                self.give_cookie(Giver::Kernel, flow, packet, named, work);
             }
             reason => self.kernel_drops_syn(reason, flow, packet, work),
         }
@@ -235,7 +244,7 @@ impl Host {
             TG_COOKIE => {
                 work.tcp_takes(if by_tcp { self.costs.cookie_ns } else { 0 });
                 work.took.guard_ns += if by_tcp { 0 } else { self.costs.hook_ns };
-                self.give_cookie(flow, packet, None, work);
+                self.give_cookie(Giver::Guard, flow, packet, None, work);
             }
             TG_HOLLOW => {
                 work.tcp_takes(if by_tcp { self.costs.cookie_ns } else { 0 });
@@ -286,17 +295,19 @@ impl Host {
     /// A SYN/ACK that stands for itself; `named` is whom it names to hold TIME-WAIT.
     fn give_cookie(
         &mut self,
+        giver: Giver,
         flow: &mut Flow,
         packet: &Packet,
         named: Option<End>,
         work: &mut Work<'_>,
     ) {
-        if flow.conn.has_cookie {
+        if flow.conn.cookie.is_some() {
             // The same SYN has the same cookie.
             flow.conn.peer_clock = packet.clocks().map_or(0, |clocks| clocks.value);
         } else {
-            flow.conn = Conn { has_cookie: true, named, ..Conn::of_syn(packet, self.isn()) };
+            flow.conn = Conn { named, ..Conn::of_syn(packet, self.isn()) };
         }
+        flow.conn.cookie = Some(giver);
         self.send_syn_ack(flow, work);
     }
 
@@ -349,11 +360,15 @@ mod tests {
     use tidegate_client::segment::Timestamps;
     use tidegate_client::{Close, Flags, Options, Os, Segment};
     use tidegate_policy::mechanism;
-    use tidegate_policy::raw::TG_NO_COOKIE;
+    use tidegate_policy::raw::{
+        TG_KEY_CONNECTION, TG_NO_COOKIE, TG_REFUSE_RESET, TG_REFUSE_SILENTLY, TG_SHED_STATELESS,
+        TG_SLPD, tg_shed_rules,
+    };
 
     use super::*;
     use crate::machine::Machine;
     use crate::setup::Setup;
+    use crate::shed::{Shed, Shedders};
     use crate::world::World;
 
     /// The place of the first connection.
@@ -380,15 +395,17 @@ mod tests {
 
     /// A new SYN on the first connection's addresses and ports. Says what then stands there.
     fn comes_again(world: &mut World) -> State {
+        let conn = &world.flows.get(FIRST).conn;
+        let clocks = Timestamps { value: conn.peer_clock.wrapping_add(1), echo: 0 };
+        let seq = conn.expected.wrapping_add(1);
+        comes(world, seq, Options { timestamps: Some(clocks), ..Options::default() })
+    }
+
+    /// The same, of a SYN with this number and these options.
+    fn comes(world: &mut World, seq: u32, options: Options) -> State {
         let now_ns = world.now_ns();
         let flow = world.flows.get(FIRST);
-        let clocks = Timestamps { value: flow.conn.peer_clock.wrapping_add(1), echo: 0 };
-        let syn = Segment {
-            flags: Flags::SYN,
-            seq: flow.conn.expected.wrapping_add(1),
-            options: Options { timestamps: Some(clocks), ..Options::default() },
-            ..Segment::default()
-        };
+        let syn = Segment { flags: Flags::SYN, seq, options, ..Segment::default() };
         let packet = Packet::of(FIRST, &syn);
         if !world.host.ends_before(flow, &packet, now_ns, &mut world.wire) {
             world.host.receive(flow, &packet, now_ns, &mut world.wire);
@@ -429,6 +446,56 @@ mod tests {
         }
     }
 
+    /// The datapath finds the listening socket behind TIME-WAIT without a look at the number.
+    #[test]
+    fn a_syn_that_may_be_old_is_judged_before_tcp_takes_it_for_one() {
+        for (hook, elsewhere) in [(Hook::Ip, false), (Hook::Driver, true)] {
+            let old = |world: &mut World| {
+                let last = world.flows.get(FIRST).conn.expected;
+                comes(world, last.wrapping_sub(1000), Options::default())
+            };
+            let mut world = in_time_wait("rst-syn", hook, elsewhere);
+            let acknowledged = world.wire.outward.carried.sent + 1;
+            assert_eq!(old(&mut world), State::TimeWait);
+            assert_eq!(world.wire.outward.carried.sent, acknowledged);
+            fill(&mut world);
+            assert_eq!(old(&mut world), State::TimeWait);
+            assert_eq!(world.host.counted.dropped(TG_LISTENQ_FULL_AT_SYN), 1);
+        }
+    }
+
+    /// The kernel repeats its SYN/ACK, as it does beside the datapath.
+    #[test]
+    fn nobody_is_shed_by_an_answer_whose_request_stands() {
+        for refusal in [TG_REFUSE_RESET, TG_REFUSE_SILENTLY] {
+            let mut world = in_time_wait("default", Hook::Ip, false);
+            assert_eq!(comes_again(&mut world), State::HalfOpen);
+            let everyone = tg_shed_rules::new(TG_SLPD, TG_KEY_CONNECTION, 1.0, 5);
+            let rules = tg_shed_rules { refusal, ..everyone };
+            let shed = Shed { rules, hook: Some(Hook::Ip), in_series: 1 };
+            world.host.shed = Some(Shedders::new(&shed, 1));
+            let sent = world.wire.outward.carried.sent;
+            assert_eq!(comes_again(&mut world), State::HalfOpen);
+            let answers = world.wire.outward.carried.sent - sent;
+            assert_eq!(answers, u64::from(refusal == TG_REFUSE_RESET));
+            let shed: u64 =
+                world.host.counted.judged.packets[TG_SHED_STATELESS as usize].iter().sum();
+            assert_eq!(shed, u64::from(refusal == TG_REFUSE_SILENTLY));
+        }
+    }
+
+    /// Linux counts where TCP begins.
+    #[test]
+    fn what_a_hook_ends_before_tcp_is_no_segment_of_tcps() {
+        for (hook, counts) in [(Hook::Driver, 0), (Hook::Ip, 0), (Hook::Tcp, 1)] {
+            let mut world = in_time_wait("rst-syn", hook, false);
+            fill(&mut world);
+            let before = world.host.counted.received;
+            assert_eq!(comes_again(&mut world), State::TimeWait);
+            assert_eq!(world.host.counted.received - before, counts, "{hook:?}");
+        }
+    }
+
     #[test]
     fn a_syn_that_comes_to_tcp_ends_time_wait() {
         for (hook, elsewhere) in [(Hook::Ip, false), (Hook::Driver, true)] {
@@ -445,7 +512,7 @@ mod tests {
             let mut world = in_time_wait("no-syn-drop", hook, elsewhere);
             fill(&mut world);
             assert_eq!(comes_again(&mut world), State::None);
-            assert!(!world.flows.get(FIRST).conn.has_cookie);
+            assert_eq!(world.flows.get(FIRST).conn.cookie, None);
             let counted = &world.host.counted;
             assert_eq!((counted.dropped(TG_NO_COOKIE), counted.listen_drops), (1, 1));
         }
