@@ -30,6 +30,8 @@ pub use receive::Received;
 /// No time at all.
 pub(crate) const NEVER: u64 = u64::MAX;
 pub(crate) const MS_NS: u64 = 1_000_000;
+/// The clock of initial sequence numbers (RFC 9293, section 3.4.1).
+const NUMBER_TICK_NS: u64 = 4000;
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,8 +112,8 @@ pub struct Connection {
 
 impl Connection {
     /// Sends the first SYN. `mss` is the most that a packet can carry on this path, in bytes: 1460
-    /// on Ethernet over IPv4, 1440 over IPv6. Its initial sequence number is drawn from `rng`.
-    /// `time_wait` is what the client wants of TIME-WAIT.
+    /// on Ethernet over IPv4, 1440 over IPv6. Its initial sequence number is drawn from `rng`, or
+    /// goes on with its pair's. `time_wait` is what the client wants of TIME-WAIT.
     pub fn start(
         os: &'static Os,
         mss: u16,
@@ -120,7 +122,8 @@ impl Connection {
         rng: &mut impl Rng,
         out: &mut impl Out,
     ) -> Self {
-        let first = rng.next_u32();
+        let drawn = rng.next_u32();
+        let first = goes_on(os, now_ns, out).unwrap_or(drawn);
         let mut connection = Self {
             os,
             again_at_ns: NEVER,
@@ -319,6 +322,13 @@ impl Connection {
             self.quits_at_ns = now_ns + u64::from(self.os.fin_wait_2_ms) * MS_NS;
         }
     }
+}
+
+/// Where a pair's numbers go on, of a system without time stamps: a server that still holds the last
+/// connection in TIME-WAIT knows by the number alone that the next is new (RFC 9293, section 3.4.1).
+fn goes_on(os: &Os, now_ns: u64, out: &mut impl Out) -> Option<u32> {
+    let first = out.pair_first().filter(|_| os.timestamp_tick_us.is_none())?;
+    Some(first.wrapping_add((now_ns / NUMBER_TICK_NS) as u32))
 }
 
 /// Whether `a` comes before `b`, in sequence numbers that wrap around.

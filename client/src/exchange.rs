@@ -70,6 +70,8 @@ pub(crate) struct Wire {
     /// Whether its host has room to hold pairs, and those that it was to hold.
     pub has_room: bool,
     pub held: Vec<LastNumbers>,
+    /// Where its pair's numbers begin, if it is used again.
+    pub pair_first: Option<u32>,
 }
 
 impl Out for Wire {
@@ -92,6 +94,10 @@ impl Out for Wire {
     fn hold(&mut self, last: &LastNumbers) -> bool {
         self.held.extend(self.has_room.then_some(*last));
         self.has_room
+    }
+
+    fn pair_first(&mut self) -> Option<u32> {
+        self.pair_first
     }
 }
 

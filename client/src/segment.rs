@@ -259,6 +259,13 @@ pub trait Out {
         let _ = last;
         false
     }
+
+    /// Where this pair's sequence numbers begin when the clock is at 0, the same each time that its
+    /// addresses and ports are used (F of RFC 6528). `None`: nobody uses them twice, and chance is as
+    /// good.
+    fn pair_first(&mut self) -> Option<u32> {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::wire::{SYN, Wire};
 use common::{NOBODY, Stage, answer, answer_at_length, answer_noting, answer_once, raw};
-use tidegate_crowd::{Class, Close, Delay, Driver, Load, Network, Plan, SynClass, run_watched};
+use tidegate_crowd::{Class, Close, Delay, Driver, Load, Network, Os, Plan, SynClass, run_watched};
 use tidegate_lab::{Counters, Sockets, allowed_cpus, say_skipped, skip_without_root};
 
 #[test]
@@ -90,7 +90,8 @@ fn who_closes_first_holds_time_wait() {
 }
 
 /// A client with 200 ports that closes first holds each of them for a minute, and finds no other;
-/// where the server closes first, and holds as many, a port can be used again at once (RFC 6191).
+/// where the server closes first, and holds as many, a port can be used again at once, by its clock
+/// (RFC 6191) or, without one, by its number.
 #[test]
 fn ports_in_time_wait_are_not_used() {
     if skip_without_root("ports_in_time_wait_are_not_used") {
@@ -99,21 +100,27 @@ fn ports_in_time_wait_are_not_used() {
     let stage = Stage::new();
     stage.serve("10.0.0.1:80".parse().unwrap(), answer);
     stage.serve("10.0.0.1:81".parse().unwrap(), answer_once);
-    let send = |port: u16, close| {
-        let class = Class { close, ..Class::default() };
-        let sources = vec!["10.128.0.1/32".parse().unwrap()];
+    let send = |port: u16, close, address: &str, os| {
+        let class = Class { close, os: Os::named(os).unwrap(), ..Class::default() };
+        let sources = vec![address.parse().unwrap()];
         let plan = raw(&format!("10.0.0.1:{port}"), 300.0, class);
         stage.send(Plan { sources, ports: Some(200), ..plan })
     };
-    let outcome = send(80, Close::Fin);
+    let outcome = send(80, Close::Fin, "10.128.0.1/32", "linux");
     assert_eq!((outcome.attempts, outcome.replies), (300, 200), "{outcome:?}");
     assert_eq!(outcome.errors.other["EADDRNOTAVAIL"], 100);
     assert_eq!(outcome.time_waits.unwrap().most, 200);
-    for _ in 0..2 {
-        let outcome = send(81, Close::Server);
-        assert_eq!((outcome.attempts, outcome.replies), (300, 300), "{outcome:?}");
-        assert_eq!(outcome.segments.rst_sent, 0, "no SYN was taken for an old one: {outcome:?}");
-        assert_eq!(time_waits(&stage), 200, "each of them begun anew");
+    for (address, os, held) in [("10.128.0.1/32", "linux", 200), ("10.128.0.2/32", "windows", 400)]
+    {
+        for _ in 0..2 {
+            let outcome = send(81, Close::Server, address, os);
+            assert_eq!((outcome.attempts, outcome.replies), (300, 300), "{outcome:?}");
+            assert_eq!(
+                outcome.segments.rst_sent, 0,
+                "no SYN was taken for an old one: {outcome:?}"
+            );
+            assert_eq!(time_waits(&stage), held, "each of them begun anew");
+        }
     }
 }
 
@@ -307,13 +314,6 @@ fn large_replies_come_in_the_pieces_in_which_they_were_handed_down() {
     }
 }
 
-#[test]
-fn packet_sockets_do_where_xdp_is_taken() {
-    if skip_without_root("packet_sockets_do_where_xdp_is_taken") {
-        return;
-    }
-    let stage = Stage::new();
-    stage.serve("10.0.0.1:82".parse().unwrap(), answer);
 /// A cable that is pulled out at the other end takes no frame.
 #[test]
 fn frames_that_the_device_drops_are_counted() {
@@ -328,6 +328,13 @@ fn frames_that_the_device_drops_are_counted() {
     assert_eq!((outcome.segments.sent, outcome.segments.lost_here), (300, 300), "{outcome:?}");
 }
 
+#[test]
+fn packet_sockets_do_where_xdp_is_taken() {
+    if skip_without_root("packet_sockets_do_where_xdp_is_taken") {
+        return;
+    }
+    let stage = Stage::new();
+    stage.serve("10.0.0.1:82".parse().unwrap(), answer);
     let first = raw("10.0.0.1:81", 10.0, Class::default());
     let first = Plan { duration: Duration::from_secs(4), ..first };
     let clients = stage.clients.clone();

@@ -14,6 +14,9 @@ use crate::machine::Attention;
 use crate::network::{Direction, Packet, Way};
 use crate::spent::Took;
 
+/// Spreads the pairs' first sequence numbers (2^32 by the golden ratio).
+const SPREAD: u32 = 0x9e37_79b9;
+
 /// Something that happens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
@@ -53,10 +56,18 @@ pub(crate) struct Wire {
     pub segments: Segments,
     /// What hosts hold blocked.
     pub ends: Ends,
+    /// Clients have only so many ports.
+    pub reuses_pairs: bool,
 }
 
 impl Wire {
-    pub(crate) fn new(way: &Way, clients: Attention, ends: Ends, seed: u64) -> Self {
+    pub(crate) fn new(
+        way: &Way,
+        clients: Attention,
+        ends: Ends,
+        reuses_pairs: bool,
+        seed: u64,
+    ) -> Self {
         Self {
             queue: Queue::default(),
             inward: Direction::inward(way, Chance::of(seed, Entity::WayIn)),
@@ -64,7 +75,14 @@ impl Wire {
             clients,
             segments: Segments::default(),
             ends,
+            reuses_pairs,
         }
+    }
+
+    /// Where the sequence numbers of a pair begin, at either end. Where ports are not short, each attempt
+    /// has a pair of its own.
+    pub(crate) fn pair_first(&self, pair: u32) -> Option<u32> {
+        self.reuses_pairs.then(|| pair.wrapping_mul(SPREAD))
     }
 
     /// A host tells its own client that these addresses and ports are taken.
@@ -126,6 +144,10 @@ impl Out for Post<'_> {
     fn hold(&mut self, last: &LastNumbers) -> bool {
         self.wire.ends.hold(End::Client, self.pair, last, self.now_ns)
     }
+
+    fn pair_first(&mut self) -> Option<u32> {
+        self.wire.pair_first(self.pair)
+    }
 }
 
 /// Work of the server's processor on one flow: what it took so far, and what it sends.
@@ -135,6 +157,8 @@ pub(crate) struct Work<'a> {
     pub place: u32,
     pub began_ns: u64,
     pub took: Took,
+    /// It comes as far as TCP, whatever becomes of it there.
+    pub reaches_tcp: bool,
 }
 
 impl<'a> Work<'a> {
@@ -158,8 +182,6 @@ impl<'a> Work<'a> {
     }
 
     /// The same, and TCP looks its connection up.
-    /// It comes as far as TCP, whatever becomes of it there.
-    pub reaches_tcp: bool,
     #[inline]
     pub(crate) fn comes_to_tcp(&mut self, costs: &Costs) {
         self.comes_up();
@@ -170,6 +192,7 @@ impl<'a> Work<'a> {
     /// entry of IP or before does not take IP's way out. At the driver that is one cost for all of it,
     /// the frame goes back as it came.
     pub(crate) fn ends_at(&mut self, hook: Hook, costs: &Costs) {
+        self.reaches_tcp = hook == Hook::Tcp;
         match hook {
             Hook::Driver => self.took = Took { guard_ns: costs.early_ns, ..Took::default() },
             Hook::Ip => self.took.ip_ns = 0,
@@ -192,7 +215,6 @@ impl<'a> Work<'a> {
     pub(crate) fn frame_goes_out(&mut self) {
         self.took.ip_ns += self.frames.ip_ns;
         self.took.driver_ns += self.frames.transmit_ns;
-        self.reaches_tcp = hook == Hook::Tcp;
     }
 
     /// Hands a packet, whose frame has been paid for, to the network.
@@ -228,5 +250,41 @@ impl<'a> Work<'a> {
             Segment { flags, ack: packet.end(), options: Options::default(), ..Segment::default() }
         };
         self.send(flow, &rst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_client::Os;
+    use tidegate_policy::time_wait::negotiate;
+
+    use super::*;
+    use crate::machine::Machine;
+    use crate::setup::Setup;
+
+    /// Without clocks a SYN is new by its number or not at all; its own host says so at once.
+    #[test]
+    fn a_pair_that_is_held_blocks_a_syn_that_may_be_old() {
+        let mut setup = Setup::one_packet(Machine::today(), None, Os::linux());
+        setup.crowd.person.time_wait = negotiate(Some(End::Client));
+        let mut ends = Ends::of(&setup);
+        let last = LastNumbers { sent: 1000, expected: 7, clocks: None, swapped: false };
+        assert!(ends.hold(End::Client, 3, &last, 0));
+        let mut wire = Wire::new(&setup.way, setup.machine.clients, ends, true, 1);
+        for (seq, goes) in [(999, false), (1000, false), (1001, true)] {
+            let before = wire.segments.syn_sent;
+            let (pair, now_ns, delay_ns) = (3, 5, setup.way.wire_ns);
+            let mut post =
+                Post { wire: &mut wire, place: 0, pair, now_ns, delay_ns, packets: 0, syns: 0 };
+            post.send(Segment { flags: Flags::SYN, seq, ..Segment::default() });
+            assert_eq!(wire.segments.syn_sent > before, goes, "{seq}");
+            let (_, event) = wire.queue.take_next().unwrap();
+            let is_refused = |packet: Packet| packet.flags.has(Flags::RST);
+            assert!(match event {
+                Event::AtClient(packet) => is_refused(packet) && !goes,
+                Event::AtServer(_) => goes,
+                _ => false,
+            });
+        }
     }
 }

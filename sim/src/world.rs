@@ -169,7 +169,7 @@ impl World {
                 Load::Open(arrivals) => Starts::Open(arrivals.clone().peekable()),
                 Load::Closed { clients } => Starts::Closed { clients: *clients },
             },
-            wire: Wire::new(&way, machine.clients, ends, seed),
+            wire: Wire::new(&way, machine.clients, ends, crowd.ports.is_some(), seed),
             tally: Tally::new(counted_ns.clone()).with_parts(crowd.networks.len()),
             next_mark_ns: counted_ns.start,
             marks: [(counted_ns.start, None), (counted_ns.end, None)],

@@ -18,6 +18,9 @@ use crate::network::Packet;
 use crate::sources::tuple;
 use crate::wire::{Wire, Work};
 
+/// The clock of Linux' initial sequence numbers.
+const NUMBER_TICK_NS: u64 = 64;
+
 /// What a mechanism leaves to do.
 enum Left {
     Nothing,
@@ -279,7 +282,7 @@ impl Host {
 
     fn make_request(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
         work.tcp_takes(self.costs.request_ns);
-        let isn = self.isn();
+        let isn = self.isn(flow, work);
         let named = self.names(flow, packet, Keeps::Request, work);
         let conn = &mut flow.conn;
         *conn = Conn { named, ..Conn::of_syn(packet, isn) };
@@ -305,14 +308,19 @@ impl Host {
             // The same SYN has the same cookie.
             flow.conn.peer_clock = packet.clocks().map_or(0, |clocks| clocks.value);
         } else {
-            flow.conn = Conn { named, ..Conn::of_syn(packet, self.isn()) };
+            let isn = self.isn(flow, work);
+            flow.conn = Conn { named, ..Conn::of_syn(packet, isn) };
         }
         flow.conn.cookie = Some(giver);
         self.send_syn_ack(flow, work);
     }
 
-    fn isn(&mut self) -> u32 {
-        (self.chance.draw() >> 32) as u32
+    /// A pair that is used again goes on as `secure_tcp_seq()` has it: its client may hold the last
+    /// connection, and know by the number alone that this is another.
+    fn isn(&mut self, flow: &Flow, work: &Work<'_>) -> u32 {
+        let drawn = (self.chance.draw() >> 32) as u32;
+        let first = work.wire.pair_first(flow.pair);
+        first.map_or(drawn, |first| first.wrapping_add((work.now_ns() / NUMBER_TICK_NS) as u32))
     }
 
     fn send_syn_ack(&self, flow: &mut Flow, work: &mut Work<'_>) {

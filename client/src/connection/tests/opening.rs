@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How connections come to be, or do not.
 
+use rand_chacha::ChaCha8Rng;
+use rand_core::SeedableRng;
+
 use super::after_asking;
-use crate::attempt::Person;
-use crate::exchange::{Exchange, person, play};
+use crate::attempt::{Attempt, Person};
+use crate::exchange::{Exchange, Wire, person, play};
 use crate::os::Os;
 use crate::segment::{Flags, Segment};
 
@@ -20,6 +23,25 @@ fn syns_go_out_when_each_table_says_and_then_connect_gives_up() {
         script += "250000 connection TimedOut";
         play(patient, &script);
     }
+}
+
+/// RFC 9293, section 3.4.1; with time stamps it is these that tell (RFC 6191).
+#[test]
+fn without_time_stamps_a_pair_that_is_used_again_has_a_later_number() {
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let mut first_at = |os: &str, pair_first, now_ns| {
+        let mut wire = Wire { pair_first, ..Wire::default() };
+        let _ = Attempt::start(now_ns, &person(os), 0, 1, &mut rng, &mut wire);
+        wire.sent[0].seq
+    };
+    for os in Os::all().iter().filter(|os| os.timestamp_tick_us.is_none()) {
+        // It wraps around after five hours.
+        let times = [0, 1_000_000, 60_000_000_000, 5_400_000_000_000];
+        let [first, others @ ..] = times.map(|ns| first_at(os.name, Some(u32::MAX - 1000), ns));
+        assert_eq!((first, others), (u32::MAX - 1000, [u32::MAX - 750, 14_998_999, 1_349_998_999]));
+        assert_ne!(first_at(os.name, None, 0), first_at(os.name, None, 0), "drawn");
+    }
+    assert_ne!(first_at("linux", Some(7), 0), 7);
 }
 
 #[test]
