@@ -327,7 +327,10 @@ impl Connection {
 /// Where a pair's numbers go on, of a system without time stamps: a server that still holds the last
 /// connection in TIME-WAIT knows by the number alone that the next is new (RFC 9293, section 3.4.1).
 fn goes_on(os: &Os, now_ns: u64, out: &mut impl Out) -> Option<u32> {
-    let first = out.pair_first().filter(|_| os.timestamp_tick_us.is_none())?;
+    if os.timestamp_tick_us.is_some() {
+        return None;
+    }
+    let first = out.pair_first()?;
     Some(first.wrapping_add((now_ns / NUMBER_TICK_NS) as u32))
 }
 
