@@ -177,8 +177,8 @@ mod tests {
                 .map(|rule| point.measure(&format!("queue_drops_per_s.{rule}")))
         };
         let on_a_router = "peer = \"kernel\"\nshed = { p = 0.5, at = \"router\" }";
-        assert_eq!(drops(on_a_router), [Some(0.0), Some(10.0)]);
-        assert_eq!(drops("mechanism = \"default\""), [Some(5.0), Some(0.0)]);
+        assert_eq!(drops(on_a_router), [None, Some(10.0)]);
+        assert_eq!(drops("mechanism = \"default\""), [Some(5.0), None]);
     }
 
     #[test]

@@ -137,9 +137,10 @@ impl Point {
     ///
     /// A group as a whole is the sum of its numbers (of `syns_per_attempt`: of its attempts;
     /// `syns_per_attempt.mean` is how many SYNs an attempt took). A
-    /// part that its group lacks is 0: what never happened is not written down. `None` is what
+    /// part that its group lacks is 0 where what never happened is not written down. `None` is what
     /// was not measured: a path that the schema lacks, a group that may be left out and is empty,
-    /// and times of a run where there were none, which are not zero but unknown.
+    /// a part that a group lacks in which 0 is written down, such as a guard's rules of dropping where the
+    /// kernel counted, and times of a run where there were none, which are not zero but unknown.
     #[must_use]
     pub fn measure(&self, path: &str) -> Option<f64> {
         let (field, part) = match path.split_once('.') {
@@ -164,17 +165,22 @@ impl Point {
                 self.answered_within_per_s.get(&part.parse().ok()?).copied()
             }
             ("errors_per_s", _) => Some(sum(&self.errors_per_s, part, |n| *n)),
+            ("queue_drops_per_s", Some(part)) if !self.queue_drops_per_s.is_empty() => {
+                self.queue_drops_per_s.get(part).copied()
+            }
             ("queue_drops_per_s", _) => Some(sum(&self.queue_drops_per_s, part, |n| *n)),
             ("verdicts_per_s", _) => measured(&self.verdicts_per_s, part, |n| *n),
             ("segments", _) => measured(&self.segments, part, |n| *n as f64),
-            ("cpu", _) => measured(&self.cpu, part, |n| *n),
+            ("cpu", Some(part)) => self.cpu.get(part).copied(),
+            ("cpu", None) => measured(&self.cpu, None, |n| *n),
             ("cpu_components", _) => measured(&self.cpu_components, part, |n| *n),
             ("cpu_calls", _) => measured(&self.cpu_calls, part, |n| *n),
-            ("visits", Some(part)) if part.ends_with("_ms") => self.visits.get(part).copied(),
-            ("visits", _) => measured(&self.visits, part, |n| *n),
+            ("visits", Some(part)) => self.visits.get(part).copied(),
+            ("visits", None) => measured(&self.visits, None, |n| *n),
             // A part of it may have parts of its own, and is not there where nobody came.
             ("networks", Some(part)) => self.networks.get(part).copied(),
-            ("serving", _) => measured(&self.serving, part, |n| *n),
+            ("serving", Some(part)) => self.serving.get(part).copied(),
+            ("serving", None) => measured(&self.serving, None, |n| *n),
             ("time_wait", Some(part)) => self.time_wait.get(part).copied(),
             ("seconds", Some(part)) => self.second(part),
             ("kernel", _) => measured(&self.kernel, part, |n| *n as f64),
@@ -288,10 +294,16 @@ fn time(times: &Times, name: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_scenarios::{NUMBERS, SEGMENTS};
+    use tidegate_scenarios::{
+        CPU, GUARD_DROPS, KERNEL_DROPS, NUMBERS, SECONDS, SEGMENTS, SERVING, TIME_WAIT, VISITS,
+    };
 
     use super::*;
     use crate::example::point;
+
+    fn numbers(names: &[&str]) -> BTreeMap<String, f64> {
+        names.iter().map(|name| ((*name).to_owned(), 1.0)).collect()
+    }
 
     /// A scenario is refused that asks for another.
     #[test]
@@ -337,17 +349,16 @@ mod tests {
         point.verdicts_per_s.insert("pass".to_owned(), 1.0);
         point.syns_per_attempt.insert(1, SynClass { attempts: 1, errors: 0 });
         point.segments.insert("syn_sent".to_owned(), 1);
-        point.cpu.insert("user".to_owned(), 1.0);
+        point.cpu = numbers(&CPU);
+        point.queue_drops_per_s = numbers(&GUARD_DROPS);
         point.cpu_components.insert("driver".to_owned(), 1.0);
         point.cpu_calls.insert("select".to_owned(), 1.0);
-        point.serving.insert("accepts_per_s".to_owned(), 1.0);
+        point.serving = numbers(&SERVING);
         point.kernel.insert("TcpExtListenDrops".to_owned(), 1);
         point.kernel_s = Some(1.0);
         point.refusal_ms.mean = 1.0;
         point.delay_ms.mean = 1.0;
-        for name in ["completed_per_s", "page_mean_ms", "page_p99_ms"] {
-            point.visits.insert(name.to_owned(), 1.0);
-        }
+        point.visits = numbers(&VISITS);
         for group in ["large", "others", "own"] {
             let numbers =
                 ["attempts_per_s", "answered_per_s", "success", "success_least", "success_most"];
@@ -355,13 +366,8 @@ mod tests {
                 point.networks.insert(format!("{group}.{number}"), 1.0);
             }
         }
-        for name in ["server", "server_max", "server_bytes", "server_tcbs", "server_tcb_bytes"] {
-            point.time_wait.insert(name.to_owned(), 1.0);
-        }
-        for name in ["clients", "clients_max"] {
-            point.time_wait.insert(name.to_owned(), 1.0);
-        }
-        for name in ["started", "replies", "failed", "repeated"] {
+        point.time_wait = numbers(&TIME_WAIT);
+        for name in SECONDS {
             point.seconds.insert(name.to_owned(), vec![1.0]);
         }
         for (name, _) in tidegate_scenarios::shelf() {
@@ -376,6 +382,38 @@ mod tests {
             for path in asked.flatten() {
                 assert!(point.measure(path).is_some(), "{name} asks for {path}");
             }
+        }
+    }
+
+    /// Where those who count write down each 0, what they have not written down they have not counted.
+    #[test]
+    fn what_is_lacking_where_zero_is_written_down_is_unknown() {
+        let mut point = point("abort", 2.0);
+        point.cpu = numbers(&["idle", "softirq", "system", "user"]);
+        point.serving = numbers(&["accepts_per_s"]);
+        point.visits = numbers(&["started_per_s"]);
+        point.queue_drops_per_s = numbers(&KERNEL_DROPS);
+        point.cpu_calls = numbers(&["accept"]);
+        for path in [
+            "cpu.stolen",
+            "serving.found_dead_pers_s",
+            "visits.completed_per_s",
+            "queue_drops_per_s.SynQFull",
+        ] {
+            assert_eq!(point.measure(path), None, "{path}");
+        }
+        for (path, number) in [
+            ("cpu", 4.0),
+            ("cpu.user", 1.0),
+            ("serving", 1.0),
+            ("visits", 1.0),
+            ("queue_drops_per_s", 2.0),
+            ("queue_drops_per_s.ListenOverflows", 1.0),
+            // By sampling: what was never met is not written down.
+            ("cpu_calls.close", 0.0),
+            ("errors_per_s.reset", 0.0),
+        ] {
+            assert_eq!(point.measure(path), Some(number), "{path}");
         }
     }
 

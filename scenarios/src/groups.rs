@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The parts of those groups of a result in which 0 is not written down: what is called otherwise has never
-//! happened, so that a claim about a misspelt part would hold.
+//! What the numbers of a result are called. In some groups 0 is not written down: what is called otherwise has
+//! never happened, so that a claim about a misspelt part would hold. In the others it would be decided by nothing.
 
 use tidegate_client::Errors;
 use tidegate_policy::names::{REASONS, VERDICTS, nearest};
@@ -96,6 +96,84 @@ pub const SEGMENTS: [&str; 10] = [
     "syn_sent",
 ];
 
+/// The parts of `serving`, as our own servers count them.
+pub const SERVING: [&str; 8] = [
+    "accept_phases_per_s",
+    "accepts_per_phase",
+    "accepts_per_s",
+    "fd_rate_per_s",
+    "fds_per_call",
+    "found_dead_per_s",
+    "select_rate_per_s",
+    "work_items_per_phase",
+];
+
+/// The parts of `visits`.
+pub const VISITS: [&str; 5] =
+    ["abandoned_per_s", "completed_per_s", "page_mean_ms", "page_p99_ms", "started_per_s"];
+
+/// The parts of `cpu`: the modes of a processor. Simulated, there is neither a hardware interrupt's nor
+/// another machine's.
+pub const CPU: [&str; 6] = ["idle", "interrupt", "softirq", "stolen", "system", "user"];
+
+/// The parts of `time_wait`.
+pub const TIME_WAIT: [&str; 7] = [
+    "clients",
+    "clients_max",
+    "server",
+    "server_bytes",
+    "server_max",
+    "server_tcb_bytes",
+    "server_tcbs",
+];
+
+/// The parts of `seconds`, each of which has numbers second by second.
+pub const SECONDS: [&str; 4] = ["failed", "repeated", "replies", "started"];
+
+/// The parts of `cpu_calls`: no call's, and the calls that a server may make, as a profile tells them. Of
+/// those none was seen that is not written down.
+const CPU_CALLS: [&str; 39] = [
+    "user",
+    "interrupt",
+    "entry",
+    "accept",
+    "bind",
+    "brk",
+    "clock_gettime",
+    "clock_nanosleep",
+    "clone3",
+    "close",
+    "connect",
+    "epoll_ctl",
+    "epoll_wait",
+    "fcntl",
+    "fstat",
+    "futex",
+    "getsockname",
+    "getsockopt",
+    "io_uring_enter",
+    "ioctl",
+    "listen",
+    "madvise",
+    "mmap",
+    "munmap",
+    "openat",
+    "poll",
+    "pread64",
+    "read",
+    "readv",
+    "recv",
+    "recvmsg",
+    "select",
+    "send",
+    "sendfile64",
+    "sendmsg",
+    "setsockopt",
+    "shutdown",
+    "write",
+    "writev",
+];
+
 /// That a verdict's number is of a verdict and a reason.
 fn check_verdict(part: &str) -> Result<(), String> {
     let known =
@@ -128,12 +206,26 @@ pub(crate) fn check(path: &str) -> Result<(), String> {
             (kinds.chain([NO_PORT_FREE]).collect(), ", and errnos such as \"EMFILE\"")
         }
         "queue_drops_per_s" => (GUARD_DROPS.into_iter().chain(KERNEL_DROPS).collect(), ""),
+        "serving" => (SERVING.to_vec(), ""),
+        "visits" => (VISITS.to_vec(), ""),
+        "cpu" => (CPU.to_vec(), ""),
+        "cpu_calls" => (CPU_CALLS.to_vec(), ""),
+        "time_wait" => (TIME_WAIT.to_vec(), ""),
+        "seconds" if is_one_second(part) => return Ok(()),
+        "seconds" => (SECONDS.to_vec(), ", and one second of each, as in \"replies.7\""),
         _ => return Ok(()),
     };
     if known.contains(&part) {
         return Ok(());
     }
     Err(format!("{group} has no part \"{part}\"; there are \"{}\"{others}", known.join("\", \"")))
+}
+
+/// `replies.7`.
+fn is_one_second(part: &str) -> bool {
+    let of_it =
+        |(name, second): (&str, &str)| SECONDS.contains(&name) && second.parse::<usize>().is_ok();
+    part.split_once('.').is_some_and(of_it)
 }
 
 /// As the kernel's headers write them.
@@ -160,6 +252,14 @@ mod tests {
             "queue_drops_per_s.ListenDrops, others",
             "kernel.TcpExtListenDrops",
             "verdicts_per_s.drop: SynQFull",
+            "serving",
+            "serving.found_dead_per_s",
+            "visits.page_mean_ms",
+            "cpu.softirq",
+            "cpu_calls.sendfile64",
+            "time_wait.server_tcb_bytes",
+            "seconds.replies",
+            "seconds.replies.7",
         ] {
             assert_eq!(check(path), Ok(()));
         }
@@ -171,6 +271,13 @@ mod tests {
             ("queue_drops_per_s.ListenQFullAtSYN", "\"ListenQFullAtSyn\""),
             ("queue_drops_per_s.ListenDrops", "\"ListenDrops, others\""),
             ("segments.syns_sent", "\"syn_sent\""),
+            ("serving.found_dead_pers_s", "\"found_dead_per_s\""),
+            ("visits.abandonned_per_s", "\"abandoned_per_s\""),
+            ("cpu.soft_irq", "\"softirq\""),
+            ("cpu_calls.accept4", "\"accept\""),
+            ("time_wait.sever", "\"server\""),
+            ("seconds.replied", "\"replies\""),
+            ("seconds.replies.last", "one second of each"),
         ] {
             let told = check(path).unwrap_err();
             let (group, part) = path.split_once('.').unwrap();
@@ -204,5 +311,29 @@ mod tests {
         let (drops, _) = drops.split_once("\n}").unwrap();
         let names = drops.split("rename = \"").skip(1).map(|rest| rest.split('"').next().unwrap());
         assert_eq!(names.collect::<Vec<_>>(), GUARD_DROPS);
+    }
+
+    /// And parts as those call them who count.
+    #[test]
+    fn parts_are_called_as_they_are_counted() {
+        let counted = |text: &str, from: &str, to: &str| -> Vec<String> {
+            let (_, text) = text.split_once(from).unwrap();
+            let (text, _) = text.split_once(to).unwrap();
+            let mut names: Vec<_> = text.split('"').skip(1).step_by(2).map(str::to_owned).collect();
+            names.sort();
+            names.dedup();
+            names
+        };
+        let servers = include_str!("../../servers/src/statistics.rs");
+        assert_eq!(counted(servers, "fn measures(", ".map("), SERVING);
+        let processor = include_str!("../../lab/src/processor.rs");
+        assert_eq!(counted(processor, "const MODES", ";\n\n"), CPU);
+        let clients = include_str!("../../report/src/operating.rs");
+        assert_eq!(counted(clients, "fn visits(", "\n}"), VISITS);
+        assert_eq!(counted(clients, "fn seconds(", "\n    }\n"), SECONDS);
+        let simulated = include_str!("../../sim/src/point.rs");
+        let mut held = counted(clients, "fn time_wait(", "\n}");
+        held.extend(counted(simulated, "fn time_wait(", "\n    }\n"));
+        assert_eq!(held, TIME_WAIT);
     }
 }

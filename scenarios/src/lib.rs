@@ -37,8 +37,8 @@ pub use error::ScenarioError;
 pub use factor::Combination;
 pub use fin::Fin;
 pub use groups::{
-    ErrorKind, GUARD_DROPS, KERNEL_DROPS, NO_PORT_ERRNO, NO_PORT_FREE, NUMBERS, OTHER_ERRORS,
-    PLOTTED_ERRORS, SEGMENTS,
+    CPU, ErrorKind, GUARD_DROPS, KERNEL_DROPS, NO_PORT_ERRNO, NO_PORT_FREE, NUMBERS, OTHER_ERRORS,
+    PLOTTED_ERRORS, SECONDS, SEGMENTS, SERVING, TIME_WAIT, VISITS,
 };
 pub use load::{Form, Load, Phases};
 pub use networks::{Group, NETWORK_BITS, Networks, network};
