@@ -5,7 +5,7 @@ use tidegate_scenarios::{Claim, Combination, Form, Scenario, Take};
 
 use crate::number::load;
 use crate::point::{Point, World};
-use crate::statistics::{Cell, same_load};
+use crate::statistics::{Cell, Estimate, same_load};
 
 /// What became of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,7 +75,7 @@ pub fn judge_all<'a>(scenario: &'a Scenario, points: &[Point]) -> Vec<(&'a Claim
 /// `than_offered` divides what `take` made of one range by what it made of the other. Where there are
 /// factors `take` makes one number of those of all combinations. A claim is undecided when any rate of
 /// its range is missing that the scenario asks for, or that another curve has, in any combination of
-/// the form that was run.
+/// the form that was run; and when any run of a point lacks the number.
 #[must_use]
 pub fn judge(scenario: &Scenario, claim: &Claim, world: World, points: &[Point]) -> Judgement {
     let cells = cells_of(scenario, world, points);
@@ -325,13 +325,17 @@ impl<'a, 'c> Evidence<'a, 'c> {
         let mut missing: Vec<(String, Vec<f64>)> = Vec::new();
         for &load in loads {
             let cell = self.cell(curve, load);
-            let number = cell.ok_or(format!("no point of {curve}")).and_then(|c| self.value(c));
-            match number {
-                Ok(number) => series.push((load, number)),
-                Err(what) => match missing.iter_mut().find(|(known, _)| *known == what) {
-                    Some((_, at)) => at.push(load),
-                    None => missing.push((what, vec![load])),
-                },
+            let mut note = |what: String| match missing.iter_mut().find(|(known, _)| *known == what)
+            {
+                Some((_, at)) => at.push(load),
+                None => missing.push((what, vec![load])),
+            };
+            match cell.ok_or(format!("no point of {curve}")).and_then(|c| self.value(c)) {
+                Ok(found) => {
+                    series.push((load, found.number));
+                    found.lacking.into_iter().for_each(note);
+                }
+                Err(what) => note(what),
             }
         }
         lacking.extend(missing.iter().map(|(what, at)| {
@@ -342,38 +346,57 @@ impl<'a, 'c> Evidence<'a, 'c> {
     }
 
     /// A cell's number, or what is wrong with it.
-    fn value(&self, cell: &Cell) -> Result<f64, String> {
+    fn value(&self, cell: &Cell) -> Result<Found, String> {
         let Claim { measure, over, .. } = self.claim;
         let Some((from, to)) = self.claim.seconds else {
             return number_of(cell, measure, over.as_deref());
         };
+        let mut lacking = None;
         let each = (from..=to).map(|second| {
             let of_it = |path: &str| match path.starts_with("seconds.") {
                 true => format!("{path}.{second}"),
                 false => path.to_owned(),
             };
-            let number = number_of(cell, &of_it(measure), over.as_deref().map(of_it).as_deref())?;
-            Ok((f64::from(second), number))
+            let found = number_of(cell, &of_it(measure), over.as_deref().map(of_it).as_deref())?;
+            lacking = lacking.take().or(found.lacking);
+            Ok((f64::from(second), found.number))
         });
         let each: Series = each.collect::<Result<_, String>>()?;
-        taken(self.claim.take, &each).ok_or_else(|| "no second".to_owned())
+        let number = taken(self.claim.take, &each).ok_or("no second")?;
+        Ok(Found { number, lacking })
     }
 }
 
+/// A number of a cell.
+struct Found {
+    number: f64,
+    /// What some of the runs have not, so that it is of the others alone.
+    lacking: Option<String>,
+}
+
 /// A number of a cell, or its quotient.
-fn number_of(cell: &Cell, measure: &str, over: Option<&str>) -> Result<f64, String> {
+fn number_of(cell: &Cell, measure: &str, over: Option<&str>) -> Result<Found, String> {
+    let curve = cell.curve;
+    // Those that lack it may be just the runs that went otherwise.
+    let in_some = |estimate: &Estimate| {
+        let (all, without) = (cell.runs.len(), cell.runs.len() - estimate.runs);
+        (without > 0).then(|| format!("in {without} of {all} runs"))
+    };
     let find = |measure: &str| {
-        let found = cell.estimate(measure).map(|estimate| estimate.mean);
-        found.ok_or_else(|| format!("{} has no {measure}", cell.curve))
+        let found = cell.estimate(measure).ok_or_else(|| format!("{curve} has no {measure}"))?;
+        let lacking = in_some(&found).map(|runs| format!("{curve} has no {measure} {runs}"));
+        Ok::<_, String>(Found { number: found.mean, lacking })
     };
     let number = find(measure)?;
     let Some(over) = over else { return Ok(number) };
     let divisor = find(over)?;
     // Run by run where there are several, as the statistics of a quotient should be.
-    match cell.quotient(measure, over) {
-        Some(quotient) => Ok(quotient.mean),
-        None => Err(format!("division by {divisor}: {over} of {}", cell.curve)),
-    }
+    let Some(quotient) = cell.quotient(measure, over) else {
+        return Err(format!("division by {}: {over} of {curve}", divisor.number));
+    };
+    let by_none = in_some(&quotient).map(|runs| format!("division by 0 {runs}: {over} of {curve}"));
+    let lacking = number.lacking.or(divisor.lacking).or(by_none);
+    Ok(Found { number: quotient.mean, lacking })
 }
 
 fn divided(

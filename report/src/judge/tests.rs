@@ -242,6 +242,32 @@ fn worlds_are_judged_apart_and_runs_together() {
     );
 }
 
+/// A run in which nobody was answered has no times: those of the others are not the curve's.
+#[test]
+fn a_claim_is_undecided_where_some_runs_lack_its_number() {
+    let runs = |silent: usize| -> Vec<Point> {
+        let mut runs: Vec<Point> =
+            (1..=5).map(|seed| Point { seed, ..point("abort", 4.0) }).collect();
+        for run in &mut runs[..silent] {
+            run.response_ms = Times::default();
+            run.errors_per_s = [("reset".to_owned(), 5.0)].into();
+        }
+        runs
+    };
+    let told = |measure: &str, silent: usize| {
+        let claim = format!("{measure}\noffered = [4, 4]\nat_most = 100");
+        let found = judged(&claim, &runs(silent));
+        (found.verdict, found.reason)
+    };
+    let mean = "measure = \"response_ms.mean\"";
+    assert_eq!(told(mean, 0), (Verdict::Held, String::new()));
+    let reason = "abort has no response_ms.mean in 4 of 5 runs at 4× capacity".to_owned();
+    assert_eq!(told(mean, 4), (Verdict::Undecided, reason));
+    let quotient = "measure = \"replies_per_s\"\nover = \"errors_per_s.timeout\"";
+    let reason = "division by 0 in 2 of 5 runs: errors_per_s.timeout of abort at 4× capacity";
+    assert_eq!(told(quotient, 2), (Verdict::Undecided, reason.to_owned()));
+}
+
 /// Against several curves a number stands beside the best of them at its load, by replies, whatever
 /// it measures.
 #[test]
