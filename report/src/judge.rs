@@ -5,7 +5,7 @@ use tidegate_scenarios::{Claim, Combination, Form, Scenario, Take};
 
 use crate::number::load;
 use crate::point::{Point, World};
-use crate::statistics::{Cell, Estimate, same_load};
+use crate::statistics::{Cell, Estimate, mean, same_load};
 
 /// What became of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -417,10 +417,7 @@ fn divided(
 fn taken(take: Take, series: &Series) -> Option<f64> {
     let numbers = series.iter().map(|(_, number)| *number);
     match take {
-        Take::Mean => {
-            let count = series.len() as f64;
-            (!series.is_empty()).then(|| numbers.map(|number| number / count).sum())
-        }
+        Take::Mean => mean(&numbers.collect::<Vec<_>>()),
         Take::Min => numbers.min_by(f64::total_cmp),
         Take::Max | Take::Peak => numbers.max_by(f64::total_cmp),
         Take::PeakAt => {

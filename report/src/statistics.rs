@@ -143,12 +143,8 @@ impl<'a> Cell<'a> {
 }
 
 fn over_runs(numbers: &[f64], own: Option<f64>) -> Option<Estimate> {
-    if numbers.is_empty() {
-        return None;
-    }
+    let mean = mean(numbers)?;
     let runs = numbers.len();
-    // Divided before they are added: the sum of huge numbers has no room.
-    let mean = numbers.iter().map(|number| number / runs as f64).sum::<f64>();
     let half_width = if runs == 1 {
         own
     } else {
@@ -158,6 +154,20 @@ fn over_runs(numbers: &[f64], own: Option<f64>) -> Option<Estimate> {
         half.is_finite().then_some(half)
     };
     Some(Estimate { mean, half_width, runs })
+}
+
+/// The mean; `None` of nothing. Of equal numbers it is that number, to the last bit: a claim's bound may be.
+pub(crate) fn mean(numbers: &[f64]) -> Option<f64> {
+    let least = numbers.iter().copied().min_by(f64::total_cmp)?;
+    let greatest = numbers.iter().copied().max_by(f64::total_cmp)?;
+    let count = numbers.len() as f64;
+    let sum = numbers.iter().sum::<f64>();
+    // The sum of huge numbers has no room: those are divided before they are added.
+    let mean = match sum.is_finite() {
+        true => sum / count,
+        false => numbers.iter().map(|number| number / count).sum(),
+    };
+    Some(mean.max(least).min(greatest))
 }
 
 /// The 97.5 % quantile of Student's t: a two-sided 95 % interval is that many standard errors.
@@ -195,6 +205,20 @@ mod tests {
         assert_eq!((found.mean, found.runs), (100.0, 3));
         // 4.303 · 10 / √3.
         assert!((found.half_width.unwrap() - 24.84).abs() < 0.01, "{found:?}");
+    }
+
+    /// A claim may ask for just that.
+    #[test]
+    fn the_mean_of_equal_numbers_is_that_number() {
+        for number in [1.0, 0.1, 0.7, 1e-9, 123.456, f64::MAX] {
+            for count in 1..100 {
+                assert_eq!(mean(&vec![number; count]), Some(number), "{count} of {number}");
+            }
+        }
+        assert_eq!(mean(&[2.0, 3.0, 4.0, 5.0, 6.0, 7.0]), Some(4.5));
+        let huge = mean(&[f64::MAX, f64::MAX / 2.0]).unwrap();
+        assert!((huge / (f64::MAX * 0.75) - 1.0).abs() < 1e-12, "{huge}");
+        assert_eq!(mean(&[]), None);
     }
 
     /// A part of a scenario may be offered loads that are close to those of another part.

@@ -242,6 +242,15 @@ fn worlds_are_judged_apart_and_runs_together() {
     );
 }
 
+/// Six times a sixth is less than one.
+#[test]
+fn a_mean_that_is_the_bound_is_within_it() {
+    let runs: Vec<Point> =
+        (1..=6).map(|seed| Point { seed, replies_per_s: 1.0, ..point("abort", 4.0) }).collect();
+    let claim = "measure = \"replies_per_s\"\noffered = [4, 4]\nat_least = 1\nat_most = 1";
+    assert_eq!(judged(claim, &runs).verdict, Verdict::Held);
+}
+
 /// A run in which nobody was answered has no times: those of the others are not the curve's.
 #[test]
 fn a_claim_is_undecided_where_some_runs_lack_its_number() {
