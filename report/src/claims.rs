@@ -20,7 +20,7 @@ fn unit(claim: &Claim) -> Unit {
 
 /// A number that a person gave, with its unit.
 pub(crate) fn number(claim: &Claim, number: f64) -> String {
-    unit(claim).round(number)
+    unit(claim).given(number)
 }
 
 /// The number found; of one that misses a bound by less than is shown, the next digits, too.

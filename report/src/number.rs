@@ -46,29 +46,34 @@ impl Unit {
 
     /// The number with its unit; "–" for what is no number.
     pub(crate) fn show(self, number: f64) -> String {
+        self.write(number, Digits::Three)
+    }
+
+    /// A number that a person gave, or that stands on an axis: to four digits, for it means what it says.
+    pub(crate) fn given(self, number: f64) -> String {
+        self.write(number, Digits::Four)
+    }
+
+    fn write(self, number: f64, digits: Digits) -> String {
         if !number.is_finite() {
             return "–".to_owned();
         }
         match self {
             Self::PerSecond => {
-                let (digits, prefix) = scaled(number);
-                if prefix.is_empty() {
-                    format!("{digits}/s")
-                } else {
-                    format!("{digits} {prefix}/s")
-                }
+                let (shown, prefix) = scaled(number, digits);
+                if prefix.is_empty() { format!("{shown}/s") } else { format!("{shown} {prefix}/s") }
             }
-            Self::Ms => format!("{} ms", plain(number)),
-            Self::Seconds => format!("{} s", plain(number)),
-            Self::Share => format!("{} %", percent(number * 100.0)),
+            Self::Ms => format!("{} ms", plain(number, digits)),
+            Self::Seconds => format!("{} s", plain(number, digits)),
+            Self::Share => format!("{} %", percent(number * 100.0, digits)),
             Self::Count if number == number.trunc() && number.abs() < 9999.5 => grouped(number),
             Self::Count => {
-                let (digits, prefix) = scaled(number);
-                if prefix.is_empty() { digits } else { format!("{digits} {prefix}") }
+                let (shown, prefix) = scaled(number, digits);
+                if prefix.is_empty() { shown } else { format!("{shown} {prefix}") }
             }
-            Self::Bytes => bytes(number),
-            Self::Ratio => plain(number),
-            Self::Load => load(number),
+            Self::Bytes => bytes(number, digits),
+            Self::Ratio => plain(number, digits),
+            Self::Load => format!("{}×", trimmed(&plain(number, digits))),
         }
     }
 
@@ -85,15 +90,41 @@ impl Unit {
 
     /// As on an axis, whose title says the unit.
     pub(crate) fn tick(self, number: f64) -> String {
-        let shown = self.round(number);
-        let bare = ["/s", " ms", " s", " %", "×"].iter().find_map(|unit| shown.strip_suffix(unit));
-        bare.unwrap_or(&shown).to_owned()
+        bare(&self.given(number)).to_owned()
     }
+}
+
+/// How many digits are written.
+#[derive(Clone, Copy)]
+enum Digits {
+    /// As many of what was found say something.
+    Three,
+    /// Without zeros behind.
+    Four,
+}
+
+impl Digits {
+    /// A number with a fraction: three digits are so many places.
+    fn fraction(self, number: f64, places: usize) -> String {
+        match self {
+            Self::Three => format!("{number:.places$}"),
+            Self::Four => {
+                let places = (3.0 - number.abs().log10().floor()).max(0.0) as usize;
+                trimmed(&format!("{number:.places$}")).to_owned()
+            }
+        }
+    }
+}
+
+/// Without its unit, where a title says that.
+pub(crate) fn bare(shown: &str) -> &str {
+    let bare = ["/s", " ms", " s", " %", "×"].iter().find_map(|unit| shown.strip_suffix(unit));
+    bare.unwrap_or(shown)
 }
 
 /// Offered load in multiples of capacity: `1.5×`.
 pub(crate) fn load(multiple: f64) -> String {
-    format!("{}×", trimmed(&plain(multiple)))
+    Unit::Load.show(multiple)
 }
 
 /// Without the zeros behind the last digit that says something.
@@ -107,54 +138,55 @@ fn trimmed(number: &str) -> &str {
 
 /// In kB from 10,000 bytes on, and MB from 10,000 kB on: an axis has its labels on round numbers of
 /// ten.
-fn bytes(number: f64) -> String {
+fn bytes(number: f64, digits: Digits) -> String {
     match number.abs() {
-        n if n >= 1e7 => format!("{} MB", plain(number / 1e6)),
-        n if n >= 1e4 => format!("{} kB", plain(number / 1e3)),
-        _ => format!("{} B", plain(number)),
+        n if n >= 1e7 => format!("{} MB", plain(number / 1e6, digits)),
+        n if n >= 1e4 => format!("{} kB", plain(number / 1e3, digits)),
+        _ => format!("{} B", plain(number, digits)),
     }
 }
 
-/// With thousands from ten thousand on, and millions, in three digits.
-fn scaled(number: f64) -> (String, &'static str) {
+/// With thousands from ten thousand on, and millions.
+fn scaled(number: f64, digits: Digits) -> (String, &'static str) {
     match number.abs() {
-        n if n >= 999.5e9 => (scientific(number), ""),
-        n if n >= 999.5e6 => (three_digits(number / 1e9), "G"),
-        n if n >= 999.5e3 => (three_digits(number / 1e6), "M"),
-        n if n >= 9999.5 => (three_digits(number / 1e3), "k"),
-        _ => (plain(number), ""),
+        n if n >= 999.5e9 => (scientific(number, digits), ""),
+        n if n >= 999.5e6 => (above_one(number / 1e9, digits), "G"),
+        n if n >= 999.5e3 => (above_one(number / 1e6, digits), "M"),
+        n if n >= 9999.5 => (above_one(number / 1e3, digits), "k"),
+        _ => (plain(number, digits), ""),
     }
 }
 
-fn three_digits(number: f64) -> String {
+fn above_one(number: f64, digits: Digits) -> String {
     match number.abs() {
-        n if n >= 99.95 => format!("{number:.0}"),
-        n if n >= 9.995 => format!("{number:.1}"),
-        _ => format!("{number:.2}"),
+        n if n >= 99.95 => digits.fraction(number, 0),
+        n if n >= 9.995 => digits.fraction(number, 1),
+        _ => digits.fraction(number, 2),
     }
 }
 
-fn percent(number: f64) -> String {
-    match number.abs() {
-        0.0 => "0".to_owned(),
-        n if n >= 1e6 => scientific(number),
-        n if n >= 99.95 => grouped(number),
-        n if n >= 0.05 => format!("{number:.1}"),
-        _ => plain(number),
+fn percent(number: f64, digits: Digits) -> String {
+    match (number.abs(), digits) {
+        (n, Digits::Three) if (0.05..99.95).contains(&n) => format!("{number:.1}"),
+        _ => plain(number, digits),
     }
 }
 
-/// Three digits below a hundred, but no more than two decimals unless all else is zeros; whole
-/// numbers above.
-fn plain(number: f64) -> String {
-    match number.abs() {
-        0.0 => "0".to_owned(),
-        n if n >= 999_999.5 => scientific(number),
-        n if n >= 99.95 => grouped(number),
-        n if n >= 9.995 => format!("{number:.1}"),
-        n if n >= 0.01 => format!("{number:.2}"),
-        n if n >= 0.000_995 => trimmed(&format!("{number:.4}")).to_owned(),
-        _ => scientific(number),
+/// Three digits below a hundred, but no more than two decimals unless all else is zeros, and three
+/// below a tenth; whole numbers above. Of what was given, as many as it takes.
+fn plain(number: f64, digits: Digits) -> String {
+    match (number.abs(), digits) {
+        (0.0, _) => "0".to_owned(),
+        (n, _) if n >= 999_999.5 => scientific(number, digits),
+        (n, Digits::Four) if (99.95..999.95).contains(&n) => {
+            digits.fraction(number, 0).replace('-', "−")
+        }
+        (n, _) if n >= 99.95 => grouped(number),
+        (n, _) if n >= 9.995 => digits.fraction(number, 1),
+        (n, _) if n >= 0.0995 => digits.fraction(number, 2),
+        (n, _) if n >= 0.00995 => trimmed(&digits.fraction(number, 3)).to_owned(),
+        (n, _) if n >= 0.000_995 => trimmed(&digits.fraction(number, 4)).to_owned(),
+        _ => scientific(number, digits),
     }
 }
 
@@ -172,8 +204,11 @@ pub(crate) fn grouped(number: f64) -> String {
 }
 
 /// `3.1×10⁻⁹`.
-fn scientific(number: f64) -> String {
-    let shown = format!("{number:.1e}");
+fn scientific(number: f64, digits: Digits) -> String {
+    let shown = match digits {
+        Digits::Three => format!("{number:.1e}"),
+        Digits::Four => format!("{number:.3e}"),
+    };
     let (digits, exponent) = shown.split_once('e').unwrap_or((&shown, "0"));
     let mut text = match trimmed(digits) {
         "1" => "10".to_owned(),
@@ -201,6 +236,8 @@ mod tests {
         for (unit, number, text) in [
             (Unit::Ms, 1498.2, "1,498 ms"),
             (Unit::Ms, 0.08, "0.08 ms"),
+            (Unit::Ms, 0.0477, "0.048 ms"),
+            (Unit::Ms, 0.0999, "0.10 ms"),
             (Unit::Ms, 3.268, "3.27 ms"),
             (Unit::Ms, 33.14, "33.1 ms"),
             (Unit::Ms, 0.0, "0 ms"),
@@ -246,6 +283,30 @@ mod tests {
         assert_eq!(Unit::Ratio.round(1.1), "1.1");
         assert_eq!(Unit::PerSecond.round(100.0), "100/s");
         assert_eq!(Unit::Share.round(0.2), "20 %");
+    }
+
+    /// A claim's bound, beside which a number is held.
+    #[test]
+    fn a_given_number_is_written_to_four_digits() {
+        for (unit, number, text) in [
+            (Unit::Ratio, 0.0477, "0.0477"),
+            (Unit::Ratio, 0.015, "0.015"),
+            (Unit::Ratio, 1.2345, "1.234"),
+            (Unit::Ratio, 1.5, "1.5"),
+            (Unit::Ratio, 1.25e-5, "1.25×10⁻⁵"),
+            (Unit::Ms, 123.4, "123.4 ms"),
+            (Unit::Ms, -120.0, "−120 ms"),
+            (Unit::Ms, 1498.2, "1,498 ms"),
+            (Unit::Share, 0.0005, "0.05 %"),
+            (Unit::Share, 0.1234, "12.34 %"),
+            (Unit::PerSecond, 12_345.0, "12.35 k/s"),
+            (Unit::PerSecond, 9_999.7, "10 k/s"),
+            (Unit::Bytes, 12_340.0, "12.34 kB"),
+            (Unit::Load, 1.125, "1.125×"),
+            (Unit::Count, 0.0, "0"),
+        ] {
+            assert_eq!(unit.given(number), text, "{number}");
+        }
     }
 
     #[test]

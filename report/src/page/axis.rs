@@ -117,7 +117,10 @@ fn nice_step(rough: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::number::Unit;
 
     #[test]
     fn labels_stand_on_round_numbers() {
@@ -131,6 +134,27 @@ mod tests {
         let close = Axis::logarithmic(&[30.0, 80.0]).ticks;
         assert!(close.len() >= 3 && close[0] <= 30.0, "{close:?}");
         assert_eq!(Axis::logarithmic(&[6.0]).ticks, [2.0, 5.0, 10.0]);
+    }
+
+    /// Of two alike one would say another number than it stands at.
+    #[test]
+    fn no_two_labels_of_an_axis_are_alike() {
+        use Unit::{Bytes, Count, Load, Ms, PerSecond, Ratio, Seconds, Share};
+        for unit in [PerSecond, Ms, Seconds, Share, Count, Bytes, Ratio, Load] {
+            for exponent in -900..900 {
+                let largest = 10f64.powf(f64::from(exponent) / 60.0);
+                for axis in [
+                    Axis::linear(&[largest], 4),
+                    Axis::linear(&[largest, -largest / 3.0], 5),
+                    Axis::logarithmic(&[largest]),
+                    Axis::logarithmic(&[largest, largest * 3e4]),
+                ] {
+                    let labels: Vec<_> = axis.ticks.iter().map(|tick| unit.tick(*tick)).collect();
+                    let differ = labels.iter().collect::<BTreeSet<_>>().len();
+                    assert_eq!(differ, labels.len(), "{largest}: {labels:?}");
+                }
+            }
+        }
     }
 
     #[test]

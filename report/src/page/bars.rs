@@ -10,7 +10,7 @@ use super::legend::{colour, world_class};
 use super::panel::json;
 use super::study::View;
 use super::words;
-use crate::number::{Unit, load};
+use crate::number::{Unit, bare, load};
 use crate::point::World;
 use crate::statistics::{Cell, same_load};
 
@@ -240,9 +240,9 @@ fn frame(facet: &Facet, loads: &[f64], centres: &[f64], width: f64) -> Markup {
                     (facet.unit.tick(*tick))
                 }
             }
-            @for (load, centre) in loads.iter().zip(centres) {
+            @for (at, centre) in loads.iter().zip(centres) {
                 text x=(centre) y=(BOTTOM + 16.0) text-anchor="middle" {
-                    (Unit::Load.tick(*load))
+                    (bare(&load(*at)))
                 }
             }
         }

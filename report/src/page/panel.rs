@@ -9,7 +9,7 @@ use super::axis::{Axis, drawable};
 use super::legend::{colour, marker, world_class};
 use super::study::View;
 use super::words;
-use crate::number::Unit;
+use crate::number::{Unit, bare};
 use crate::point::World;
 use crate::statistics::Estimate;
 
@@ -155,7 +155,7 @@ fn frame(across: &Across, x: &Axis, y: &Axis, right: f64, unit: Unit) -> Markup 
                 }
                 @if let Some(capacity) = across.capacity && *tick != 0.0 {
                     text.second x=(x.place(*tick)) y=(BOTTOM + 31.0) text-anchor="middle" {
-                        (Unit::PerSecond.tick(tick * capacity))
+                        (bare(&Unit::PerSecond.round(tick * capacity)))
                     }
                 }
             }
