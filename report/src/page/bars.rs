@@ -195,7 +195,8 @@ fn facet(view: &View, facet: &Facet) -> Markup {
     let width = LEFT + PITCH * loads.len() as f64 + 10.0;
     let centres: Vec<f64> =
         (0..loads.len()).map(|bar| LEFT + PITCH * (bar as f64 + 0.5) + 3.0).collect();
-    let heads: Vec<String> = loads.iter().map(|load| load_head(*load, view.capacity())).collect();
+    let capacity = view.capacity_in(facet.world);
+    let heads: Vec<String> = loads.iter().map(|load| load_head(*load, capacity)).collect();
     let bar = |cell: &Cell| loads.iter().position(|load| same_load(*load, cell.offered));
     let shown = view.name(facet.curve, facet.world);
     let world = world_class(facet.world);

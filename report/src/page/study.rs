@@ -81,16 +81,22 @@ impl<'a> View<'a> {
         loads
     }
 
-    /// The capacity, if all points of a world agree on it to 2 %; the live world's first.
+    /// The capacity, if all points agree on it to 2 %, those of both worlds: a figure has one scale.
     pub fn capacity(&self) -> Option<f64> {
-        let first = self.worlds.first()?;
-        let of_first = self.points.iter().filter(|point| point.world == *first);
-        let capacities: Vec<f64> = of_first.map(|point| point.capacity_per_s).collect();
-        let capacity = *capacities.first()?;
-        let agrees = |other: &f64| (other - capacity).abs() <= 0.02 * capacity;
-        (capacity.is_finite() && capacity > 0.0 && capacities.iter().all(agrees))
-            .then_some(capacity)
+        agreed(self.points.iter().copied())
     }
+
+    /// The capacity, if all points of a world agree on it.
+    pub fn capacity_in(&self, world: World) -> Option<f64> {
+        agreed(self.points.iter().copied().filter(|point| point.world == world))
+    }
+}
+
+fn agreed<'a>(points: impl Iterator<Item = &'a Point>) -> Option<f64> {
+    let capacities: Vec<f64> = points.map(|point| point.capacity_per_s).collect();
+    let capacity = *capacities.first()?;
+    let agrees = |other: &f64| (other - capacity).abs() <= 0.02 * capacity;
+    (capacity.is_finite() && capacity > 0.0 && capacities.iter().all(agrees)).then_some(capacity)
 }
 
 /// The section of one scenario.
@@ -135,5 +141,31 @@ fn figures(view: &View) -> Markup {
                 (bars::bars(view, index, one))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+
+    /// The simulated curves would stand beside requests a second of the other machine.
+    #[test]
+    fn a_figure_of_two_worlds_has_a_capacity_where_both_have_the_same() {
+        let found = |simulated: f64| {
+            let live = example::point("abort", 2.0);
+            let sim = Point { world: World::Sim, capacity_per_s: simulated, ..live.clone() };
+            let study = Study {
+                scenario: example::scenario(""),
+                points: vec![live, sim],
+                hosts: Vec::new(),
+                commands: Vec::new(),
+                left_out: Vec::new(),
+            };
+            let view = View::new(0, &study);
+            [view.capacity(), view.capacity_in(World::Live), view.capacity_in(World::Sim)]
+        };
+        assert_eq!(found(1010.0), [Some(1000.0), Some(1000.0), Some(1010.0)]);
+        assert_eq!(found(8000.0), [None, Some(1000.0), Some(8000.0)]);
     }
 }
