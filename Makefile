@@ -21,11 +21,14 @@ KERNEL_PACKAGES = kmod qemu-system-x86 $(shell apt-cache show virtiofsd >/dev/nu
 NEWER_CLANG := clang-19
 CARGO_DENY_VERSION := 0.20.2
 
+# Where cargo leaves what it builds.
+BUILT := $(or $(CARGO_TARGET_DIR),target)
+
 # Where make install puts things; DESTDIR is for packages.
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 DESTDIR ?=
-TIDEGATE ?= target/release/tidegate
+TIDEGATE ?= $(BUILT)/release/tidegate
 BIN := $(DESTDIR)$(PREFIX)/bin
 DOC := $(DESTDIR)$(PREFIX)/share/doc/tidegate
 UNITS := $(DESTDIR)$(PREFIX)/lib/systemd/system
@@ -64,7 +67,7 @@ build: setup
 	$(CARGO) build --release --locked -p tidegate -p tidelab
 
 demo: build
-	@$(SUDO) target/release/tidelab demo
+	@$(SUDO) $(BUILT)/release/tidelab demo
 
 # Builds nothing: root may have no cargo.
 install:
@@ -89,7 +92,7 @@ uninstall:
 
 deb: build
 	$(call install,$(DEB_PACKAGES))
-	packaging/deb/build $(TIDEGATE) target
+	packaging/deb/build $(TIDEGATE) $(BUILT)
 
 # All packages are selected in every line: with others, cargo would choose other features for what
 # they share, and build it anew. Of the whole stories those that measure are told one at a time.
@@ -125,7 +128,7 @@ test-long: test test-clang test-kernels
 bench: setup-test
 	$(call install,$(BENCH_PACKAGES))
 	$(CARGO) build --release --locked -p tidegate -p tidelab -p tidegate-benches
-	@$(SUDO) target/release/bench
+	@$(SUDO) $(BUILT)/release/bench
 
 lint: setup-lint
 	$(CARGO) fmt --all --check
