@@ -80,6 +80,7 @@ install:
 	@for unit in $(UNIT_FILES); do \
 		echo "$(UNITS)/$$unit"; \
 		sed 's,/usr/,$(PREFIX)/,; s,/etc/,$(SYSCONFDIR)/,' packaging/$$unit >$(UNITS)/$$unit; \
+		chmod 644 $(UNITS)/$$unit; \
 	done
 	@for file in $(notdir $(wildcard packaging/*.toml)); do \
 		if [ -e $(CONFIGURATION)/$$file ]; then echo "kept $(CONFIGURATION)/$$file"; \

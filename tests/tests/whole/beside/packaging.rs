@@ -33,9 +33,16 @@ show)
 esac
 "#;
 
+/// A command of somebody whose new files nobody else may read.
+fn private(program: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 077; exec \"$@\"", "sh", program]);
+    command
+}
+
 /// `make` with the program that the workspace built, in a folder that stands for `/`.
 fn make(target: &str, folder: &Path, settings: &[&str]) -> Output {
-    let mut command = Command::new("make");
+    let mut command = private("make");
     command.args(["--no-print-directory", "-C", WORKSPACE, target]).args(settings);
     command.arg(format!("DESTDIR={}", folder.display()));
     command.arg(format!("TIDEGATE={}", tidegate_program().display()));
@@ -64,6 +71,10 @@ fn what_is_installed_is_where_the_units_say_and_an_operators_configuration_stays
     let settings = ["PREFIX=/opt/tidegate", "SYSCONFDIR=/opt/etc"];
     let done = make("install", root.path(), &settings);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let mut hidden = Command::new("find");
+    hidden.arg(root.path()).args(["-mindepth", "1", "!", "-perm", "-o=r"]);
+    let hidden = String::from_utf8(hidden.output().expect("find runs").stdout).expect("names");
+    assert_eq!(hidden, "", "everyone may read it");
     for (unit, configuration, _) in DAEMONS {
         let path = place("/opt/tidegate/lib/systemd/system").join(unit);
         let unit = fs::read_to_string(path).expect("a unit");
@@ -94,13 +105,18 @@ fn what_is_installed_is_where_the_units_say_and_an_operators_configuration_stays
 #[test]
 fn without_a_program_make_install_says_what_makes_it() {
     let root = TempDir::new().expect("a temporary folder");
-    let mut command = Command::new("make");
-    command.args(["-C", WORKSPACE, "install", "TIDEGATE=nowhere/tidegate"]);
-    command.arg(format!("DESTDIR={}", root.path().display()));
-    let done = command.output().expect("make runs");
-    assert!(!done.status.success());
-    let told = String::from_utf8_lossy(&done.stdout).into_owned();
-    assert!(told.contains("nowhere/tidegate is missing: make build makes it"), "{told}");
+    for (setting, program) in [
+        ("TIDEGATE=nowhere/tidegate", "nowhere/tidegate"),
+        ("CARGO_TARGET_DIR=nowhere", "nowhere/release/tidegate"),
+    ] {
+        let mut command = Command::new("make");
+        command.args(["--no-print-directory", "-C", WORKSPACE, "install", setting]);
+        command.arg(format!("DESTDIR={}", root.path().display()));
+        let done = command.output().expect("make runs");
+        assert!(!done.status.success());
+        let told = String::from_utf8_lossy(&done.stdout).into_owned();
+        assert!(told.starts_with(&format!("{program} is missing: make build makes it")), "{told}");
+    }
     assert_eq!(fs::read_dir(root.path()).expect("a folder").count(), 0, "nothing half-installed");
 }
 
@@ -225,7 +241,7 @@ fn the_package_is_put_on_runs_as_its_units_allow_and_is_gone_when_removed() {
         return;
     }
     let folder = TempDir::new().expect("a temporary folder");
-    let mut build = Command::new("packaging/deb/build");
+    let mut build = private("packaging/deb/build");
     build.current_dir(WORKSPACE).arg(tidegate_program()).arg(folder.path());
     let built = build.output().expect("the package is built");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
