@@ -169,12 +169,12 @@ fn take_down(pins: &Pins) -> Result<bool> {
     // None starts while it is taken down.
     let claim = Instance::claim(Role::Guard)?;
     // One of another container's is ended there.
-    drop(pins.claim()?);
+    let folder = pins.claim()?;
     // What a killed daemon left, or one of another version, or a stop that was killed.
     if let Some(programs) = Guard::open_to_put_back(pins) {
         resize::put_back(&programs);
     }
-    pins.remove()?;
+    pins.remove(folder)?;
     instance::forget(Role::Agent)?;
     claim.release();
     Ok(ran)

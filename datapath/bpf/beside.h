@@ -213,7 +213,7 @@ static __noinline void tg_end_behind(struct __sk_buff *ctx, const struct tg_pack
 	struct tg_marks as_it_was = {.seq = p->seq, .ack = p->ack, .flags = p->flags};
 	struct tg_marks behind = as_it_was;
 
-	/* A copy would not be known as decrypted, and be dropped: the daemon ends the TIME_WAIT. */
+	/* A copy would not be known as decrypted, and be dropped. */
 	if (tg_tc_is_decrypted(ctx))
 		return;
 	behind.seq += p->payload_bytes + !!(p->flags & TG_TCP_FIN);

@@ -80,7 +80,11 @@ __noinline int tg_end_rst(struct __sk_buff *ctx, const struct tg_packet *p)
 	if (sk) {
 		state = sk->state;
 		if (state == TCP_TIME_WAIT) {
-			/* No other does: anyone may have sent it (tcp_timewait_state_process()). */
+			/*
+			 * No other ends TIME_WAIT, and anyone may have sent it
+			 * (tcp_timewait_state_process(); of FIN_WAIT2 any of the window does,
+			 * and then what we know of it stays until it is the oldest).
+			 */
 			tw = bpf_skc_to_tcp_timewait_sock(sk);
 			ends = tw && tw->tw_sk.__tw_common.skc_tw_rcv_nxt == p->seq;
 		}

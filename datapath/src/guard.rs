@@ -321,6 +321,10 @@ impl Guard {
         self.no_driver.clear();
         let fresh = !self.adopted;
         if fresh && self.pins.exist() {
+            // It may have come since this one was loaded.
+            if self.claim.is_none() {
+                self.claim = self.pins.claim()?;
+            }
             self.forget()?;
         }
         self.prepare()?;
@@ -336,7 +340,7 @@ impl Guard {
     /// Makes the folder, where it is not there, and claims it.
     fn prepare(&mut self) -> Result<()> {
         self.pins.prepare()?;
-        if !self.claim.as_ref().is_some_and(|claim| self.pins.are_claimed(claim)) {
+        if !self.is_claimed() {
             // Of a folder that is gone it is worth nothing.
             self.claim = None;
             self.claim = self.pins.claim()?;
@@ -344,10 +348,18 @@ impl Guard {
         Ok(())
     }
 
-    /// Removes the folder. The claim of it would keep bpffs mounted.
+    fn is_claimed(&self) -> bool {
+        self.claim.as_ref().is_some_and(|claim| self.pins.are_claimed(claim))
+    }
+
+    /// Removes the folder.
     fn forget(&mut self) -> Result<()> {
-        self.claim = None;
-        self.pins.remove()
+        self.pins.remove(self.claim.take())
+    }
+
+    /// Whether another daemon's stands in the place of this one, which was taken away.
+    pub fn is_anothers(&self) -> bool {
+        !self.is_claimed() && self.pins.are_left().unwrap_or(true)
     }
 
     /// Whether all is there that was attached last. Whoever may do so can take it away, or a part of it:

@@ -261,8 +261,9 @@ impl Pins {
     }
 
     /// Removes everything of this namespace, links first, and bpffs's mount where it is
-    /// ours and no other guard stands.
-    pub fn remove(&self) -> Result<()> {
+    /// ours and no other guard stands. The claim keeps others away until there is nothing to take; for
+    /// longer it would keep bpffs mounted.
+    pub fn remove(&self, claim: Option<Claim>) -> Result<()> {
         for name in self.link_names()? {
             self.remove_link(&name)?;
         }
@@ -277,10 +278,16 @@ impl Pins {
                 fs::remove_dir(&folder).map_err(pin_error(&folder))?;
             }
         }
-        match self.remove_root()? {
-            true => unmount(),
-            false => Ok(()),
+        drop(claim);
+        if self.remove_root()? && !unmount()? {
+            self.leave_mount();
         }
+        Ok(())
+    }
+
+    /// Whoever has begun in the root meanwhile has found bpffs mounted, and is to unmount it.
+    fn leave_mount(&self) {
+        let _ = fs::create_dir(self.root.join(MOUNTED_BY_US));
     }
 
     /// Whether bpffs is to be unmounted, too. Guards of several network namespaces may end, and begin, at once: what
@@ -301,8 +308,7 @@ impl Pins {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(ours),
             Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
                 if ours {
-                    // Whoever has begun there has found it mounted.
-                    let _ = fs::create_dir(&marker);
+                    self.leave_mount();
                 }
                 Ok(false)
             }
@@ -312,13 +318,14 @@ impl Pins {
 }
 
 /// Unmounts bpffs, unless somebody uses it or has unmounted it already.
-fn unmount() -> Result<()> {
+fn unmount() -> Result<bool> {
     let bpffs = Path::new(BPFFS);
     if !names_in(bpffs)?.iter().all(|name| name.ends_with(".debug")) {
-        return Ok(());
+        return Ok(false);
     }
     match umount(bpffs) {
-        Ok(()) | Err(Errno::EBUSY | Errno::EINVAL) => Ok(()),
+        Ok(()) | Err(Errno::EINVAL) => Ok(true),
+        Err(Errno::EBUSY) => Ok(false),
         Err(e) => Err(pin_error(bpffs)(e.into())),
     }
 }
@@ -407,8 +414,26 @@ mod tests {
         // What cannot be removed like a pin.
         fs::create_dir(pins.maps_folder().join("accepts")).unwrap();
         assert!(pins.exist());
-        assert!(pins.remove().is_err() && !pins.exist() && pins.are_left().unwrap());
+        assert!(pins.remove(None).is_err() && !pins.exist() && pins.are_left().unwrap());
         fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn a_folder_is_its_claimants_and_not_that_in_its_place() {
+        let (root, pins) = pins("claimed");
+        assert!(pins.claim().unwrap().is_none(), "there is none");
+        pins.make_folders(false).unwrap();
+        let claim = pins.claim().unwrap().unwrap();
+        assert!(matches!(pins.claim(), Err(Error::Held { .. })));
+        assert!(pins.are_claimed(&claim));
+        fs::remove_dir_all(&root).unwrap();
+        assert!(!pins.are_claimed(&claim));
+        pins.make_folders(false).unwrap();
+        assert!(!pins.are_claimed(&claim));
+        let other = pins.claim().unwrap();
+        assert!(other.is_some());
+        pins.remove(other).unwrap();
+        assert!(!root.exists());
     }
 
     #[test]
@@ -467,7 +492,7 @@ mod tests {
         let (root, pins) = pins("going");
         let failures = beside(&root, 500, || {
             while_others_end(|| pins.make_folders(false))?;
-            pins.remove()
+            pins.remove(None)
         });
         assert!(failures.is_empty(), "{} such as {}", failures.len(), failures[0]);
         let _ = fs::remove_dir(&root);

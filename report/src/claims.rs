@@ -23,13 +23,18 @@ pub(crate) fn number(claim: &Claim, number: f64) -> String {
     unit(claim).given(number)
 }
 
-/// The number found; of one that misses a bound by less than is shown, the next digits, too.
+/// The number found; of one that is nearer to a bound than is shown, the next digits, too.
 pub(crate) fn found(claim: &Claim, judgement: &Judgement) -> String {
     let Some(number) = judgement.number else { return "–".to_owned() };
-    let shown = unit(claim).show(number);
+    let unit = unit(claim);
+    let shown = unit.show(number);
     let mut bounds = [claim.at_least, claim.at_most].into_iter().flatten();
-    let seems_to_hold = bounds.any(|bound| unit(claim).show(bound) == shown);
-    if seems_to_hold && !claim.holds(number) { format!("{shown} ({number:.4})") } else { shown }
+    // It seems to hold and does not, or the bound is written with more digits.
+    let is_unclear = |bound: f64| {
+        let same = unit.show(bound) == shown;
+        same && (!claim.holds(number) || unit.given(bound).len() > shown.len())
+    };
+    if bounds.any(is_unclear) { format!("{shown} ({number:.4})") } else { shown }
 }
 
 /// From and to which number it holds.

@@ -165,9 +165,7 @@ impl Point {
                 self.answered_within_per_s.get(&part.parse().ok()?).copied()
             }
             ("errors_per_s", _) => Some(sum(&self.errors_per_s, part, |n| *n)),
-            ("queue_drops_per_s", Some(part)) if !self.queue_drops_per_s.is_empty() => {
-                self.queue_drops_per_s.get(part).copied()
-            }
+            ("queue_drops_per_s", Some(part)) => self.queue_drops_per_s.get(part).copied(),
             ("queue_drops_per_s", _) => Some(sum(&self.queue_drops_per_s, part, |n| *n)),
             ("verdicts_per_s", _) => measured(&self.verdicts_per_s, part, |n| *n),
             ("segments", _) => measured(&self.segments, part, |n| *n as f64),

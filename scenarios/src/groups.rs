@@ -132,7 +132,7 @@ pub const SECONDS: [&str; 4] = ["failed", "repeated", "replies", "started"];
 
 /// The parts of `cpu_calls`: no call's, and the calls that a server may make, as a profile tells them. Of
 /// those none was seen that is not written down.
-const CPU_CALLS: [&str; 39] = [
+const CPU_CALLS: [&str; 45] = [
     "user",
     "interrupt",
     "entry",
@@ -144,10 +144,10 @@ const CPU_CALLS: [&str; 39] = [
     "clone3",
     "close",
     "connect",
+    "epoll_create1",
     "epoll_ctl",
     "epoll_wait",
     "fcntl",
-    "fstat",
     "futex",
     "getsockname",
     "getsockopt",
@@ -156,10 +156,15 @@ const CPU_CALLS: [&str; 39] = [
     "listen",
     "madvise",
     "mmap",
+    "mprotect",
     "munmap",
+    "newfstat",
+    "newfstatat",
     "openat",
+    "openat2",
     "poll",
     "pread64",
+    "pwrite64",
     "read",
     "readv",
     "recv",
@@ -170,6 +175,7 @@ const CPU_CALLS: [&str; 39] = [
     "sendmsg",
     "setsockopt",
     "shutdown",
+    "statx",
     "write",
     "writev",
 ];

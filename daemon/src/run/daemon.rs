@@ -204,6 +204,9 @@ impl Daemon {
 
     /// Takes it down, and gives applications their backlogs back.
     pub fn take_down(self) -> Result<()> {
+        if self.guard.is_anothers() {
+            return Ok(());
+        }
         resize::put_back(self.guard.programs());
         Ok(self.guard.remove()?)
     }
@@ -279,12 +282,15 @@ impl Daemon {
         if stands || failed_at.is_some_and(|at| at.elapsed() < AGAIN) {
             return Ok(());
         }
-        if plan == self.plan && !is_whole && self.failed.is_none() {
-            tell("somebody has taken a part of the guard away: it is put back");
-        }
+        let was_whole = is_whole || plan != self.plan || self.failed.is_some();
         match self.guard.reattach(&plan) {
             Ok(()) => {
-                (self.plan, self.failed) = (self.guard.what_stands(plan), None);
+                let stands = self.guard.what_stands(plan);
+                // An interface that has just gone has taken its part with it.
+                if !was_whole && stands == self.plan {
+                    tell("somebody had taken a part of the guard away: it is put back");
+                }
+                (self.plan, self.failed) = (stands, None);
                 Ok(())
             }
             Err(error) => {

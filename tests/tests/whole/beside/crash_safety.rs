@@ -313,6 +313,15 @@ fn a_second_daemon_is_told_which_process_runs() {
     guard.stop();
 }
 
+/// `tidegate` in a mount namespace with a /run of its own.
+fn with_another_run(words: &str) -> Command {
+    let program = tidegate_program();
+    let line = format!("mount -t tmpfs none /run && exec {} {words}", program.display());
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &line]);
+    command
+}
+
 /// As a container of the host's network has it, with the host's bpffs: two would swap each other's keys, and
 /// who ends first would take the guard of both down.
 #[test]
@@ -324,11 +333,8 @@ fn a_second_daemon_is_refused_whose_run_is_another() {
     let host = &full.stage.server;
     let guard = Guard::start(host, &arguments("rst-syn", "ip"));
     let elsewhere = |words: &str| {
-        let program = tidegate_program();
-        let line = format!("mount -t tmpfs none /run && exec {} {words}", program.display());
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-c", &line]).stderr(Stdio::piped());
-        let ended = host.run(move || command.output()).expect("unshare");
+        let mut command = with_another_run(words);
+        let ended = host.run(move || command.stderr(Stdio::piped()).output()).expect("unshare");
         assert_eq!(ended.status.code(), Some(1));
         String::from_utf8(ended.stderr).expect("UTF-8")
     };
@@ -341,16 +347,38 @@ fn a_second_daemon_is_refused_whose_run_is_another() {
     assert_eq!(fetch(&full.stage.client, server(80), PATIENCE).answer, Answer::Refused);
     // Where it was killed anyone may go on, or take it down.
     guard.kill();
-    let mut command = Command::new("unshare");
-    let stop = format!("mount -t tmpfs none /run && exec {} stop", tidegate_program().display());
-    command.args(["--mount", "sh", "-c", &stop]);
-    assert!(host.run(move || command.status()).expect("unshare").success());
+    let mut stop = with_another_run("stop");
+    assert!(host.run(move || stop.status()).expect("unshare").success());
     stop_says_that_nothing_stands(host);
 }
 
 fn stop_says_that_nothing_stands(host: &Namespace) {
     let told = fails_in_a_line(host, &["stop"]);
     assert!(told.contains("no guard stands here"), "{told}");
+}
+
+/// It says that it guards no more, and ends.
+#[test]
+fn a_daemon_in_whose_place_another_stands_leaves_that_alone() {
+    if skip_without_root("a_daemon_in_whose_place_another_stands_leaves_that_alone") {
+        return;
+    }
+    let full = Full::new("replaced");
+    let host = &full.stage.server;
+    let mut first = Guard::start(host, &arguments("rst-syn", "ip"));
+    first.signal(Signal::SIGSTOP);
+    host.output(host.command(&format!("rm -r {}", bpf::PINS))).expect("they are removed");
+    let second = with_another_run("run --port 80 --mechanism rst-syn --hook ip");
+    let mut second = Guard::launch(host, second, "guarding ").expect("nobody has the folder");
+    first.signal(Signal::SIGCONT);
+    let told = first.complaint().expect("it says so");
+    assert!(told.contains("is another tidegate's"), "{told}");
+    let stands = bpf::pinned(host);
+    first.terminate();
+    assert_eq!(bpf::pinned(host), stands);
+    assert_eq!(fetch(&full.stage.client, server(80), PATIENCE).answer, Answer::Refused);
+    second.terminate();
+    stop_says_that_nothing_stands(host);
 }
 
 /// By a hand in bpffs that meant another, say. The daemon has no link of its own: the kernel has let go of all.
@@ -374,7 +402,10 @@ fn a_guard_that_is_taken_away_under_its_daemon_is_put_back() {
         let all = format!("rm -r {}", bpf::PINS);
         let links = format!("find {} -name {link}-* -delete", bpf::PINS);
         for how in [all.as_str(), links.as_str(), "umount -l /sys/fs/bpf"] {
+            // At once: it looks four times a second.
+            guard.signal(Signal::SIGSTOP);
             host.output(host.command(how)).unwrap_or_else(|e| panic!("{how}: {e}"));
+            guard.signal(Signal::SIGCONT);
             let told = guard.complaint().unwrap_or_else(|| panic!("{hook}, {how}: it says so"));
             assert!(told.contains("a part of the guard away: it is put back"), "{how}: {told}");
             until("its links stand again", stands);
