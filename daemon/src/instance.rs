@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tidegate_datapath::again;
 use tidegate_datapath::pins::namespace_name;
 
 use crate::failure::{Failure, Result};
@@ -121,8 +122,6 @@ fn is_other(found: &fs::Metadata, mode: u32) -> bool {
 
 /// Opens a daemon's file. Whoever ends right now removes the folder, and may do so at any moment here.
 fn open(path: &Path) -> io::Result<File> {
-    const TRIES: u32 = 200;
-    const OUT_OF_STEP: u32 = 8;
     let folder = path.parent().unwrap_or(path);
     let once = || {
         fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
@@ -141,18 +140,7 @@ fn open(path: &Path) -> io::Result<File> {
         let kind = opened.as_ref().err().map(io::Error::kind);
         matches!(kind, Some(ErrorKind::NotFound | ErrorKind::AlreadyExists))
     };
-    let mut opened = once();
-    for tries in 1..TRIES {
-        if !is_gone(&opened) {
-            break;
-        }
-        // Else two that keep step meet at the same point again and again.
-        if tries % OUT_OF_STEP == 0 {
-            std::thread::sleep(Duration::from_micros(100));
-        }
-        opened = once();
-    }
-    opened
+    again::while_in_the_way(is_gone, once)
 }
 
 /// The lock of what was opened, unless another has it, or it has been removed since: whoever ends removes

@@ -3,6 +3,7 @@
 //! programs, attaches them, writes the configuration, reads what they count.
 
 pub mod address;
+pub mod again;
 pub mod agent;
 pub mod array;
 pub mod backlog;

@@ -16,6 +16,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MsFlags, mount, umount};
 use nix::sys::statfs::statfs;
 
+use crate::again;
 use crate::error::{Error, Result, map_error};
 use crate::link;
 
@@ -331,9 +332,7 @@ fn unmount() -> Result<bool> {
 }
 
 /// Does what fails where another removes the root, or its mount, meanwhile: until it is done.
-fn while_others_end(mut how: impl FnMut() -> Result<()>) -> Result<()> {
-    const TRIES: u32 = 1_000;
-    const OUT_OF_STEP: u32 = 8;
+fn while_others_end(how: impl FnMut() -> Result<()>) -> Result<()> {
     let is_gone = |done: &Result<()>| {
         use io::ErrorKind::{AlreadyExists, NotFound, PermissionDenied};
         let Err(Error::Pin { source, .. }) = done else { return false };
@@ -344,18 +343,7 @@ fn while_others_end(mut how: impl FnMut() -> Result<()>) -> Result<()> {
             _ => false,
         }
     };
-    let mut done = how();
-    for tries in 1..TRIES {
-        if !is_gone(&done) {
-            break;
-        }
-        // Else two that keep step meet at the same point again and again.
-        if tries % OUT_OF_STEP == 0 {
-            std::thread::sleep(Duration::from_micros(100));
-        }
-        done = how();
-    }
-    done
+    again::while_in_the_way(is_gone, how)
 }
 
 /// The index in the name of a link's pin, where it is to stand at an interface.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::accept::{Phase, Queues, Strategy};
 use crate::error::ServerError;
 use crate::listen::{Accepted, Listeners};
-use crate::server::{ACCEPT_REST, Clock, Parts};
+use crate::server::{ACCEPT_REST, Clock, Parts, side_by_side};
 use crate::stop::{Stop, StopsAll};
 use crate::worker::Worker;
 use batch::{Batch, Waited, wait_for_listeners};
@@ -48,31 +48,18 @@ impl KnotC {
     pub(crate) fn serve(self) -> Result<(), ServerError> {
         let Self { parts: Parts { listeners, stop, worker, strategy }, threads } = self;
         let door = Mutex::new(listeners);
-        std::thread::scope(|scope| {
-            let mut running = Vec::new();
-            for number in 1..=threads {
-                let thread = PoolThread {
-                    door: &door,
-                    stop: &stop,
-                    batch: Batch::new(worker.another(SCRATCH_BYTES)),
-                    strategy: strategy.clone(),
-                    clock: Clock::new(),
-                    threads,
-                };
-                match builder().spawn_scoped(scope, || thread.run()) {
-                    Ok(thread) => running.push(thread),
-                    Err(source) => {
-                        stop.stop();
-                        return Err(ServerError::Thread { number, source });
-                    }
-                }
-            }
-            // The first to fail tells why; a panic goes on as one.
-            running.into_iter().try_for_each(|thread| match thread.join() {
-                Ok(done) => done,
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
-        })
+        let pool = (0..threads).map(|_| {
+            let thread = PoolThread {
+                door: &door,
+                stop: &stop,
+                batch: Batch::new(worker.another(SCRATCH_BYTES)),
+                strategy: strategy.clone(),
+                clock: Clock::new(),
+                threads,
+            };
+            (builder(), thread)
+        });
+        side_by_side(pool, &stop, PoolThread::run)
     }
 }
 
@@ -96,7 +83,6 @@ impl PoolThread<'_> {
     fn run(mut self) -> Result<(), ServerError> {
         let board = Arc::clone(&self.batch.worker.board);
         let _clock = board.clock_thread();
-        let _ending = StopsAll(self.stop);
         let done = self.serve();
         self.batch.worker.post();
         done

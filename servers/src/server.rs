@@ -175,9 +175,9 @@ impl Server {
     }
 }
 
-/// Has each worker serve in a thread of its own, until all have ended. None goes on alone: where
-/// one cannot be started, fails or panics, the others are stopped.
-fn side_by_side<W: Send>(
+/// Has each worker, or thread of a pool, serve in a thread of its own, until all have ended. None goes
+/// on alone: where one cannot be started, fails or panics, the others are stopped.
+pub(crate) fn side_by_side<W: Send>(
     workers: impl IntoIterator<Item = (Builder, W)>,
     stop: &Stop,
     serve: impl Fn(W) -> Result<(), ServerError> + Sync,
