@@ -217,15 +217,19 @@ TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 		s->watch->half_open = s->syn.half_open;
 		tg_client_settle(&s->watch->client, s->syn.cookie_usable);
 		s->syn.answer = s->watch->client.answer;
-		tg_watch_part(s->watch);
 	} else if (rules->is_auto && s->reason == TG_EXEMPT) {
 		tg_watch_pass_by(s->socket.slot);
 	}
 	decision = tg_syn_decide(rules, s->reason, &s->syn, bucket);
+	if (s->watch) {
+		tg_client_part(&s->watch->client, decision);
+		tg_watch_part(s->watch);
+	}
 	tg_count(s->socket.slot, decision);
 	tg_log_refusal(s->packet, index, rules, decision, s->syn.now_ns);
 	if (tg_share_concerns(rules, s->syn.source))
-		tg_share_part(s->socket.slot, s->syn.source, decision.reason, s->syn.now_ns);
+		tg_share_part(s->socket.slot, s->syn.source, tg_syn_lack(s->reason, decision),
+		              s->syn.now_ns);
 	tg_accepts_meet(s->socket.slot, rules, &s->queues, tg_syn_of_room(s->reason, decision),
 	                s->syn.now_ns);
 	if (rules->room == TG_ROOM_RESERVE)

@@ -121,8 +121,6 @@ TG_INLINE void tg_agree_syn_end(const struct tg_case *c, struct tg_answers *a)
 	struct tg_crowd crowd = tg_agree_crowd(c, a);
 	struct tg_syn syn = c->syn;
 
-	/* As it is, which the verifier cannot know. */
-	a->judging.cell %= TG_WAITING_CELLS;
 	syn.source = a->source;
 	a->refusals = c->refusals;
 	a->syn = tg_syn_judge_end(&c->rules, &syn, &a->refusals, &crowd, &a->judging);

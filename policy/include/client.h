@@ -4,6 +4,7 @@
 #define TG_CLIENT_H
 
 #include "types.h"
+#include "verdict.h"
 
 /* Whom a SYN is from. */
 enum tg_caller {
@@ -40,6 +41,15 @@ TG_INLINE void tg_client_settle(struct tg_client *client, int cookie_usable)
 {
 	if (client->answer == TG_ANSWER_COOKIE_OR_SILENCE)
 		client->answer = cookie_usable ? TG_ANSWER_COOKIE : TG_ANSWER_SILENCE;
+}
+
+/* And what became of that: where no more refusals may be sent it was not told, and waits. */
+TG_INLINE void tg_client_part(struct tg_client *client, struct tg_decision decision)
+{
+	if (decision.reason != TG_REFUSAL_LIMIT)
+		return;
+	client->answer = TG_ANSWER_SILENCE;
+	client->is_gone = 0;
 }
 
 #endif

@@ -76,17 +76,27 @@ TG_INLINE void tg_judge_tell(const struct tg_syn *syn, const struct tg_crowd *cr
 	tg_manners_answer(&crowd->manners->cells[number], crowd->source, client, syn->now_ns);
 }
 
-/* auto: the answer, and what is remembered. */
-TG_INLINE void tg_judge_part(struct tg_syn *syn, const struct tg_crowd *crowd, struct tg_judging *j)
+/* auto: the answer. */
+TG_INLINE void tg_judge_answer(struct tg_syn *syn, const struct tg_crowd *crowd,
+                               struct tg_judging *j)
 {
-	struct tg_waiting *cell = j->is_asked ? &crowd->block->cells[j->cell] : (void *)0;
-
 	if (tg_syn_is_told(j->reason, syn, &j->client)) {
 		j->client.is_kept = tg_overload_keeps_told(crowd->overload);
 		tg_judge_tell(syn, crowd, &j->client);
 	}
 	tg_client_settle(&j->client, syn->cookie_usable);
 	syn->answer = j->client.answer;
+}
+
+/* auto: what is remembered. */
+TG_INLINE void tg_judge_part(const struct tg_syn *syn, const struct tg_crowd *crowd,
+                             struct tg_judging *j, struct tg_decision decision)
+{
+	/* As it is, which the verifier cannot know. */
+	__u32 number = j->cell % TG_WAITING_CELLS;
+	struct tg_waiting *cell = j->is_asked ? &crowd->block->cells[number] : (void *)0;
+
+	tg_client_part(&j->client, decision);
 	tg_overload_end(crowd->overload, &j->met, &j->client, cell, crowd->name, syn->now_ns);
 }
 
@@ -127,13 +137,18 @@ TG_INLINE struct tg_decision tg_syn_judge_end(const struct tg_rules *rules, stru
                                               struct tg_bucket *refusals,
                                               const struct tg_crowd *crowd, struct tg_judging *j)
 {
+	struct tg_decision decision;
+
 	if (j->is_watched)
-		tg_judge_part(syn, crowd, j);
+		tg_judge_answer(syn, crowd, j);
 	else if (tg_syn_is_held_off(rules, j->reason, syn))
 		tg_judge_hold_off(syn, crowd, &j->client);
 	else if (rules->is_auto && j->reason == TG_EXEMPT)
 		tg_overload_pass_by(crowd->overload);
-	return tg_syn_decide(rules, j->reason, syn, refusals);
+	decision = tg_syn_decide(rules, j->reason, syn, refusals);
+	if (j->is_watched)
+		tg_judge_part(syn, crowd, j, decision);
+	return decision;
 }
 
 #endif

@@ -275,7 +275,10 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 
 /*
  * Before a SYN is judged, where the window is over. Of several processors one closes it;
- * what the others count meanwhile may be lost, of all counts alike.
+ * what the others count meanwhile may be lost, of all counts alike. But what is stored by one that
+ * read it before brings the window's count back, twice as much as came: where that would last,
+ * since what the server takes is measured by it or the most of it is kept (entered, fresh), one
+ * adds in one step.
  */
 TG_INLINE void tg_overload_turn_window(const struct tg_rules *rules, struct tg_overload *o,
                                        __u32 queued, __u64 now_ns)
@@ -311,6 +314,15 @@ TG_INLINE __u32 tg_overload_begin(struct tg_overload *o, struct tg_queues *queue
 	return phase;
 }
 
+/* One less was let in. Never less than none, of a window that begins meanwhile either. */
+TG_INLINE void tg_overload_turn_back(struct tg_overload *o)
+{
+	__u64 entered = o->entered;
+
+	if (entered)
+		__sync_val_compare_and_swap(&o->entered, entered, entered - 1);
+}
+
 /*
  * After an ACK was judged: who is told that there is no room was not taken by the server. (Who is
  * not told comes again, and may be.) Behind a bare ACK may come its data, which is told, too. Who
@@ -322,12 +334,12 @@ TG_INLINE void tg_overload_meet_ack(struct tg_overload *o, const struct tg_ack *
 	if (tg_ack_proves(ack) && tg_pace_tells(o, seq, now_ns))
 		tg_pace_see_round_trip(o, now_ns);
 	if (decision.verdict == TG_ADMIT) {
-		o->entered += o->returned >= o->cookies + o->on_return;
+		__sync_fetch_and_add(&o->entered, o->returned >= o->cookies + o->on_return);
 		o->returned++;
 	}
 	if (decision.verdict != TG_RESET || decision.reason != TG_OVERFLOW_SYNACK_ACK)
 		return;
-	o->entered -= !!o->entered;
+	tg_overload_turn_back(o);
 	o->dropped++;
 	o->fresh_dropped++;
 }
@@ -350,12 +362,13 @@ TG_INLINE void tg_overload_end(struct tg_overload *o, const struct tg_overload_m
 
 	o->seen++;
 	o->repeated += !met->has_room && met->is_half_open;
-	o->fresh += client->caller == TG_CALLER_NEW && !met->is_half_open;
+	__sync_fetch_and_add(&o->fresh, client->caller == TG_CALLER_NEW && !met->is_half_open);
 	o->dropped += is_lost;
 	o->fresh_dropped += is_lost && client->caller == TG_CALLER_NEW;
-	o->entered += !!met->has_room;
-	if (met->has_room)
+	if (met->has_room) {
+		__sync_fetch_and_add(&o->entered, 1);
 		tg_pace_let_in(o, met->isn, now_ns);
+	}
 	o->silent += is_silent;
 	o->hastened += is_lost && client->comes_soon;
 	o->steady += is_silent && !tg_overload_may_hasten(client);

@@ -102,12 +102,17 @@ TG_INLINE __u32 tg_overload_limit(const struct tg_overload *o, __u32 phase, __u6
 	return o->few_places;
 }
 
-/* So much of the listen queue is taken, or of the short one. */
+/* So much of the listen queue is taken; of one of no places nothing is while nobody waits. */
+TG_INLINE int tg_overload_half_fills(const struct tg_queues *queues)
+{
+	return queues->listen_len && 2 * (__u64)queues->listen_len >= queues->listen_max;
+}
+
+/* Or of the short one. */
 TG_INLINE int tg_overload_fills_half(const struct tg_queues *queues)
 {
-	__u64 twice = 2 * (__u64)queues->listen_len;
-
-	return twice >= queues->listen_max || (queues->places && twice >= queues->places);
+	return tg_overload_half_fills(queues) ||
+	       (queues->places && 2 * (__u64)queues->listen_len >= queues->places);
 }
 
 /* Do ACKs come? A flood of forged SYNs brings none. */
@@ -137,7 +142,7 @@ TG_INLINE int tg_overload_bars_cookies(const struct tg_overload *o, const struct
 
 	if (!tg_syn_queue_full(queues))
 		return 0;
-	if (2 * (__u64)queues->listen_len >= queues->listen_max)
+	if (tg_overload_half_fills(queues))
 		return 1;
 	if (!o->ended || !tg_overload_was_half_full(o, now_ns))
 		return 0;

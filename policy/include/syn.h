@@ -110,6 +110,12 @@ TG_INLINE __u32 tg_syn_of_room(__u32 reason, struct tg_decision decision)
 	return tg_syn_is_held(reason) ? reason : decision.reason;
 }
 
+/* What it lacked: for want of refusals one is dropped that lacked room before. */
+TG_INLINE __u32 tg_syn_lack(__u32 reason, struct tg_decision decision)
+{
+	return decision.reason == TG_REFUSAL_LIMIT ? reason : decision.reason;
+}
+
 /*
  * A SYN without room may be the retransmission of one that has its request and
  * its place. Worth a look-up only where there are requests at all.

@@ -68,6 +68,16 @@ fn the_kernels_cookies_are_room_while_half_of_the_listen_queue_is_free() {
     assert_eq!(story.meets(&always), (TG_PASS, TG_KERNEL_COOKIE));
 }
 
+/// `listen(fd, 0)`: one place, and one half-open request fills the SYN queue. Nobody waits for the server.
+#[test]
+fn a_request_that_stands_does_not_shut_a_listener_of_one_place() {
+    let mut story = Story::new();
+    let alone = tg_queues { listen_max: 0, ..queues(0, 1) };
+    assert_eq!(story.meets(&alone), (TG_PASS, TG_KERNEL_COOKIE));
+    let waited_for = tg_queues { listen_len: 1, ..alone };
+    assert_eq!(story.meets(&waited_for), (TG_DROP, TG_LISTENQ_FULL_AT_SYN));
+}
+
 /// 30,000 SYNs a second for a second, while the SYN queue is full, and the listen queue now and then,
 /// or empty: so many cookies.
 fn cookies_of(story: &mut Story, is_full: fn(u64) -> bool) -> u32 {

@@ -288,6 +288,20 @@ fn told_at_once(when_told: Told, looks_like_it: bool, addresses: u64, per_s: u64
     (story, seen)
 }
 
+/// Of a client whose turn to be told has come, and for whom no refusal is left, its SYN is dropped: it waits, and has
+/// done nothing for which it would be told by a SYN/ACK when it comes again.
+#[test]
+fn who_is_dropped_for_want_of_refusals_was_not_told() {
+    let mut story = Story::new();
+    story.rules.patience_ms = 0;
+    story.rules.refusal_cost_ns = (S / 100) as u32;
+    story.addresses = 1;
+    story.runs(5000, 2 * CAPACITY);
+    let seen = story.runs(10_000, 2 * CAPACITY);
+    assert!((900..1100).contains(&seen.told), "a hundred a second: {seen:?}");
+    assert_eq!(seen.hollow, 0, "{seen:?}");
+}
+
 /// Windows sends a SYN again half a second after a RST: what it gets is none.
 #[test]
 fn who_looks_like_one_that_sends_again_is_answered_at_once() {
