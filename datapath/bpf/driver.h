@@ -30,7 +30,31 @@ TG_INLINE int tg_driver_concerns(struct xdp_md *ctx)
 	return !((*to ^ own) << 16);
 }
 
-/* A segment whose data lies in further buffers of the driver is left to the kernel. */
+/*
+ * Of a frame that lies in several of the driver's buffers only the first is read here, and a driver
+ * may put nothing into that (mlx5 with striding receive queues, at a jumbo MTU): it is left to the
+ * IP entry, where what is wanted can be fetched. What says so stands before the frame, where the
+ * driver has room for it (bpf_xdp_adjust_meta(), Linux 4.15). But a segment that is no SYN needs
+ * no mark: GRO joins only those that have the same. Global, as tg_tc_pull is.
+ */
+__noinline int tg_driver_leave(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data, *data_end = (void *)(long)ctx->data_end;
+	__u64 bytes = bpf_xdp_get_buff_len(ctx);
+	struct tg_packet packet;
+	__u32 *mark;
+
+	if (bytes <= (__u64)(data_end - data) ||
+	    (tg_parse(data, data_end, bytes, &packet) && !tg_is_syn(&packet)) ||
+	    bpf_xdp_adjust_meta(ctx, -(int)sizeof(*mark)))
+		return 0;
+	mark = (void *)(long)ctx->data_meta;
+	if ((void *)(mark + 1) > (void *)(long)ctx->data)
+		return 0;
+	*mark = TG_UNREAD;
+	return 1;
+}
+
 TG_INLINE int tg_driver_parse(struct xdp_md *ctx, struct tg_packet *packet)
 {
 	void *data = (void *)(long)ctx->data;
@@ -53,7 +77,8 @@ TG_INLINE int tg_driver_meets(struct xdp_md *ctx, const struct tg_packet *packet
 /* Is it a SYN to be judged here? */
 TG_INLINE int tg_driver_syn(struct xdp_md *ctx, const struct tg_packet *packet, struct tg_place *at)
 {
-	return tg_is_syn(packet) && tg_unicast(&packet->tuple) && tg_driver_meets(ctx, packet, at);
+	return tg_is_syn(packet) && tg_unicast(&packet->tuple, ctx->ingress_ifindex) &&
+	       tg_driver_meets(ctx, packet, at);
 }
 
 /* Cuts the frame to the reply's length and writes it. */

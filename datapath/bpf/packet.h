@@ -51,6 +51,12 @@ struct tg_vlan {
 	__be16 proto;
 };
 
+/*
+ * What stands before a frame, in its metadata, that a driver's program could not read: it is judged
+ * at the IP entry. Any number that no other program writes there by chance.
+ */
+#define TG_UNREAD 0x74675550
+
 /* Skips tags; returns the EtherType in host order and moves *offset, or 0. */
 TG_INLINE __u32 tg_parse_l2(void *data, void *data_end, __u32 *offset)
 {
@@ -153,11 +159,18 @@ TG_INLINE __u32 tg_parse_ipv6(void *data, void *data_end, struct tg_packet *p, _
 	return offset;
 }
 
+/* The loopback interface's number in every network namespace (LOOPBACK_IFINDEX, Linux 2.6.24 on).
+ */
+#define TG_LOOPBACK_IFINDEX 1
+
 /* Addresses that no connection has: a forged one would make us answer to a crowd. */
-TG_INLINE int tg_unicast_ipv4(__be32 addr)
+TG_INLINE int tg_unicast_ipv4(__be32 addr, __u32 is_loopback)
 {
 	__u32 first = bpf_ntohl(addr) >> 24;
 
+	/* From elsewhere the kernel takes it for a martian, but where route_localnet is set. */
+	if (first == 127)
+		return is_loopback;
 	/*
 	 * 0/8 "this host", 224/4 multicast, and broadcast: RFC 6890. The rest of 240/4 is reserved,
 	 * but the kernel takes it as any other (ip_route_input_slow()).
@@ -165,18 +178,26 @@ TG_INLINE int tg_unicast_ipv4(__be32 addr)
 	return first != 0 && (first < 224 || (first >= 240 && addr != 0xffffffff));
 }
 
-TG_INLINE int tg_unicast_ipv6(const __be32 *addr)
+TG_INLINE int tg_unicast_ipv6(const __be32 *addr, __u32 is_loopback)
 {
 	if ((bpf_ntohl(addr[0]) >> 24) == 0xff)
 		return 0;
-	return addr[0] || addr[1] || addr[2] || addr[3];
+	if (addr[0] || addr[1] || addr[2])
+		return 1;
+	/* ::, and ::1, which comes from nowhere else: RFC 4291, section 2.5.3. */
+	return addr[3] == bpf_htonl(1) ? is_loopback : addr[3] != 0;
 }
 
-TG_INLINE int tg_unicast(const struct tg_tuple *t)
+/* Have both ends an address that a frame may have which came in at this interface? */
+TG_INLINE int tg_unicast(const struct tg_tuple *t, __u32 ifindex)
 {
+	__u32 is_loopback = ifindex == TG_LOOPBACK_IFINDEX;
+
 	if (t->is_ipv6)
-		return tg_unicast_ipv6(t->saddr) && tg_unicast_ipv6(t->daddr);
-	return tg_unicast_ipv4(t->saddr[0]) && tg_unicast_ipv4(t->daddr[0]);
+		return tg_unicast_ipv6(t->saddr, is_loopback) &&
+		       tg_unicast_ipv6(t->daddr, is_loopback);
+	return tg_unicast_ipv4(t->saddr[0], is_loopback) &&
+	       tg_unicast_ipv4(t->daddr[0], is_loopback);
 }
 
 /*
@@ -208,6 +229,12 @@ TG_INLINE int tg_parse(void *data, void *data_end, __u32 frame_bytes, struct tg_
 	p->ack = bpf_ntohl(tcp->ack_seq);
 	p->flags = tcp->flags;
 	return 1;
+}
+
+/* Does a tag stand in the frame? */
+TG_INLINE int tg_is_tagged(const struct tg_packet *p)
+{
+	return p->l3_offset != sizeof(struct ethhdr);
 }
 
 /* The first segment of a connection, and nothing else. */

@@ -97,12 +97,13 @@ TG_INLINE void tg_shed_read_queue(struct tg_shed_call *call, struct tcp_sock *tp
 }
 
 /* Finds the listener; 0 where none listens. */
-TG_INLINE int tg_shed_find(void *ctx, const struct tg_packet *packet, __u32 ifindex,
+TG_INLINE int tg_shed_find(void *ctx, const struct tg_packet *packet, __u32 ifindex, int is_tagged,
                            struct tg_shed_call *call)
 {
 	struct tg_socket socket = {};
 
-	if (!tg_find_listener(ctx, &packet->tuple, ifindex, call->now_ns, call->index, &socket))
+	if (!tg_find_listener(ctx, &packet->tuple, ifindex, call->now_ns, call->index, &socket) ||
+	    tg_is_bound_below(socket.tp, is_tagged))
 		return 0;
 	call->slot = socket.slot;
 	if (call->is_auto)

@@ -273,6 +273,16 @@ TG_INLINE int tg_is_chosen(struct tcp_sock *tp)
 	return group && group->prog;
 }
 
+/*
+ * A VLAN's frames are met at the interface below it, too, and its listeners looked up as that
+ * one's. A socket that is bound to that one (SO_BINDTODEVICE) is found so, but not by the kernel,
+ * which looks when the frame has come to the VLAN.
+ */
+TG_INLINE int tg_is_bound_below(struct tcp_sock *tp, int is_tagged)
+{
+	return is_tagged && tp->inet_conn.icsk_inet.sk.__sk_common.skc_bound_dev_if;
+}
+
 /* The members of its SO_REUSEPORT group; 0: it is in none. */
 TG_INLINE __u16 tg_group_members(struct tcp_sock *tp)
 {

@@ -63,7 +63,8 @@ TG_INLINE int tg_tc_leave_to_tcp(struct __sk_buff *ctx, const struct tg_packet *
 	if (sk->state == TCP_TIME_WAIT ||
 	    (tp && tp->inet_conn.icsk_inet.sk.__sk_common.skc_reuseport))
 		leaves = 0;
-	else if (tp && tg_is_local(ctx, &p->tuple, ctx->ifindex))
+	else if (tp && !tg_is_bound_below(tp, tg_tc_is_tagged(ctx, p)) &&
+	         tg_is_local(ctx, &p->tuple, ctx->ifindex))
 		tg_tell_tcp_entry(&p->tuple, tp, tg_slot_of(tp, guard), bpf_ktime_get_ns());
 	bpf_sk_release(sk);
 	return leaves;
@@ -89,7 +90,8 @@ TG_INLINE int tg_tc_refuse(struct __sk_buff *ctx, struct tg_syn_stage *s, __u32 
 __noinline int tg_tc_find(struct __sk_buff *ctx, struct tg_packet *packet,
                           struct tg_shed_call *call)
 {
-	return packet && call && tg_shed_find(ctx, packet, ctx->ifindex, call);
+	return packet && call &&
+	       tg_shed_find(ctx, packet, ctx->ifindex, tg_tc_is_tagged(ctx, packet), call);
 }
 
 /* Apart: with what is asked and told the caller would need more than 512 bytes of stack. */
@@ -128,7 +130,8 @@ static __noinline int tg_tc_room(struct __sk_buff *ctx, struct tg_packet *packet
 	s->syn.source = source;
 	s->syn.now_ns = tg_now_ns(at->control);
 	if (!tg_find_listener(ctx, &packet->tuple, ctx->ifindex, s->syn.now_ns, at->index,
-	                      &s->socket))
+	                      &s->socket) ||
+	    tg_is_bound_below(s->socket.tp, tg_tc_is_tagged(ctx, packet)))
 		return TCX_NEXT;
 	if (tg_syn_assess(ctx, s, 1) &&
 	    tg_tc_options(ctx, tg_options_offset(packet), tg_options_end(packet), &s->options))
@@ -232,6 +235,7 @@ TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
 	/* A segment of a connection of others' that is forwarded meets a listener on every address.
 	 */
 	if (!listener || tg_is_chosen(listener) ||
+	    tg_is_bound_below(listener, tg_tc_is_tagged(ctx, s->packet)) ||
 	    !tg_is_local(ctx, &s->packet->tuple, ctx->ifindex))
 		return TCX_NEXT;
 	is_second = tg_just_answered(s);
@@ -311,9 +315,14 @@ TG_INLINE int tg_tc_run(struct __sk_buff *ctx, int after_driver)
 	struct tg_packet packet = {};
 	__u32 snd_nxt = 0;
 
-	if (ctx->pkt_type != PACKET_HOST || !tg_tc_parse(ctx, &packet))
+	if (ctx->pkt_type != PACKET_HOST)
 		return TCX_NEXT;
-	if (tg_is_syn(&packet) && tg_unicast(&packet.tuple))
+	/* Asked before anything is fetched: what stands before a frame may not outlast that. */
+	if (after_driver && tg_tc_is_unread(ctx))
+		after_driver = 0;
+	if (!tg_tc_parse(ctx, &packet))
+		return TCX_NEXT;
+	if (tg_is_syn(&packet) && tg_unicast(&packet.tuple, ctx->ifindex))
 		return tg_tc_syn(ctx, &packet, after_driver);
 	if ((packet.flags & (TG_TCP_ACK | TG_TCP_SYN | TG_TCP_RST)) != TG_TCP_ACK)
 		return TCX_NEXT;

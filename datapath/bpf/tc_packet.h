@@ -39,6 +39,21 @@ TG_INLINE int tg_tc_is_decrypted(struct __sk_buff *ctx)
 	return skb->active_extensions >> bpf_core_enum_value(enum skb_ext_id, SKB_EXT_SEC_PATH) & 1;
 }
 
+/* Is it a VLAN's? Beside the frame stands the tag that the kernel or the card has taken out; not 0,
+ * a priority. */
+TG_INLINE int tg_tc_is_tagged(struct __sk_buff *ctx, const struct tg_packet *p)
+{
+	return tg_is_tagged(p) || (ctx->vlan_present && ctx->vlan_tci & 0xfff);
+}
+
+/* Has the driver's program left it to the IP entry? See tg_driver_leave(). */
+TG_INLINE int tg_tc_is_unread(struct __sk_buff *ctx)
+{
+	__u32 *mark = (void *)(long)ctx->data_meta;
+
+	return (void *)(mark + 1) <= (void *)(long)ctx->data && *mark == TG_UNREAD;
+}
+
 TG_INLINE int tg_tc_parse(struct __sk_buff *ctx, struct tg_packet *p)
 {
 	if (tg_parse((void *)(long)ctx->data, (void *)(long)ctx->data_end, ctx->len, p))

@@ -37,7 +37,8 @@ __noinline int tg_xdp_options(struct xdp_md *ctx, __u32 offset, __u32 end,
  */
 __noinline int tg_xdp_find(struct xdp_md *ctx, struct tg_packet *packet, struct tg_shed_call *call)
 {
-	return packet && call && tg_shed_find(ctx, packet, ctx->ingress_ifindex, call);
+	return packet && call &&
+	       tg_shed_find(ctx, packet, ctx->ingress_ifindex, tg_is_tagged(packet), call);
 }
 
 /*
@@ -101,7 +102,8 @@ static __noinline int tg_xdp_room(struct xdp_md *ctx, struct tg_packet *packet, 
 		goto refuse;
 	s.syn.source = how >> TG_XDP_SOURCE_SHIFT & TG_XDP_SOURCE_MASK;
 	if (!tg_find_listener(ctx, &packet->tuple, ctx->ingress_ifindex, now_ns, at->index,
-	                      &s.socket))
+	                      &s.socket) ||
+	    tg_is_bound_below(s.socket.tp, tg_is_tagged(packet)))
 		return XDP_PASS;
 	if (tg_syn_assess(ctx, &s, 1) &&
 	    tg_xdp_options(ctx, tg_options_offset(packet), tg_options_end(packet), &s.options))
@@ -173,8 +175,10 @@ TG_INLINE int tg_xdp_run(struct xdp_md *ctx, __u32 how)
 	struct tg_place at;
 	__u32 source, found;
 
-	if (!tg_driver_parse(ctx, &packet))
+	if (!tg_driver_parse(ctx, &packet)) {
+		tg_driver_leave(ctx);
 		return XDP_PASS;
+	}
 	hollow = tg_xdp_hollow_until(&packet);
 	if (hollow)
 		return tg_xdp_hollow(ctx, &packet, hollow, how);

@@ -4,6 +4,7 @@
 
 mod accepts_agreement;
 mod agreement;
+mod cable;
 mod claims;
 mod clock;
 mod common;

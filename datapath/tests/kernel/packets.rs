@@ -1115,6 +1115,32 @@ fn a_source_that_the_kernel_would_answer_is_judged() {
     });
 }
 
+/// A VLAN's frames are seen at the interface below it as well. A socket that is bound to that one is not
+/// whom the kernel will find, once it has taken the tag out: neither its queue counts, nor does it get a connection.
+#[test]
+fn a_listener_bound_to_an_interface_has_nothing_to_do_with_the_vlans_above_it() {
+    let test = "a_listener_bound_to_an_interface_has_nothing_to_do_with_the_vlans_above_it";
+    in_a_namespace(test, |_| {
+        let servers = both_full();
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
+        let tagged = |to| syn(to).with(|s| s.vlans = vec![VLAN]).bytes();
+        for (to, server) in both_families().into_iter().zip(&servers) {
+            for hook in HOOKS {
+                assert_eq!(one(&guards, hook, &tagged(to)).0, Outcome::Answer, "{to}, {hook:?}");
+            }
+            setsockopt(&server.listener, sockopt::BindToDevice, &"lo".into()).unwrap();
+            assert_not_judged(&guards, &tagged(to), "a VLAN's");
+            for hook in HOOKS {
+                assert_eq!(
+                    one(&guards, hook, &syn(to).bytes()).0,
+                    Outcome::Answer,
+                    "{to}, {hook:?}"
+                );
+            }
+        }
+    });
+}
+
 /// A hollow SYN/ACK is a refusal after the handshake: what answers it meets a RST wherever SYNs are judged,
 /// also at the driver, and what follows that at once is dropped. Other segments go their way.
 #[test]

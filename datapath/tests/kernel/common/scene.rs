@@ -199,6 +199,13 @@ impl Outside {
         Outside { clients, link_to, _link: link }
     }
 
+    /// With longer frames on the cable.
+    pub fn with_mtu(self, namespace: &Namespace, bytes: u32) -> Self {
+        namespace.ip(&format!("link set srv0 mtu {bytes}")).unwrap();
+        self.clients.ip(&format!("link set cli0 mtu {bytes}")).unwrap();
+        self
+    }
+
     /// The one of them that speaks the family of `to`.
     pub fn client(to: SocketAddr, port: u16) -> SocketAddr {
         at(if to.is_ipv4() { "10.9.1.7" } else { "fd09:1::7" }, port)
