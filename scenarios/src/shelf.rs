@@ -62,7 +62,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Form, Part, Setting};
+    use crate::{Form, Part, Setting, Take};
 
     #[test]
     fn every_scenario_on_the_shelf_can_be_read() {
@@ -72,6 +72,38 @@ mod tests {
             }
         }
         assert_eq!(named("pariag-table-4.1").expect("a scenario").name, "pariag-4.1");
+    }
+
+    /// Of the other figures some draw what no experiment shows, such as the flow of segments.
+    #[test]
+    fn every_figure_of_the_papers_that_was_measured_is_on_the_shelf() {
+        let measured = [
+            ("shukla", "4.3 4.4 4.7 4.8 4.9 4.10 4.13 4.14 5.1 5.2 5.4 5.5 5.7 5.8"),
+            ("shukla-table", "4.1 4.2 4.4 4.5"),
+            ("pariag", "4.1 4.2 4.3 4.4 4.5 4.6 4.7 4.8 4.9 4.10 4.11 4.12 4.13 4.14 4.15 4.16"),
+            ("pariag", "4.17 4.18 4.19 4.20 4.21 4.22 5.1 5.2 5.3 5.4 5.5 5.6 5.7"),
+            ("pariag-table", "4.1 4.2 4.3 4.4 4.5 4.6 4.7 4.8 4.9 4.10 5.1 5.2"),
+            ("jamjoom", "7-left 7-centre 7-right 8 table-3"),
+            ("faber", "4 5 6 7 table-2 table-3"),
+        ];
+        for (paper, figures) in measured {
+            for figure in figures.split(' ') {
+                let name = format!("{paper}-{figure}");
+                assert!(named(&name).is_ok(), "{name}");
+            }
+        }
+    }
+
+    /// A mean of loads, at most of which the server is not busy, would let one of several be far behind
+    /// where they differ.
+    #[test]
+    fn who_is_held_against_the_best_of_several_is_so_where_it_does_worst() {
+        for (name, _) in shelf() {
+            for claim in named(&name).expect("a scenario").claims {
+                let extreme = matches!(claim.take, Take::Min | Take::Max);
+                assert!(claim.than.len() < 2 || extreme, "{name}: {}", claim.says);
+            }
+        }
     }
 
     /// In one short line: there are a hundred names.
