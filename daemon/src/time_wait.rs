@@ -193,7 +193,7 @@ pub struct TimeWaitStatus {
 }
 
 /// In the order of `enum tg_tw_count`.
-const COUNTS: [&str; TG_TW_COUNTS as usize] = [
+pub const COUNTS: [&str; TG_TW_COUNTS as usize] = [
     "agreed_here",
     "agreed_there",
     "unspoken",

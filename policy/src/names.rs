@@ -2,7 +2,7 @@
 //! The names of verdicts and reasons, as configuration, status and metrics write them; and which name
 //! was meant by one that is none.
 
-use crate::raw;
+use crate::raw::{self, *};
 
 /// The name that was meant: the nearest, where it has half of the word's letters. Names are in lower
 /// case.
@@ -78,6 +78,28 @@ pub const REASONS: [&str; raw::TG_REASONS as usize] = [
     "FinUnacked",
 ];
 
+/// The verdicts that can stand beside a reason; which of them it is depends on the mechanism.
+/// `docs/reasons.md` has them for people.
+#[must_use]
+pub fn verdicts_beside(reason: u32) -> &'static [u32] {
+    match reason {
+        TG_SYNQ_FULL | TG_SYNQ_3_4_FULL | TG_LISTENQ_FULL_AT_SYN => {
+            &[TG_PASS, TG_DROP, TG_RESET, TG_HOLLOW, TG_COOKIE]
+        }
+        TG_KERNEL_COOKIE => &[TG_PASS, TG_COOKIE],
+        TG_NO_RESERVATION | TG_EARLY_RANDOM => &[TG_DROP, TG_RESET, TG_COOKIE],
+        TG_REFUSAL_LIMIT => &[TG_DROP],
+        TG_NO_COOKIE => &[TG_PASS, TG_DROP],
+        TG_WAIT_LIMIT | TG_NEW_FIRST | TG_POLICED => &[TG_DROP, TG_RESET, TG_HOLLOW, TG_COOKIE],
+        TG_BEYOND_SHARE | TG_SHED_STATELESS..=TG_SHED_UNIFORM => &[TG_DROP, TG_RESET, TG_HOLLOW],
+        TG_OVERFLOW_SYNACK_ACK | TG_OVERFLOW_OTHER => &[TG_PASS, TG_RESET, TG_DROP],
+        TG_COOKIE_VALID => &[TG_ADMIT],
+        TG_COOKIE_NO_ROOM | TG_FIN_ENDS => &[TG_RESET],
+        TG_HOLLOW_ANSWERED => &[TG_RESET, TG_DROP],
+        _ => &[TG_PASS],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,5 +122,17 @@ mod tests {
         assert_eq!(SHED_KEYS[raw::TG_KEY_CONNECTION as usize], "connection");
         assert_eq!(SHED_REFUSALS[raw::TG_REFUSE_RESET as usize], "rst");
         assert_eq!(SHED_FALLBACKS[raw::TG_FALLBACK_UNIFORM as usize], "uniform");
+    }
+
+    #[test]
+    fn the_document_has_each_reason_with_the_verdicts_that_can_stand_beside_it() {
+        let document = include_str!("../../docs/reasons.md");
+        for (reason, name) in (0..).zip(REASONS) {
+            let row = document.lines().find(|line| line.starts_with(&format!("| `{name}` | `")));
+            let column = row.and_then(|row| row.split(" | ").nth(1));
+            let verdicts = verdicts_beside(reason).iter();
+            let named: Vec<_> = verdicts.map(|v| format!("`{}`", VERDICTS[*v as usize])).collect();
+            assert_eq!(column, Some(named.join(", ").as_str()), "{name}");
+        }
     }
 }

@@ -12,13 +12,14 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
-use tidegate_policy::names::PHASES;
+use tidegate_policy::names::{PHASES, REASONS, VERDICTS, verdicts_beside};
+use tidegate_policy::raw::*;
 
 use crate::agent::AgentStatus;
 use crate::status::{
     GuardStatus, ListenerStatus, OverloadStatus, ShedStatus, Status, Verdicts, each,
 };
-use crate::time_wait::TimeWaitStatus;
+use crate::time_wait::{COUNTS, TimeWaitStatus};
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -77,11 +78,34 @@ metrics!(OfGuards {
     shed_spared: Counted, "SYNs of preferred proxies that would have been shed";
 });
 
+/// Whether a guard can have packets of this reason.
+fn can_count(guard: &GuardStatus, reason: u32) -> bool {
+    match reason {
+        TG_REFUSAL_LIMIT => true,
+        TG_SHED_STATELESS..=TG_SHED_UNIFORM => guard.shed.is_some(),
+        TG_SPARED | TG_FORWARDED => guard.is_path,
+        _ => !guard.is_path,
+    }
+}
+
 impl OfGuards {
+    fn add_packets(&self, of: &Labels, reason: &str, verdict: &str, count: u64) {
+        let more = [("verdict", verdict.to_owned()), ("reason", reason.to_owned())];
+        self.packets.add([of.as_slice(), &more].concat(), count);
+    }
+
+    /// A rate needs a sample from before the first packet: what can be counted is there from the start, with 0.
+    fn begin_verdicts(&self, of: &Labels, guard: &GuardStatus) {
+        for (reason, name) in (0..).zip(REASONS).filter(|(reason, _)| can_count(guard, *reason)) {
+            for verdict in verdicts_beside(reason) {
+                self.add_packets(of, name, VERDICTS[*verdict as usize], 0);
+            }
+        }
+    }
+
     fn add_verdicts(&self, of: &Labels, verdicts: &Verdicts) {
         for (reason, verdict, count) in each(verdicts) {
-            let more = [("verdict", verdict.to_owned()), ("reason", reason.to_owned())];
-            self.packets.add([of.as_slice(), &more].concat(), count);
+            self.add_packets(of, reason, verdict, count);
         }
     }
 
@@ -97,6 +121,7 @@ impl OfGuards {
         of.extend(guard.address.clone().map(|address| ("address", address)));
         let ways = [("mechanism", guard.mechanism.clone()), ("hook", guard.hook.to_owned())];
         self.guard.add([of.as_slice(), &ways].concat(), 1.0);
+        self.begin_verdicts(&of, guard);
         self.add_verdicts(&of, &guard.verdicts);
         for (rule, count) in by_name(&guard.queue_drops) {
             self.queue_drops.add([of.as_slice(), &[("rule", rule)]].concat(), count);
@@ -175,8 +200,9 @@ impl OfTimeWait {
         self.time_wait_bytes.add(by("kernel"), time_wait.kernel_bytes as f64);
         self.time_wait_bytes.add(by("tidegate"), time_wait.table_bytes as f64);
         self.time_wait_entries.add(Labels::new(), time_wait.table_entries as f64);
-        for (event, count) in &time_wait.counts {
-            self.time_wait_events.add(vec![("event", (*event).to_owned())], *count);
+        for event in COUNTS {
+            let count = time_wait.counts.get(event).copied().unwrap_or(0);
+            self.time_wait_events.add(vec![("event", event.to_owned())], count);
         }
     }
 }
@@ -287,6 +313,29 @@ mod tests {
         );
     }
 
+    /// rate() and increase() see the first crowd by the sample before it.
+    #[test]
+    fn what_can_be_counted_is_there_before_it_was() {
+        let path = GuardStatus { is_path: true, port: 80, ..guard(Vec::new(), &[]) };
+        let listens = guard(Vec::new(), &[("Room", "pass", 7)]);
+        let text = text(&Status { guards: vec![listens, path], ..Status::default() });
+        has(
+            &text,
+            &[
+                r#"tidegate_packets_total{port="443",verdict="reset",reason="NewFirst"} 0"#,
+                r#"tidegate_packets_total{port="443",verdict="pass",reason="Room"} 7"#,
+                r#"tidegate_packets_total{port="443",verdict="reset",reason="ListenQOverflow SYN/ACK ACK"} 0"#,
+                r#"tidegate_packets_total{port="80",verdict="pass",reason="Forwarded"} 0"#,
+                r#"tidegate_packets_total{port="80",verdict="drop",reason="RefusalLimit"} 0"#,
+            ],
+        );
+        for never in [r#"verdict="admit",reason="Room""#, r#"reason="ShedNew""#] {
+            assert!(!text.contains(never), "{never} is in\n{text}");
+        }
+        let of_paths = text.lines().filter(|line| line.contains(r#"total{port="80",verdict="#));
+        assert_eq!(of_paths.count(), 3, "no more is decided on a path that sheds nobody:\n{text}");
+    }
+
     /// A killed daemon gives no counter slots.
     #[test]
     fn what_sockets_without_a_slot_have_in_common_is_told_once() {
@@ -362,6 +411,8 @@ mod tests {
                 r#"tidegate_time_wait_bytes{holder="tidegate"} 14.0"#,
                 "tidegate_time_wait_entries 16.0",
                 r#"tidegate_time_wait_events_total{event="agreed_here"} 17"#,
+                r#"tidegate_time_wait_events_total{event="blocked"} 0"#,
+                r#"tidegate_packets_total{port="443",verdict="reset",reason="ShedNew"} 0"#,
                 r#"tidegate_fins_ended_total{port="443"} 18"#,
                 r#"tidegate_reservations_cleaned_total{port="443"} 19"#,
                 r#"tidegate_drained_clients_per_second{listener="192.0.2.1:443"} 6500.0"#,
