@@ -22,11 +22,39 @@ const BUSY_PLACES: u32 = 8;
 const DRAINED_LEAST: u64 = 100;
 /// A burst that needs no more places than these is none: every server's queue has them.
 const BURST_PLACES: f64 = 16.0;
+/// So many steps are remembered, 64 KiB: three minutes of twenty looks a second.
+const STEPS_MOST: usize = 1 << 12;
+/// A burst of so many steps, or of fewer, is remembered step by step.
+const KEPT_MOST: usize = STEPS_MOST / 4;
 
-/// What was seen of a listening socket, look by look.
+/// What came in one look, or in several one after the other.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    lasted_s: f64,
+    arrived: u64,
+}
+
+impl Step {
+    fn of(steps: &[Step]) -> Self {
+        Step {
+            lasted_s: steps.iter().map(|step| step.lasted_s).sum(),
+            arrived: steps.iter().map(|step| step.arrived).sum(),
+        }
+    }
+}
+
+/// What was seen of a listening socket, however long it is watched.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
-    looks: Vec<Look>,
+    steps: Vec<Step>,
+    /// SYNs that found no room.
+    dropped: u64,
+    /// Connections that waited for accept() at most, and at the last look.
+    queued_most: u32,
+    queued: u32,
+    /// What left the queues from look to look at which some waited, and how long that took.
+    drained: u64,
+    drained_s: f64,
 }
 
 /// The largest burst of a record, and the drain meanwhile.
@@ -64,39 +92,49 @@ pub enum NoBurst {
 impl Record {
     /// Adds what was seen next.
     pub fn add(&mut self, look: Look) {
-        self.looks.push(look);
+        if self.queued.min(look.queued) >= BUSY_PLACES {
+            self.drained += look.drained;
+            self.drained_s += look.lasted_s;
+        }
+        self.dropped += look.dropped;
+        self.queued = look.queued;
+        self.queued_most = self.queued_most.max(look.queued);
+        self.steps.push(Step { lasted_s: look.lasted_s, arrived: look.arrived });
+        if self.steps.len() > STEPS_MOST {
+            self.thin();
+        }
+    }
+
+    /// Two steps become one, but for those of the largest burst so far. Of the others only what came in all
+    /// will be told, and a larger burst to come is seen by itself.
+    fn thin(&mut self) {
+        let largest = self.drain_per_s().map_or(0..0, |per_s| self.longest(per_s).0);
+        let kept = if largest.len() <= KEPT_MOST { largest } else { 0..0 };
+        let halved = |steps: &[Step]| steps.chunks(2).map(Step::of).collect::<Vec<_>>();
+        let (before, after) = (&self.steps[..kept.start], &self.steps[kept.end..]);
+        self.steps = [halved(before).as_slice(), &self.steps[kept], &halved(after)].concat();
     }
 
     fn too_calm(&self) -> NoBurst {
-        let arrived = self.looks.iter().map(|look| look.arrived).sum();
-        NoBurst::TooCalm { arrived, queued: self.queued() }
-    }
-
-    fn queued(&self) -> u32 {
-        self.looks.iter().map(|look| look.queued).max().unwrap_or(0)
+        NoBurst::TooCalm { arrived: Step::of(&self.steps).arrived, queued: self.queued_most }
     }
 
     /// What the server takes a second while any wait: from look to look at which some did.
     fn drain_per_s(&self) -> Option<f64> {
-        let waits = |look: &Look| look.queued >= BUSY_PLACES;
-        let pairs = self.looks.windows(2).filter(|pair| pair.iter().all(waits));
-        let (drained, lasted_s) = pairs.fold((0, 0.0), |(drained, lasted_s), pair| {
-            (drained + pair[1].drained, lasted_s + pair[1].lasted_s)
-        });
-        (drained >= DRAINED_LEAST).then(|| drained as f64 / lasted_s)
+        (self.drained >= DRAINED_LEAST).then(|| self.drained as f64 / self.drained_s)
     }
 
-    /// The looks of the burst for which a queue without end would have been the longest, with its
+    /// The steps of the burst for which a queue without end would have been the longest, with its
     /// length: by Lindley's recursion, which is the largest of what came in any window less what the
     /// server takes in it.
     fn longest(&self, drain_per_s: f64) -> (std::ops::Range<usize>, f64) {
         let (mut queue, mut from) = (0.0, 0);
         let (mut longest, mut burst) = (0.0, 0..0);
-        for (at, look) in self.looks.iter().enumerate() {
+        for (at, step) in self.steps.iter().enumerate() {
             if queue == 0.0 {
                 from = at;
             }
-            queue = (queue + look.arrived as f64 - drain_per_s * look.lasted_s).max(0.0);
+            queue = (queue + step.arrived as f64 - drain_per_s * step.lasted_s).max(0.0);
             if queue > longest {
                 (longest, burst) = (queue, from..at + 1);
             }
@@ -114,18 +152,15 @@ impl Record {
         if longest < BURST_PLACES {
             return Err(self.too_calm());
         }
-        let (within, around): (Vec<_>, Vec<_>) =
-            self.looks.iter().enumerate().partition(|(at, _)| burst.contains(at));
-        let rate = |looks: &[(usize, &Look)]| {
-            let arrived: u64 = looks.iter().map(|(_, look)| look.arrived).sum();
-            let lasted_s: f64 = looks.iter().map(|(_, look)| look.lasted_s).sum();
+        let has_ended = burst.end < self.steps.len();
+        let around = [&self.steps[..burst.start], &self.steps[burst.end..]].concat();
+        let rate = |steps: &[Step]| {
+            let Step { lasted_s, arrived } = Step::of(steps);
             (if lasted_s > 0.0 { arrived as f64 / lasted_s } else { 0.0 }, lasted_s)
         };
-        let (burst_per_s, burst_s) = rate(&within);
+        let (burst_per_s, burst_s) = rate(&self.steps[burst]);
         let (calm_per_s, _) = rate(&around);
-        let has_ended = burst.end < self.looks.len();
-        let dropped = self.looks.iter().map(|look| look.dropped).sum();
-        let queued = self.queued();
+        let (queued, dropped) = (self.queued_most, self.dropped);
         Ok(Seen { drain_per_s, burst_per_s, burst_s, calm_per_s, queued, dropped, has_ended })
     }
 }
@@ -136,13 +171,18 @@ mod tests {
 
     /// A server that takes 1,000 a second, looked at ten times a second, with these arrivals.
     fn record(arrivals: &[u64]) -> Record {
+        record_of(arrivals.iter().copied())
+    }
+
+    fn record_of(arrivals: impl IntoIterator<Item = u64>) -> Record {
         let mut record = Record::default();
         let mut queued = 0;
         for arrived in arrivals {
             let drained = (queued + arrived).min(100);
             queued = queued + arrived - drained;
-            let (arrived, queued) = (*arrived, queued as u32);
+            let queued = queued as u32;
             record.add(Look { lasted_s: 0.1, arrived, dropped: 0, drained, queued });
+            assert!(record.steps.len() <= STEPS_MOST);
         }
         record
     }
@@ -162,6 +202,41 @@ mod tests {
         let calm_per_s = (60.0 * 50.0 + 600.0) / 6.3;
         assert!((seen.calm_per_s - calm_per_s).abs() < 1e-6, "{seen:?}");
         assert_eq!((seen.queued, seen.has_ended), (800, true));
+    }
+
+    /// More than a day of calm, at twenty looks a second.
+    #[test]
+    fn one_burst_in_a_day_is_remembered_as_it_was() {
+        let of = |at| if (1_000_000..1_000_004).contains(&at) { 300 } else { 50 };
+        let seen = record_of((0..2_000_000).map(of)).burst().unwrap();
+        assert!((seen.drain_per_s - 1000.0).abs() < 1e-6, "{seen:?}");
+        assert!((seen.burst_per_s - 3000.0).abs() < 1e-6, "{seen:?}");
+        assert!((seen.burst_s - 0.4).abs() < 1e-9, "{seen:?}");
+        assert!((seen.calm_per_s - 500.0).abs() < 1e-6, "{seen:?}");
+        assert_eq!((seen.queued, seen.has_ended), (800, true));
+    }
+
+    /// Among the calm about it none of them would be left.
+    #[test]
+    fn of_bursts_every_few_seconds_all_day_the_largest_is_told_of() {
+        let of = |at| match at % 100 {
+            0..3 => 200,
+            10..14 if at / 100 == 500 => 300,
+            _ => 50,
+        };
+        let seen = record_of((0..1_000_000).map(of)).burst().unwrap();
+        assert!((seen.burst_per_s - 3000.0).abs() < 1e-6, "{seen:?}");
+        assert!((seen.burst_s - 0.4).abs() < 1e-9, "{seen:?}");
+        assert_eq!((seen.queued, seen.has_ended), (800, true));
+    }
+
+    /// A crowd that stays for a day is one burst, in steps that grow longer.
+    #[test]
+    fn a_burst_that_never_ends_is_told_whole() {
+        let seen = record_of((0..1_000_000).map(|_| 101)).burst().unwrap();
+        assert!((seen.burst_per_s - 1010.0).abs() < 1e-6, "{seen:?}");
+        assert!((seen.burst_s - 100_000.0).abs() < 1e-3, "{seen:?}");
+        assert_eq!((seen.queued, seen.has_ended), (1_000_000, false));
     }
 
     #[test]
