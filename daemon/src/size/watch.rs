@@ -38,6 +38,9 @@ pub struct Socket {
     queued: u32,
     /// SYNs that found no room.
     dropped: u64,
+    /// Whether any of them was left in silence.
+    #[serde(skip)]
+    comes_again: bool,
     /// Whether the burst was over by the end.
     has_ended: bool,
 }
@@ -54,9 +57,9 @@ impl Socket {
     /// What makes the recommendation worth less.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        if self.dropped > 0 {
+        if self.comes_again {
             warnings.push(
-                "who is dropped comes again, and was counted again: the burst is smaller than this"
+                "who is left in silence comes again, and was counted again: the burst is smaller than this"
                     .to_owned(),
             );
         }
@@ -74,7 +77,12 @@ struct Count {
     arrived: u64,
     /// Arrived, and found no room. Who was answered with a cookie has found none, and is not lost.
     dropped: u64,
+    /// Dropped, and not told.
+    silent: u64,
     entered: u64,
+    /// ACKs that were looked at, while the guard was watched; and those that opened a connection.
+    acks: u64,
+    opened: u64,
     queued: u32,
     /// In both queues.
     inside: u64,
@@ -89,6 +97,22 @@ fn arrives(decision: tg_decision) -> bool {
 
 fn finds_no_room(decision: tg_decision) -> bool {
     arrives(decision) && decision.verdict != TG_COOKIE && !lets_in(decision)
+}
+
+fn is_silent(decision: tg_decision) -> bool {
+    finds_no_room(decision) && [TG_DROP, TG_PASS].contains(&decision.verdict)
+}
+
+/// Whether it is of an ACK to a SYN/ACK behind which there is something.
+fn answers(decision: tg_decision) -> bool {
+    (TG_HANDSHAKE..=TG_COOKIE_NO_ROOM).contains(&decision.reason)
+}
+
+/// Whether the kernel makes a connection of it: of these or fewer, for it may have something else to say to an ACK
+/// before it looks for room.
+fn opens(decision: tg_decision) -> bool {
+    let tg_decision { verdict, reason } = decision;
+    matches!((reason, verdict), (TG_HANDSHAKE, TG_PASS) | (TG_COOKIE_VALID, TG_ADMIT))
 }
 
 fn sum(counted: &tg_counters, is: fn(tg_decision) -> bool) -> u64 {
@@ -106,22 +130,38 @@ impl Count {
             at: Instant::now(),
             arrived: sum(counted, arrives),
             dropped: sum(counted, finds_no_room),
+            silent: sum(counted, is_silent),
             entered: sum(counted, lets_in),
+            acks: sum(counted, answers),
+            opened: sum(counted, opens),
             queued: row.listen_len,
             inside: u64::from(row.listen_len) + u64::from(row.syn_len),
         }
     }
 
-    /// What happened since; `None` where counting began anew in between, as it does when a guard is
-    /// taken out of the configuration and put back.
-    fn since(&self, before: &Count) -> Option<Look> {
-        let arrived = self.arrived.checked_sub(before.arrived)?;
+    /// Connections that the server has taken since, by the ACKs: what came into the listen queue, and is not
+    /// there.
+    fn taken_since(&self, before: &Count) -> Option<u64> {
+        let opened = self.opened.checked_sub(before.opened)?;
+        Some((opened + u64::from(before.queued)).saturating_sub(self.queued.into()))
+    }
+
+    /// And what has left both queues, by the SYNs: those too whom the server has not taken, since their ACK
+    /// met a full listen queue or never came.
+    fn left_since(&self, before: &Count) -> Option<u64> {
         let entered = self.entered.checked_sub(before.entered)?;
+        Some((entered + before.inside).saturating_sub(self.inside))
+    }
+
+    /// What happened since; `None` where counting began anew in between, as it does when a guard is
+    /// taken out of the configuration and put back. `hears_acks`: all of that time.
+    fn since(&self, before: &Count, hears_acks: bool) -> Option<Look> {
+        let (taken, left) = (self.taken_since(before)?, self.left_since(before)?);
         Some(Look {
             lasted_s: (self.at - before.at).as_secs_f64(),
-            arrived,
+            arrived: self.arrived.checked_sub(before.arrived)?,
             dropped: self.dropped.checked_sub(before.dropped)?,
-            drained: (entered + before.inside).saturating_sub(self.inside),
+            drained: if hears_acks { left.min(taken) } else { left },
             queued: self.queued,
         })
     }
@@ -130,7 +170,25 @@ impl Count {
 struct Watched {
     row: tg_listener_row,
     last: Count,
+    /// ACKs were counted up to the last look: the guard is watched.
+    hears_acks: bool,
+    comes_again: bool,
     record: Record,
+}
+
+impl Watched {
+    fn new(row: tg_listener_row, last: Count) -> Self {
+        Watched { row, last, hears_acks: false, comes_again: false, record: Record::default() }
+    }
+
+    /// What happened since the last look. A guard that begins to be watched has counted some of the ACKs.
+    fn see(&mut self, row: tg_listener_row, count: Count) -> Option<Look> {
+        let hears_acks = count.acks > self.last.acks;
+        let look = count.since(&self.last, hears_acks && self.hears_acks);
+        self.comes_again |= look.is_some() && count.silent > self.last.silent;
+        (self.row, self.last, self.hears_acks) = (row, count, hears_acks);
+        look
+    }
 }
 
 /// Whether `address` names this guard: `0.0.0.0` and `::` are every address, as of a socket that is bound to them.
@@ -209,14 +267,12 @@ fn look(
         let count = Count::of(&counters::read(programs, *slot)?, row);
         match watched.get_mut(&row.socket_cookie) {
             Some(socket) => {
-                if let Some(look) = count.since(&socket.last) {
+                if let Some(look) = socket.see(*row, count) {
                     socket.record.add(look);
                 }
-                (socket.last, socket.row) = (count, *row);
             }
             None => {
-                let new = Watched { row: *row, last: count, record: Record::default() };
-                watched.insert(row.socket_cookie, new);
+                watched.insert(row.socket_cookie, Watched::new(*row, count));
             }
         }
     }
@@ -251,6 +307,7 @@ fn socket(watched: &Watched, seen: &Seen, lasts: Duration) -> Socket {
         backlog: row.listen_max,
         queued: seen.queued,
         dropped: seen.dropped,
+        comes_again: watched.comes_again,
         has_ended: seen.has_ended,
     }
 }
@@ -303,12 +360,19 @@ pub fn burst(port: u16, address: Option<IpAddr>, lasts: Duration) -> Result<(Soc
 mod tests {
     use super::*;
 
-    fn counted(packets: &[(u32, u32, u64)]) -> Count {
+    /// Packets by reason and verdict.
+    type Packets = [(u32, u32, u64)];
+
+    fn counted(packets: &Packets) -> Count {
+        counted_at(&tg_listener_row::default(), packets)
+    }
+
+    fn counted_at(row: &tg_listener_row, packets: &Packets) -> Count {
         let mut counters = tg_counters::default();
         for (reason, verdict, count) in packets {
             counters.packets[*reason as usize][*verdict as usize] = *count;
         }
-        Count::of(&counters, &tg_listener_row::default())
+        Count::of(&counters, row)
     }
 
     #[test]
@@ -326,6 +390,43 @@ mod tests {
             (TG_POLICED, TG_DROP, 5000),
         ]);
         assert_eq!((count.arrived, count.dropped, count.entered), (1393, 9, 1370));
+    }
+
+    /// A full listen queue, to which 500 come in each look, and from which 100 are taken.
+    #[test]
+    fn whom_a_full_queue_has_not_let_in_the_server_has_not_taken() {
+        let row = tg_listener_row { listen_len: 64, syn_len: 86, ..Default::default() };
+        let at = |looks: u64, heard: u64| {
+            let packets = [
+                (TG_ROOM, TG_PASS, 500 * looks),
+                (TG_HANDSHAKE, TG_PASS, 100 * heard),
+                (TG_OVERFLOW_SYNACK_ACK, TG_RESET, 400 * heard),
+            ];
+            counted_at(&row, &packets)
+        };
+        let mut watched = Watched::new(row, at(0, 0));
+        let mut drained = |looks, heard| watched.see(row, at(looks, heard)).unwrap().drained;
+        assert_eq!(drained(1, 0), 500, "ACKs are not looked at");
+        assert_eq!(drained(2, 1), 500, "nor were all of those between the last two looks");
+        assert_eq!(drained(3, 2), 100);
+        assert_eq!(drained(4, 2), 500, "no more");
+        // What is no handshake may be counted as one: no more have left than came.
+        let of =
+            |looks: u64| [(TG_ROOM, TG_PASS, 90 * looks), (TG_HANDSHAKE, TG_PASS, 100 * looks)];
+        let look = counted_at(&row, &of(2)).since(&counted_at(&row, &of(1)), true).unwrap();
+        assert_eq!(look.drained, 90);
+    }
+
+    #[test]
+    fn who_is_told_that_there_is_no_room_does_not_come_again() {
+        let row = tg_listener_row::default();
+        let comes_again = |verdict| {
+            let mut watched = Watched::new(row, counted(&[]));
+            watched.see(row, counted(&[(TG_LISTENQ_FULL_AT_SYN, verdict, 7)])).unwrap();
+            watched.comes_again
+        };
+        let told = [TG_RESET, TG_HOLLOW, TG_COOKIE].map(comes_again);
+        assert_eq!((told, [TG_DROP, TG_PASS].map(comes_again)), ([false; 3], [true; 2]));
     }
 
     #[test]
@@ -374,13 +475,13 @@ mod tests {
             arrived,
             dropped,
             entered,
-            queued: 0,
-            inside: 0,
+            ..counted(&[])
         };
-        let look = count(700, 190, 500).since(&count(100, 10, 90)).expect("counts that go on");
+        let before = count(100, 10, 90);
+        let look = count(700, 190, 500).since(&before, false).expect("counts that go on");
         assert_eq!((look.arrived, look.dropped, look.drained), (600, 180, 410));
         for anew in [count(99, 10, 90), count(100, 9, 90), count(100, 10, 89)] {
-            assert!(anew.since(&count(100, 10, 90)).is_none());
+            assert!(anew.since(&before, false).is_none());
         }
     }
 }

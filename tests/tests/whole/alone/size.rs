@@ -5,7 +5,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -14,8 +14,8 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
-use tidegate_crowd::{Class, Driver, Load, Outcome, Plan, run};
-use tidegate_lab::{Counters, allowed_cpus, pin_thread};
+use tidegate_crowd::{Class, Delay, Driver, Load, Network, Outcome, Plan, run};
+use tidegate_lab::{Child, Counters, allowed_cpus, pin_thread};
 use tidegate_tests::{
     CLIENT_V4, Guard, SERVER_V4, Stage, run_to_end, skip_without_root, tidegate_program,
 };
@@ -28,6 +28,7 @@ const MOST_PER_S: f64 = 500.0;
 const PAUSE_MS: f64 = 200.0;
 const TARGET: f64 = 0.001;
 const LONG_BACKLOG: u64 = 4096;
+const SHORT_BACKLOG: u64 = 64;
 
 fn server() -> SocketAddr {
     SocketAddr::new(SERVER_V4.parse().expect("an address"), 80)
@@ -79,13 +80,18 @@ fn serve(mut client: TcpStream) {
 }
 
 fn send(stage: &Stage, load: Load, lasts: Duration) -> Outcome {
+    let patient = Class { timeout: Duration::from_secs(20), ..Class::default() };
+    send_from(stage, patient, load, lasts)
+}
+
+fn send_from(stage: &Stage, class: Class, load: Load, lasts: Duration) -> Outcome {
     let plan = Plan {
         driver: Driver::Raw,
         targets: vec![server()],
         sources: vec![format!("{CLIENT_V4}/32").parse().expect("an address")],
         load,
         duration: lasts,
-        classes: vec![Class { timeout: Duration::from_secs(20), ..Class::default() }],
+        classes: vec![class],
         ..Plan::default()
     };
     let cpus = allowed_cpus().expect("processors");
@@ -109,6 +115,24 @@ fn size(stage: &Stage, arguments: &[String]) -> Value {
     let output = run_to_end(&stage.server, &words);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("size prints JSON")
+}
+
+/// `tidegate size` before the guarded port, for so long.
+fn watch(stage: &Stage, seconds: u32) -> Child {
+    let mut command = Command::new(tidegate_program());
+    command.args(["size", "--json", "--port", "80", "--for", &seconds.to_string()]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    stage.server.spawn(command).expect("tidegate starts")
+}
+
+fn seen_by(watching: Child) -> Value {
+    let output = watching.wait_with_output().expect("tidegate ends");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("size prints JSON")
+}
+
+fn number(seen: &Value, section: &str, key: &str) -> f64 {
+    seen[section][key].as_f64().unwrap_or_else(|| panic!("no {section}.{key}: {seen:#}"))
 }
 
 /// The share of SYNs that were dropped as the kernel counts them, in a burst before so long a queue.
@@ -157,31 +181,20 @@ fn a_burst_that_comes_is_seen_and_sized() {
     let stage = Stage::new("size-seen");
     let _server = Slow::start(&stage, LONG_BACKLOG);
     let guard = Guard::on_port(&stage.server, 80, "default", "ip");
-    let watch = |seconds: u32| {
-        let mut command = std::process::Command::new(tidegate_program());
-        command.args(["size", "--json", "--port", "80", "--for", &seconds.to_string()]);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        stage.server.spawn(command).expect("tidegate starts")
-    };
-
-    let calm = watch(2);
+    let calm = watch(&stage, 2);
     send(&stage, Load::Constant { per_s: MOST_PER_S / 10.0 }, Duration::from_millis(1500));
     let output = calm.wait_with_output().expect("tidegate ends");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.lines().count() == 1, "{said}");
     assert!(said.contains("port 80 was too calm") && said.contains("--for"), "{said}");
 
-    let busy = watch(5);
+    let busy = watch(&stage, 5);
     std::thread::sleep(Duration::from_millis(500));
     let (burst_per_s, burst_s) = (3.0 * MOST_PER_S, 0.8);
     let lasts = Duration::from_secs_f64(burst_s);
     let sent = send(&stage, Load::Poisson { per_s: burst_per_s }, lasts).attempts as f64;
-    let output = busy.wait_with_output().expect("tidegate ends");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let seen: Value = serde_json::from_slice(&output.stdout).expect("size prints JSON");
-    let number = |section: &str, key: &str| {
-        seen[section][key].as_f64().unwrap_or_else(|| panic!("no {section}.{key}: {seen:#}"))
-    };
+    let seen = seen_by(busy);
+    let number = |section: &str, key: &str| number(&seen, section, key);
     let arrived = number("burst", "burst_per_s") * number("burst", "burst_s");
     assert!((arrived / sent - 1.0).abs() < 0.1, "{sent} came: {seen:#}");
     // It begins and ends between two looks, and the last of it may be too little to lengthen the queue.
@@ -189,5 +202,30 @@ fn a_burst_that_comes_is_seen_and_sized() {
     assert!(number("burst", "drain_per_s") < 1.1 * MOST_PER_S, "{seen:#}");
     assert!(number("recommended", "backlog") >= number("seen", "queued"), "{seen:#}");
     assert!(number("seen", "queued") > sent / 2.0, "{seen:#}");
+    guard.stop();
+}
+
+/// Whoever has a SYN/ACK, and whose ACK meets a full queue, has left it and was not served.
+#[test]
+fn before_a_queue_that_is_too_short_no_more_are_counted_than_are_served() {
+    const TEST: &str = "before_a_queue_that_is_too_short_no_more_are_counted_than_are_served";
+    if skip_without_root(TEST) {
+        return;
+    }
+    let stage = Stage::new("size-short");
+    let _server = Slow::start(&stage, SHORT_BACKLOG);
+    let guard = Guard::on_port(&stage.server, 80, "abort", "ip");
+    let watching = watch(&stage, 4);
+    std::thread::sleep(Duration::from_millis(500));
+    let delay = Delay::Constant { ms: 50.0 };
+    let away = Class {
+        network: Network { delay, ..Network::default() },
+        timeout: Duration::from_secs(1),
+        ..Class::default()
+    };
+    send_from(&stage, away, Load::Poisson { per_s: 3.0 * MOST_PER_S }, Duration::from_secs(2));
+    let seen = seen_by(watching);
+    assert!(number(&seen, "seen", "dropped") > 0.0, "{seen:#}");
+    assert!(number(&seen, "burst", "drain_per_s") < 1.1 * MOST_PER_S, "{seen:#}");
     guard.stop();
 }
