@@ -15,9 +15,12 @@ pub struct AcceptsStatus {
     pub advice: &'static str,
     /// SYNs let in, a second: as many as it takes, or more where ACKs find the queue full.
     pub let_in_per_s: f64,
-    /// How many at a time; absent where they are one or a few.
+    /// How many at a time; absent where they are one or a few, or where it cannot be told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_a_time: Option<f64>,
+    /// Whether it can be told.
+    #[serde(skip)]
+    pub is_told: bool,
     /// The share of those times in which the listen queue was emptied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emptied: Option<f64>,
@@ -47,6 +50,7 @@ impl AcceptsStatus {
             advice: advice_name(seen.advice()),
             let_in_per_s: seen.let_in_per_s.round(),
             at_a_time: seen.at_a_time.map(f64::round),
+            is_told: seen.is_told,
             emptied: seen.at_a_time.map(|_| rounded(seen.emptied)),
             waiting: seen.waiting.round(),
             refused: rounded(seen.refused),
@@ -59,7 +63,7 @@ impl AcceptsStatus {
             "more" => "accept more at a time",
             "fewer" => "accept fewer at a time",
             "keep" => "nothing to change",
-            _ => "SYNs come too unevenly to tell",
+            _ => "cannot be told: SYNs come too unevenly, or the queue is kept too short",
         };
         let AcceptsStatus { let_in_per_s, waiting, .. } = self;
         let refused = rounded(100.0 * self.refused);
@@ -68,8 +72,8 @@ impl AcceptsStatus {
                 let emptied = rounded(100.0 * emptied);
                 format!("{many} at a time, {emptied} % of the times all who wait")
             }
-            _ if self.advice == "untold" => "how many at a time is not seen".to_owned(),
-            _ => "few at a time".to_owned(),
+            _ if self.is_told => "few at a time".to_owned(),
+            _ => "how many at a time is not seen".to_owned(),
         };
         format!(
             "accepts: {advice} ({let_in_per_s}/s let in, {how}; {waiting} wait; {refused} % of SYNs find no room)"
@@ -100,6 +104,30 @@ mod tests {
             AcceptsStatus::of_seen(&all).line(),
             "accepts: accept fewer at a time (11365/s let in, 70 at a time, 90 % of the times all who wait; \
              60 wait; 58 % of SYNs find no room)"
+        );
+    }
+
+    /// Whatever is advised: where hardly anybody is refused that is to keep it as it is.
+    #[test]
+    fn what_cannot_be_told_is_not_told_as_few() {
+        let seen = Seen {
+            let_in_per_s: 900.0,
+            at_a_time: None,
+            is_told: false,
+            emptied: 0.0,
+            waiting: 3.0,
+            refused: 0.005,
+        };
+        let line = |refused| AcceptsStatus::of_seen(&Seen { refused, ..seen }).line();
+        assert_eq!(
+            line(0.005),
+            "accepts: nothing to change (900/s let in, how many at a time is not seen; 3 wait; \
+             0.5 % of SYNs find no room)"
+        );
+        assert_eq!(
+            line(0.5),
+            "accepts: cannot be told: SYNs come too unevenly, or the queue is kept too short \
+             (900/s let in, how many at a time is not seen; 3 wait; 50 % of SYNs find no room)"
         );
     }
 }
