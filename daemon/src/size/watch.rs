@@ -252,17 +252,79 @@ fn not_guarded(guards: &[(u32, Guarded)], port: u16, address: Option<IpAddr>) ->
     }
 }
 
-/// One look at every listening socket of a guard that has counters of its own. How many there are, with
-/// counters or without.
+/// Who listens where connections of a guard can come in.
+#[derive(Default)]
+struct Listening {
+    /// Those whose SYNs it decides.
+    judged: Vec<tg_listener_row>,
+    /// The addresses of those that have a guard of their own.
+    elsewhere: BTreeSet<IpAddr>,
+    /// Where a program of the application's chooses from a group, and the kernel alone decides.
+    chosen: BTreeSet<SocketAddr>,
+}
+
+impl Listening {
+    fn of(rows: &[tg_listener_row], guarded: &Guarded, guards: &[(u32, Guarded)]) -> Self {
+        let mut listening = Self::default();
+        let all = || guards.iter().map(|(_, guarded)| guarded);
+        for row in rows.iter().filter(|row| guarded.covers(row)) {
+            if !guarded.judges(row, all()) {
+                listening.elsewhere.insert(row.address());
+            } else if row.chosen != 0 {
+                listening.chosen.insert(bound_to(row));
+            } else {
+                listening.judged.push(*row);
+            }
+        }
+        listening
+    }
+
+    /// Why nothing can be seen of this port.
+    fn unseen(&self, port: u16) -> Failure {
+        if !self.judged.is_empty() {
+            return Failure::argument(
+                format!("who listens on port {port} has no counters of its own yet"),
+                "have `tidegate run` run, which gives them while it has any left",
+            );
+        }
+        if !self.elsewhere.is_empty() {
+            return Failure::argument(
+                format!("who listens on port {port} has a guard of its own"),
+                format!("name one by --address: {}", listed(&self.elsewhere)),
+            );
+        }
+        if !self.chosen.is_empty() {
+            return Failure::argument(
+                format!(
+                    "a program of the application's chooses among those that listen on {}, and the kernel alone decides",
+                    listed(&self.chosen)
+                ),
+                "give the burst (--drain-per-s)",
+            );
+        }
+        Failure::argument(format!("nothing listens on port {port} here"), "start the server first")
+    }
+}
+
+fn bound_to(row: &tg_listener_row) -> SocketAddr {
+    SocketAddr::new(row.address(), row.port as u16)
+}
+
+fn listed(all: &BTreeSet<impl ToString>) -> String {
+    all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// One look at every listening socket of a guard that has counters of its own. Who listens, with counters or
+/// without.
 fn look(
     programs: &Programs,
     (index, guarded): &(u32, Guarded),
+    guards: &[(u32, Guarded)],
     watched: &mut BTreeMap<u64, Watched>,
-) -> Result<usize> {
+) -> Result<Listening> {
     let slots = counters::slots(programs);
-    let mut rows = sockets::listeners(programs)?;
-    rows.retain(|row| guarded.covers(row));
-    for row in &rows {
+    let listening = Listening::of(&sockets::listeners(programs)?, guarded, guards);
+    for row in &listening.judged {
         let Some(slot) = slots.get(&(*index, row.socket_cookie)) else { continue };
         let count = Count::of(&counters::read(programs, *slot)?, row);
         match watched.get_mut(&row.socket_cookie) {
@@ -276,21 +338,7 @@ fn look(
             }
         }
     }
-    Ok(rows.len())
-}
-
-/// Why nothing can be seen of a port where so many listen.
-fn unseen(port: u16, listening: usize) -> Failure {
-    match listening {
-        0 => Failure::argument(
-            format!("nothing listens on port {port} here"),
-            "start the server first",
-        ),
-        _ => Failure::argument(
-            format!("who listens on port {port} has no counters of its own yet"),
-            "have `tidegate run` run, which gives them while it has any left",
-        ),
-    }
+    Ok(listening)
 }
 
 /// Of several that were too calm the one that the most came to.
@@ -302,7 +350,7 @@ fn calmest(all: impl Iterator<Item = NoBurst>) -> NoBurst {
 fn socket(watched: &Watched, seen: &Seen, lasts: Duration) -> Socket {
     let row = &watched.row;
     Socket {
-        address: SocketAddr::new(row.address(), row.port as u16).to_string(),
+        address: bound_to(row).to_string(),
         watched_s: lasts.as_secs_f64(),
         backlog: row.listen_max,
         queued: seen.queued,
@@ -327,11 +375,12 @@ pub fn burst(port: u16, address: Option<IpAddr>, lasts: Duration) -> Result<(Soc
             "start one with `tidegate run`, which counts what comes",
         ));
     };
-    let guard = guard_on(&configuration::read(&programs)?, port, address)?;
+    let guards = configuration::read(&programs)?;
+    let guard = guard_on(&guards, port, address)?;
     let (begun, mut watched) = (Instant::now(), BTreeMap::new());
-    let mut listening = 0;
+    let mut listening = Listening::default();
     while begun.elapsed() < lasts && (!watched.is_empty() || begun.elapsed() < COUNTED_BY) {
-        listening = look(&programs, &guard, &mut watched)?;
+        listening = look(&programs, &guard, &guards, &mut watched)?;
         if !pins.are_of(programs.maps()) {
             return Err(Failure::argument(
                 "the guard was taken down while it was watched",
@@ -341,7 +390,7 @@ pub fn burst(port: u16, address: Option<IpAddr>, lasts: Duration) -> Result<(Soc
         std::thread::sleep(EVERY);
     }
     if watched.is_empty() {
-        return Err(unseen(port, listening));
+        return Err(listening.unseen(port));
     }
     let bursts = || watched.values().map(|one| (one, one.record.burst()));
     let seen = bursts().filter_map(|(one, burst)| Some((one, burst.ok()?)));
@@ -429,14 +478,54 @@ mod tests {
         assert_eq!((told, [TG_DROP, TG_PASS].map(comes_again)), ([false; 3], [true; 2]));
     }
 
+    /// Guards of port 443.
+    fn guards<const N: usize>(addresses: [Option<&str>; N]) -> Vec<(u32, Guarded)> {
+        let address = |address: &str| address.parse().unwrap();
+        let guarded = |of: Option<&str>| {
+            let address = of.map(address);
+            Guarded { address, port: 443, ..Guarded::default() }
+        };
+        (0..).zip(addresses.map(guarded)).collect()
+    }
+
+    #[test]
+    fn what_cannot_be_seen_of_a_port_is_told_by_its_cause() {
+        let guards = guards([None, Some("192.0.2.1")]);
+        let socket = |address: [u8; 4], chosen| tg_listener_row {
+            addr: [u32::from_ne_bytes(address), 0, 0, 0],
+            port: 443,
+            chosen,
+            ..Default::default()
+        };
+        let seen = |guard: usize, rows: &[tg_listener_row]| {
+            let listening = Listening::of(rows, &guards[guard].1, &guards);
+            (listening.judged.len(), listening.unseen(443).to_string())
+        };
+        let (own, other) = ([192, 0, 2, 1], [192, 0, 2, 2]);
+        let told = |rows: &[tg_listener_row]| {
+            let (judged, told) = seen(0, rows);
+            assert_eq!(judged, 0, "{told}");
+            told
+        };
+        assert_eq!(
+            told(&[socket(own, 0)]),
+            "who listens on port 443 has a guard of its own; name one by --address: 192.0.2.1"
+        );
+        assert_eq!(
+            told(&[socket(other, 1), socket(other, 1)]),
+            "a program of the application's chooses among those that listen on 192.0.2.2:443, \
+             and the kernel alone decides; give the burst (--drain-per-s)"
+        );
+        let elsewhere = tg_listener_row { port: 80, ..socket(own, 0) };
+        assert!(told(&[elsewhere]).starts_with("nothing listens on port 443 here; "));
+        let uncounted = |seen: (usize, String)| matches!(seen, (1, told) if told.contains("no counters of its own"));
+        assert!(uncounted(seen(0, &[socket(own, 0), socket(other, 0)])));
+        assert!(uncounted(seen(1, &[socket(own, 0), socket(other, 0)])));
+    }
+
     #[test]
     fn of_several_guards_on_a_port_one_is_to_be_named() {
-        let guarded = |index: u32, address: Option<&str>| {
-            let address = address.map(|a| a.parse().unwrap());
-            (index, Guarded { address, port: 443, ..Guarded::default() })
-        };
-        let all = [None, Some("192.0.2.1"), Some("2001:db8::1")];
-        let all: Vec<_> = (0..).zip(all).map(|(index, address)| guarded(index, address)).collect();
+        let all = guards([None, Some("192.0.2.1"), Some("2001:db8::1")]);
         let on = |guards: &[(u32, Guarded)], address: Option<&str>| {
             let found = guard_on(guards, 443, address.map(|a| a.parse().unwrap()));
             found.map(|(index, _)| index).map_err(|failure| failure.to_string())
