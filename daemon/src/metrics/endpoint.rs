@@ -54,6 +54,10 @@ const BOUNDS: Bounds = Bounds {
 
 /// What was read is told again for so long: to read it is work for this host.
 const FRESH: Duration = Duration::from_millis(100);
+/// Or for so many times as long as it took: whoever asks without a pause has a small part of a processor.
+const FRESH_TIMES: u32 = 10;
+/// But no longer than this: figures are to be of now.
+const FRESH_MOST: Duration = Duration::from_secs(1);
 
 /// Where no connection can be accepted (no descriptor is left) it is tried again after so long.
 const BETWEEN_TRIES: Duration = Duration::from_secs(1);
@@ -64,30 +68,72 @@ type Read = fn() -> Result<String>;
 /// What is served, as it was read last; or why it could not be. All who ask share it.
 type Text = std::result::Result<Bytes, String>;
 
+/// What the time is, and where it is told that nothing could be read.
+#[derive(Clone, Copy)]
+struct Surroundings {
+    now: fn() -> Instant,
+    tell: fn(&str),
+}
+
+const SURROUNDINGS: Surroundings = Surroundings { now: Instant::now, tell };
+
+struct Last {
+    fresh_until: Instant,
+    text: Text,
+}
+
 struct Reading {
     read: Read,
-    last: Mutex<Option<(Instant, Text)>>,
+    surroundings: Surroundings,
+    last: Mutex<Last>,
+}
+
+/// Until when it is told again.
+fn fresh_until(begun: Instant, read: Instant) -> Instant {
+    read + ((read - begun) * FRESH_TIMES).clamp(FRESH, FRESH_MOST)
 }
 
 impl Reading {
-    fn new(read: Read) -> Arc<Self> {
-        Arc::new(Reading { read, last: Mutex::new(None) })
+    /// Reads for the first time.
+    ///
+    /// # Errors
+    /// [`Failure::Privilege`]: this process can never read it.
+    fn begin(read: Read, surroundings: Surroundings) -> Result<Arc<Self>> {
+        let begun = (surroundings.now)();
+        let text = match read() {
+            Err(failure @ Failure::Privilege { .. }) => return Err(failure),
+            // Such as a guard of another version, until its daemon has been started anew.
+            read => text_of(read),
+        };
+        if let Err(failure) = &text {
+            (surroundings.tell)(failure);
+        }
+        let fresh_until = fresh_until(begun, (surroundings.now)());
+        let last = Mutex::new(Last { fresh_until, text });
+        Ok(Arc::new(Reading { read, surroundings, last }))
     }
 
+    /// What cannot be read is told once, until it can or it is for another reason that it cannot.
     fn text(&self) -> Text {
+        let Surroundings { now, tell } = self.surroundings;
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((at, text)) = &*last
-            && at.elapsed() < FRESH
-        {
-            return text.clone();
+        let begun = now();
+        if begun < last.fresh_until {
+            return last.text.clone();
         }
-        let text = (self.read)().map(Bytes::from).map_err(|failure| failure.to_string());
-        if let Err(failure) = &text {
+        let text = text_of((self.read)());
+        if let Err(failure) = &text
+            && last.text != text
+        {
             tell(failure);
         }
-        *last = Some((Instant::now(), text.clone()));
+        *last = Last { fresh_until: fresh_until(begun, now()), text: text.clone() };
         text
     }
+}
+
+fn text_of(read: Result<String>) -> Text {
+    read.map(Bytes::from).map_err(|failure| failure.to_string())
 }
 
 /// Status, media type and body.
@@ -132,8 +178,7 @@ async fn converse(stream: TcpStream, reading: &Reading, bounds: Bounds) {
 }
 
 /// Answers everyone who asks, until it is told to end.
-async fn answer_all(listener: TcpListener, read: Read, bounds: Bounds, end: &Notify) {
-    let reading = Reading::new(read);
+async fn answer_all(listener: TcpListener, reading: Arc<Reading>, bounds: Bounds, end: &Notify) {
     let places = Arc::new(Semaphore::new(bounds.at_once));
     let accept = async || {
         let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");
@@ -177,12 +222,7 @@ fn runtime() -> io::Result<Runtime> {
 /// [`Failure::Privilege`] where this process can never read it, [`Failure::Argument`] where nothing can
 /// listen there.
 pub fn serve(at: SocketAddr, read: Read) -> Result<()> {
-    match read() {
-        Err(failure @ Failure::Privilege { .. }) => return Err(failure),
-        // Such as a guard of another version, until its daemon has been started anew.
-        Err(failure) => tell(&failure.to_string()),
-        Ok(_) => (),
-    }
+    let reading = Reading::begin(read, SURROUNDINGS)?;
     let runtime = runtime().map_err(|source| Failure::File {
         path: PathBuf::from("epoll"),
         source,
@@ -200,15 +240,15 @@ pub fn serve(at: SocketAddr, read: Read) -> Result<()> {
     let at = listener.local_addr().unwrap_or(at);
     writer::print(format!("serving http://{at}{PATH}\n"));
     supervisor::stands();
-    runtime.block_on(answer_all(listener, read, BOUNDS, &end));
+    runtime.block_on(answer_all(listener, reading, BOUNDS, &end));
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::{Cell, RefCell};
     use std::io::{Read as _, Write as _};
     use std::net;
-    use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
 
@@ -242,7 +282,8 @@ mod tests {
         let told = Arc::clone(&end);
         let serving = thread::spawn(move || {
             let read: Read = || Ok("tidegate_up 1\n".to_owned());
-            runtime.block_on(answer_all(listener, read, bounds, &told));
+            let reading = Reading::begin(read, SURROUNDINGS).unwrap();
+            runtime.block_on(answer_all(listener, reading, bounds, &told));
         });
         story(at);
         end.notify_one();
@@ -301,17 +342,84 @@ mod tests {
         });
     }
 
+    thread_local! {
+        /// What the time is, what a reading takes, and how many there were.
+        static PASSED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+        static TAKES: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+        static READ: Cell<u32> = const { Cell::new(0) };
+        /// Why nothing can be read, if so, and what was told of that.
+        static WRONG: Cell<Option<&'static str>> = const { Cell::new(None) };
+        static TOLD: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+        static BEGUN: Instant = Instant::now();
+    }
+
+    fn pass(time: Duration) {
+        PASSED.set(PASSED.get() + time);
+    }
+
+    fn read_slowly() -> Result<String> {
+        pass(TAKES.get());
+        READ.set(READ.get() + 1);
+        let wrong = |what| Failure::argument(what, "put it there");
+        WRONG.get().map_or_else(|| Ok(READ.get().to_string()), |what| Err(wrong(what)))
+    }
+
+    /// Time passes when it is told to.
+    fn begin(takes: Duration, wrong: Option<&'static str>) -> Arc<Reading> {
+        PASSED.set(Duration::ZERO);
+        TAKES.set(takes);
+        READ.set(0);
+        WRONG.set(wrong);
+        let surroundings = Surroundings {
+            now: || BEGUN.with(|begun| *begun) + PASSED.get(),
+            tell: |text| TOLD.with_borrow_mut(|told| told.push(text.to_owned())),
+        };
+        Reading::begin(read_slowly, surroundings).unwrap()
+    }
+
+    /// How many times it is read in two seconds in which somebody asks every millisecond.
+    fn read_in_two_seconds(takes: Duration) -> u32 {
+        let reading = begin(takes, None);
+        let (before, from) = (READ.get(), PASSED.get());
+        while PASSED.get() - from < Duration::from_secs(2) {
+            let _ = reading.text();
+            pass(Duration::from_millis(1));
+        }
+        READ.get() - before
+    }
+
     #[test]
-    fn what_is_served_is_read_only_so_often() {
-        static READ: AtomicU32 = AtomicU32::new(0);
-        let reading = Reading::new(|| Ok(READ.fetch_add(1, Ordering::Relaxed).to_string()));
-        let begun = Instant::now();
-        let told: Vec<Bytes> = (0..1000).map(|_| reading.text().unwrap()).collect();
-        let most = begun.elapsed().as_millis() / FRESH.as_millis();
-        assert_eq!(told[0], "0");
-        assert!(u128::from(READ.load(Ordering::Relaxed)) <= 1 + most, "{told:?}");
-        thread::sleep(FRESH);
-        let before = READ.load(Ordering::Relaxed);
-        assert_eq!(reading.text().unwrap(), before.to_string(), "it is read again");
+    fn what_is_served_is_read_the_less_often_the_longer_it_takes() {
+        let read = |ms| read_in_two_seconds(Duration::from_millis(ms));
+        assert_eq!(read(0), 19, "every 100 ms");
+        assert_eq!(read(50), 3, "every 550 ms");
+        assert_eq!(read(500), 1, "every 1.5 s, so that it is still of now");
+    }
+
+    #[test]
+    fn what_was_read_is_told_again_until_it_is_read_anew() {
+        let reading = begin(Duration::ZERO, None);
+        assert_eq!(reading.text().unwrap(), "1");
+        pass(FRESH - Duration::from_millis(1));
+        assert_eq!(reading.text().unwrap(), "1");
+        pass(Duration::from_millis(1));
+        assert_eq!(reading.text().unwrap(), "2");
+    }
+
+    /// A guard of another version stands for as long as its daemon does, and Prometheus asks every few seconds.
+    #[test]
+    fn what_cannot_be_read_is_told_once() {
+        let is_missing = Some("it is not there");
+        let reading = begin(Duration::ZERO, is_missing);
+        let told = |wrong| {
+            WRONG.set(wrong);
+            pass(FRESH_MOST);
+            assert_eq!(reading.text().is_err(), wrong.is_some());
+            TOLD.take().len()
+        };
+        assert_eq!(TOLD.take(), ["it is not there; put it there"]);
+        assert_eq!((told(is_missing), told(is_missing)), (0, 0));
+        assert_eq!((told(Some("another is there")), told(is_missing)), (1, 1));
+        assert_eq!((told(None), told(is_missing)), (0, 1), "it is lost again");
     }
 }

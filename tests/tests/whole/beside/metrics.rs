@@ -50,9 +50,9 @@ impl Exposed {
         Self::parsed(namespace, String::from_utf8(output.stdout).expect("text"))
     }
 
-    /// As it is served: what was read before is told again for a tenth of a second.
+    /// As it is served: what was read before is told again for a second at most.
     fn served(namespace: &Namespace) -> Self {
-        thread::sleep(Duration::from_millis(100));
+        thread::sleep(Duration::from_secs(1));
         Self::parsed(namespace, get(namespace, "metrics"))
     }
 
