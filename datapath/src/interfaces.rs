@@ -2,20 +2,19 @@
 //! The network interfaces of the calling thread's namespace: what can be guarded, and at
 //! which hook.
 
-use std::collections::BTreeSet;
-use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::mem::zeroed;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::ifaddrs::getifaddrs;
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::{InterfaceFlags, if_indextoname, if_nametoindex};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 use crate::error::{Error, Result};
-use crate::masters;
+use crate::{addresses, masters};
 
 /// A network interface that is up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -186,6 +185,12 @@ fn takers(masters: &BTreeMap<u32, u32>) -> BTreeSet<u32> {
     all.into_iter().filter(takes).collect()
 }
 
+/// Whether this is an interface itself. In the place of its name its addresses may have a label, and that be
+/// another's name.
+fn is_interface(entry: &InterfaceAddress) -> bool {
+    entry.address.is_none_or(|address| address.as_link_addr().is_some())
+}
+
 /// Every interface that is up, by index.
 pub fn list() -> Result<Vec<Interface>> {
     list_after(&[])
@@ -198,44 +203,39 @@ pub fn list_after(before: &[Interface]) -> Result<Vec<Interface>> {
     let takers = takers(&masters);
     let known = |index| before.iter().find(|i| i.index == index).map(|i| i.driver.as_str());
     let mut found: BTreeMap<u32, Interface> = BTreeMap::new();
-    for entry in getifaddrs().map_err(|e| fail(e.into()))? {
+    for entry in getifaddrs().map_err(|e| fail(e.into()))?.filter(is_interface) {
         if !entry.flags.contains(InterfaceFlags::IFF_UP) {
             continue;
         }
         let Ok(index) = if_nametoindex(entry.interface_name.as_str()) else {
             continue;
         };
-        if let Entry::Vacant(vacant) = found.entry(index) {
-            let kind = match hardware_type(&entry.interface_name) {
-                Ok(kind) => kind,
-                // It has just gone, or has another name.
-                Err(e) if e.raw_os_error() == Some(libc::ENODEV) => continue,
-                Err(e) => return Err(fail(e)),
-            };
-            let driver = driver_by(driver(&entry.interface_name), known(index));
-            // Asked of another, a kernel without VLANs would look for a module each time.
-            let is_vlan = driver == VLAN;
-            vacant.insert(Interface {
-                index,
-                addresses: Vec::new(),
-                ethernet: matches!(kind, ARPHRD_ETHER | ARPHRD_LOOPBACK),
-                loopback: kind == ARPHRD_LOOPBACK,
-                driver,
-                hardware: None,
-                below: is_vlan.then(|| below(&entry.interface_name)).flatten(),
-                master: masters.get(&index).copied().filter(|master| takers.contains(master)),
-                name: entry.interface_name.clone(),
-            });
-        }
-        let (Some(interface), Some(address)) = (found.get_mut(&index), entry.address) else {
-            continue;
+        let kind = match hardware_type(&entry.interface_name) {
+            Ok(kind) => kind,
+            // It has just gone, or has another name.
+            Err(e) if e.raw_os_error() == Some(libc::ENODEV) => continue,
+            Err(e) => return Err(fail(e)),
         };
-        if let Some(v4) = address.as_sockaddr_in() {
-            interface.addresses.push(v4.ip().into());
-        } else if let Some(v6) = address.as_sockaddr_in6() {
-            interface.addresses.push(v6.ip().into());
-        } else if let Some(link) = address.as_link_addr() {
-            interface.hardware = link.addr();
+        let driver = driver_by(driver(&entry.interface_name), known(index));
+        // Asked of another, a kernel without VLANs would look for a module each time.
+        let is_vlan = driver == VLAN;
+        let interface = Interface {
+            index,
+            addresses: Vec::new(),
+            ethernet: matches!(kind, ARPHRD_ETHER | ARPHRD_LOOPBACK),
+            loopback: kind == ARPHRD_LOOPBACK,
+            driver,
+            hardware: entry.address.as_ref().and_then(|a| a.as_link_addr()?.addr()),
+            below: is_vlan.then(|| below(&entry.interface_name)).flatten(),
+            master: masters.get(&index).copied().filter(|master| takers.contains(master)),
+            name: entry.interface_name,
+        };
+        found.insert(index, interface);
+    }
+    for (index, address) in addresses::all().map_err(fail)? {
+        // One that is down has addresses, too.
+        if let Some(interface) = found.get_mut(&index) {
+            interface.addresses.push(address);
         }
     }
     Ok(found.into_values().collect())
@@ -243,7 +243,14 @@ pub fn list_after(before: &[Interface]) -> Result<Vec<Interface>> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
+    use nix::sys::socket::{MsgFlags, SockProtocol, recv};
+    use tidegate_lab::{Link, Namespace, skip_without_root};
+
     use super::*;
+    use crate::dump::attribute;
+    use crate::netlink::{self, HEADER_BYTES};
 
     #[test]
     fn an_index_that_no_interface_has_is_gone() {
@@ -260,6 +267,58 @@ mod tests {
             assert_eq!(driver_by(failed(errno), None), "", "nothing is known of it");
         }
         assert_eq!(driver_by(failed(libc::EOPNOTSUPP), Some("ixgbe")), "", "it has none");
+    }
+
+    /// A question of `ip address add … label`, but that wants labels to begin with the interface's name.
+    fn add_labelled(index: u32, address: Ipv4Addr, label: &str) -> io::Result<()> {
+        const RTM_NEWADDR: u16 = 20;
+        const NLM_F_ACK_CREATE_EXCL: u16 = 0x604;
+        const IFA_LOCAL: u16 = 2;
+        const IFA_LABEL: u16 = 3;
+        let mut question = netlink::question(RTM_NEWADDR, NLM_F_ACK_CREATE_EXCL, 8);
+        question[HEADER_BYTES..HEADER_BYTES + 2].copy_from_slice(&[libc::AF_INET as u8, 24]);
+        question[HEADER_BYTES + 4..].copy_from_slice(&index.to_ne_bytes());
+        question.extend(attribute(IFA_LOCAL, &address.octets()));
+        question.extend(attribute(IFA_LABEL, label.as_bytes()));
+        let netlink = netlink::ask(SockProtocol::NetlinkRoute, question)?;
+        let mut answer = [0; 256];
+        recv(netlink.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+        match netlink::word(&answer, HEADER_BYTES) {
+            Some(0) => Ok(()),
+            errno => Err(io::Error::from_raw_os_error(-(errno.unwrap_or(0) as i32))),
+        }
+    }
+
+    /// Else its listener would be guarded nowhere, or where the other is.
+    #[test]
+    fn an_address_with_a_label_of_its_own_is_that_of_its_interface() {
+        if skip_without_root("an_address_with_a_label_of_its_own") {
+            return;
+        }
+        let [here, there] = ["here", "there"].map(|label| Namespace::new(label).unwrap());
+        let _cable = Link::between(&here, "eth0", &there, "eth1").unwrap();
+        here.ip("link add eth7 type veth").unwrap();
+        for name in ["eth0", "eth7"] {
+            here.ip(&format!("link set {name} up")).unwrap();
+        }
+        let labels = ["eth0:1", "vip", "eth7", "lo"].into_iter().zip(1..);
+        let expected: Vec<(Ipv4Addr, &str)> =
+            labels.map(|(label, end)| (Ipv4Addr::new(192, 0, 2, end), label)).collect();
+        let added = expected.clone();
+        let found = here.run(move || {
+            let index = if_nametoindex("eth0").unwrap();
+            for (address, label) in added {
+                add_labelled(index, address, label).unwrap();
+            }
+            list().unwrap()
+        });
+        let of = |name: &str| {
+            let interface = found.iter().find(|i| i.name == name).unwrap();
+            interface.addresses.iter().filter(|a| a.is_ipv4()).copied().collect::<Vec<_>>()
+        };
+        assert_eq!(of("eth0"), expected.iter().map(|(a, _)| (*a).into()).collect::<Vec<IpAddr>>());
+        assert_eq!((of("eth7"), of("lo")), (vec![], vec![IpAddr::from([127, 0, 0, 1])]));
+        assert!(found.iter().all(|i| i.loopback || i.hardware.is_some()), "{found:?}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! programs, attaches them, writes the configuration, reads what they count.
 
 pub mod address;
+mod addresses;
 pub mod again;
 pub mod agent;
 pub mod array;
@@ -13,6 +14,7 @@ pub mod clock;
 pub mod configuration;
 pub mod control;
 pub mod counters;
+mod dump;
 pub mod error;
 pub mod guard;
 pub mod interfaces;

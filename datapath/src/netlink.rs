@@ -35,14 +35,19 @@ pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Of attributes the first of this kind that is a word.
-pub(crate) fn word_in(mut attributes: &[u8], wanted: u16) -> Option<u32> {
+/// What the first attribute of this kind holds.
+pub(crate) fn bytes_in(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     while let (Some(bytes), Some(kind)) = (half(attributes, 0), half(attributes, 2)) {
         if kind == wanted {
-            return word(attributes, 4);
+            return attributes.get(4..bytes.into());
         }
         let next = usize::from(bytes).next_multiple_of(4).max(4);
         attributes = attributes.get(next..).unwrap_or_default();
     }
     None
+}
+
+/// The same, of one that holds a word.
+pub(crate) fn word_in(attributes: &[u8], wanted: u16) -> Option<u32> {
+    word(bytes_in(attributes, wanted)?, 0)
 }
