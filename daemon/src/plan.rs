@@ -87,7 +87,8 @@ fn is_virtual(interface: &Interface) -> bool {
         || matches!(interface.driver.as_str(), "" | "veth" | "bridge" | "bonding" | "tun" | "dummy")
 }
 
-/// Loopback has no driver, and a VLAN none of its own: what is asked of the driver is decided at the IP entry.
+/// Loopback has no driver, and a VLAN or an ipvlan none of its own: what is asked of the driver is decided at the IP
+/// entry.
 fn has_no_driver(interface: &Interface) -> bool {
     interface.loopback || interface.below.is_some()
 }
@@ -95,7 +96,8 @@ fn has_no_driver(interface: &Interface) -> bool {
 /// The driver's place on a card is for what the card hands up as it came: it takes the tags of VLANs out
 /// (rx-vlan-offload, which is on as a rule), and an answer from there would leave without.
 fn hooks(interface: &Interface, interfaces: &[Interface], guards: &[&Guarded]) -> Hooks {
-    let has_vlans = || interfaces.iter().any(|i| i.below.as_ref() == Some(&interface.name));
+    let is_its_vlan = |i: &Interface| i.is_vlan() && i.below.as_ref() == Some(&interface.name);
+    let has_vlans = || interfaces.iter().any(is_its_vlan);
     if has_no_driver(interface) {
         Hooks::Ip
     } else if guards.iter().any(|g| g.hook == TG_HOOK_DRIVER) {
@@ -169,13 +171,13 @@ fn candidates<'a>(
     interfaces.iter().filter(|i| i.ethernet).filter(is_meant)
 }
 
-/// The interface at which a VLAN's packets can be judged before they come to it: that below it, where
-/// they are for it by their frame's address. Of a VLAN with an address of its own they are others' there
+/// The interface at which a VLAN's or an ipvlan's packets can be judged before they come to it: that below it,
+/// where they are for it by their frame's address. Of a VLAN with an address of its own they are others' there
 /// (`PACKET_OTHERHOST`, until `vlan_do_receive()`); and where a container has a VLAN of its host's,
 /// another interface may have the name of the one below it.
-fn below<'a>(vlan: &Interface, interfaces: &'a [Interface]) -> Option<&'a Interface> {
-    let below = by_name(vlan.below.as_deref()?, interfaces)?;
-    (below.index != vlan.index && below.hardware == vlan.hardware).then_some(below)
+fn below<'a>(above: &Interface, interfaces: &'a [Interface]) -> Option<&'a Interface> {
+    let below = by_name(above.below.as_deref()?, interfaces)?;
+    (below.index != above.index && below.hardware == above.hardware).then_some(below)
 }
 
 /// An interface, and those below it.
@@ -307,6 +309,11 @@ mod tests {
         Interface { below, ..interface(name, index, "802.1Q VLAN Support", addresses) }
     }
 
+    fn ipvlan(name: &str, index: u32, below: &str, addresses: &[&str]) -> Interface {
+        let below = Some(below.to_owned());
+        Interface { below, ..interface(name, index, "ipvlan", addresses) }
+    }
+
     fn hooks_of(plan: &Plan) -> Vec<(u32, Hooks)> {
         plan.interfaces.iter().map(|(index, (_, hooks))| (*index, *hooks)).collect()
     }
@@ -426,6 +433,30 @@ mod tests {
         }
         let driver = [guarded(Some("10.0.0.1"), TG_HOOK_DRIVER)];
         assert_eq!(hooks_of(&plan(&driver, &[], &of_itself, &[])), [(5, Hooks::Ip)]);
+    }
+
+    /// Its packets come in at the one below it as they are, and at the driver, too.
+    #[test]
+    fn an_ipvlan_is_guarded_once() {
+        let above = ipvlan("ipvl0", 5, "eth0", &["192.0.2.7"]);
+        let host = [host(), vec![above.clone()]].concat();
+        let at = |guards: &[Guarded], names: &[String], host: &[Interface]| {
+            hooks_of(&plan(guards, names, host, &[]))
+        };
+        let every = [guarded(None, TG_HOOK_AUTO)];
+        let everywhere = [(1, Hooks::Ip), (2, Hooks::DriverIfPossible), (3, Hooks::Ip)];
+        assert_eq!(at(&every, &[], &host), everywhere);
+        assert_eq!(ends(&[], &host).into_keys().collect::<Vec<_>>(), [1, 2, 3]);
+        let both = ["192.0.2.1", "192.0.2.7"].map(|own| guarded(Some(own), TG_HOOK_AUTO));
+        assert_eq!(at(&both, &[], &host), [(2, Hooks::DriverIfPossible)]);
+        // The one below is not guarded.
+        let own = [guarded(Some("192.0.2.7"), TG_HOOK_AUTO)];
+        assert_eq!(at(&own, &[], &host), [(5, Hooks::Ip)]);
+        assert_eq!(at(&every, &["ipvl0".to_owned()], &host), [(5, Hooks::Ip)]);
+        // In a container it is its host's.
+        let container = [host[0].clone(), host[2].clone(), Interface { below: None, ..above }];
+        let found: Vec<u32> = at(&every, &[], &container).iter().map(|(index, _)| *index).collect();
+        assert_eq!(found, [1, 3, 5]);
     }
 
     /// A port has a link-local address. What comes in there comes in at the bridge, too, and with a VLAN's

@@ -13,8 +13,9 @@ use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::{InterfaceFlags, if_indextoname, if_nametoindex};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
+use crate::addresses;
 use crate::error::{Error, Result};
-use crate::{addresses, masters};
+use crate::ties::{self, Ties};
 
 /// A network interface that is up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,13 +34,21 @@ pub struct Interface {
     pub driver: String,
     /// The address of its frames, where it has one.
     pub hardware: Option<[u8; 6]>,
-    /// Of a VLAN's: the name of the interface below it. That may be in another namespace, and another
-    /// have its name here.
+    /// Of a VLAN's and an ipvlan's: the name of the interface below it. A VLAN's may be in another namespace, and
+    /// another have its name here.
     pub below: Option<String>,
     /// Of a port of a bridge or of Open vSwitch, and of a bond's or a team's: the index of the interface that takes
     /// what comes in here, where it comes in once more. A VRF's slave has none, for what comes in there does so
     /// nowhere else.
     pub master: Option<u32>,
+}
+
+impl Interface {
+    /// Whether its frames have a tag below it.
+    #[must_use]
+    pub fn is_vlan(&self) -> bool {
+        self.driver == VLAN
+    }
 }
 
 /// The drivers of such masters. Others, a VRF's among them, leave packets where they came in.
@@ -121,6 +130,8 @@ fn driver_by(answer: io::Result<String>, before: Option<&str>) -> String {
     })
 }
 
+/// drivers/net/ipvlan/ipvlan.h, IPVLAN_DRV.
+const IPVLAN: &str = "ipvlan";
 /// net/8021q/vlan.h, DRV_FULLNAME: what a VLAN's driver calls itself.
 const VLAN: &str = "802.1Q VLAN Support";
 const SIOCGIFVLAN: libc::c_ulong = 0x8982;
@@ -141,7 +152,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// The interface that a VLAN stands on; `None` of any other.
-fn below(name: &str) -> Option<String> {
+fn below_vlan(name: &str) -> Option<String> {
     let mut question = VlanQuestion {
         command: GET_VLAN_REALDEV_NAME_CMD,
         name: [0; 24],
@@ -173,15 +184,25 @@ pub(crate) fn is_gone(index: u32) -> bool {
     name_of(index) == Ok(None)
 }
 
+/// The interface that one of this driver stands on, and that meets what comes in there before it. Asked of others
+/// than VLANs, a kernel without these would look for a module each time.
+fn below(name: &str, driver: &str, ties: &Ties) -> Option<String> {
+    match driver {
+        VLAN => below_vlan(name),
+        IPVLAN => name_of(ties.below?).ok().flatten(),
+        _ => None,
+    }
+}
+
 /// Which masters take what comes in at those below them. Open vSwitch's is down, as a rule.
-fn takers(masters: &BTreeMap<u32, u32>) -> BTreeSet<u32> {
+fn takers(ties: &BTreeMap<u32, Ties>) -> BTreeSet<u32> {
     let takes = |index: &u32| {
         let name = name_of(*index).ok().flatten();
         // None of theirs is ever detached.
         let driver = name.and_then(|name| driver(&name).ok());
         driver.is_some_and(|driver| TAKERS.contains(&driver.as_str()))
     };
-    let all: BTreeSet<u32> = masters.values().copied().collect();
+    let all: BTreeSet<u32> = ties.values().filter_map(|ties| ties.master).collect();
     all.into_iter().filter(takes).collect()
 }
 
@@ -199,8 +220,8 @@ pub fn list() -> Result<Vec<Interface>> {
 /// The same, of which an earlier look has found these: a driver that cannot be asked now is the one that it was.
 pub fn list_after(before: &[Interface]) -> Result<Vec<Interface>> {
     let fail = |source: io::Error| Error::Read { what: "network interfaces".to_owned(), source };
-    let masters = masters::all().map_err(fail)?;
-    let takers = takers(&masters);
+    let all_ties = ties::all().map_err(fail)?;
+    let takers = takers(&all_ties);
     let known = |index| before.iter().find(|i| i.index == index).map(|i| i.driver.as_str());
     let mut found: BTreeMap<u32, Interface> = BTreeMap::new();
     for entry in getifaddrs().map_err(|e| fail(e.into()))?.filter(is_interface) {
@@ -217,17 +238,16 @@ pub fn list_after(before: &[Interface]) -> Result<Vec<Interface>> {
             Err(e) => return Err(fail(e)),
         };
         let driver = driver_by(driver(&entry.interface_name), known(index));
-        // Asked of another, a kernel without VLANs would look for a module each time.
-        let is_vlan = driver == VLAN;
+        let ties = all_ties.get(&index).copied().unwrap_or_default();
         let interface = Interface {
             index,
             addresses: Vec::new(),
             ethernet: matches!(kind, ARPHRD_ETHER | ARPHRD_LOOPBACK),
             loopback: kind == ARPHRD_LOOPBACK,
+            below: below(&entry.interface_name, &driver, &ties),
             driver,
             hardware: entry.address.as_ref().and_then(|a| a.as_link_addr()?.addr()),
-            below: is_vlan.then(|| below(&entry.interface_name)).flatten(),
-            master: masters.get(&index).copied().filter(|master| takers.contains(master)),
+            master: ties.master.filter(|master| takers.contains(master)),
             name: entry.interface_name,
         };
         found.insert(index, interface);
@@ -319,6 +339,14 @@ mod tests {
         assert_eq!(of("eth0"), expected.iter().map(|(a, _)| (*a).into()).collect::<Vec<IpAddr>>());
         assert_eq!((of("eth7"), of("lo")), (vec![], vec![IpAddr::from([127, 0, 0, 1])]));
         assert!(found.iter().all(|i| i.loopback || i.hardware.is_some()), "{found:?}");
+    }
+
+    #[test]
+    fn an_ipvlan_stands_on_the_interface_that_its_link_names() {
+        let lo = Ties { below: Some(if_nametoindex("lo").unwrap()), ..Default::default() };
+        assert_eq!(below("ipvl0", IPVLAN, &lo).as_deref(), Some("lo"));
+        assert_eq!(below("ipvl0", IPVLAN, &Ties::default()), None, "it is in another namespace");
+        assert_eq!(below("eth0", "veth", &lo), None, "that is its other end");
     }
 
     #[test]

@@ -20,7 +20,6 @@ pub mod guard;
 pub mod interfaces;
 pub mod key;
 pub mod link;
-mod masters;
 pub mod memory;
 mod netlink;
 pub mod network;
@@ -39,6 +38,7 @@ pub mod sockets;
 pub mod speaks;
 mod table;
 pub mod test_run;
+mod ties;
 pub mod time_wait;
 pub mod verifier;
 

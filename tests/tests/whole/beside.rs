@@ -30,6 +30,7 @@ mod resize;
 mod rst_fin;
 mod rst_fin_strict;
 mod socket_option;
+mod stacked;
 mod time_wait;
 mod time_wait_both_open;
 mod time_wait_duplicate;
