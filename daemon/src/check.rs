@@ -110,7 +110,8 @@ fn would_be(config: &Config, kernel: &Kernel, rows: &[tg_listener_row]) -> Resul
         };
         let _ = writeln!(out, "  on {} {place}", interface.name);
     }
-    for failure in plan::left_out(&config.interfaces, &interfaces) {
+    let unfound = plan::require_found(&config.guards, &interfaces, rows).err();
+    for failure in plan::left_out(&config.interfaces, &interfaces).chain(unfound) {
         let _ = writeln!(out, "  {failure}");
     }
     if config.socket_option {

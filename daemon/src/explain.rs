@@ -283,15 +283,34 @@ impl Stage {
         }))
     }
 
-    /// Listening sockets that may take a SYN to this address and port which comes in here.
-    fn takers(&self, syn: &Syn, interface: &Interface) -> Result<Vec<tg_listener_row>> {
+    /// What listens on this address and port.
+    fn listening(&self, syn: &Syn) -> Result<Vec<tg_listener_row>> {
         let (address, port) = (Some(syn.to.ip()), syn.to.port());
         let of_this = Guarded { address, port, ..Guarded::default() };
         let rows = sockets::listeners(self.rehearsal.readers())?;
+        Ok(rows.into_iter().filter(|row| of_this.covers(row)).collect())
+    }
+
+    /// Listening sockets that may take a SYN to this address and port which comes in here. In a VRF those take none
+    /// that are bound to no interface, as a rule.
+    fn takers(&self, syn: &Syn, interface: &Interface) -> Result<Vec<tg_listener_row>> {
+        let takes_any =
+            interface.vrf.is_none() || host::sysctl("net/ipv4/tcp_l3mdev_accept") == Some(1);
         let takes = |row: &tg_listener_row| {
-            of_this.covers(row) && comes_to(interface, row.bound_ifindex, &self.interfaces)
+            (takes_any || row.bound_ifindex != 0)
+                && comes_to(interface, row.bound_ifindex, &self.interfaces)
         };
-        Ok(rows.into_iter().filter(takes).collect())
+        Ok(self.listening(syn)?.into_iter().filter(takes).collect())
+    }
+
+    /// The VRF of an interface, where only what is bound to that takes a SYN which comes in here.
+    fn vrf_alone(&self, syn: &Syn, interface: &Interface) -> Result<Option<&Interface>> {
+        if interface.vrf.is_none() || !self.takers(syn, interface)?.is_empty() {
+            return Ok(None);
+        }
+        let rows = self.listening(syn)?;
+        let mut vrfs = rows.iter().filter_map(|row| plan::vrf_of(row, &self.interfaces));
+        Ok(vrfs.find(|vrf| interface.vrf == Some(vrf.index)))
     }
 
     /// Why no guard decided.
@@ -312,6 +331,11 @@ impl Stage {
             format!("no connection comes from {from}")
         } else if !self.is_own(to.ip()) {
             format!("{} is no address of this host, which at most forwards it", to.ip())
+        } else if let Some(vrf) = self.vrf_alone(syn, interface)? {
+            format!(
+                "what listens on {to} is bound to the VRF {}, where no guard finds it",
+                vrf.name
+            )
         } else {
             why_not(to, &interface.name, &self.takers(syn, interface)?, is_ours)
         };
@@ -336,11 +360,10 @@ fn why_not(to: SocketAddr, interface: &str, takers: &[tg_listener_row], is_ours:
 }
 
 /// Whether what comes in at this interface may come to a socket that is bound to the one of this index; 0: to
-/// any. A VRF's slaves are not known.
+/// any. What a VRF's may take is passed to the kernel, for no guard finds that.
 fn comes_to(interface: &Interface, bound: u32, interfaces: &[Interface]) -> bool {
     let is_above = |i: &Interface| {
-        i.driver == "vrf"
-            || plan::up(interface, interfaces).any(|above| above.index == i.index)
+        plan::up(interface, interfaces).any(|above| above.index == i.index)
             || plan::down(i, interfaces).any(|below| below.index == interface.index)
     };
     bound == 0 || interfaces.iter().any(|i| i.index == bound && is_above(i))
@@ -383,13 +406,14 @@ mod tests {
     fn a_socket_of_another_interface_does_not_take_it() {
         let named =
             |index, name: &str| Interface { index, name: name.into(), ..Default::default() };
-        let (eth0, eth1) = (named(1, "eth0"), named(2, "eth1"));
+        let eth0 = Interface { vrf: Some(4), ..named(1, "eth0") };
+        let eth1 = named(2, "eth1");
         let tagged = Interface { below: Some("eth0".to_owned()), ..named(3, "eth0.5") };
         let vrf = Interface { driver: "vrf".to_owned(), ..named(4, "vrf") };
         let port = Interface { master: Some(6), ..named(5, "port") };
         let all = [eth0.clone(), eth1, tagged, vrf, port.clone(), named(6, "bridge")];
         let takes = |at: &Interface| (0..8).filter(|bound| comes_to(at, *bound, &all)).collect();
-        assert_eq!((takes(&eth0), takes(&port)), (vec![0, 1, 3, 4], vec![0, 4, 5, 6]));
+        assert_eq!((takes(&eth0), takes(&port)), (vec![0, 1, 3], vec![0, 5, 6]));
     }
 
     #[test]

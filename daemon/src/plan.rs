@@ -2,7 +2,7 @@
 //! Which interfaces are guarded, and at which hooks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use tidegate_datapath::configuration::{self, Guarded};
 use tidegate_datapath::guard::{Hooks, Plan};
@@ -45,7 +45,8 @@ fn bound(guarded: &Guarded, listeners: &[tg_listener_row]) -> BTreeSet<IpAddr> {
 fn has_no_outside(interface: &Interface) -> bool {
     interface.loopback
         || interface.master.is_some()
-        || matches!(interface.driver.as_str(), "dummy" | "vrf")
+        || interface.is_vrf()
+        || interface.driver == "dummy"
 }
 
 /// Whether packets for this address may come in at any interface: it is every one; or, as a virtual service's,
@@ -243,6 +244,34 @@ pub fn require_others(guards: &[Guarded], interfaces: &[Interface]) -> Result<()
     ))
 }
 
+/// The VRF that a listening socket is bound to.
+pub fn vrf_of<'a>(row: &tg_listener_row, interfaces: &'a [Interface]) -> Option<&'a Interface> {
+    interfaces.iter().find(|i| i.index == row.bound_ifindex && i.is_vrf())
+}
+
+/// That the guards find all of their listening sockets. The kernel's look-up for BPF goes by the interface that a SYN
+/// comes in at, and finds none that is bound to the VRF above that.
+pub fn require_found(
+    guards: &[Guarded],
+    interfaces: &[Interface],
+    listeners: &[tg_listener_row],
+) -> Result<()> {
+    let is_guarded = |row: &&tg_listener_row| guards.iter().any(|g| g.covers(row));
+    let place = |row: &tg_listener_row| {
+        let vrf = vrf_of(row, interfaces)?;
+        Some(format!("{} in {}", SocketAddr::new(row.address(), row.port as u16), vrf.name))
+    };
+    let unfound: BTreeSet<String> = listeners.iter().filter(is_guarded).filter_map(place).collect();
+    if unfound.is_empty() {
+        return Ok(());
+    }
+    let unfound: Vec<String> = unfound.into_iter().collect();
+    Err(Failure::argument(
+        format!("no guard finds what listens in a VRF: {}", unfound.join(", ")),
+        "bind it to an interface of the VRF's, or to none and set net.ipv4.tcp_l3mdev_accept to 1",
+    ))
+}
+
 /// What should be attached for these guards.
 pub fn plan(
     guards: &[Guarded],
@@ -301,6 +330,7 @@ mod tests {
             hardware: Some([2; 6]),
             below: None,
             master: None,
+            vrf: None,
         }
     }
 
@@ -518,6 +548,29 @@ mod tests {
         };
         let on_a_port = Interface { master: Some(1), ..with("ixgbe", "eth2", 6) };
         assert_eq!(at(&[guarded(None, TG_HOOK_IP)], &[on_a_port], &[socket]), everywhere);
+    }
+
+    #[test]
+    fn who_listens_in_a_vrf_is_told_of() {
+        let blue = interface("blue", 5, "vrf", &["192.0.2.9"]);
+        let slave = Interface { vrf: Some(5), ..interface("eth5", 6, "ixgbe", &["192.0.2.8"]) };
+        let host = [host(), vec![blue, slave]].concat();
+        let row = |port, bound_ifindex| tg_listener_row {
+            addr: [u32::from_ne_bytes([192, 0, 2, 8]), 0, 0, 0],
+            port,
+            bound_ifindex,
+            ..Default::default()
+        };
+        let guards = [guarded(None, TG_HOOK_AUTO)];
+        let told = |rows: &[tg_listener_row]| require_found(&guards, &host, rows).err();
+        // Bound to none, to the slave, or not guarded.
+        assert!(told(&[row(80, 0), row(80, 6), row(81, 5)]).is_none());
+        // Of one port there may be many.
+        assert_eq!(
+            told(&[row(80, 5), row(80, 0), row(80, 5)]).unwrap().to_string(),
+            "no guard finds what listens in a VRF: 192.0.2.8:80 in blue; bind it to an interface of the VRF's, or \
+             to none and set net.ipv4.tcp_l3mdev_accept to 1"
+        );
     }
 
     #[test]

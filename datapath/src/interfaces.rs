@@ -41,9 +41,17 @@ pub struct Interface {
     /// what comes in here, where it comes in once more. A VRF's slave has none, for what comes in there does so
     /// nowhere else.
     pub master: Option<u32>,
+    /// Of a VRF's slave: the VRF's index.
+    pub vrf: Option<u32>,
 }
 
 impl Interface {
+    /// Whether it is a VRF.
+    #[must_use]
+    pub fn is_vrf(&self) -> bool {
+        self.driver == VRF
+    }
+
     /// Whether its frames have a tag below it.
     #[must_use]
     pub fn is_vlan(&self) -> bool {
@@ -51,8 +59,11 @@ impl Interface {
     }
 }
 
-/// The drivers of such masters. Others, a VRF's among them, leave packets where they came in.
+/// The drivers of masters that take what comes in at those below them. Others, a VRF's among them, leave packets
+/// where they came in.
 const TAKERS: [&str; 4] = ["bridge", "openvswitch", "bonding", "team"];
+/// drivers/net/vrf.c, DRV_NAME.
+const VRF: &str = "vrf";
 
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 const ETHTOOL_GDRVINFO: u32 = 3;
@@ -194,16 +205,12 @@ fn below(name: &str, driver: &str, ties: &Ties) -> Option<String> {
     }
 }
 
-/// Which masters take what comes in at those below them. Open vSwitch's is down, as a rule.
-fn takers(ties: &BTreeMap<u32, Ties>) -> BTreeSet<u32> {
-    let takes = |index: &u32| {
-        let name = name_of(*index).ok().flatten();
-        // None of theirs is ever detached.
-        let driver = name.and_then(|name| driver(&name).ok());
-        driver.is_some_and(|driver| TAKERS.contains(&driver.as_str()))
-    };
+/// The drivers of all masters, by index. Open vSwitch's is down, as a rule, and not among what is listed.
+fn drivers_of_masters(ties: &BTreeMap<u32, Ties>) -> BTreeMap<u32, String> {
+    // None of theirs is ever detached.
+    let driver_of = |index| driver(&name_of(index).ok().flatten()?).ok();
     let all: BTreeSet<u32> = ties.values().filter_map(|ties| ties.master).collect();
-    all.into_iter().filter(takes).collect()
+    all.into_iter().filter_map(|index| Some((index, driver_of(index)?))).collect()
 }
 
 /// Whether this is an interface itself. In the place of its name its addresses may have a label, and that be
@@ -221,7 +228,7 @@ pub fn list() -> Result<Vec<Interface>> {
 pub fn list_after(before: &[Interface]) -> Result<Vec<Interface>> {
     let fail = |source: io::Error| Error::Read { what: "network interfaces".to_owned(), source };
     let all_ties = ties::all().map_err(fail)?;
-    let takers = takers(&all_ties);
+    let drivers = drivers_of_masters(&all_ties);
     let known = |index| before.iter().find(|i| i.index == index).map(|i| i.driver.as_str());
     let mut found: BTreeMap<u32, Interface> = BTreeMap::new();
     for entry in getifaddrs().map_err(|e| fail(e.into()))?.filter(is_interface) {
@@ -239,6 +246,9 @@ pub fn list_after(before: &[Interface]) -> Result<Vec<Interface>> {
         };
         let driver = driver_by(driver(&entry.interface_name), known(index));
         let ties = all_ties.get(&index).copied().unwrap_or_default();
+        let master_by = |is_meant: fn(&str) -> bool| {
+            ties.master.filter(|master| drivers.get(master).is_some_and(|driver| is_meant(driver)))
+        };
         let interface = Interface {
             index,
             addresses: Vec::new(),
@@ -247,7 +257,8 @@ pub fn list_after(before: &[Interface]) -> Result<Vec<Interface>> {
             below: below(&entry.interface_name, &driver, &ties),
             driver,
             hardware: entry.address.as_ref().and_then(|a| a.as_link_addr()?.addr()),
-            master: ties.master.filter(|master| takers.contains(master)),
+            master: master_by(|driver| TAKERS.contains(&driver)),
+            vrf: master_by(|driver| driver == VRF),
             name: entry.interface_name,
         };
         found.insert(index, interface);

@@ -119,7 +119,8 @@ impl Daemon {
         self.follow_speakers(config, rows)?;
         self.follow_sockets(rows)?;
         self.follow_backlogs(config, rows, rows)?;
-        plan::require(&config.interfaces, interfaces)
+        plan::require(&config.interfaces, interfaces)?;
+        plan::require_found(&config.guards, interfaces, rows)
     }
 
     /// Puts a new configuration in force, or leaves the one before as it was.
@@ -250,7 +251,8 @@ impl Daemon {
     /// Follows the host: its listening sockets, its interfaces, its half-open requests.
     ///
     /// # Errors
-    /// What did not work; and, when all else is done, that an interface that was named is not there.
+    /// What did not work; and, when all else is done, that an interface that was named is not there, or a listener not
+    /// found.
     pub fn look(&mut self, config: &Config) -> Result<()> {
         let rows = sockets::listeners(self.guard.programs())?;
         let there = sockets::still_there(&self.found, &rows);
@@ -268,6 +270,7 @@ impl Daemon {
         plan::require(&config.interfaces, &interfaces)?;
         plan::require_others(&config.guards, &interfaces)?;
         self.guard.require_drivers(&self.plan)?;
+        plan::require_found(&config.guards, &interfaces, &there)?;
         // What is wrong next is told, even if it is the same again.
         self.complaint.clear();
         Ok(())

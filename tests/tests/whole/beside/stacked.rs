@@ -4,10 +4,12 @@
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use tidegate_lab::Namespace;
 use tidegate_tests::{
-    CLIENT_V4, Counted, Fate, Guard, Stage, Stalled, dial, skip_without_root, until,
+    Answer, CLIENT_V4, Counted, Fate, Guard, SERVER_V4, Stage, Stalled, dial, fetch, run_to_end,
+    skip_without_root, until,
 };
 
 /// The host's own ipvlan's.
@@ -62,4 +64,50 @@ fn a_syn_to_the_hosts_own_ipvlan_is_judged_once() {
         assert_eq!(judged, (2, 0), "at {hook}");
         guard.stop();
     }
+}
+
+#[test]
+fn a_listener_in_a_vrf_is_told_of_and_left_to_the_kernel() {
+    if skip_without_root("a_listener_in_a_vrf_is_told_of_and_left_to_the_kernel") {
+        return;
+    }
+    let stage = Stage::new("vrf");
+    if !has_added(&stage.server, "blue type vrf table 10") {
+        return;
+    }
+    for words in ["link set blue up", "link set srv0 master blue"] {
+        stage.server.ip(words).expect("a VRF and its slave");
+    }
+    let to = at(SERVER_V4, 80);
+    let tells = |arguments: &[&str], what: &str| {
+        let output = run_to_end(&stage.server, arguments);
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && told.contains(what), "{what:?} in:\n{told}");
+    };
+    let asked =
+        ["explain", "--from", "10.77.0.2:40000", "--to", "10.77.0.1:80", "--interface", "srv0"];
+    let comes = || fetch(&stage.client, to, Duration::from_millis(500)).answer;
+
+    let inside = Stalled::with(&stage.server, to, 16, |socket| {
+        socket.bind_device(Some(b"blue")).expect("SO_BINDTODEVICE");
+    });
+    let warning =
+        "no guard finds what listens in a VRF: 10.77.0.1:80 in blue; bind it to an interface";
+    tells(&["check", "--port", "80"], warning);
+    let mut guard = Guard::on_port(&stage.server, 80, "rst-syn", "ip");
+    let complaint = guard.complaint().expect("what is not found");
+    assert!(complaint.contains(warning), "{complaint}");
+    tells(&asked, "what listens on 10.77.0.1:80 is bound to the VRF blue, where no guard finds it");
+    assert_eq!((comes(), Counted::of(&stage.server).all()), (Answer::Unanswered, 0));
+    drop(inside);
+
+    // One that is bound to no interface takes nothing there, unless it shall.
+    let _outside = Stalled::new(&stage.server, at("0.0.0.0", 80), 16);
+    tells(&asked, "nothing listens on 10.77.0.1:80 at srv0, and the answer is RST");
+    assert_eq!((comes(), Counted::of(&stage.server).all()), (Answer::Refused, 0));
+    stage.server.sysctl("net.ipv4.tcp_l3mdev_accept", 1).expect("a sysctl of the VRF's");
+    tells(&asked, "the queues have room (Room)");
+    assert_eq!(comes(), Answer::Unanswered);
+    assert_eq!(Counted::of(&stage.server).packets("Room", "pass"), 1);
+    guard.stop();
 }
