@@ -7,6 +7,7 @@
 //! bucket of refusals, its claims, what `auto` has seen, the cell of the table in which this very
 //! client would stand. The copied counters begin at zero, so the one that moves is the answer.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use libbpf_rs::MapCore;
@@ -336,11 +337,11 @@ impl Rehearsal {
 
     fn test(&self, program: Program, interface: u32, frame: &[u8]) -> Result<u32> {
         let fd = self.own.program(program.name()).expect("it was loaded before");
-        let run = match entry_of(program) {
-            Entry::Driver => test_run::driver,
-            Entry::Ip => test_run::ip,
+        let ran = match entry_of(program) {
+            Entry::Driver => test_run::driver(fd, interface, frame),
+            Entry::Ip => test_run::ip(fd, interface, &untagged(frame)),
         };
-        run(fd, interface, frame).map_err(|source| Error::Read {
+        ran.map_err(|source| Error::Read {
             what: format!("what {} makes of a packet", program.name()),
             source,
         })
@@ -366,6 +367,25 @@ fn entry_of(program: Program) -> Entry {
     }
 }
 
+/// linux/if_ether.h: where a frame's type stands, and those of VLAN tags.
+const ETHERTYPE_AT: usize = 12;
+const ETH_P_8021Q: u16 = 0x8100;
+const ETH_P_8021AD: u16 = 0x88a8;
+
+/// The frame as it comes to the IP entry: the kernel has taken the outermost VLAN tag out by then
+/// (skb_vlan_untag() in __netif_receive_skb_core()), and BPF_PROG_TEST_RUN takes none out.
+fn untagged(frame: &[u8]) -> Cow<'_, [u8]> {
+    let (addresses, rest) = frame.split_at(ETHERTYPE_AT.min(frame.len()));
+    match rest {
+        [high, low, _, _, inner @ ..]
+            if matches!(u16::from_be_bytes([*high, *low]), ETH_P_8021Q | ETH_P_8021AD) =>
+        {
+            Cow::Owned([addresses, inner].concat())
+        }
+        _ => Cow::Borrowed(frame),
+    }
+}
+
 /// What was counted, where anything was.
 fn only_decision(counted: &tg_counters) -> Option<tg_decision> {
     counted.packets.iter().zip(0..).find_map(|(by_verdict, reason)| {
@@ -385,5 +405,20 @@ mod tests {
         counted.packets[TG_REFUSAL_LIMIT as usize][TG_DROP as usize] = 1;
         let decision = tg_decision { verdict: TG_DROP, reason: TG_REFUSAL_LIMIT };
         assert_eq!(only_decision(&counted), Some(decision));
+    }
+
+    #[test]
+    fn the_outermost_tag_and_no_other_is_taken_out() {
+        let (addresses, ip) = ([7; 12], [8, 0, 0x45, 0, 0, 40]);
+        let bare = [&addresses[..], &ip].concat();
+        assert_eq!(untagged(&bare), bare);
+        for tag in [[0x81, 0, 0, 5], [0x88, 0xa8, 0, 5]] {
+            assert_eq!(untagged(&[&addresses[..], &tag, &ip].concat()), bare);
+            let once = [&addresses[..], &[0x81, 0, 0, 7], &ip].concat();
+            assert_eq!(untagged(&[&addresses[..], &tag, &[0x81, 0, 0, 7], &ip].concat()), once);
+        }
+        for short in [&bare[..5], &bare[..13], &[&addresses[..], &[0x81, 0, 0]].concat()] {
+            assert_eq!(untagged(short), short);
+        }
     }
 }
