@@ -9,12 +9,16 @@ fn because(reason: u32) -> &'static str {
     match reason {
         TG_ROOM => "the queues have room",
         TG_SYNQ_FULL => "the SYN queue is full",
-        TG_SYNQ_3_4_FULL => "the SYN queue is three quarters full, and there are no SYN cookies",
+        TG_SYNQ_3_4_FULL => {
+            "half-open connections hold three quarters of tcp_max_syn_backlog, and there are no SYN cookies"
+        }
         TG_LISTENQ_FULL_AT_SYN => "the listen queue is full",
         TG_KERNEL_COOKIE => {
             "a cookie is the only room, for the SYN queue is full, or tcp_syncookies is 2"
         }
-        TG_NO_RESERVATION => "half-open connections hold every free place",
+        TG_NO_RESERVATION => {
+            "connections that wait for accept(), and half-open ones, have reserved every place"
+        }
         TG_EARLY_RANDOM => "places are short, and this one was drawn to be dropped early",
         TG_REFUSAL_LIMIT => "a refusal was due, but no more of them are allowed now",
         TG_NO_COOKIE => "a cookie was due, but none can be given to this SYN",
@@ -32,7 +36,9 @@ fn because(reason: u32) -> &'static str {
         TG_FORWARDED => "nothing on this path keeps it",
         TG_OVERFLOW_SYNACK_ACK => "the listen queue is full when its handshake ends",
         TG_OVERFLOW_OTHER => "the listen queue is full when its first data comes",
-        TG_COOKIE_NO_ROOM => "its cookie comes back to a full listen queue",
+        TG_COOKIE_NO_ROOM => {
+            "its cookie comes back, and no place of the listen queue is left for it"
+        }
         TG_HOLLOW_ANSWERED => "it was refused before, by a SYN/ACK",
         _ => "no reason of a refusal",
     }
@@ -74,6 +80,19 @@ mod tests {
         let mut words = std::collections::BTreeSet::from([because(TG_REASONS)]);
         for reason in of_syns {
             assert!(words.insert(because(reason)), "reason {reason}: {}", because(reason));
+        }
+    }
+
+    /// With `lazy` and `places` a queue refuses that is not full, though nobody is half-open; and the
+    /// bound of SynQ3/4Full is not the SYN queue's.
+    #[test]
+    fn no_cause_is_told_that_need_not_be() {
+        for (reason, cause) in [
+            (TG_NO_RESERVATION, "connections that wait for accept(), and half-open ones"),
+            (TG_COOKIE_NO_ROOM, "no place of the listen queue is left"),
+            (TG_SYNQ_3_4_FULL, "three quarters of tcp_max_syn_backlog"),
+        ] {
+            assert!(because(reason).contains(cause), "{}", because(reason));
         }
     }
 

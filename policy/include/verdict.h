@@ -26,10 +26,10 @@ enum tg_reason {
 	/* SYN stage */
 	TG_ROOM,                /* the queues had room */
 	TG_SYNQ_FULL,           /* SynQFull: the SYN queue is full */
-	TG_SYNQ_3_4_FULL,       /* SynQ3/4Full: three quarters full, no SYN cookies */
+	TG_SYNQ_3_4_FULL,       /* SynQ3/4Full: of tcp_max_syn_backlog; no SYN cookies */
 	TG_LISTENQ_FULL_AT_SYN, /* ListenQFullAtSyn */
 	TG_KERNEL_COOKIE,       /* SYN queue full, and the kernel answers with its own cookie */
-	TG_NO_RESERVATION,      /* reserv: half-open connections hold every free place */
+	TG_NO_RESERVATION,      /* reserv: who waits, and who is half-open, have every place */
 	TG_EARLY_RANDOM,        /* reserv: probabilistic early drop (Shukla 4.1.7) */
 	TG_REFUSAL_LIMIT,       /* a refusal was due, but the limit on refusals was reached */
 	TG_NO_COOKIE,           /* a cookie was due, and cannot be given */
@@ -44,7 +44,7 @@ enum tg_reason {
 	TG_OVERFLOW_SYNACK_ACK, /* ListenQOverflow on a SYN/ACK ACK */
 	TG_OVERFLOW_OTHER,      /* ListenQOverflow on the data or FIN that follow one */
 	TG_COOKIE_VALID,        /* one of our cookies came back, and there was room */
-	TG_COOKIE_NO_ROOM,      /* one of our cookies came back to a full listen queue */
+	TG_COOKIE_NO_ROOM,      /* one of our cookies came back, and found no place */
 	TG_COOKIE_FOREIGN,      /* an ACK that brings neither a request's number nor a cookie */
 	TG_HOLLOW_ANSWERED,     /* an ACK to a hollow SYN/ACK: the rest of that refusal */
 	/* Persistent dropping, before the SYN stage looks for room: shed.h */

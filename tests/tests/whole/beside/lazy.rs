@@ -5,9 +5,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use serde_json::Value;
 use tidegate_tests::{
-    Answer, Guard, Nginx, Plain, SERVER_V4, SERVER_V6, Stage, fetch, fill, guard_of, packets,
-    skip_without_root, until,
+    Answer, CLIENT_V4, CLIENT_V6, Guard, Nginx, Plain, SERVER_V4, SERVER_V6, Stage, fetch, fill,
+    guard_of, packets, run_to_end, skip_without_root, until,
 };
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -16,6 +17,14 @@ const SILENCE: Duration = Duration::from_millis(300);
 const AHEAD: usize = 16;
 /// A SYN that another processor let through may be counted beside its connection for a moment.
 const PROCESSORS: usize = 2;
+
+/// What `tidegate explain` tells of a SYN to this address and port.
+fn explained(stage: &Stage, to: SocketAddr) -> Value {
+    let client = if to.is_ipv4() { CLIENT_V4 } else { CLIENT_V6 };
+    let from = SocketAddr::new(client.parse().expect("an address"), 1).to_string();
+    let asked = ["explain", "--from", &from, "--to", &to.to_string(), "--json"];
+    serde_json::from_slice(&run_to_end(&stage.server, &asked).stdout).expect("JSON")
+}
 
 fn story(label: &str, address: &str, listen: &str) {
     let stage = Stage::new(label);
@@ -38,6 +47,15 @@ fn story(label: &str, address: &str, listen: &str) {
         let ours = guard_of(&status, 80, None);
         assert_eq!(ours["mechanism"], mechanism);
         assert!(packets(ours, "NoReservation", verdict) > 0, "{ours:#}");
+        // Nobody is half-open, and none is told of.
+        let mut told = Value::Null;
+        until("every place is taken by who waits for nginx", || {
+            waiting.push(Plain::connect(&stage.client, 0, to, SILENCE));
+            told = explained(&stage, to);
+            told["reason"] == "NoReservation" && told["listener"]["syn_queue"]["length"] == 0
+        });
+        let words = told["words"].as_str().expect("words");
+        assert!(words.contains("connections that wait for accept(), and half-open"), "{words}");
         nginx.thaw();
         drop(waiting);
         until("the next one is let in", || {
