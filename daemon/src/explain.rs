@@ -132,12 +132,11 @@ impl Stage {
     /// Where the SYN comes in: by the interface that is named, or that leads to its client; or by one
     /// below that, or the bridge that it is a port of, where it is judged.
     fn interface(&self, syn: &Syn) -> Result<Interface> {
-        let name = match &self.named {
-            Some(name) => name.clone(),
+        let met = match &self.named {
+            Some(name) => plan::named(name, &self.interfaces)?,
             None => self.towards(syn)?,
         };
-        let named = plan::one(&name, &self.interfaces)?;
-        for interface in plan::up(named, &self.interfaces) {
+        for interface in plan::up(met, &self.interfaces) {
             let mut judging = None;
             for below in plan::down(interface, &self.interfaces) {
                 if self.rehearsal.judges_at(below)? {
@@ -148,10 +147,10 @@ impl Stage {
                 return Ok(judging.clone());
             }
         }
-        Ok(named.clone())
+        Ok(met.clone())
     }
 
-    fn towards(&self, syn: &Syn) -> Result<String> {
+    fn towards(&self, syn: &Syn) -> Result<&Interface> {
         let (client, own) = (syn.from.ip(), syn.to.ip());
         let index = route::interface_to(client, self.is_own(own).then_some(own));
         let index = index.map_err(|error| {
@@ -161,7 +160,7 @@ impl Stage {
             )
         })?;
         let found = self.interfaces.iter().find(|i| Some(i.index) == index);
-        found.map(|i| i.name.clone()).ok_or_else(|| {
+        found.ok_or_else(|| {
             Failure::argument(
                 format!("no interface that is up leads to {client}"),
                 "name the one that the SYN comes in at with --interface",

@@ -117,21 +117,26 @@ fn by_name<'a>(name: &str, interfaces: &'a [Interface]) -> Option<&'a Interface>
     interfaces.iter().find(|i| i.name == name)
 }
 
-/// The interface of this name, or why it cannot be guarded.
-pub fn one<'a>(name: &str, interfaces: &'a [Interface]) -> Result<&'a Interface> {
-    match by_name(name, interfaces) {
-        Some(found) if found.ethernet => Ok(found),
-        Some(_) => Err(Failure::argument(
+/// The interface of this name, whether it can be guarded or not.
+pub fn named<'a>(name: &str, interfaces: &'a [Interface]) -> Result<&'a Interface> {
+    by_name(name, interfaces).ok_or_else(|| {
+        let known: Vec<&str> = interfaces.iter().map(|i| i.name.as_str()).collect();
+        Failure::argument(
+            format!("interface \"{name}\" is not here or not up"),
+            format!("name one of: {}", known.join(", ")),
+        )
+    })
+}
+
+/// The interface of this name, or why it cannot be guarded. Below a tunnel there is no TCP of its own to judge.
+fn one<'a>(name: &str, interfaces: &'a [Interface]) -> Result<&'a Interface> {
+    let found = named(name, interfaces)?;
+    match found.ethernet {
+        true => Ok(found),
+        false => Err(Failure::argument(
             format!("interface \"{name}\" does not carry Ethernet frames"),
-            "guard the interface below it",
+            "none of its kind is guarded; leave it out",
         )),
-        None => {
-            let known: Vec<&str> = interfaces.iter().map(|i| i.name.as_str()).collect();
-            Err(Failure::argument(
-                format!("interface \"{name}\" is not here or not up"),
-                format!("name one of: {}", known.join(", ")),
-            ))
-        }
     }
 }
 

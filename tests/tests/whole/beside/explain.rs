@@ -99,6 +99,17 @@ fn a_syn_is_explained_in_words_and_nothing_is_counted() {
     }
     let inward = asked(&stage.server, &["--from", "127.0.0.1:4000", "--to", "127.0.0.1:80"]);
     tells(&inward, &["in at lo\n", "no program of the guard stands at lo"]);
+    // A tunnel's packets have no Ethernet header, and no program stands there.
+    for command in
+        ["tuntap add tun9 mode tun", "address add 10.8.0.1/24 dev tun9", "link set tun9 up"]
+    {
+        stage.server.ip(command).expect("a tunnel");
+    }
+    let through = ["--from", "10.8.0.2:1", "--to", "10.8.0.1:80"];
+    for interface in [&[][..], &["--interface", "tun9"]] {
+        let tunnelled = asked(&stage.server, &[&through[..], interface].concat());
+        tells(&tunnelled, &["in at tun9\n", "no program of the guard stands at tun9"]);
+    }
     let v6 = format!("[{SERVER_V6}]:80");
     let v6 = asked(&stage.server, &["--from", "[fd77::2]:40000", "--to", &v6]);
     tells(&v6, &["nothing listens on [fd77::1]:80 at srv0, and the answer is RST"]);
