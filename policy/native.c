@@ -225,9 +225,10 @@ __u32 tg_native_shed_block(const struct tg_shed_rules *rules, const struct tg_ke
 	return tg_shed_block_index(&work, rules);
 }
 
-int tg_native_shed_draws_lots(const struct tg_shed_rules *rules, const struct tg_shed_state *state)
+__u32 tg_native_shed_policy_now(const struct tg_shed_rules *rules,
+                                const struct tg_shed_state *state)
 {
-	return tg_shed_policy_now(rules, state) == TG_RBD;
+	return tg_shed_policy_now(rules, state);
 }
 
 __u32 tg_native_syn_room(const struct tg_rules *rules, const struct tg_queues *queues, __u32 random)

@@ -192,10 +192,9 @@ impl Stage {
                 (explained.verdict, explained.reason) = (Some(verdict), Some(reason));
                 explained.words = outcome::words(decision);
                 explained.listener = self.listener(*index, guarded, &syn, &interface, slot)?;
-                explained.notes = notes(guarded, decision, is_ours);
-                if is_ours && guarded.shed.policy == TG_SBPD
-                    || self.rehearsal.draws_lots(*index, guarded)?
-                {
+                let policy = self.rehearsal.shed_policy_now(*index, guarded)?;
+                explained.notes = notes(guarded, policy, decision, is_ours);
+                if is_ours && policy == TG_SBPD || self.rehearsal.draws_lots(*index, guarded)? {
                     explained.shares = self.shares(packet, &interface, is_ours)?;
                 }
             }

@@ -143,11 +143,16 @@ impl Rehearsal {
     /// now so, now so.
     pub fn draws_lots(&self, index: u32, guarded: &Guarded) -> Result<bool> {
         let rules = &guarded.rules;
-        let state: tg_shed_state = array::read_one(&self.live, "shed_state", index)?;
         let early = rules.room == TG_ROOM_RESERVE && rules.early_from_x256 < TG_ONE_X256;
-        let lots =
-            guarded.shed.policy != TG_SHED_OFF && policy_shed::draws_lots(&guarded.shed, &state);
+        let lots = self.shed_policy_now(index, guarded)? == TG_RBD;
         Ok(early || lots || self.has_shares(index, guarded)?)
+    }
+
+    /// What sheds at this guard now, which may have fallen back from what is configured: `TG_SHED_OFF`,
+    /// `TG_RBD`, `TG_SLPD` or `TG_SBPD`.
+    pub fn shed_policy_now(&self, index: u32, guarded: &Guarded) -> Result<u32> {
+        let state: tg_shed_state = array::read_one(&self.live, "shed_state", index)?;
+        Ok(policy_shed::policy_now(&guarded.shed, &state))
     }
 
     /// Whether networks are held to a share now, at any socket of this guard's.

@@ -76,7 +76,8 @@ __u64 tg_native_shed_hash(const struct tg_key *key, const struct tg_tuple *tuple
 /* The block of the table that has this SYN's stamp, where a policy asks for one. */
 __u32 tg_native_shed_block(const struct tg_shed_rules *rules, const struct tg_key *key,
                            const struct tg_tuple *tuple, __u32 isn);
-int tg_native_shed_draws_lots(const struct tg_shed_rules *rules, const struct tg_shed_state *state);
+__u32 tg_native_shed_policy_now(const struct tg_shed_rules *rules,
+                                const struct tg_shed_state *state);
 __u32 tg_native_syn_room(const struct tg_rules *rules, const struct tg_queues *queues,
                          __u32 random);
 struct tg_auto_queue tg_native_auto_view(const struct tg_rules *rules,

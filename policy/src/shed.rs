@@ -192,10 +192,10 @@ pub fn block_of(rules: &tg_shed_rules, key: &tg_key, tuple: &tg_tuple, isn: u32)
     unsafe { tg_native_shed_block(rules, key, tuple, isn) }
 }
 
-/// Whether every SYN is drawn for anew, so that chance decides.
-pub fn draws_lots(rules: &tg_shed_rules, state: &tg_shed_state) -> bool {
+/// The policy in force (`TG_SHED_OFF`, `TG_RBD`, `TG_SLPD` or `TG_SBPD`), fallen back as far as it has.
+pub fn policy_now(rules: &tg_shed_rules, state: &tg_shed_state) -> u32 {
     // SAFETY: the function reads only through these valid references.
-    unsafe { tg_native_shed_draws_lots(rules, state) != 0 }
+    unsafe { tg_native_shed_policy_now(rules, state) }
 }
 
 /// The keyed hash itself (H1 or H2): what is asked of it, and 24 bits of the number that goes

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tidegate_datapath::configuration::Guarded;
 use tidegate_datapath::raw::*;
 use tidegate_datapath::rehearsal::Syn;
-use tidegate_policy::names::{REASONS, SHED_KEYS, VERDICTS};
+use tidegate_policy::names::{REASONS, SHED_FALLBACKS, SHED_KEYS, VERDICTS};
 use tidegate_policy::raw::*;
 
 use crate::status::{OverloadStatus, Queue};
@@ -125,8 +125,19 @@ pub fn names(decision: tg_decision) -> (&'static str, &'static str) {
     (VERDICTS[decision.verdict as usize], REASONS[decision.reason as usize])
 }
 
-/// What the answer hangs on, beside the queues.
-pub fn notes(guarded: &Guarded, decision: tg_decision, is_ours: bool) -> Vec<String> {
+/// As `tidegate status` says it of a policy that has fallen back to this one.
+fn fallen_back(policy: u32) -> String {
+    let to = if policy == TG_RBD { TG_FALLBACK_UNIFORM } else { TG_FALLBACK_STATELESS };
+    format!("the target was missed: fallen back to {}", SHED_FALLBACKS[to as usize])
+}
+
+/// What the answer hangs on, beside the queues. `shed_policy`: the one in force.
+pub fn notes(
+    guarded: &Guarded,
+    shed_policy: u32,
+    decision: tg_decision,
+    is_ours: bool,
+) -> Vec<String> {
     let mut notes = Vec::new();
     if guarded.hook == TG_HOOK_TCP {
         notes.push(
@@ -134,7 +145,10 @@ pub fn notes(guarded: &Guarded, decision: tg_decision, is_ours: bool) -> Vec<Str
                 .to_owned(),
         );
     }
-    match guarded.shed.policy {
+    if shed_policy != guarded.shed.policy {
+        notes.push(fallen_back(shed_policy));
+    }
+    match shed_policy {
         TG_SLPD => notes.push(format!(
             "slpd goes by {}: its SYNs fare alike until others are chosen, every 275 s",
             SHED_KEYS[guarded.shed.key as usize & 1]
@@ -209,6 +223,8 @@ pub fn text(e: &Explained) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_policy::shed::policy_now;
+
     use super::*;
 
     #[test]
@@ -221,5 +237,32 @@ mod tests {
         assert_eq!(text(&e), told);
         let json = serde_json::to_value(&e).unwrap();
         assert!(json["interface"].is_null() && json["verdict"].is_null(), "{json}");
+    }
+
+    #[test]
+    fn a_shed_policy_that_has_fallen_back_is_told_as_what_it_is_now() {
+        let decision = tg_decision { verdict: TG_DROP, reason: TG_SHED_UNIFORM };
+        let told = |configured, fallback| {
+            let shed = tg_shed_rules::new(configured, TG_KEY_CLIENT, 0.5, 5);
+            let guarded = Guarded { shed, ..Guarded::default() };
+            let state = tg_shed_state { fallback, ..Default::default() };
+            notes(&guarded, policy_now(&shed, &state), decision, true)
+        };
+        let (slpd, sbpd) = ("slpd goes by client", "sbpd draws for each connection");
+        for (configured, fallback, starts) in [
+            (TG_SLPD, TG_FALLBACK_NONE, &[slpd][..]),
+            (TG_SBPD, TG_FALLBACK_NONE, &[sbpd]),
+            (
+                TG_SBPD,
+                TG_FALLBACK_STATELESS,
+                &["the target was missed: fallen back to stateless", slpd],
+            ),
+            (TG_SLPD, TG_FALLBACK_UNIFORM, &["the target was missed: fallen back to uniform"]),
+            (TG_SBPD, TG_FALLBACK_UNIFORM, &["the target was missed: fallen back to uniform"]),
+        ] {
+            let told = told(configured, fallback);
+            let as_expected = told.iter().zip(starts).all(|(note, start)| note.starts_with(start));
+            assert!(told.len() == starts.len() && as_expected, "{told:?}");
+        }
     }
 }
