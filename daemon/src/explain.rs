@@ -125,8 +125,11 @@ struct Stage {
 }
 
 impl Stage {
-    fn is_own(&self, address: IpAddr) -> bool {
-        self.interfaces.iter().any(|i| i.addresses.contains(&address))
+    /// An interface has it, in a VRF's table perhaps; or a network of such is routed here.
+    fn is_own(&self, address: IpAddr) -> Result<bool> {
+        let stands = self.interfaces.iter().any(|i| i.addresses.contains(&address));
+        let asked = |source| Error::Read { what: "the kernel's routes".to_owned(), source };
+        Ok(stands || route::is_local(address).map_err(asked)?)
     }
 
     /// Where the SYN comes in: by the interface that is named, or that leads to its client; or by one
@@ -152,7 +155,10 @@ impl Stage {
 
     fn towards(&self, syn: &Syn) -> Result<&Interface> {
         let (client, own) = (syn.from.ip(), syn.to.ip());
-        let index = route::interface_to(client, self.is_own(own).then_some(own));
+        let from = self.is_own(own)?.then_some(own);
+        // The kernel takes no source of a network that another table than `local` routes here.
+        let index =
+            route::interface_to(client, from).or_else(|_| route::interface_to(client, None));
         let index = index.map_err(|error| {
             Failure::argument(
                 format!("this host has no route to {client} ({error})"),
@@ -327,7 +333,7 @@ impl Stage {
             format!("no program of the guard stands at {}", interface.name)
         } else if !is_a_clients(from) {
             format!("no connection comes from {from}")
-        } else if !self.is_own(to.ip()) {
+        } else if !self.is_own(to.ip())? {
             format!("{} is no address of this host, which at most forwards it", to.ip())
         } else if let Some(vrf) = self.vrf_alone(syn, interface)? {
             format!(
@@ -367,10 +373,10 @@ fn comes_to(interface: &Interface, bound: u32, interfaces: &[Interface]) -> bool
     bound == 0 || interfaces.iter().any(|i| i.index == bound && is_above(i))
 }
 
-/// Whether a connection may come from this address (RFC 6890); else no program of ours judges it.
+/// Whether a connection may come from this address, by `tg_unicast()`; else no program of ours judges it.
 fn is_a_clients(from: IpAddr) -> bool {
     match from {
-        IpAddr::V4(v4) => (1..224).contains(&v4.octets()[0]),
+        IpAddr::V4(v4) => matches!(v4.octets()[0], 1..=223 | 240..) && !v4.is_broadcast(),
         IpAddr::V6(v6) => !v6.is_multicast() && !v6.is_unspecified(),
     }
 }
@@ -412,6 +418,19 @@ mod tests {
         let all = [eth0.clone(), eth1, tagged, vrf, port.clone(), named(6, "bridge")];
         let takes = |at: &Interface| (0..8).filter(|bound| comes_to(at, *bound, &all)).collect();
         assert_eq!((takes(&eth0), takes(&port)), (vec![0, 1, 3], vec![0, 5, 6]));
+    }
+
+    /// As the programs have it: 240/4 is reserved, but the kernel takes it as any other.
+    #[test]
+    fn addresses_that_no_connection_comes_from_are_known() {
+        let comes = |from: &str| is_a_clients(from.parse().unwrap());
+        for from in ["1.0.0.1", "223.255.255.255", "240.0.0.9", "255.255.255.254", "2001:db8::9"] {
+            assert!(comes(from), "{from}");
+        }
+        for from in ["0.0.0.9", "224.0.0.1", "239.255.255.255", "255.255.255.255", "ff02::1", "::"]
+        {
+            assert!(!comes(from), "{from}");
+        }
     }
 
     #[test]

@@ -16,6 +16,9 @@ const RTA_DST: u16 = 1;
 const RTA_SRC: u16 = 2;
 const RTA_OIF: u16 = 4;
 const ROUTE_BYTES: usize = 12;
+/// Where a route's kind stands (struct rtmsg), and that of this very host.
+const TYPE_AT: usize = 7;
+const RTN_LOCAL: u8 = 2;
 
 fn octets(address: IpAddr) -> Vec<u8> {
     match address {
@@ -47,18 +50,35 @@ fn question(to: IpAddr, from: Option<IpAddr>) -> Vec<u8> {
     message
 }
 
-/// The interface that an answer names; or the kernel's error.
-fn interface_of(answer: &[u8]) -> io::Result<Option<u32>> {
+/// The route in an answer, with its attributes; or the kernel's error.
+fn route_in(answer: &[u8]) -> io::Result<&[u8]> {
     match half(answer, 4) {
         Some(NLMSG_ERROR) => {
             let errno = word(answer, HEADER_BYTES).unwrap_or(0) as i32;
-            return Err(io::Error::from_raw_os_error(-errno));
+            Err(io::Error::from_raw_os_error(-errno))
         }
-        Some(RTM_NEWROUTE) => {}
-        _ => return Err(io::Error::from(io::ErrorKind::InvalidData)),
+        Some(RTM_NEWROUTE) => Ok(answer.get(HEADER_BYTES..).unwrap_or_default()),
+        _ => Err(io::Error::from(io::ErrorKind::InvalidData)),
     }
-    let attributes = answer.get(HEADER_BYTES + ROUTE_BYTES..).unwrap_or_default();
+}
+
+/// The interface that an answer names.
+fn interface_of(answer: &[u8]) -> io::Result<Option<u32>> {
+    let attributes = route_in(answer)?.get(ROUTE_BYTES..).unwrap_or_default();
     Ok(netlink::word_in(attributes, RTA_OIF))
+}
+
+/// Whether an answer's route ends at this host. One that the kernel refuses to give leads nowhere.
+fn ends_here(answer: &[u8]) -> bool {
+    route_in(answer).is_ok_and(|route| route.get(TYPE_AT) == Some(&RTN_LOCAL))
+}
+
+fn answer(to: IpAddr, from: Option<IpAddr>) -> io::Result<Vec<u8>> {
+    let netlink = netlink::ask(SockProtocol::NetlinkRoute, question(to, from))?;
+    let mut answer = vec![0; 4096];
+    let length = recv(netlink.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+    answer.truncate(length);
+    Ok(answer)
 }
 
 /// The index of the interface by which this host sends to `to`, from its address `from`: where
@@ -67,10 +87,16 @@ fn interface_of(answer: &[u8]) -> io::Result<Option<u32>> {
 /// # Errors
 /// The kernel's, such as `ENETUNREACH` where no route leads there.
 pub fn interface_to(to: IpAddr, from: Option<IpAddr>) -> io::Result<Option<u32>> {
-    let netlink = netlink::ask(SockProtocol::NetlinkRoute, question(to, from))?;
-    let mut answer = [0; 4096];
-    let length = recv(netlink.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-    interface_of(&answer[..length])
+    interface_of(&answer(to, from)?)
+}
+
+/// Whether what comes for this address is for this host: also where no interface has it, but a whole
+/// network is routed here (AnyIP).
+///
+/// # Errors
+/// Where the kernel cannot be asked.
+pub fn is_local(address: IpAddr) -> io::Result<bool> {
+    Ok(ends_here(&answer(address, None)?))
 }
 
 #[cfg(test)]
@@ -83,6 +109,8 @@ mod tests {
         let to = IpAddr::from([127, 0, 0, 1]);
         assert_eq!(interface_to(to, None).unwrap(), Some(loopback));
         assert_eq!(interface_to(to, Some(to)).unwrap(), Some(loopback));
+        assert!(is_local([127, 0, 0, 9].into()).unwrap(), "of all loopback's network");
+        assert!(!is_local([203, 0, 113, 9].into()).unwrap(), "a document's, and nobody's");
     }
 
     #[test]
@@ -91,10 +119,14 @@ mod tests {
         assert!(interface_of(&answer).is_err(), "that is a question");
         answer[4..6].copy_from_slice(&RTM_NEWROUTE.to_ne_bytes());
         assert_eq!(interface_of(&answer).unwrap(), None);
+        assert!(!ends_here(&answer), "of a kind that is not said");
+        answer[HEADER_BYTES + TYPE_AT] = RTN_LOCAL;
+        assert!(ends_here(&answer));
         answer.extend([8u16, RTA_OIF, 7, 0].map(u16::to_ne_bytes).concat());
         assert_eq!(interface_of(&answer).unwrap(), Some(7));
         answer[4..6].copy_from_slice(&NLMSG_ERROR.to_ne_bytes());
         answer[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&(-101i32).to_ne_bytes());
         assert_eq!(interface_of(&answer).unwrap_err().raw_os_error(), Some(101));
+        assert!(!ends_here(&answer), "no route is none to this host");
     }
 }

@@ -99,6 +99,15 @@ fn a_syn_is_explained_in_words_and_nothing_is_counted() {
     }
     let inward = asked(&stage.server, &["--from", "127.0.0.1:4000", "--to", "127.0.0.1:80"]);
     tells(&inward, &["in at lo\n", "no program of the guard stands at lo"]);
+    // A network that is routed here is this host's, though no interface has an address of it.
+    for (table, network) in [("local", "198.51.100.0/24"), ("7", "203.0.113.0/24")] {
+        let route = format!("route add local {network} dev lo table {table}");
+        stage.server.ip(&route).expect("a route");
+    }
+    stage.server.ip("rule add to 203.0.113.0/24 lookup 7").expect("a rule");
+    for to in ["198.51.100.5:80", "203.0.113.5:80"] {
+        tells(&told(&stage, to), &[&format!("nothing listens on {to} at srv0")]);
+    }
     // A tunnel's packets have no Ethernet header, and no program stands there.
     for command in
         ["tuntap add tun9 mode tun", "address add 10.8.0.1/24 dev tun9", "link set tun9 up"]
