@@ -333,6 +333,13 @@ impl Stage {
             format!("no program of the guard stands at {}", interface.name)
         } else if !is_a_clients(from) {
             format!("no connection comes from {from}")
+        } else if let Some(own) =
+            [from, to.ip()].into_iter().find(|end| is_strange(*end, interface))
+        {
+            format!(
+                "{own} is of loopback alone, and the kernel drops what comes so by {}",
+                interface.name
+            )
         } else if !self.is_own(to.ip())? {
             format!("{} is no address of this host, which at most forwards it", to.ip())
         } else if let Some(vrf) = self.vrf_alone(syn, interface)? {
@@ -379,6 +386,11 @@ fn is_a_clients(from: IpAddr) -> bool {
         IpAddr::V4(v4) => matches!(v4.octets()[0], 1..=223 | 240..) && !v4.is_broadcast(),
         IpAddr::V6(v6) => !v6.is_multicast() && !v6.is_unspecified(),
     }
+}
+
+/// Whether what comes so by this interface is a martian.
+fn is_strange(end: IpAddr, interface: &Interface) -> bool {
+    end.is_loopback() && !interface.loopback
 }
 
 #[cfg(test)]

@@ -99,6 +99,8 @@ fn a_syn_is_explained_in_words_and_nothing_is_counted() {
     }
     let inward = asked(&stage.server, &["--from", "127.0.0.1:4000", "--to", "127.0.0.1:80"]);
     tells(&inward, &["in at lo\n", "no program of the guard stands at lo"]);
+    let strange = ["--from", "10.77.0.2:4000", "--to", "127.0.0.1:80", "--interface", "srv0"];
+    tells(&asked(&stage.server, &strange), &["127.0.0.1 is of loopback alone"]);
     // A network that is routed here is this host's, though no interface has an address of it.
     for (table, network) in [("local", "198.51.100.0/24"), ("7", "203.0.113.0/24")] {
         let route = format!("route add local {network} dev lo table {table}");
