@@ -181,11 +181,8 @@ impl Reader<'_> {
         reserv::ahead(self, &listener.ahead, &mut rules)?;
         auto::read(self, &listener.auto, &mut rules)?;
         let mut hook = self.hook(&listener.hook, span, &rules)?;
-        if let Some(fin) = &listener.fin {
-            rules.fin = fin::parse(Written::InFile, fin.get_ref())
-                .map_err(|(what, fix)| self.wrong(fin.span(), what, fix))?;
-        }
         let time_wait = time_wait::listener(self, &listener.time_wait, &ends.listeners)?;
+        rules.fin = self.fin(&listener.fin, &time_wait)?;
         if time_wait.negotiate == TG_TW_SERVER && rules.may_give_cookies() {
             hook = self.behind_held(&listener.hook, hook)?;
         }
@@ -289,6 +286,21 @@ impl Reader<'_> {
             None => ("auto", otherwise),
         };
         hook::parse(Written::InFile, name, rules).map_err(|(what, fix)| self.wrong(span, what, fix))
+    }
+
+    /// What a client's FIN does. One that ends both ends at once leaves nothing for the server to hold.
+    fn fin(&self, fin: &Option<Spanned<String>>, time_wait: &tg_tw_rules) -> Result<u32> {
+        let Some(fin) = fin else { return Ok(TG_HALF_CLOSE) };
+        let rule = fin::parse(Written::InFile, fin.get_ref())
+            .map_err(|(what, fix)| self.wrong(fin.span(), what, fix))?;
+        if rule != TG_HALF_CLOSE && time_wait.negotiate == TG_TW_SERVER {
+            return Err(self.wrong(
+                fin.span(),
+                format!("fin = \"{}\" leaves no TIME-WAIT for the server to hold", fin.get_ref()),
+                "use time_wait = \"client\" or \"off\", or take fin out",
+            ));
+        }
+        Ok(rule)
     }
 
     /// The table of pairs that are held in TIME-WAIT here is at the IP entry. A SYN that was answered with a

@@ -255,7 +255,7 @@ impl CurveKeys {
         setting.server.check()?;
         setting.clients.check()?;
         setting.precedence.check(&setting.treatment, &setting.clients.networks)?;
-        setting.time_wait.check(&setting.treatment, &setting.clients)?;
+        setting.time_wait.check(&setting.treatment, setting.fin, &setting.clients)?;
         Ok(setting)
     }
 }

@@ -7,6 +7,7 @@ use tidegate_policy::time_wait::{End, negotiate};
 
 use crate::clients::{Clients, Driver};
 use crate::curve::Treatment;
+use crate::fin::Fin;
 
 /// Whom the ends of connections have hold TIME-WAIT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,12 +58,25 @@ impl TimeWait {
         }
     }
 
-    pub(crate) fn check(self, treatment: &Treatment, clients: &Clients) -> Result<(), String> {
+    pub(crate) fn check(
+        self,
+        treatment: &Treatment,
+        fin: Fin,
+        clients: &Clients,
+    ) -> Result<(), String> {
         let name = self.name();
         if self.negotiated().is_some() && !matches!(treatment, Treatment::Mechanism(_)) {
             return Err(format!(
                 "time_wait = \"{name}\" is Tidegate's at the server too: give a mechanism, as in \
                  \"default\""
+            ));
+        }
+        // As `tidegate` refuses it.
+        if self == Self::NegotiateServer && fin != Fin::HalfClose {
+            let fin = fin.name();
+            return Err(format!(
+                "fin = \"{fin}\" leaves no TIME-WAIT for the server to hold: give time_wait = \
+                 \"negotiate-client\", or take fin out"
             ));
         }
         if self != Self::Today && clients.driver == Driver::Sockets {
@@ -107,11 +121,24 @@ mod tests {
         let raw = Clients::default();
         let sockets = Clients { driver: Driver::Sockets, ..Clients::default() };
         for time_wait in ALL {
-            assert_eq!(time_wait.check(&default, &raw), Ok(()));
+            let fin = Fin::HalfClose;
+            assert_eq!(time_wait.check(&default, fin, &raw), Ok(()));
             let negotiates = time_wait.negotiated().is_some();
-            assert_eq!(time_wait.check(&kernel, &raw).is_err(), negotiates);
+            assert_eq!(time_wait.check(&kernel, fin, &raw).is_err(), negotiates);
             let moves = time_wait != TimeWait::Today;
-            assert_eq!(time_wait.check(&default, &sockets).is_err(), moves);
+            assert_eq!(time_wait.check(&default, fin, &sockets).is_err(), moves);
+        }
+    }
+
+    /// As `tidegate` refuses it: a connection that a FIN ends has no TIME-WAIT at either end.
+    #[test]
+    fn the_server_holds_nothing_of_what_a_fin_ends() {
+        let (default, raw) = (Treatment::Mechanism("default".to_owned()), Clients::default());
+        for fin in [Fin::Ends, Fin::EndsStrictly] {
+            for time_wait in ALL {
+                let is_refused = time_wait.check(&default, fin, &raw).is_err();
+                assert_eq!(is_refused, time_wait == TimeWait::NegotiateServer);
+            }
         }
     }
 }

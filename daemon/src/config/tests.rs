@@ -76,6 +76,14 @@ fn bad_files_are_answered_in_one_line() {
             "t.toml:3: fin = \"reset\" is unknown; write \"half-close\", \"rst-fin\" or \"rst-fin strict\"",
         ),
         (
+            "[[listener]]\nport = 80\ntime_wait = \"server\"\nfin = \"rst-fin\"",
+            "t.toml:4: fin = \"rst-fin\" leaves no TIME-WAIT for the server to hold; use time_wait = \"client\" or \"off\", or take fin out",
+        ),
+        (
+            "[time_wait]\nnegotiate = \"server\"\n[[listener]]\nport = 80\nfin = \"rst-fin strict\"",
+            "t.toml:5: fin = \"rst-fin strict\" leaves no TIME-WAIT for the server to hold; use time_wait = \"client\" or \"off\", or take fin out",
+        ),
+        (
             "[[path]]\nport = 80\naddress = \"192.0.2.1\"\nfin = \"rst-fin\"",
             "t.toml:4: unknown field `fin`; expected one of `port`, `address`, `hook`, `refusals_per_s`, `log`, `shed`",
         ),
