@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Persistent dropping (Jamjoom and Shin, SIGCOMM 2003) as an operator writes it.
 
+use std::ops::Range;
+
 use serde::Deserialize;
 use tidegate_datapath::configuration::Guarded;
 use tidegate_datapath::network::Network;
@@ -44,6 +46,29 @@ fn word<W: Word>(reader: &Reader<'_>, what: &str, value: &Option<Spanned<String>
             format!("write one of {}", W::list()),
         )
     })
+}
+
+/// What is of no use to `rbd`, which draws for every SYN: it knows nobody again, has no table, and falls
+/// back to nothing.
+fn refuse_beside_rbd(reader: &Reader<'_>, options: &Shed) -> Result<()> {
+    fn place<T>(value: &Option<Spanned<T>>) -> Option<Range<usize>> {
+        value.as_ref().map(Spanned::span)
+    }
+    for (name, written) in [
+        ("key", place(&options.key)),
+        ("attempts", place(&options.attempts)),
+        ("arrivals_per_s", place(&options.arrivals_per_s)),
+        ("oversize", place(&options.oversize)),
+    ] {
+        if let Some(span) = written {
+            return Err(reader.wrong(
+                span,
+                format!("{name} does nothing with policy = \"rbd\", which draws for every SYN"),
+                format!("take {name} out, or use policy = \"slpd\""),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// `p`: a number, or none where it is controlled.
@@ -156,6 +181,9 @@ pub fn rules(
             "sbpd draws for each connection, so by client it would drop nearly everyone",
             "use policy = \"slpd\", or key = \"connection\"",
         ));
+    }
+    if policy == Policy::Rbd {
+        refuse_beside_rbd(reader, options)?;
     }
     let refusal: Refusal = word(reader, "refuse", &options.refuse)?;
     let p = probability(reader, spanned)?;
@@ -341,6 +369,22 @@ mod tests {
             (
                 listener("p = 0.1, refuse = \"icmp\""),
                 "t.toml:3: refuse = \"icmp\" is unknown; write one of \"silence\", \"rst\", \"cookie\"",
+            ),
+            (
+                listener("policy = \"rbd\", p = 0.5, key = \"client\""),
+                "t.toml:3: key does nothing with policy = \"rbd\", which draws for every SYN; take key out, or use policy = \"slpd\"",
+            ),
+            (
+                listener("policy = \"rbd\", p = 0.5, attempts = 7"),
+                "t.toml:3: attempts does nothing with policy = \"rbd\", which draws for every SYN; take attempts out, or use policy = \"slpd\"",
+            ),
+            (
+                listener("policy = \"rbd\", p = 0.5, arrivals_per_s = 5"),
+                "t.toml:3: arrivals_per_s does nothing with policy = \"rbd\", which draws for every SYN; take arrivals_per_s out, or use policy = \"slpd\"",
+            ),
+            (
+                listener("policy = \"rbd\", p = 0.5, oversize = 2.0"),
+                "t.toml:3: oversize does nothing with policy = \"rbd\", which draws for every SYN; take oversize out, or use policy = \"slpd\"",
             ),
             (
                 listener("p = 0.1, arrivals_per_s = 0"),

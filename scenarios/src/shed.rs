@@ -152,15 +152,18 @@ impl Shed {
             0 => String::new(),
             rate_per_s => format!(", rate_per_s = {rate_per_s}"),
         };
-        format!(
-            "{{ policy = \"{}\", key = \"{}\", p = {p}{rate}, refuse = \"{}\", \
-             attempts = {}, arrivals_per_s = {} }}",
-            self.policy.name(),
-            self.key.name(),
-            self.refuse.name(),
-            self.attempts,
-            self.arrivals_per_s,
-        )
+        let (policy, refuse) = (self.policy.name(), self.refuse.name());
+        // It draws for every SYN, and takes nothing that is about clients or a table of them.
+        let of_clients = match self.policy {
+            Policy::Rbd => String::new(),
+            Policy::Slpd | Policy::Sbpd => format!(
+                ", key = \"{}\", attempts = {}, arrivals_per_s = {}",
+                self.key.name(),
+                self.attempts,
+                self.arrivals_per_s,
+            ),
+        };
+        format!("{{ policy = \"{policy}\", p = {p}{rate}, refuse = \"{refuse}\"{of_clients} }}")
     }
 
     /// Connections a second to admit at a server of this capacity; 0 is what its listener drains.
@@ -214,9 +217,11 @@ mod tests {
         assert_eq!(one.name(), "sbpd 0.1, rst");
         assert_eq!(
             one.configuration(1000.0),
-            "{ policy = \"sbpd\", key = \"connection\", p = 0.1, refuse = \"rst\", attempts = 5, \
+            "{ policy = \"sbpd\", p = 0.1, refuse = \"rst\", key = \"connection\", attempts = 5, \
              arrivals_per_s = 200000 }"
         );
+        let rbd = shed("by = \"rbd\"\np = 0.5").unwrap().configuration(1000.0);
+        assert_eq!(rbd, "{ policy = \"rbd\", p = 0.5, refuse = \"silence\" }");
         let auto = shed("p = \"auto\"\nat = \"router\"\nrate_over_capacity = 0.9").unwrap();
         assert_eq!(auto.name(), "slpd auto to 0.9×");
         assert!(auto.configuration(1000.0).contains("p = \"auto\", rate_per_s = 900, "));

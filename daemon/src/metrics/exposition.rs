@@ -72,7 +72,7 @@ metrics!(OfGuards {
     queue_drops: Counted, "Queue drops, refused or silent, by the rule that made them";
     fins_ended: Counted, "Connections that a client's FIN ended at once (rst-fin)";
     reservations_cleaned: Counted, "Reservations that grew old, and were given back";
-    shed_probability: Now, "Share of clients or connections that is shed";
+    shed_probability: Now, "Share of clients or connections that is shed; with rbd, of SYNs";
     shed_cells: Now, "Entries of the table of those that were shed";
     shed_cells_in_use: Now, "Those that stand";
     shed_spared: Counted, "SYNs of preferred proxies that would have been shed";

@@ -6,7 +6,7 @@ use tidegate_datapath::clock;
 use tidegate_datapath::programs::Programs;
 use tidegate_datapath::shed::condition;
 use tidegate_policy::names::{SHED_FALLBACKS, SHED_KEYS, SHED_POLICIES, SHED_REFUSALS};
-use tidegate_policy::raw::tg_shed_rules;
+use tidegate_policy::raw::{TG_RBD, tg_shed_rules};
 
 use crate::failure::Result;
 use crate::shed::rounded;
@@ -16,9 +16,9 @@ use crate::shed::rounded;
 pub struct ShedStatus {
     /// `rbd`, `slpd` or `sbpd`.
     pub policy: &'static str,
-    /// What is dropped as one: `client` (H1) or `connection` (H2).
+    /// What is dropped as one: `client` (H1) or `connection` (H2); with `rbd` it says nothing.
     pub key: &'static str,
-    /// The probability that is asked for; where it is controlled, the one in force.
+    /// The probability that is asked for, with `rbd` that of each SYN; where it is controlled, the one in force.
     pub p: f64,
     /// The control of `p`, where it is "auto".
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,9 +83,14 @@ impl ShedStatus {
     /// For people.
     pub fn lines(&self) -> Vec<String> {
         let Self { policy, key, p, refuse, cells, cells_in_use, .. } = self;
-        let mut lines = vec![format!(
-            "sheds {p} by {key} with {policy}, {refuse}; table: {cells_in_use} of {cells} in use"
-        )];
+        // It draws for every SYN, and remembers nobody.
+        let is_by_lot = *policy == SHED_POLICIES[TG_RBD as usize];
+        let sheds = if is_by_lot {
+            format!("{p} of the SYNs with {policy}, {refuse}")
+        } else {
+            format!("{p} by {key} with {policy}, {refuse}; table: {cells_in_use} of {cells} in use")
+        };
+        let mut lines = vec![format!("sheds {sheds}")];
         if let Some(ControlStatus { fresh_per_s, drain_per_s, by_hand }) = self.auto {
             let drain = if by_hand { "set by hand" } else { "drained" };
             lines.push(format!("p is controlled: {fresh_per_s}/s new, {drain_per_s}/s {drain}"));
@@ -97,5 +102,34 @@ impl ShedStatus {
             lines.push("the target was missed: preferred proxies are not exempt".to_owned());
         }
         lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(policy: &'static str) -> ShedStatus {
+        ShedStatus {
+            policy,
+            key: "connection",
+            p: 0.5,
+            auto: None,
+            refuse: "silence",
+            fallback: "none",
+            fallback_changes: 0,
+            preferred_judged: false,
+            spared: 0,
+            cells: 6208,
+            cells_in_use: 7,
+        }
+    }
+
+    #[test]
+    fn what_is_shed_by_lot_is_syns_and_there_is_no_table() {
+        let slpd = "sheds 0.5 by connection with slpd, silence; table: 7 of 6208 in use";
+        assert_eq!(status("slpd").lines(), [slpd]);
+        let rbd = ShedStatus { cells: 0, cells_in_use: 0, ..status("rbd") };
+        assert_eq!(rbd.lines(), ["sheds 0.5 of the SYNs with rbd, silence"]);
     }
 }
