@@ -109,6 +109,18 @@ fn bad_files_are_answered_in_one_line() {
             "t.toml:4: early_drop_probability does nothing without early_drop_from; add early_drop_from = 0.75, or take it out",
         ),
         (
+            "[[listener]]\nport = 80\nmechanism = \"reserv\"\nreserv = { early_drop_from = 0.5, early_drop_probability = 0.001 }",
+            "t.toml:4: early_drop_probability = 0.001 is counted in 256ths, and would be 0; give 0, or 0.004 or more",
+        ),
+        (
+            "[[listener]]\nport = 80\nmechanism = \"reserv\"\nreserv = { early_drop_from = 0.999 }",
+            "t.toml:4: early_drop_from = 0.999 is counted in 256ths, and would be 1; give 1, or 0.996 or less",
+        ),
+        (
+            "[[listener]]\nport = 80\nmechanism = \"reserv\"\nreserv = { overbook = 1.001 }",
+            "t.toml:4: overbook = 1.001 is counted in 256ths, and would be 1; give 1, or 1.004 or more",
+        ),
+        (
             "[[listener]]\nport = 80\nmechanism = \"reserv\"\nahead = 2",
             "t.toml:4: ahead is lazy's, and the mechanism does not name it; add \"lazy\" to the mechanism, or take ahead out",
         ),
@@ -124,6 +136,29 @@ fn bad_files_are_answered_in_one_line() {
         assert_eq!(fails(text), expected);
     }
     assert!(fails("[[listener]]\nport = ").starts_with("t.toml:2: "));
+}
+
+/// Each is what it is told to be; and so are the ends of a range, which are no fractions.
+#[test]
+fn the_fraction_that_is_next_to_an_end_is_not_the_end() {
+    let rules = |options: &str| {
+        let text =
+            format!("[[listener]]\nport = 80\nmechanism = \"reserv\"\nreserv = {{ {options} }}");
+        let rules = parse(Path::new("t.toml"), &text).unwrap().guards[0].rules;
+        (rules.overbook_x256, rules.early_from_x256, rules.early_probability_x256)
+    };
+    assert_eq!(
+        rules("overbook = 1.004, early_drop_from = 0.996, early_drop_probability = 0.004"),
+        (257, 255, 1)
+    );
+    assert_eq!(
+        rules("overbook = 1, early_drop_from = 1, early_drop_probability = 0"),
+        (256, 256, 0)
+    );
+    assert_eq!(
+        rules("overbook = 1000, early_drop_from = 0, early_drop_probability = 1"),
+        (256_000, 0, 256)
+    );
 }
 
 #[test]
