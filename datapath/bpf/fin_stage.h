@@ -51,6 +51,7 @@ __noinline __u32 tg_fin_stage(struct __sk_buff *ctx, struct tg_packet *p, __u32 
 	struct tg_place at = {};
 	struct tg_fin fin = {};
 	struct bpf_sock *sk;
+	int stands = 0;
 	__u32 rule;
 
 	if (!p || !snd_nxt || !tg_find_guard(&p->tuple, &at) || at.guard->is_path)
@@ -60,12 +61,16 @@ __noinline __u32 tg_fin_stage(struct __sk_buff *ctx, struct tg_packet *p, __u32 
 		return TG_PASS;
 	sk = tg_lookup(ctx, &p->tuple, p->tuple.sport);
 	if (sk) {
+		stands = sk->state != TCP_LISTEN;
 		rule = tg_fin_rule_of(rule, tg_fin_said(sk));
 		tg_fin_read(sk, &fin);
 		bpf_sk_release(sk);
 	}
 	/* Nobody asks for anything: nothing to count. */
 	if (rule == TG_HALF_CLOSE && at.guard->rules.fin == TG_HALF_CLOSE)
+		return TG_PASS;
+	/* A FIN of others' that is forwarded meets a listener on every address, or nothing. */
+	if (!stands && !tg_is_local(ctx, &p->tuple, ctx->ifindex))
 		return TG_PASS;
 	fin.payload_bytes = p->payload_bytes;
 	fin.seq = p->seq;

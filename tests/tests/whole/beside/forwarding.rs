@@ -83,7 +83,10 @@ fn what_is_only_forwarded_is_not_judged() {
     // Behind the router a server answers; the router's own listener is never drained.
     saying(&behind, b'!');
     let _full = listen(&stage.server);
-    let guard = Guard::on_port(&stage.server, 80, "rst-syn", "ip");
+    let guard = Guard::start(
+        &stage.server,
+        &["--port", "80", "--mechanism", "rst-syn", "--hook", "ip", "--fin", "rst-fin"],
+    );
     for _ in 0..2 {
         let filling = fetch(&stage.client, format!("{SERVER_V4}:80"));
         assert_eq!(filling, Err(ErrorKind::WouldBlock), "accepted by the kernel, never answered");
@@ -97,9 +100,12 @@ fn what_is_only_forwarded_is_not_judged() {
         let answered = fetch(&stage.client, format!("{address}:80"));
         assert_eq!(answered, Ok(b'!'), "{address} lies behind the router");
     }
-    // Nor are its ACKs, which bring no cookie: one in a million would seem to.
+    // Nor are its ACKs, which bring no cookie: one in a million would seem to. Nor its FINs, which are of no
+    // connection here.
     let status = guard.status();
-    assert_eq!(packets(guard_of(&status, 80, None), "CookieForeign", "pass"), 0, "{status:#}");
+    for reason in ["CookieForeign", "FinNoConnection"] {
+        assert_eq!(packets(guard_of(&status, 80, None), reason, "pass"), 0, "{reason}: {status:#}");
+    }
     guard.stop();
 }
 
