@@ -251,25 +251,28 @@ fn guarded_before<'a>(
 }
 
 /// Persistent dropping goes on as it was where its rules are the same, and begins anew where
-/// they are not. Where the parts of the table have moved, no stamp is where it belongs.
-fn prepare_shed(
+/// they are not. A stamp is whose the hash says that it is: where another part of the table, another policy
+/// or another key says so, it is nobody's.
+fn begin_shed_anew(
     programs: &Programs,
     before: &[(u32, Guarded)],
     guards: &[Guarded],
     config: &tg_config,
     indexes: &[u32],
 ) -> Result<()> {
-    let mut moved = false;
+    let is_key_new = read_shed_key(programs)? != config.shed_key;
     for (index, guarded) in indexes.iter().zip(guards) {
         let now = config.guards[*index as usize].shed;
         let was = guarded_before(before, *index, guarded).map(|was| was.shed);
         if was != Some(now) {
             shed::clear(programs, *index)?;
         }
-        let part = |rules: tg_shed_rules| (rules.first_block, rules.blocks);
-        moved |= now.blocks != 0 && was.map(part) != Some(part(now));
+        let stamps = |r: tg_shed_rules| (r.first_block, r.blocks, r.policy, r.key);
+        if is_key_new || was.map(stamps) != Some(stamps(now)) {
+            shed::clear_part(programs, &now)?;
+        }
     }
-    if moved { shed::clear_table(programs) } else { Ok(()) }
+    Ok(())
 }
 
 /// A guard begins with nothing counted where its index was another listener's, or nobody's. Nor are the
@@ -319,7 +322,6 @@ pub fn write(programs: &Programs, configuration: &Configuration) -> Result<()> {
         let until_ns = watched_on(standing, watch_until_ns(configuration, guarded));
         write_one(programs, "watch_until_ns", *index, &until_ns)?;
     }
-    prepare_shed(programs, &before, &configuration.guards, &config, &indexes)?;
     let mut control = control::read(programs)?;
     let next = (control.active & 1) ^ 1;
     let preferred: Vec<(u32, Network, u32)> = indexes
@@ -337,7 +339,8 @@ pub fn write(programs: &Programs, configuration: &Configuration) -> Result<()> {
     control.active = next;
     control.layout_version = TG_LAYOUT_VERSION;
     control.netns_cookie = crate::cgroup::netns_cookie()?;
-    // The last that can fail: a configuration that is not put in force costs no counts.
+    // The last that can fail: a configuration that is not put in force costs nothing that is known or counted.
+    begin_shed_anew(programs, &before, &configuration.guards, &config, &indexes)?;
     begin_anew(programs, &before, &configuration.guards, &indexes)?;
     control::write(programs, &control)
 }

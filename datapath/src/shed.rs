@@ -35,9 +35,12 @@ pub fn table_blocks(programs: &Programs) -> u32 {
     programs.map(TABLE).max_entries()
 }
 
-/// Forgets every stamp.
-pub fn clear_table(programs: &Programs) -> Result<()> {
-    table(programs).map(|table| table.clear())
+/// Forgets every stamp of a guard with these rules.
+pub fn clear_part(programs: &Programs, rules: &tg_shed_rules) -> Result<()> {
+    match rules.blocks {
+        0 => Ok(()),
+        count => table(programs).map(|table| table.clear(rules.first_block, count)),
+    }
 }
 
 /// A guard begins anew: no fallback, nothing measured.

@@ -70,9 +70,13 @@ impl<T: Plain> Table<T> {
 }
 
 impl<T: Plain + Default> Table<T> {
-    /// Makes every block empty.
-    pub(crate) fn clear(&self) {
-        self.fill(std::iter::repeat_with(T::default));
+    /// Makes some blocks empty; those behind the end are left out.
+    pub(crate) fn clear(&self, first: u32, count: u32) {
+        let end = self.count.min(first as usize + count as usize);
+        for at in first as usize..end {
+            // SAFETY: as above.
+            unsafe { self.blocks.add(at).as_ptr().write_volatile(T::default()) }
+        }
     }
 }
 

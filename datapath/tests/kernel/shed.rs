@@ -585,3 +585,45 @@ fn a_swap_forgets_only_what_it_changes() {
         assert!(error.to_string().contains("stop tidegate and start it again"), "{error}");
     });
 }
+
+/// Every section has its own part of the table: what is known in it is forgotten where it would be taken for
+/// what it is not, and there alone.
+#[test]
+fn a_swap_forgets_the_stamps_of_the_guard_that_it_changes() {
+    in_a_namespace("a_swap_forgets_the_stamps_of_the_guard_that_it_changes", |_| {
+        let (sbpd, slpd) = (rules(TG_SBPD, 1.0), rules(TG_SLPD, 1.0));
+        let by_client = tg_shed_rules { key: TG_KEY_CLIENT, ..slpd };
+        // Late in a turn, when slpd stamps, too.
+        let late = CALM + TURN / 2 - 10 * SECOND;
+        let guards = guards_at(late, vec![path(BEYOND, sbpd), path(BEYOND_V6, sbpd)]);
+        let swap = |first: tg_shed_rules, second: tg_shed_rules, shed_key: tg_key| {
+            let guards_now = vec![path(BEYOND, first), path(BEYOND_V6, second)];
+            let swapped = Configuration { guards: guards_now, shed_key, ..Default::default() };
+            configuration::write(&guards.programs, &swapped).unwrap();
+        };
+        let standing = || [0, 1].map(|guard| condition(&guards, guard).standing);
+        let stamp = || {
+            for to in [at(BEYOND, FULL), at(BEYOND_V6, FULL)] {
+                for number in 0..50 {
+                    one(&guards, DRIVER, &syn(someone(to, number), to).bytes());
+                }
+            }
+            let stamped = standing();
+            assert!(stamped.iter().all(|stamps| *stamps > 45), "{stamped:?}");
+            stamped
+        };
+        let [_, second] = stamp();
+        swap(slpd, sbpd, SHED_KEY);
+        assert_eq!(standing(), [0, second], "slpd in place of sbpd");
+        assert_eq!(stamp()[1], second);
+        swap(by_client, sbpd, SHED_KEY);
+        assert_eq!(standing(), [0, second], "clients in place of connections");
+        swap(sbpd, sbpd, SHED_KEY);
+        let [first, _] = stamp();
+        swap(sbpd, tg_shed_rules { blocks: sbpd.blocks - 1, ..sbpd }, SHED_KEY);
+        assert_eq!(standing(), [first, 0], "a smaller table of the second's");
+        stamp();
+        swap(sbpd, tg_shed_rules { blocks: sbpd.blocks - 1, ..sbpd }, tg_key { k0: 7, k1: 8 });
+        assert_eq!(standing(), [0, 0], "another key");
+    });
+}
