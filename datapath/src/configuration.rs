@@ -107,9 +107,13 @@ pub fn shed_blocks(guards: &[Guarded]) -> u32 {
 
 /// The configuration in force, by guard index; unused indexes are absent.
 pub fn read(programs: &Programs) -> Result<Vec<(u32, Guarded)>> {
+    in_force(programs).map(|config| guards_of(&config))
+}
+
+/// The same as the programs have it.
+fn in_force(programs: &Programs) -> Result<Box<tg_config>> {
     let control = control::read(programs)?;
-    let config: Box<tg_config> = Box::new(read_one(programs, "config", control.active & 1)?);
-    Ok(guards_of(&config))
+    Ok(Box::new(read_one(programs, "config", control.active & 1)?))
 }
 
 /// The guard under which a packet to this destination falls: that of the address, or that of every
@@ -240,6 +244,13 @@ fn watched_on(standing: u64, until_ns: u64) -> u64 {
     if until_ns == 0 || standing >= FOR_GOOD_NS { until_ns } else { until_ns.max(standing) }
 }
 
+/// Whether a cookie may come back to the guard that stood here until now: it gave some, or has taken those of
+/// the one before it, whose ACKs are watched still.
+fn may_come_back(was: &tg_guard, watch_until_ns: u64) -> bool {
+    let is_watched = watch_until_ns > crate::clock::monotonic_ns();
+    was.rules.may_give_cookies() || (was.takes_cookies != 0 && is_watched)
+}
+
 /// What was decided before for the same listener, with the same index.
 fn guarded_before<'a>(
     before: &'a [(u32, Guarded)],
@@ -311,15 +322,17 @@ pub(crate) fn require_room(programs: &Programs, configuration: &Configuration) -
 /// Puts `configuration` in force, whole.
 pub fn write(programs: &Programs, configuration: &Configuration) -> Result<()> {
     require_room(programs, configuration)?;
-    let before = read(programs)?;
+    let standing = in_force(programs)?;
+    let before = guards_of(&standing);
     let indexes = place(&before, &configuration.guards)?;
     let mut config = build(configuration, &indexes)?;
     for (index, guarded) in indexes.iter().zip(&configuration.guards) {
-        let was = guarded_before(&before, *index, guarded);
-        let gave_cookies = was.is_some_and(|was| was.rules.may_give_cookies());
-        config.guards[*index as usize].takes_cookies |= u32::from(gave_cookies);
-        let standing = read_one(programs, "watch_until_ns", *index)?;
-        let until_ns = watched_on(standing, watch_until_ns(configuration, guarded));
+        let at = *index as usize;
+        let watched_until_ns = read_one(programs, "watch_until_ns", *index)?;
+        let was = guarded_before(&before, *index, guarded).map(|_| &standing.guards[at]);
+        let are_out = was.is_some_and(|was| may_come_back(was, watched_until_ns));
+        config.guards[at].takes_cookies |= u32::from(are_out);
+        let until_ns = watched_on(watched_until_ns, watch_until_ns(configuration, guarded));
         write_one(programs, "watch_until_ns", *index, &until_ns)?;
     }
     let mut control = control::read(programs)?;
