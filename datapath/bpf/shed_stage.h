@@ -239,16 +239,30 @@ TG_INLINE __u32 tg_shed_decided(struct tg_packet *packet, const struct tg_place 
 	               at->control->clock_offset_ns);
 }
 
+/* Whether a listening socket of this host is known to be there, without a look-up. */
+TG_INLINE int tg_shed_remembers(const struct tg_tuple *tuple, __u32 ifindex, __u64 now_ns)
+{
+	struct tg_remembered *r = tg_remembered_at(tuple, ifindex);
+	struct tg_socket found;
+
+	return r && tg_recall(r, tuple, ifindex, now_ns, &found);
+}
+
 /*
  * What is decided before anyone looks whether somebody listens; 0 where that has to wait. On a
- * path nobody does here. On a listener those who are let through then cost no look-up; what is
- * let through to nobody, or is to be forwarded, leaves no trace where a policy has no table.
+ * path nobody does here. On a listener it is decided where one is remembered, and those who are let
+ * through then cost no look-up. Else that comes first: what goes to nobody, or is to be forwarded,
+ * must not be measured as the listener's.
  */
-TG_INLINE __u32 tg_shed_ahead(struct tg_packet *packet, const struct tg_place *at, __u64 now_ns)
+TG_INLINE __u32 tg_shed_ahead(struct tg_packet *packet, const struct tg_place *at, __u32 ifindex,
+                              __u64 now_ns)
 {
 	const struct tg_guard *g = at->guard;
 
-	if (g->shed.is_auto || (!g->is_path && g->shed.policy == TG_SBPD))
+	if (g->shed.is_auto)
+		return 0;
+	if (!g->is_path &&
+	    (g->shed.policy == TG_SBPD || !tg_shed_remembers(&packet->tuple, ifindex, now_ns)))
 		return 0;
 	return tg_shed_decided(packet, at, now_ns);
 }

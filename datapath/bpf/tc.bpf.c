@@ -102,7 +102,7 @@ static __noinline __u32 tg_tc_shed(struct __sk_buff *ctx, struct tg_packet *pack
 	__u32 decided;
 
 	tg_shed_call(&call, at, tg_now_ns(at->control));
-	decided = tg_shed_ahead(packet, at, call.now_ns);
+	decided = tg_shed_ahead(packet, at, ctx->ifindex, call.now_ns);
 	if (tg_shed_is_done(at->guard, decided))
 		return tg_shed_unpack(decided).verdict;
 	if (!at->guard->is_path && !tg_tc_find(ctx, packet, &call))

@@ -60,7 +60,7 @@ static __noinline __u32 tg_xdp_shed_listener(struct xdp_md *ctx, struct tg_packe
 TG_INLINE __u32 tg_xdp_shed(struct xdp_md *ctx, struct tg_packet *packet, const struct tg_place *at,
                             __u64 now_ns)
 {
-	__u32 decided = tg_shed_ahead(packet, at, now_ns);
+	__u32 decided = tg_shed_ahead(packet, at, ctx->ingress_ifindex, now_ns);
 
 	if (tg_shed_is_done(at->guard, decided))
 		return tg_shed_unpack(decided).verdict;

@@ -13,6 +13,7 @@ use fastrand::Rng;
 use tidegate_datapath::array::write_one;
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
 use tidegate_datapath::{clock, control, shed};
+use tidegate_lab::pin_thread;
 use tidegate_policy::raw::*;
 use tidegate_policy::shed::{blocks, hash, parts_x32};
 use tidegate_policy::{agree, agree_shed};
@@ -179,6 +180,49 @@ fn a_listener_sheds_only_where_it_listens() {
         let _server = Server::bound(at(V4, ROOMY), 128, false);
         for hook in HOOKS {
             assert_eq!(one(&guards, hook, &frame).0, Outcome::Drop, "{hook:?}");
+        }
+    });
+}
+
+/// One client that makes most of the connections, and is not chosen, has the hash given up: but not where its
+/// connections go to another host, or to nobody.
+#[test]
+fn a_listener_measures_only_what_comes_to_it() {
+    in_a_namespace("a_listener_measures_only_what_comes_to_it", |_| {
+        // Each processor measures for itself.
+        pin_thread(processors().0).unwrap();
+        let (p, here, beyond) = (0.1, at(V4, ROOMY), at(BEYOND, ROOMY));
+        let by_client = tg_shed_rules { key: TG_KEY_CLIENT, ..rules(TG_SLPD, p) };
+        let is_chosen = |from: SocketAddr, to: SocketAddr| {
+            let (turn, tuple) = (CALM >> TG_SHED_TURN_SHIFT, tg_tuple::between(from, to));
+            let hash = hash(&SHED_KEY, &tuple, TG_KEY_CLIENT, TG_ASK_TURN, turn as u32);
+            hash >> 32 < parts_x32(p)
+        };
+        let mut clients = (1..100).map(|n| at(&format!("10.9.0.{n}"), 0));
+        let client = clients.find(|from| ![here, beyond].iter().any(|to| is_chosen(*from, *to)));
+        let client = client.expect("a client that is not chosen").ip();
+        let fallback_after = |guards: &Guards, hook: Hook, to: SocketAddr| {
+            let mut runner = Runner::new();
+            // As many as are judged at once, twice, and the time that is between two judgements.
+            for _ in 0..2 {
+                for port in 20_000..24_000 {
+                    let frame = syn(SocketAddr::new(client, port), to).bytes();
+                    let ran = runner.run(guards.program(hook.program), &frame, &[]).unwrap();
+                    let outcome = hook.outcome(ran.returned);
+                    assert!(to == here || outcome == Outcome::Pass, "{hook:?}");
+                }
+                sleep(Duration::from_millis(300));
+            }
+            condition(guards, 0).state.fallback
+        };
+        for hook in HOOKS {
+            let guards = guards_at(CALM, vec![shedding(ROOMY, by_client)]);
+            for to in [beyond, here] {
+                let fallback = fallback_after(&guards, hook, to);
+                assert_eq!(fallback, TG_FALLBACK_NONE, "nobody listens at {to}, {hook:?}");
+            }
+            let _server = Server::bound(here, 128, false);
+            assert_eq!(fallback_after(&guards, hook, here), TG_FALLBACK_UNIFORM, "{hook:?}");
         }
     });
 }
