@@ -337,7 +337,8 @@ impl Stage {
             [from, to.ip()].into_iter().find(|end| is_strange(*end, interface))
         {
             format!(
-                "{own} is of loopback alone, and the kernel drops what comes so by {}",
+                "{own} is of loopback alone, and no guard judges what comes so by {}; but for \
+                 route_localnet the kernel drops it",
                 interface.name
             )
         } else if !self.is_own(to.ip())? {

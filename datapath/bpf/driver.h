@@ -63,6 +63,20 @@ TG_INLINE int tg_driver_parse(struct xdp_md *ctx, struct tg_packet *packet)
 	return tg_parse(data, data_end, data_end - data, packet);
 }
 
+/*
+ * Is it a VLAN's? A tag that is a priority alone (VID 0) is none: what comes so is the interface's
+ * own. Of two tags nobody looks at both.
+ */
+TG_INLINE int tg_driver_is_tagged(struct xdp_md *ctx, const struct tg_packet *packet)
+{
+	struct tg_vlan *tag = (void *)(long)ctx->data + sizeof(struct ethhdr);
+
+	if (!tg_is_tagged(packet) || (void *)(tag + 1) > (void *)(long)ctx->data_end)
+		return 0;
+	return packet->l3_offset > sizeof(struct ethhdr) + sizeof(*tag) ||
+	       tag->tci & bpf_htons(TG_VLAN_ID);
+}
+
 /* Is it to a guard that decides here? Then *at is where. */
 TG_INLINE int tg_driver_meets(struct xdp_md *ctx, const struct tg_packet *packet,
                               struct tg_place *at)

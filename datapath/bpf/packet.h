@@ -25,6 +25,9 @@
 #define TG_TCP_CWR 0x80
 
 #define TG_VLAN_TAGS 2
+/* Of a tag's control information: which VLAN; 0 is none, and the tag a priority (IEEE 802.1Q, 9.6).
+ */
+#define TG_VLAN_ID 0xfff
 /* Hop-by-hop, destination, routing, destination again: RFC 8200, section 4.1. */
 #define TG_IPV6_EXTENSIONS 4
 /* Options of a segment that are read; no client of today sends as many, padding included. */

@@ -43,7 +43,7 @@ TG_INLINE int tg_tc_is_decrypted(struct __sk_buff *ctx)
  * a priority. */
 TG_INLINE int tg_tc_is_tagged(struct __sk_buff *ctx, const struct tg_packet *p)
 {
-	return tg_is_tagged(p) || (ctx->vlan_present && ctx->vlan_tci & 0xfff);
+	return tg_is_tagged(p) || (ctx->vlan_present && ctx->vlan_tci & TG_VLAN_ID);
 }
 
 /* Has the driver's program left it to the IP entry? See tg_driver_leave(). */

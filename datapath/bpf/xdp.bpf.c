@@ -38,7 +38,8 @@ __noinline int tg_xdp_options(struct xdp_md *ctx, __u32 offset, __u32 end,
 __noinline int tg_xdp_find(struct xdp_md *ctx, struct tg_packet *packet, struct tg_shed_call *call)
 {
 	return packet && call &&
-	       tg_shed_find(ctx, packet, ctx->ingress_ifindex, tg_is_tagged(packet), call);
+	       tg_shed_find(ctx, packet, ctx->ingress_ifindex, tg_driver_is_tagged(ctx, packet),
+	                    call);
 }
 
 /*
@@ -103,7 +104,7 @@ static __noinline int tg_xdp_room(struct xdp_md *ctx, struct tg_packet *packet, 
 	s.syn.source = how >> TG_XDP_SOURCE_SHIFT & TG_XDP_SOURCE_MASK;
 	if (!tg_find_listener(ctx, &packet->tuple, ctx->ingress_ifindex, now_ns, at->index,
 	                      &s.socket) ||
-	    tg_is_bound_below(s.socket.tp, tg_is_tagged(packet)))
+	    tg_is_bound_below(s.socket.tp, tg_driver_is_tagged(ctx, packet)))
 		return XDP_PASS;
 	if (tg_syn_assess(ctx, &s, 1) &&
 	    tg_xdp_options(ctx, tg_options_offset(packet), tg_options_end(packet), &s.options))

@@ -378,7 +378,8 @@ const ETH_P_8021Q: u16 = 0x8100;
 const ETH_P_8021AD: u16 = 0x88a8;
 
 /// The frame as it comes to the IP entry: the kernel has taken the outermost VLAN tag out by then
-/// (skb_vlan_untag() in __netif_receive_skb_core()), and BPF_PROG_TEST_RUN takes none out.
+/// (skb_vlan_untag() in __netif_receive_skb_core()), and BPF_PROG_TEST_RUN takes none out. Nor can it be told of one
+/// that was: a listener that is bound to the interface below the VLAN is found here, and left alone there.
 fn untagged(frame: &[u8]) -> Cow<'_, [u8]> {
     let (addresses, rest) = frame.split_at(ETHERTYPE_AT.min(frame.len()));
     match rest {

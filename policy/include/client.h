@@ -43,13 +43,16 @@ TG_INLINE void tg_client_settle(struct tg_client *client, int cookie_usable)
 		client->answer = cookie_usable ? TG_ANSWER_COOKIE : TG_ANSWER_SILENCE;
 }
 
-/* And what became of that: where no more refusals may be sent it was not told, and waits. */
+/*
+ * And what became of that: where no more refusals may be sent it was not told, neither for good nor
+ * to come again soon. It waits, if it is remembered: in a flood there is no room for all.
+ */
 TG_INLINE void tg_client_part(struct tg_client *client, struct tg_decision decision)
 {
 	if (decision.reason != TG_REFUSAL_LIMIT)
 		return;
 	client->answer = TG_ANSWER_SILENCE;
-	client->is_gone = 0;
+	client->comes_soon = 0;
 }
 
 #endif

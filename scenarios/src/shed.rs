@@ -176,6 +176,9 @@ impl Shed {
         if !self.policy.can_shed_by(self.key) {
             return Err("sbpd draws for each connection: with key = \"client\" give slpd".into());
         }
+        if self.policy == Policy::Rbd && self.key == Key::Client {
+            return Err("rbd draws for every SYN: with key = \"client\" give slpd".into());
+        }
         let is_auto = self.p == ShedShare::Auto;
         if let Some(rate) = self.rate_over_capacity
             && !(is_auto && rate > 0.0 && rate <= 100.0)
@@ -236,7 +239,8 @@ mod tests {
             ("p = \"much\"", "\"auto\""),
             ("by = \"red\"\np = 0.1", "`red` is unknown: write one of \"rbd\", \"slpd\", \"sbpd\""),
             ("key = \"ip\"\np = 0.1", "\"client\", \"connection\""),
-            ("by = \"sbpd\"\nkey = \"client\"\np = 0.1", "give slpd"),
+            ("by = \"sbpd\"\nkey = \"client\"\np = 0.1", "sbpd draws for each connection"),
+            ("by = \"rbd\"\nkey = \"client\"\np = 0.1", "rbd draws for every SYN"),
             ("p = 0.1\nrate_over_capacity = 1.0", "for p = \"auto\""),
             ("p = \"auto\"\nat = \"router\"", "rate_over_capacity"),
             ("p = 0.1\nin_series = 0", "in_series 0"),

@@ -109,7 +109,7 @@ fn answers(decision: tg_decision) -> bool {
 }
 
 /// Whether the kernel makes a connection of it: of these or fewer, for it may have something else to say to an ACK
-/// before it looks for room.
+/// before it looks for room. But one that came by TCP Fast Open is none of them: it is in the listen queue before its ACK.
 fn opens(decision: tg_decision) -> bool {
     let tg_decision { verdict, reason } = decision;
     matches!((reason, verdict), (TG_HANDSHAKE, TG_PASS) | (TG_COOKIE_VALID, TG_ADMIT))

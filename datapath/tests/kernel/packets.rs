@@ -1137,6 +1137,11 @@ fn a_listener_bound_to_an_interface_has_nothing_to_do_with_the_vlans_above_it() 
             }
             setsockopt(&server.listener, sockopt::BindToDevice, &"lo".into()).unwrap();
             assert_not_judged(&guards, &tagged(to), "a VLAN's");
+            // A priority is no VLAN: the kernel takes it out, and gives the SYN to this socket.
+            let urgent = syn(to).with(|s| s.vlans = vec![(0x8100, 0x6000)]).bytes();
+            for hook in [DRIVER, DRIVER_VETH] {
+                assert_eq!(one(&guards, hook, &urgent).0, Outcome::Answer, "{to}, {hook:?}");
+            }
             for hook in HOOKS {
                 assert_eq!(
                     one(&guards, hook, &syn(to).bytes()).0,

@@ -10,7 +10,7 @@ pub struct Look {
     pub arrived: u64,
     /// SYNs of them that found no room.
     pub dropped: u64,
-    /// Connections that left both queues.
+    /// Connections that the server has taken, or that have left both queues at least.
     pub drained: u64,
     /// Connections that wait for accept() now.
     pub queued: u32,
@@ -70,7 +70,7 @@ pub struct Seen {
     pub calm_per_s: f64,
     /// Connections that waited for accept() at most.
     pub queued: u32,
-    /// SYNs that found no room, and came again as others.
+    /// SYNs that found no room; those that were left in silence came again as others.
     pub dropped: u64,
     /// Whether the burst was over when the record ended.
     pub has_ended: bool,
