@@ -66,8 +66,9 @@ fn whoever_reads_on_is_told_that_the_rest_will_not_come() {
     client.shutdown(Shutdown::Write).expect("an open connection");
     let mut server = accept(&listener);
     until("all of the request is there", || closing(&stage.server, PORT) == 1);
-    // Until the client's window is full, which nobody reads from.
-    server.set_write_timeout(Some(Duration::from_millis(300))).expect("an option");
+    // Until the client's window is full, which nobody reads from: no segment that was lost, and is sent again
+    // after 200 ms and more, is waited for any longer.
+    server.set_write_timeout(Some(Duration::from_millis(1500))).expect("an option");
     let full = loop {
         if let Err(error) = server.write(&[8; 65_536]) {
             break error.kind();
