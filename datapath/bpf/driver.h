@@ -35,7 +35,8 @@ TG_INLINE int tg_driver_concerns(struct xdp_md *ctx)
  * may put nothing into that (mlx5 with striding receive queues, at a jumbo MTU): it is left to the
  * IP entry, where what is wanted can be fetched. What says so stands before the frame, where the
  * driver has room for it (bpf_xdp_adjust_meta(), Linux 4.15). But a segment that is no SYN needs
- * no mark: GRO joins only those that have the same. Global, as tg_tc_pull is.
+ * no mark: GRO joins only those that have the same. Global, as tg_tc_pull is. No packet pointer is
+ * good behind it.
  */
 __noinline int tg_driver_leave(struct xdp_md *ctx)
 {
@@ -55,12 +56,16 @@ __noinline int tg_driver_leave(struct xdp_md *ctx)
 	return 1;
 }
 
+/* Returns 0 where the frame is none to be judged here; it is left then. */
 TG_INLINE int tg_driver_parse(struct xdp_md *ctx, struct tg_packet *packet)
 {
 	void *data = (void *)(long)ctx->data;
 	void *data_end = (void *)(long)ctx->data_end;
 
-	return tg_parse(data, data_end, data_end - data, packet);
+	if (tg_parse(data, data_end, data_end - data, packet))
+		return 1;
+	tg_driver_leave(ctx);
+	return 0;
 }
 
 /*

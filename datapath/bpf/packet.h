@@ -25,8 +25,7 @@
 #define TG_TCP_CWR 0x80
 
 #define TG_VLAN_TAGS 2
-/* Of a tag's control information: which VLAN; 0 is none, and the tag a priority (IEEE 802.1Q, 9.6).
- */
+/* Of a tag: which VLAN; 0 is none, and the tag a priority (IEEE 802.1Q, 9.6). */
 #define TG_VLAN_ID 0xfff
 /* Hop-by-hop, destination, routing, destination again: RFC 8200, section 4.1. */
 #define TG_IPV6_EXTENSIONS 4
@@ -162,8 +161,7 @@ TG_INLINE __u32 tg_parse_ipv6(void *data, void *data_end, struct tg_packet *p, _
 	return offset;
 }
 
-/* The loopback interface's number in every network namespace (LOOPBACK_IFINDEX, Linux 2.6.24 on).
- */
+/* The loopback interface's, in every network namespace (LOOPBACK_IFINDEX, Linux 2.6.24). */
 #define TG_LOOPBACK_IFINDEX 1
 
 /* Addresses that no connection has: a forged one would make us answer to a crowd. */

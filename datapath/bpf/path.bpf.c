@@ -52,13 +52,10 @@ TG_INLINE int tg_path_run(struct xdp_md *ctx, __u32 how)
 	struct tg_place at;
 	struct tg_decision d;
 
-	if (!tg_driver_parse(ctx, &packet)) {
-		tg_driver_leave(ctx);
-		return XDP_PASS;
-	}
 	/* Between two configurations a listener's guard may stand here for a moment: the kernel's.
 	 */
-	if (!tg_driver_syn(ctx, &packet, &at) || !at.guard->is_path || !at.guard->shed.policy ||
+	if (!tg_driver_parse(ctx, &packet) || !tg_driver_syn(ctx, &packet, &at) ||
+	    !at.guard->is_path || !at.guard->shed.policy ||
 	    tg_source_of(&packet, &at) != TG_SOURCE_ANY)
 		return XDP_PASS;
 	d = tg_path_shed(&packet, &at);

@@ -102,8 +102,8 @@ TG_INLINE int tg_shed_find(void *ctx, const struct tg_packet *packet, __u32 ifin
 {
 	struct tg_socket socket = {};
 
-	if (!tg_find_listener(ctx, &packet->tuple, ifindex, call->now_ns, call->index, &socket) ||
-	    tg_is_bound_below(socket.tp, is_tagged))
+	if (!tg_find_listener(ctx, &packet->tuple, ifindex, is_tagged, call->now_ns, call->index,
+	                      &socket))
 		return 0;
 	call->slot = socket.slot;
 	if (call->is_auto)

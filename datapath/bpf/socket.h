@@ -292,11 +292,11 @@ TG_INLINE __u16 tg_group_members(struct tcp_sock *tp)
 }
 
 /*
- * The listening socket for this SYN. A SO_REUSEPORT group is not remembered: which
- * of its members gets a connection depends on the client.
+ * The listening socket for a SYN that came in at this interface. A SO_REUSEPORT group is not
+ * remembered: which of its members gets a connection depends on the client.
  */
-TG_INLINE int tg_find_listener(void *ctx, const struct tg_tuple *tuple, __u32 ifindex, __u64 now_ns,
-                               __u32 guard, struct tg_socket *found)
+TG_INLINE int tg_find_listener_at(void *ctx, const struct tg_tuple *tuple, __u32 ifindex,
+                                  __u64 now_ns, __u32 guard, struct tg_socket *found)
 {
 	struct tg_remembered *r = tg_remembered_at(tuple, ifindex);
 	int in_time_wait = 0;
@@ -334,6 +334,14 @@ TG_INLINE int tg_find_listener(void *ctx, const struct tg_tuple *tuple, __u32 if
 	found->tp = tg_untrusted(tp);
 	bpf_sk_release(sk);
 	return 1;
+}
+
+/* The same, of one that goes on to a VLAN where is_tagged says so. */
+TG_INLINE int tg_find_listener(void *ctx, const struct tg_tuple *tuple, __u32 ifindex,
+                               int is_tagged, __u64 now_ns, __u32 guard, struct tg_socket *found)
+{
+	return tg_find_listener_at(ctx, tuple, ifindex, now_ns, guard, found) &&
+	       !tg_is_bound_below(found->tp, is_tagged);
 }
 
 TG_INLINE void tg_read_queues(struct tcp_sock *tp, struct tg_queues *q)

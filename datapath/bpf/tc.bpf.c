@@ -129,9 +129,8 @@ static __noinline int tg_tc_room(struct __sk_buff *ctx, struct tg_packet *packet
 	}
 	s->syn.source = source;
 	s->syn.now_ns = tg_now_ns(at->control);
-	if (!tg_find_listener(ctx, &packet->tuple, ctx->ifindex, s->syn.now_ns, at->index,
-	                      &s->socket) ||
-	    tg_is_bound_below(s->socket.tp, tg_tc_is_tagged(ctx, packet)))
+	if (!tg_find_listener(ctx, &packet->tuple, ctx->ifindex, tg_tc_is_tagged(ctx, packet),
+	                      s->syn.now_ns, at->index, &s->socket))
 		return TCX_NEXT;
 	if (tg_syn_assess(ctx, s, 1) &&
 	    tg_tc_options(ctx, tg_options_offset(packet), tg_options_end(packet), &s->options))

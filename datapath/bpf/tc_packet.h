@@ -39,8 +39,10 @@ TG_INLINE int tg_tc_is_decrypted(struct __sk_buff *ctx)
 	return skb->active_extensions >> bpf_core_enum_value(enum skb_ext_id, SKB_EXT_SEC_PATH) & 1;
 }
 
-/* Is it a VLAN's? Beside the frame stands the tag that the kernel or the card has taken out; not 0,
- * a priority. */
+/*
+ * Is it a VLAN's? The tag that the kernel or the card has taken out stands beside the frame; one
+ * that is a priority alone is no VLAN's.
+ */
 TG_INLINE int tg_tc_is_tagged(struct __sk_buff *ctx, const struct tg_packet *p)
 {
 	return tg_is_tagged(p) || (ctx->vlan_present && ctx->vlan_tci & TG_VLAN_ID);

@@ -102,9 +102,8 @@ static __noinline int tg_xdp_room(struct xdp_md *ctx, struct tg_packet *packet, 
 	if (verdict)
 		goto refuse;
 	s.syn.source = how >> TG_XDP_SOURCE_SHIFT & TG_XDP_SOURCE_MASK;
-	if (!tg_find_listener(ctx, &packet->tuple, ctx->ingress_ifindex, now_ns, at->index,
-	                      &s.socket) ||
-	    tg_is_bound_below(s.socket.tp, tg_driver_is_tagged(ctx, packet)))
+	if (!tg_find_listener(ctx, &packet->tuple, ctx->ingress_ifindex,
+	                      tg_driver_is_tagged(ctx, packet), now_ns, at->index, &s.socket))
 		return XDP_PASS;
 	if (tg_syn_assess(ctx, &s, 1) &&
 	    tg_xdp_options(ctx, tg_options_offset(packet), tg_options_end(packet), &s.options))
@@ -176,10 +175,8 @@ TG_INLINE int tg_xdp_run(struct xdp_md *ctx, __u32 how)
 	struct tg_place at;
 	__u32 source, found;
 
-	if (!tg_driver_parse(ctx, &packet)) {
-		tg_driver_leave(ctx);
+	if (!tg_driver_parse(ctx, &packet))
 		return XDP_PASS;
-	}
 	hollow = tg_xdp_hollow_until(&packet);
 	if (hollow)
 		return tg_xdp_hollow(ctx, &packet, hollow, how);

@@ -15,12 +15,16 @@ use tidegate_tests::{
 /// The host's own ipvlan's.
 const SHIM: &str = "10.77.0.7";
 
-/// Adds an interface by `ip link add WORDS`, unless this kernel has none of the kind.
-fn has_added(namespace: &Namespace, words: &str) -> bool {
-    let Err(refused) = namespace.ip(&format!("link add {words}")) else { return true };
+/// A server with an interface by `ip link add WORDS`, unless this kernel has none of the kind.
+fn stage_with(test: &str, label: &str, words: &str) -> Option<Stage> {
+    if skip_without_root(test) {
+        return None;
+    }
+    let stage = Stage::new(label);
+    let Err(refused) = stage.server.ip(&format!("link add {words}")) else { return Some(stage) };
     assert!(refused.to_string().contains("Unknown device type"), "{refused}");
     eprintln!("left out: this kernel has no such interface as {words}");
-    false
+    None
 }
 
 fn configured(namespace: &Namespace, text: String) -> Guard {
@@ -37,13 +41,10 @@ fn at(address: &str, port: u16) -> SocketAddr {
 /// stand twice in the counts.
 #[test]
 fn a_syn_to_the_hosts_own_ipvlan_is_judged_once() {
-    if skip_without_root("a_syn_to_the_hosts_own_ipvlan_is_judged_once") {
+    const TEST: &str = "a_syn_to_the_hosts_own_ipvlan_is_judged_once";
+    let Some(stage) = stage_with(TEST, "ipvlan", "ipvl0 link srv0 type ipvlan mode l2") else {
         return;
-    }
-    let stage = Stage::new("ipvlan");
-    if !has_added(&stage.server, "ipvl0 link srv0 type ipvlan mode l2") {
-        return;
-    }
+    };
     stage.server.ip(&format!("address add {SHIM}/24 dev ipvl0")).expect("an address");
     stage.server.ip("link set ipvl0 up").expect("an interface that is up");
     stage.receive_offload();
@@ -69,13 +70,10 @@ fn a_syn_to_the_hosts_own_ipvlan_is_judged_once() {
 
 #[test]
 fn a_listener_in_a_vrf_is_told_of_and_left_to_the_kernel() {
-    if skip_without_root("a_listener_in_a_vrf_is_told_of_and_left_to_the_kernel") {
+    const TEST: &str = "a_listener_in_a_vrf_is_told_of_and_left_to_the_kernel";
+    let Some(stage) = stage_with(TEST, "vrf", "blue type vrf table 10") else {
         return;
-    }
-    let stage = Stage::new("vrf");
-    if !has_added(&stage.server, "blue type vrf table 10") {
-        return;
-    }
+    };
     for words in ["link set blue up", "link set srv0 master blue"] {
         stage.server.ip(words).expect("a VRF and its slave");
     }
