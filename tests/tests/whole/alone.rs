@@ -13,4 +13,3 @@ mod time_wait_close_swap_cells;
 mod time_wait_holder;
 mod time_wait_negotiation_cells;
 mod time_wait_scenario;
-mod time_wait_sockets;

@@ -38,6 +38,7 @@ mod time_wait_left;
 mod time_wait_loading;
 mod time_wait_negotiated;
 mod time_wait_rfc1337;
+mod time_wait_sockets;
 mod time_wait_stripped;
 mod tools;
 mod top;
