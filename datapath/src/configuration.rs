@@ -3,6 +3,7 @@
 //! then put in its place with one store.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 
 use crate::array::{read_one, write_one};
 use crate::error::{Error, Result};
@@ -175,12 +176,53 @@ fn place(before: &[(u32, Guarded)], guards: &[Guarded]) -> Result<Vec<u32>> {
     Ok(kept.iter().map(|k| k.unwrap_or_else(|| free.next().expect("as many as guards"))).collect())
 }
 
-fn build(configuration: &Configuration, indexes: &[u32]) -> Result<Box<tg_config>> {
+/// The part of the table that a listener has, where it goes on with one of that size. Without blocks it is empty.
+fn standing_part(
+    before: &[(u32, Guarded)],
+    guarded: &Guarded,
+    table_blocks: u32,
+) -> Option<Range<u32>> {
+    let blocks = guarded.shed.blocks;
+    if blocks == 0 {
+        return Some(0..0);
+    }
+    let (_, was) = before.iter().find(|(_, was)| was.has_listener_of(guarded))?;
+    let end = was.shed.first_block.checked_add(blocks)?;
+    (was.shed.blocks == blocks && end <= table_blocks).then_some(was.shed.first_block..end)
+}
+
+/// The first place of the table that has room for so many blocks, between parts that are taken.
+fn free_part(taken: &[Option<Range<u32>>], blocks: u32, table_blocks: u32) -> Option<Range<u32>> {
+    let taken = || taken.iter().flatten();
+    let parts = taken().map(|part| part.end).chain([0]).map(|first| first..first + blocks);
+    let is_free = |part: &Range<u32>| {
+        part.end <= table_blocks
+            && taken().all(|other| part.end <= other.start || other.end <= part.start)
+    };
+    parts.filter(is_free).min_by_key(|part| part.start)
+}
+
+/// Where each guard's part of the table of persistent dropping begins. A listener that was guarded before keeps
+/// its own, and so its stamps, whatever comes or goes before it. Where those leave no room in one piece all are moved.
+fn parts(before: &[(u32, Guarded)], guards: &[Guarded], table_blocks: u32) -> Vec<u32> {
+    let placed = |before: &[(u32, Guarded)]| -> Option<Vec<u32>> {
+        let mut parts: Vec<Option<Range<u32>>> =
+            guards.iter().map(|g| standing_part(before, g, table_blocks)).collect();
+        for (at, guarded) in guards.iter().enumerate() {
+            if parts[at].is_none() {
+                parts[at] = Some(free_part(&parts, guarded.shed.blocks, table_blocks)?);
+            }
+        }
+        Some(parts.into_iter().flatten().map(|part| part.start).collect())
+    };
+    placed(before).or_else(|| placed(&[])).expect("side by side all have room: require_room()")
+}
+
+fn build(configuration: &Configuration, indexes: &[u32], parts: &[u32]) -> Result<Box<tg_config>> {
     // SAFETY: all zero is the empty configuration; boxed without passing over the stack.
     let mut config: Box<tg_config> = unsafe { Box::new_zeroed().assume_init() };
     config.keys = configuration.keys;
     config.shed_key = configuration.shed_key;
-    let mut first_block = 0;
     // Guards of one address stand before the port's wildcard: each is put in front of the
     // chain, so the wildcards go first.
     let mut order: Vec<usize> = (0..configuration.guards.len()).collect();
@@ -190,11 +232,10 @@ fn build(configuration: &Configuration, indexes: &[u32]) -> Result<Box<tg_config
         let (addr_kind, addr) = address::words(guarded.address);
         let first = &mut config.port_guard[usize::from(guarded.port)];
         let shed = tg_shed_rules {
-            first_block,
+            first_block: parts[i],
             has_preferred: (!guarded.preferred.is_empty()).into(),
             ..guarded.shed
         };
-        first_block += shed.blocks;
         config.guards[index as usize] = tg_guard {
             shed,
             rules: guarded.rules,
@@ -261,8 +302,8 @@ fn guarded_before<'a>(
     same.map(|(_, was)| was)
 }
 
-/// Persistent dropping goes on as it was where its rules are the same, and begins anew where
-/// they are not. A stamp is whose the hash says that it is: where another part of the table, another policy
+/// Persistent dropping goes on as it was where its rules are the same, wherever its part of the table is, and begins
+/// anew where they are not. A stamp is whose the hash says that it is: where another part of the table, another policy
 /// or another key says so, it is nobody's.
 fn begin_shed_anew(
     programs: &Programs,
@@ -275,7 +316,8 @@ fn begin_shed_anew(
     for (index, guarded) in indexes.iter().zip(guards) {
         let now = config.guards[*index as usize].shed;
         let was = guarded_before(before, *index, guarded).map(|was| was.shed);
-        if was != Some(now) {
+        let rules = |r: tg_shed_rules| tg_shed_rules { first_block: 0, ..r };
+        if was.map(rules) != Some(rules(now)) {
             shed::clear(programs, *index)?;
         }
         let stamps = |r: tg_shed_rules| (r.first_block, r.blocks, r.policy, r.key);
@@ -325,7 +367,8 @@ pub fn write(programs: &Programs, configuration: &Configuration) -> Result<()> {
     let standing = in_force(programs)?;
     let before = guards_of(&standing);
     let indexes = place(&before, &configuration.guards)?;
-    let mut config = build(configuration, &indexes)?;
+    let parts = parts(&before, &configuration.guards, shed::table_blocks(programs));
+    let mut config = build(configuration, &indexes, &parts)?;
     for (index, guarded) in indexes.iter().zip(&configuration.guards) {
         let at = *index as usize;
         let watched_until_ns = read_one(programs, "watch_until_ns", *index)?;
@@ -424,7 +467,7 @@ mod tests {
             guards: vec![guarded(80, None), guarded(80, Some("192.0.2.1")), guarded(81, None)],
             ..Default::default()
         };
-        let config = build(&configuration, &[0, 1, 2]).unwrap();
+        let config = build(&configuration, &[0, 1, 2], &[0; 3]).unwrap();
         assert_eq!(config.port_guard[80], 2);
         assert_eq!((config.guards[1].addr_kind, config.guards[1].next), (4, 1));
         assert_eq!((config.guards[0].addr_kind, config.guards[0].next), (0, 0));
@@ -481,12 +524,45 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(configuration.shed_blocks(), 22);
-        let config = build(&configuration, &[0, 1, 2, 3]).unwrap();
+        let parts = parts(&[], &configuration.guards, 22);
+        let config = build(&configuration, &[0, 1, 2, 3], &parts).unwrap();
         let mut cells: Vec<u32> = config.guards[..4]
             .iter()
             .flat_map(|g| g.shed.first_block..g.shed.first_block + g.shed.blocks)
             .collect();
         cells.sort_unstable();
         assert_eq!(cells, (0..22).collect::<Vec<u32>>());
+    }
+
+    /// What comes, goes or changes before it in the file moves nobody, unless there is no room else.
+    #[test]
+    fn a_listener_keeps_its_part_of_the_table_over_a_swap() {
+        let sheds = |port, blocks| {
+            let shed = tg_shed_rules { blocks, ..Default::default() };
+            Guarded { shed, ..guarded(port, None) }
+        };
+        let standing = |guards: &[Guarded], firsts: &[u32]| -> Vec<(u32, Guarded)> {
+            let mut standing = guards.to_vec();
+            for (guarded, first) in standing.iter_mut().zip(firsts) {
+                guarded.shed.first_block = *first;
+            }
+            (0..).zip(standing).collect()
+        };
+        let first = [sheds(80, 10), sheds(81, 5), sheds(82, 0), sheds(83, 7)];
+        assert_eq!(parts(&[], &first, 22), [0, 10, 0, 15]);
+        let before = standing(&first, &[0, 10, 0, 15]);
+        let [a, b, c, d] = first;
+        for (guards, expected, why) in [
+            (vec![b.clone(), c.clone(), d.clone()], vec![10, 0, 15], "without the first"),
+            (vec![d.clone(), a.clone(), b.clone()], vec![15, 0, 10], "in another order"),
+            (vec![sheds(80, 9), b.clone(), d.clone()], vec![0, 10, 15], "the first is smaller"),
+            (vec![b.clone(), d.clone(), sheds(84, 10)], vec![10, 15, 0], "one in its place"),
+            (vec![a, d, sheds(81, 4), c], vec![0, 15, 10, 0], "between others"),
+            (vec![b.clone(), sheds(84, 17)], vec![0, 5], "no room in one piece: all are moved"),
+        ] {
+            assert_eq!(parts(&before, &guards, 22), expected, "{why}");
+        }
+        // The table is another: the one that stands was taken away.
+        assert_eq!(parts(&before, &[b], 5), [0]);
     }
 }

@@ -671,3 +671,43 @@ fn a_swap_forgets_the_stamps_of_the_guard_that_it_changes() {
         assert_eq!(standing(), [0, 0], "another key");
     });
 }
+
+/// Where its part of the table begins is nobody's rule: what comes and goes before it costs a section nothing.
+#[test]
+fn a_swap_forgets_nothing_of_the_guards_behind_one_that_goes() {
+    in_a_namespace("a_swap_forgets_nothing_of_the_guards_behind_one_that_goes", |_| {
+        let stamped = rules(TG_SBPD, 1.0);
+        let controlled = tg_shed_rules { is_auto: 1, blocks: 0, ..rules(TG_SLPD, 0.5) };
+        let first = path(BEYOND, tg_shed_rules { blocks: 40, ..stamped });
+        let second = path(BEYOND_V6, stamped);
+        let third = Guarded { port: FULL + 1, ..path(BEYOND, controlled) };
+        let all = vec![first.clone(), second.clone(), third.clone()];
+        let guards = guards_at(CALM, all.clone());
+        for to in [at(BEYOND, FULL), at(BEYOND_V6, FULL)] {
+            for number in 0..50 {
+                one(&guards, DRIVER, &syn(someone(to, number), to).bytes());
+            }
+        }
+        let mut learnt = tg_shed_state { changes: 3, ..Default::default() };
+        learnt.control.p_x32 = parts_x32(0.25);
+        for guard in 1..=2 {
+            write_one(&guards.programs, "shed_state", guard, &learnt).unwrap();
+        }
+        let stood = condition(&guards, 1).standing;
+        assert!(stood > 45, "{stood}");
+        let smaller = path(BEYOND, tg_shed_rules { blocks: 39, ..stamped });
+        for (now, why) in [
+            (vec![second.clone(), third.clone()], "the first goes"),
+            (vec![third.clone(), second.clone(), first], "it comes back, behind the others"),
+            (vec![smaller, second, third], "it is smaller"),
+            (all, "and larger again"),
+        ] {
+            let swapped = Configuration { guards: now, shed_key: SHED_KEY, ..Default::default() };
+            configuration::write(&guards.programs, &swapped).unwrap();
+            assert_eq!(condition(&guards, 1).standing, stood, "{why}");
+            for guard in 1..=2 {
+                assert_eq!(condition(&guards, guard).state, learnt, "{why}, guard {guard}");
+            }
+        }
+    });
+}
