@@ -49,8 +49,10 @@ pub struct Daemon {
     /// The listeners that have been looked at for whether they negotiate.
     spoken_to: BTreeSet<u64>,
     resizer: Resizer,
-    /// The last complaint, so that the same is not told four times a second.
+    /// What kept the last look, or another turn, from being whole, so that the same is not told four times a second.
     complaint: String,
+    /// What was wrong by the last look that was, and has been told.
+    told: BTreeSet<String>,
 }
 
 impl Daemon {
@@ -101,6 +103,7 @@ impl Daemon {
             spoken_to: BTreeSet::new(),
             resizer: Resizer::default(),
             complaint: String::new(),
+            told: BTreeSet::new(),
         };
         // The guard stands, whatever of this cannot be done: with some of the interfaces, too.
         if let Err(failure) = daemon.follow_at_first(config, &rows, &interfaces) {
@@ -118,9 +121,32 @@ impl Daemon {
     ) -> Result<()> {
         self.follow_speakers(config, rows)?;
         self.follow_sockets(rows)?;
-        self.follow_backlogs(config, rows, rows)?;
-        plan::require(&config.interfaces, interfaces)?;
-        plan::require_found(&config.guards, interfaces, rows)
+        let backlogs = self.follow_backlogs(config, rows, rows);
+        self.tell_wrongs(config, interfaces, rows, backlogs);
+        Ok(())
+    }
+
+    /// Says what is wrong here with what was asked for, each once while it stands: that may be as long as the host
+    /// does, and hides nothing that comes later.
+    fn tell_wrongs(
+        &mut self,
+        config: &Config,
+        interfaces: &[Interface],
+        rows: &[tg_listener_row],
+        backlogs: Result<()>,
+    ) {
+        let found = [
+            backlogs,
+            plan::require(&config.interfaces, interfaces),
+            plan::require_others(&config.guards, interfaces),
+            self.guard.require_drivers(&self.plan).map_err(Failure::from),
+            plan::require_found(&config.guards, interfaces, rows),
+        ];
+        let found: Vec<Failure> = found.into_iter().filter_map(Result::err).collect();
+        for failure in found.iter().filter(|failure| !self.told.contains(&failure.what())) {
+            tell(&failure.to_string());
+        }
+        self.told = found.iter().map(Failure::what).collect();
     }
 
     /// Puts a new configuration in force, or leaves the one before as it was.
@@ -165,6 +191,7 @@ impl Daemon {
         self.spoken_to.clear();
         self.complaint.clear();
         self.resizer = Resizer::default();
+        self.told.clear();
         Ok(())
     }
 
@@ -251,8 +278,7 @@ impl Daemon {
     /// Follows the host: its listening sockets, its interfaces, its half-open requests.
     ///
     /// # Errors
-    /// What did not work; and, when all else is done, that an interface that was named is not there, or a listener not
-    /// found.
+    /// What did not work. What is wrong with what was asked for is told when all else is done.
     pub fn look(&mut self, config: &Config) -> Result<()> {
         let rows = sockets::listeners(self.guard.programs())?;
         let there = sockets::still_there(&self.found, &rows);
@@ -266,11 +292,8 @@ impl Daemon {
         let plan = planned(config, &interfaces, &self.listened);
         self.follow_plan(plan)?;
         self.follow_costs(config)?;
-        self.follow_backlogs(config, &rows, &there)?;
-        plan::require(&config.interfaces, &interfaces)?;
-        plan::require_others(&config.guards, &interfaces)?;
-        self.guard.require_drivers(&self.plan)?;
-        plan::require_found(&config.guards, &interfaces, &there)?;
+        let backlogs = self.follow_backlogs(config, &rows, &there);
+        self.tell_wrongs(config, &interfaces, &there, backlogs);
         // What is wrong next is told, even if it is the same again.
         self.complaint.clear();
         Ok(())

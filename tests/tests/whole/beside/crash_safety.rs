@@ -665,6 +665,33 @@ fn an_interface_that_is_not_there_yet_keeps_nobody_from_guarding_the_others() {
     guard.stop();
 }
 
+/// What is wrong may stay so for as long as the host does: an interface that never comes, say.
+#[test]
+fn a_complaint_that_stands_hides_no_later_one() {
+    if skip_without_root("a_complaint_that_stands_hides_no_later_one") {
+        return;
+    }
+    let stage = Stage::new("complaints");
+    let host = &stage.server;
+    let text = "interfaces = [\"srv0\", \"never0\"]\n[[listener]]\nport = 80\n\
+                [[path]]\nport = 81\naddress = \"10.78.0.9\"\nshed = { p = 0.1 }\n";
+    let _file = Configuration::new(&stage, text);
+    let mut guard = Guard::start(host, &["--config", Configuration::PATH]);
+    let told = guard.complaint().expect("it is told");
+    assert!(told.contains("interface \"never0\" is not here or not up"), "{told}");
+    for round in 0..2 {
+        // As VRRP brings it.
+        host.ip("address add 10.78.0.9/32 dev srv0").expect("an address");
+        let told = guard.complaint().unwrap_or_else(|| panic!("round {round}: it is told"));
+        assert!(told.contains("names 10.78.0.9, which is this host's own address"), "{told}");
+        host.ip("address del 10.78.0.9/32 dev srv0").expect("it goes");
+        // A look sees it gone: there is one every two seconds at least.
+        std::thread::sleep(Duration::from_secs(3));
+    }
+    guard.terminate();
+    assert!(guard.complaint().is_none_or(|line| line.is_empty()), "and each is told once");
+}
+
 /// A bridge's takes none. Nobody asked for it, and whoever named the driver meant that of the others.
 #[test]
 fn an_interface_that_comes_later_and_takes_no_program_keeps_nobody_from_guarding_the_others() {
