@@ -199,6 +199,15 @@ pub fn ifindex(link: BorrowedFd<'_>) -> io::Result<u32> {
     })
 }
 
+/// Whether a link stands where it was made. One of a cgroup may be detached by hand, or have lost it. Of tcx and XDP
+/// [`ifindex`] says more, and one of netfilter goes with its last descriptor alone.
+pub fn stands(link: BorrowedFd<'_>) -> io::Result<bool> {
+    let info = info(link)?;
+    // SAFETY: the kernel filled the member that belongs to the link's type.
+    let cgroup = unsafe { info.__bindgen_anon_1.cgroup.cgroup_id };
+    Ok(info.type_ != libbpf_sys::BPF_LINK_TYPE_CGROUP || cgroup != 0)
+}
+
 /// What the kernel tells of a program.
 pub fn program_info(program: BorrowedFd<'_>) -> Result<libbpf_sys::bpf_prog_info> {
     // SAFETY: all zero asks for the fixed part alone.

@@ -228,14 +228,16 @@ impl Pins {
         Ok(names.into_iter().filter(|name| self.is_attached(name)).collect())
     }
 
-    /// A link to an interface that has gone stands on index 0.
+    /// A link to an interface that has gone stands on index 0, one that was detached from a cgroup on none.
     pub(crate) fn is_attached(&self, name: &str) -> bool {
         let Ok(link) = self.open_link(name) else {
             return false;
         };
-        interface_in(name).is_none_or(|index| {
-            link::ifindex(link.as_fd()).is_ok_and(|found| index == found.to_string())
-        })
+        let link = link.as_fd();
+        match interface_in(name) {
+            Some(index) => link::ifindex(link).is_ok_and(|found| index == found.to_string()),
+            None => link::stands(link).unwrap_or(false),
+        }
     }
 
     /// Opens a pinned link.

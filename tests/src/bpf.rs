@@ -31,6 +31,7 @@ const OBJ_GET: i64 = 7;
 const PROG_GET_FD_BY_ID: i64 = 13;
 const MAP_GET_FD_BY_ID: i64 = 14;
 const LINK_GET_FD_BY_ID: i64 = 30;
+const LINK_DETACH: i64 = 34;
 
 /// union bpf_attr, as far as these commands read it.
 fn bpf(command: i64, attributes: &[u64; 16]) -> Option<OwnedFd> {
@@ -43,21 +44,42 @@ fn bpf(command: i64, attributes: &[u64; 16]) -> Option<OwnedFd> {
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
+/// What a guard of this namespace has pinned there, below its folder.
+fn open_pin(pin: &str) -> OwnedFd {
+    let folders = fs::read_dir(PINS).expect("a guard stands").flatten();
+    let path = folders.map(|folder| folder.path().join(pin)).find(|path| path.exists());
+    let path = path.expect("it is pinned").into_os_string().into_encoded_bytes();
+    let path = CString::new(path).expect("no zero in it");
+    let mut attributes = [0; 16];
+    attributes[0] = path.as_ptr() as u64;
+    bpf(OBJ_GET, &attributes).expect("a pinned object")
+}
+
+/// Takes a link that a guard has pinned in this namespace from its place, as `bpftool link detach` would: its pin
+/// stays.
+pub fn detach(namespace: &Namespace, link: &str) {
+    let pin = format!("links/{link}");
+    namespace.run(move || {
+        let link = open_pin(&pin);
+        let mut attributes = [0_u64; 16];
+        attributes[0] = link.as_raw_fd() as u64;
+        // SAFETY: the attributes are readable for the size that is told.
+        let answer = unsafe {
+            libc::syscall(libc::SYS_bpf, LINK_DETACH, attributes.as_ptr(), size_of_val(&attributes))
+        };
+        assert_eq!(answer, 0, "{pin}: {}", std::io::Error::last_os_error());
+    });
+}
+
 /// Changes the first word of the first element of a map that a guard has pinned in this namespace.
 pub fn write_first_word(namespace: &Namespace, map: &str, word: u32) {
     let map = format!("maps/{map}");
     namespace.run(move || {
-        let folders = fs::read_dir(PINS).expect("a guard stands").flatten();
-        let path = folders.map(|folder| folder.path().join(&map)).find(|path| path.exists());
-        let path = path.expect("a map that is pinned").into_os_string().into_encoded_bytes();
-        let path = CString::new(path).expect("no zero in it");
-        let mut attributes = [0; 16];
-        attributes[0] = path.as_ptr() as u64;
-        let map = bpf(OBJ_GET, &attributes).expect("a pinned map");
+        let map = open_pin(&map);
         let (key, mut value) = (0_u32, [0_u32; 1024]);
         let first = value.as_mut_ptr();
         // map_fd, key, value, flags.
-        attributes = [0; 16];
+        let mut attributes = [0; 16];
         attributes[0] = map.as_raw_fd() as u64;
         attributes[1] = (&raw const key) as u64;
         attributes[2] = first as u64;

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use nix::libc;
 use tidegate_tests::{
-    Counted, Guard, Nginx, SERVER_V4, Stage, Stalled, closing, connections, fetch, listen_queue,
-    set_option, skip_without_root, status, until,
+    Counted, Guard, Nginx, SERVER_V4, Stage, Stalled, bpf, closing, connections, fetch,
+    listen_queue, set_option, skip_without_root, status, until,
 };
 
 const PORT: u16 = 80;
@@ -175,5 +175,25 @@ fn it_can_be_said_for_an_nginx_that_runs() {
     // And nginx goes on serving.
     let seen = fetch(&stage.client, to(), Duration::from_secs(2));
     assert_eq!(seen.answer, tidegate_tests::Answer::Status(200));
+    guard.stop();
+}
+
+/// By `bpftool link detach`, say: its pin stays, and decides nothing.
+#[test]
+fn a_program_that_is_detached_from_the_cgroups_is_put_back() {
+    if skip_without_root("a_program_that_is_detached_from_the_cgroups_is_put_back") {
+        return;
+    }
+    let stage = Stage::new("detached");
+    let file = File::new(&stage);
+    let mut guard = file.guard(&stage);
+    let socket = stage.server.run(|| std::net::TcpListener::bind((SERVER_V4, 0)).expect("a port"));
+    say(&socket, RST_FIN).expect("it is heard");
+    bpf::detach(&stage.server, "socket-set");
+    let told = guard.complaint().expect("it says so");
+    assert!(told.contains("a part of the guard away: it is put back"), "{told}");
+    say(&socket, RST_FIN).expect("it is heard again");
+    let attached = guard.status()["attached"].to_string();
+    assert!(attached.contains("socket-set") && attached.contains("socket-get"), "{attached}");
     guard.stop();
 }
