@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -26,6 +26,10 @@ const BPFFS_MAGIC: i64 = 0xcafe_4a11;
 const MOUNTED_BY_US: &str = "mounted-by-tidegate";
 /// The map by which a guard is known: pinned last and removed first, so that where it is all others are.
 const CONTROL: &str = "control";
+
+/// Whoever may open a folder may lock it (flock(2)), and keep it from its daemon: nobody else may, in a bpffs that
+/// everybody may look into.
+const FOLDER_MODE: u32 = 0o700;
 
 /// Who ends may have its claim for a moment longer.
 const CLAIM_TRIES: u32 = 20;
@@ -152,11 +156,13 @@ impl Pins {
 
     fn make_folders(&self, mounted: bool) -> Result<()> {
         for folder in [self.maps_folder(), self.links_folder()] {
-            fs::create_dir_all(&folder).map_err(pin_error(&folder))?;
+            make_folder(&folder).map_err(pin_error(&folder))?;
         }
+        // It may stand from before.
+        close_to_others(&self.folder()).map_err(pin_error(&self.folder()))?;
         if mounted {
             let marker = self.root.join(MOUNTED_BY_US);
-            fs::create_dir_all(&marker).map_err(pin_error(&marker))?;
+            make_folder(&marker).map_err(pin_error(&marker))?;
         }
         Ok(())
     }
@@ -317,6 +323,19 @@ impl Pins {
             }
             Err(e) => Err(pin_error(&self.root)(e)),
         }
+    }
+}
+
+/// Makes a folder, and those that it is in.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)
+}
+
+/// To set a mode takes the owner, even where it is set already.
+fn close_to_others(folder: &Path) -> io::Result<()> {
+    match fs::metadata(folder)?.permissions().mode() & 0o777 {
+        FOLDER_MODE => Ok(()),
+        _ => fs::set_permissions(folder, fs::Permissions::from_mode(FOLDER_MODE)),
     }
 }
 

@@ -373,6 +373,35 @@ fn another_users_guard_is_not_taken_for_none() {
     guard.stop();
 }
 
+/// A plain `mount -t bpf` lets everybody look into it, and whoever may open a folder may lock it.
+#[test]
+fn nobody_else_can_claim_the_guard_of_a_daemon_that_was_killed() {
+    if skip_without_root("nobody_else_can_claim_the_guard_of_a_daemon_that_was_killed") {
+        return;
+    }
+    let stage = Stage::new("bad-claim");
+    let host = &stage.server;
+    let output = |words: &str| host.output(host.command(words)).expect("it is done");
+    let start = || Guard::on_port(host, 80, "rst-syn", "ip");
+    start().kill();
+    output("chmod 1777 /sys/fs/bpf");
+    let folder = output(&format!("find {} -name net-*", bpf::PINS)).trim().to_owned();
+    let claim = || run_as_nobody(&stage, "", "flock", &format!("-n {folder} true"));
+    let is_denied = || {
+        let claimed = claim();
+        let told = String::from_utf8_lossy(&claimed.stderr).into_owned();
+        assert!(!claimed.status.success() && told.contains("Permission denied"), "{told}");
+    };
+    is_denied();
+    // As one stands that was made before.
+    output(&format!("chmod 755 {} {folder}", bpf::PINS));
+    assert!(claim().status.success(), "then it could");
+    start().kill();
+    is_denied();
+    start().stop();
+    nothing_is_left(&stage, "a stop");
+}
+
 /// What `tidegate` says on standard error, and with which code it ends, when it writes to `stdout`.
 fn told_when_writing_to(stdout: Stdio, line: &str) -> (Option<i32>, String) {
     let mut command = Command::new(tidegate_program());
