@@ -14,7 +14,7 @@ use tidegate_datapath::agent::{Agent, Destination};
 use crate::failure::{Failure, Result, tell};
 use crate::instance::{Instance, Role};
 use crate::orders::{Order, Orders};
-use crate::{host, output, supervisor, writer};
+use crate::{host, output, part, supervisor, writer};
 
 pub use status::{AgentStatus, status};
 
@@ -100,6 +100,9 @@ fn run(source: Source) -> Result<()> {
         }
     };
     announce(&destinations);
+    if let Some(warning) = part::of_sockets() {
+        tell(&warning.to_string());
+    }
     supervisor::stands();
     // The kernel does all the rest by itself.
     while let Order::TakeUp(read) = orders.wait() {

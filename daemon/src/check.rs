@@ -14,7 +14,7 @@ use tidegate_policy::raw::{TG_TW_NOBODY, tg_held_block};
 use crate::config::{self, Config};
 use crate::failure::Result;
 use crate::host::Kernel;
-use crate::{hook, host, output, plan, resize, run, shed, time_wait};
+use crate::{hook, host, output, part, plan, resize, run, shed, time_wait};
 
 fn answer(name: &str, good: bool, what: &str) -> String {
     format!("  {} {name:<22} {what}\n", if good { "yes" } else { "no " })
@@ -23,13 +23,17 @@ fn answer(name: &str, good: bool, what: &str) -> String {
 fn described(kernel: &Kernel) -> String {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut out = format!("kernel {}\n", release.trim());
+    let root = match (cgroup::root_path().is_some(), part::of_sockets()) {
+        (true, Some(part)) => (false, part.to_string()),
+        (is_there, _) => (is_there, "cgroup2; socket_option = true".to_owned()),
+    };
     for (name, good, what) in [
         ("describes its types", kernel.btf, "CONFIG_DEBUG_INFO_BTF; everything needs it"),
         ("live queue lengths", kernel.casts, "Linux 6.2; everything needs it"),
         ("IP entry (tcx)", kernel.tcx, "Linux 6.6; everything needs it"),
         ("TCP entry (netfilter)", kernel.netfilter, "Linux 6.4; hook = \"tcp\", exact reserv"),
         ("cookies of our own", kernel.cookies, "Linux 6.9; no-syn-drop"),
-        ("root of the cgroups", cgroup::root_path().is_some(), "cgroup2; socket_option = true"),
+        ("root of the cgroups", root.0, root.1.as_str()),
     ] {
         out += &answer(name, good, what);
     }
@@ -111,7 +115,8 @@ fn would_be(config: &Config, kernel: &Kernel, rows: &[tg_listener_row]) -> Resul
         let _ = writeln!(out, "  on {} {place}", interface.name);
     }
     let unfound = plan::require_found(&config.guards, &interfaces, rows).err();
-    for failure in plan::left_out(&config.interfaces, &interfaces).chain(unfound) {
+    let left_out = plan::left_out(&config.interfaces, &interfaces);
+    for failure in left_out.chain(unfound).chain(part::of(config)) {
         let _ = writeln!(out, "  {failure}");
     }
     if config.socket_option {

@@ -22,6 +22,7 @@ mod orders;
 mod outcome;
 mod output;
 mod pace;
+mod part;
 mod plan;
 mod police;
 mod reader;

@@ -5,7 +5,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
@@ -52,6 +52,17 @@ pub fn root_path() -> Option<PathBuf> {
     root_of(&fs::read_to_string("/proc/thread-self/mountinfo").ok()?)
 }
 
+/// Whether what is seen at this root are the sockets of a part of the host alone: it is that of a cgroup namespace,
+/// as in a container. Every cgroup but the host's own root says whether it has processes.
+fn is_of_a_part(root: &Path) -> bool {
+    root.join("cgroup.events").exists()
+}
+
+/// The same of the root that is found here.
+pub fn shows_a_part() -> bool {
+    root_path().is_some_and(|root| is_of_a_part(&root))
+}
+
 /// Opens the root of the host's cgroups.
 ///
 /// # Errors
@@ -75,6 +86,17 @@ mod tests {
         assert_eq!(root_of(mountinfo).unwrap().to_str(), Some("/sys/fs/cgroup/unified"));
         assert_eq!(root_of(&mountinfo.replace("cgroup2", "cgroup")), None);
         assert_eq!(root_of(""), None);
+    }
+
+    #[test]
+    fn the_hosts_root_alone_says_nothing_of_its_own_processes() {
+        let root = std::env::temp_dir().join(format!("tidegate-cgroup-{}", std::process::id()));
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("cgroup.procs"), "").unwrap();
+        assert!(!is_of_a_part(&root));
+        fs::write(root.join("cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
+        assert!(is_of_a_part(&root));
+        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]

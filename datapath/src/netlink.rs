@@ -8,7 +8,9 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType
 
 pub(crate) const HEADER_BYTES: usize = 16;
 pub(crate) const NLMSG_ERROR: u16 = 2;
+pub(crate) const NLMSG_DONE: u16 = 3;
 pub(crate) const NLM_F_REQUEST: u16 = 1;
+pub(crate) const NLM_F_DUMP: u16 = 0x300;
 
 /// A question of this kind, whose own part is of so many bytes, all 0. [`ask`] says how long it is.
 pub(crate) fn question(kind: u16, flags: u16, own_bytes: usize) -> Vec<u8> {

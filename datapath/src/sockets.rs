@@ -13,7 +13,7 @@ use nix::sys::socket::{MsgFlags, SockProtocol, recv};
 
 use crate::address;
 use crate::error::{Error, Result};
-use crate::netlink::{self, HEADER_BYTES, NLM_F_REQUEST, NLMSG_ERROR};
+use crate::netlink::{self, HEADER_BYTES, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR};
 use crate::plain::{Plain, bytes_of, from_bytes};
 use crate::programs::Programs;
 use crate::raw::{tg_listener_row, tg_request_row};
@@ -195,7 +195,43 @@ pub(crate) fn destroy(which: Which<'_>) -> io::Result<()> {
     ask(SOCK_DESTROY, NLM_F_ACK, which).map(drop)
 }
 
+/// Why no socket can be removed on a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unremovable {
+    /// It has no sock_diag for TCP: its module is not there, or not loaded by itself.
+    NoModule,
+    /// It was built without CONFIG_INET_DIAG_DESTROY.
+    NotBuilt,
+}
+
+impl Unremovable {
+    /// By what was said to who asks for a list, and to who removes a socket that nobody has: that it is not there is
+    /// how a kernel answers that could.
+    fn by(listed: &io::Result<()>, removed: &io::Result<()>) -> Option<Self> {
+        let errno = |said: &io::Result<()>| said.as_ref().err().and_then(io::Error::raw_os_error);
+        match (errno(listed), errno(removed)) {
+            (Some(libc::ENOENT | libc::EPROTONOSUPPORT), _) => Some(Unremovable::NoModule),
+            (_, Some(libc::EOPNOTSUPP)) => Some(Unremovable::NotBuilt),
+            _ => None,
+        }
+    }
+}
+
+/// Why sockets cannot be removed here, if they cannot: [`destroy_request`] would fail without a word.
+pub fn unremovable() -> Option<Unremovable> {
+    let tuple = &tg_tuple::default();
+    let nobody = Which { tuple, bound_ifindex: 0, cookie: 0 };
+    // Of sockets in no state: an empty list, for which none is walked.
+    let listed = ask_of(SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, 0, nobody).map(drop);
+    Unremovable::by(&listed, &destroy(nobody))
+}
+
 fn ask(kind: u16, flags: u16, which: Which<'_>) -> io::Result<Vec<u8>> {
+    ask_of(kind, flags, u32::MAX, which)
+}
+
+/// The same of sockets in some states, a bit each.
+fn ask_of(kind: u16, flags: u16, states: u32, which: Which<'_>) -> io::Result<Vec<u8>> {
     let Which { tuple, bound_ifindex, cookie } = which;
     // SAFETY: all zero is a valid value of this plain C structure.
     let mut request: Request = unsafe { zeroed() };
@@ -203,7 +239,7 @@ fn ask(kind: u16, flags: u16, which: Which<'_>) -> io::Result<Vec<u8>> {
     request.flags = NLM_F_REQUEST | flags;
     request.family = if tuple.is_ipv6 != 0 { libc::AF_INET6 } else { libc::AF_INET } as u8;
     request.protocol = libc::IPPROTO_TCP as u8;
-    request.states = u32::MAX;
+    request.states = states;
     // The server's side is the local one.
     request.sport = tuple.dport;
     request.dport = tuple.sport;
@@ -219,9 +255,9 @@ fn ask(kind: u16, flags: u16, which: Which<'_>) -> io::Result<Vec<u8>> {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     let kind = u16::from_ne_bytes([answer[4], answer[5]]);
-    // It carries the negative errno behind its header; that of an ACK is 0.
+    // They carry the negative errno behind their header; that of an ACK, or of a list that is whole, is 0.
     let errno = i32::from_ne_bytes(answer[16..20].try_into().expect("four bytes"));
-    if kind == NLMSG_ERROR && errno != 0 {
+    if matches!(kind, NLMSG_ERROR | NLMSG_DONE) && errno != 0 {
         return Err(io::Error::from_raw_os_error(-errno));
     }
     Ok(answer)
@@ -255,6 +291,22 @@ mod tests {
         };
         assert_eq!(there(&[row(1), row(2)], &[row(2), row(3)]), [2, 3, 1]);
         assert_eq!(there(&[row(2), row(3)], &[row(2), row(3)]), [2, 3]);
+    }
+
+    #[test]
+    fn why_sockets_cannot_be_removed_is_told_by_what_the_kernel_says() {
+        let said = |errno: i32| Err(io::Error::from_raw_os_error(errno));
+        for (listed, removed, expected) in [
+            (Ok(()), said(libc::ENOENT), None),
+            // Who may not remove any is told so where it matters.
+            (Ok(()), said(libc::EPERM), None),
+            (Ok(()), said(libc::EOPNOTSUPP), Some(Unremovable::NotBuilt)),
+            (said(libc::ENOENT), said(libc::ENOENT), Some(Unremovable::NoModule)),
+            (said(libc::EPROTONOSUPPORT), said(libc::EPROTONOSUPPORT), Some(Unremovable::NoModule)),
+            (said(libc::EMFILE), said(libc::EMFILE), None),
+        ] {
+            assert_eq!(Unremovable::by(&listed, &removed), expected, "{listed:?}, {removed:?}");
+        }
     }
 
     #[test]

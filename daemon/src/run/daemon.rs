@@ -20,7 +20,7 @@ use crate::config::{self, Config};
 use crate::failure::{Failure, Result, tell};
 use crate::host::Kernel;
 use crate::resize::{self, Resizer};
-use crate::{hook, host, keys, outcome, plan, shed, time_wait as ends, writer};
+use crate::{hook, host, keys, outcome, part, plan, shed, time_wait as ends, writer};
 
 /// A plan that could not be attached is tried again after this long.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -105,6 +105,7 @@ impl Daemon {
             complaint: String::new(),
             told: BTreeSet::new(),
         };
+        tell_parts(config);
         // The guard stands, whatever of this cannot be done: with some of the interfaces, too.
         if let Err(failure) = daemon.follow_at_first(config, &rows, &interfaces) {
             daemon.complain(&failure);
@@ -190,8 +191,9 @@ impl Daemon {
         // Others may negotiate now, and what is wrong with this one has not been told.
         self.spoken_to.clear();
         self.complaint.clear();
-        self.resizer = Resizer::default();
         self.told.clear();
+        self.resizer = Resizer::default();
+        tell_parts(config);
         Ok(())
     }
 
@@ -423,6 +425,11 @@ impl Daemon {
         }
         Ok(())
     }
+}
+
+/// Says what this host does in part, once for a configuration: no look is to ask the kernel for it.
+fn tell_parts(config: &Config) {
+    part::of(config).for_each(|failure| tell(&failure.to_string()));
 }
 
 /// Whether refusals are told of, one by one.

@@ -4,11 +4,15 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
+use tidegate_datapath::cgroup;
 use tidegate_lab::Counters;
 use tidegate_tests::{
-    Answer, SERVER_V4, Stage, Stalled, bpf, fetch, fill, run_to_end, skip_without_root,
+    Answer, Guard, SERVER_V4, Stage, Stalled, bpf, fetch, fill, run_to_end, skip_without_root,
+    tidegate_program,
 };
 
 const CONFIGURATION: &str = r#"interfaces = ["srv0", "late0"]
@@ -59,4 +63,63 @@ fn what_the_kernel_takes_where_connections_were_lost_and_what_would_be_guarded_i
     assert!(warning.contains("is lost unless the other end has GRO on"), "{told}");
     assert!(told.contains("hook = \"ip\" needs neither"), "{told}");
     assert!(bpf::pinned(&stage.server).is_empty(), "nothing is attached or pinned");
+}
+
+/// A cgroup of the host's, which goes when nobody is in it any more.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    fn new(label: &str) -> Self {
+        let root = cgroup::root_path().expect("cgroup2 is mounted");
+        let folder = root.join(format!("tidegate-{label}-{}", std::process::id()));
+        fs::create_dir(&folder).expect("a cgroup");
+        Cgroup(folder)
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// Runs `tidegate` in a cgroup and a cgroup namespace of its own, as a container's engine does.
+fn contained(cgroup: &Path, arguments: &[&str]) -> Command {
+    const IN_CGROUP: &str =
+        r#"echo $$ > "$0/cgroup.procs" && exec unshare --cgroup --mount sh -c "$@""#;
+    const IN_NAMESPACE: &str =
+        r#"mkdir -p /run/cgroup && mount -t cgroup2 none /run/cgroup && exec "$0" "$@""#;
+    let mut command = Command::new("sh");
+    command.args(["-c", IN_CGROUP]).arg(cgroup).arg(IN_NAMESPACE).arg(tidegate_program());
+    command.args(arguments);
+    command
+}
+
+/// With the host's network, but a cgroup namespace of its own.
+#[test]
+fn a_container_whose_cgroups_are_not_the_hosts_is_told_of() {
+    if skip_without_root("a_container_whose_cgroups_are_not_the_hosts_is_told_of") {
+        return;
+    }
+    let warning =
+        "only the sockets of this container's cgroup are seen; start it with --cgroupns=host";
+    let stage = Stage::new("contained");
+    let host = &stage.server;
+    let file = "/run/tidegate.toml";
+    let text = "socket_option = true\n[[listener]]\nport = 80\n";
+    host.run(move || fs::write(file, text).expect("a configuration"));
+    let cgroup = Cgroup::new("contained");
+
+    let here = run_to_end(host, &["check", "--config", file]);
+    let told = String::from_utf8_lossy(&here.stdout);
+    let is_whole = !cgroup::shows_a_part();
+    assert_eq!(told.contains("  yes root of the cgroups "), is_whole, "{told}");
+    assert_eq!(!told.contains(warning), is_whole, "{told}");
+    let told = host.output(contained(&cgroup.0, &["check", "--config", file])).expect("it checks");
+    assert!(told.contains("  no  root of the cgroups "), "{told}");
+    assert_eq!(told.matches(warning).count(), 2, "of the host, and of what would be: {told}");
+    let run = contained(&cgroup.0, &["run", "--config", file]);
+    let mut guard = Guard::launch(host, run, "guarding ").expect("it guards all the same");
+    assert!(guard.complaint().expect("it is told").contains(warning));
+    guard.terminate();
 }
