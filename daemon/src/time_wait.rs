@@ -28,8 +28,7 @@ const DESTINATIONS_MOST: usize = TG_DESTINATIONS as usize / 2 - 2;
 #[serde(deny_unknown_fields)]
 pub struct TimeWait {
     negotiate: Option<Spanned<String>>,
-    #[serde(default)]
-    insist: bool,
+    insist: Option<Spanned<bool>>,
     #[serde(default)]
     close_swap: bool,
     entries: Option<Spanned<i64>>,
@@ -80,6 +79,12 @@ pub fn listener(
     Ok(tg_tw_rules { negotiate, ..Default::default() })
 }
 
+/// Whoever names nobody has nothing to insist on.
+fn or_no_insisting(rules: tg_tw_rules) -> tg_tw_rules {
+    let insist = if rules.negotiate == TG_TW_NOBODY { 0 } else { rules.insist };
+    tg_tw_rules { insist, ..rules }
+}
+
 fn destination(
     reader: &Reader<'_>,
     destination: &Destination,
@@ -94,7 +99,7 @@ fn destination(
         insist: destination.insist.map_or(host.insist, u32::from),
         close_swap: destination.close_swap.map_or(host.close_swap, u32::from),
     };
-    Ok((network, rules))
+    Ok((network, or_no_insisting(rules)))
 }
 
 impl Ends {
@@ -110,7 +115,7 @@ impl Ends {
             let negotiate = host.negotiate.as_ref();
             ends.listeners = tg_tw_rules {
                 negotiate: negotiate.map_or(Ok(TG_TW_NOBODY), |name| holder(reader, name))?,
-                insist: host.insist.into(),
+                insist: host.insist.as_ref().is_some_and(|insist| *insist.get_ref()).into(),
                 close_swap: host.close_swap.into(),
             };
             entries = host.entries.as_ref();
@@ -134,13 +139,25 @@ impl Ends {
             }
         }
         // Everywhere else.
-        if ends.listeners != tg_tw_rules::default() {
+        let elsewhere = or_no_insisting(ends.listeners);
+        if elsewhere != tg_tw_rules::default() {
             for all in ["0.0.0.0/0", "::/0"] {
                 let all: Network = all.parse().expect("a network");
                 if !ends.destinations.iter().any(|(network, _)| *network == all) {
-                    ends.destinations.push((all, ends.listeners));
+                    ends.destinations.push((all, elsewhere));
                 }
             }
+        }
+        let negotiates = |(_, rules): &(Network, tg_tw_rules)| rules.negotiate != TG_TW_NOBODY;
+        let insist = host.as_ref().and_then(|host| host.insist.as_ref());
+        if let Some(insist) = insist.filter(|insist| *insist.get_ref())
+            && !ends.destinations.iter().any(negotiates)
+        {
+            return Err(reader.wrong(
+                insist.span(),
+                "insist = true does nothing, for no destination is negotiated with",
+                "add negotiate = \"server\" or \"client\", or take insist out",
+            ));
         }
         ends.entries = match entries {
             Some(entries) => reader.number("entries", entries, 1, ENTRIES_MOST)? as u32,

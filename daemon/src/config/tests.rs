@@ -230,12 +230,44 @@ fn time_wait_is_asked_for_by_host_destination_and_listener() {
         ("[[destination]]\nnetwork = \"here\"", "t.toml:2: network = \"here\" is no network"),
         ("[time_wait]\nnegotiate = \"off\"", "t.toml:1: no listener is named"),
         (
+            "[time_wait]\ninsist = true",
+            "t.toml:2: insist = true does nothing, for no destination is negotiated with",
+        ),
+        (
+            "[time_wait]\ninsist = true\n[[listener]]\nport = 80\ntime_wait = \"server\"",
+            "t.toml:2: insist = true does nothing, for no destination is negotiated with",
+        ),
+        (
             "[[destination]]\nnetwork = \"::/0\"\n[[destination]]\nnetwork = \"::/0\"",
             "t.toml:3: the destination ::/0 is named twice",
         ),
     ] {
         assert!(fails(text).starts_with(told), "{}", fails(text));
     }
+}
+
+/// As a default of the destinations alone it asks for nothing everywhere else.
+#[test]
+fn who_insists_names_an_end() {
+    let config = parse(
+        Path::new("t.toml"),
+        r#"
+        [time_wait]
+        insist = true
+        [[destination]]
+        network = "192.0.2.0/24"
+        negotiate = "server"
+        [[destination]]
+        network = "198.51.100.0/24"
+        "#,
+    )
+    .unwrap();
+    let rules = |negotiate, insist| tg_tw_rules { negotiate, insist, close_swap: 0 };
+    let destinations: Vec<(String, tg_tw_rules)> =
+        config.ends.destinations.iter().map(|(n, r)| (n.to_string(), *r)).collect();
+    let named = ("192.0.2.0/24".to_owned(), rules(TG_TW_SERVER, 1));
+    let other = ("198.51.100.0/24".to_owned(), rules(TG_TW_NOBODY, 0));
+    assert_eq!(destinations, [named, other]);
 }
 
 #[test]
