@@ -42,6 +42,16 @@ pub enum SimError {
          = \"ip\", or mechanism = \"abort rst-syn\""
     )]
     CookiesBeforeHeld,
+    /// `auto` before a TCP whose rules are not today's: it measures the queues, of which it is shown
+    /// what stands for the kernel's answer.
+    #[error(
+        "the simulator has auto before today's TCP alone, not before {whose}: leave the curve out, or \
+         take a machine whose profile is \"linux-6\""
+    )]
+    AutoBeforeOthers {
+        /// The name of the machine's profile.
+        whose: &'static str,
+    },
     /// A machine's file.
     #[error("{what}; see the shipped machines for what a machine is made of")]
     Machine {

@@ -24,7 +24,7 @@ use crate::network::Way;
 use crate::pages::Pages;
 use crate::setup::{self, Crowd, Setup};
 use crate::shed::Shed;
-use crate::stack::Kernel;
+use crate::stack::{Kernel, Profile};
 
 /// A minute's connections at 60,000 a second: at 254 hosts, 16,512 each.
 const HELD_ENTRIES: u32 = 1 << 22;
@@ -52,6 +52,9 @@ pub(crate) fn setup(
         Treatment::Mechanism(name) => {
             let rules = setting.options.over(mechanism::parse(name)?);
             let mut rules = tg_rules { fin: setting.fin.rule(), ..rules };
+            if rules.is_auto != 0 && machine.profile != Profile::Linux6 {
+                return Err(SimError::AutoBeforeOthers { whose: machine.profile.name() });
+            }
             if setting.precedence.fair_share {
                 (rules.share_ipv4_bits, rules.share_ipv6_bits) = (IPV4_BITS, IPV6_BITS);
             }
@@ -306,6 +309,26 @@ mod tests {
         assert_eq!(of(&format!("{holds} \"no-syn-drop\"")).unwrap(), Some(Hook::Ip));
         assert_eq!(of(&format!("{holds} \"abort rst-syn\"")).unwrap(), Some(Hook::Driver));
         assert_eq!(of("mechanism = \"no-syn-drop\"").unwrap(), Some(Hook::Driver));
+    }
+
+    /// What it is shown of other systems' queues says whether there is room, and not how long they are.
+    #[test]
+    fn auto_is_simulated_before_todays_tcp_alone() {
+        let of = |mechanism: &str, profile| {
+            let text = format!(
+                "title = \"t\"\nsource = \"s\"\n[load]\noffered = [1]\n[[curve]]\nmechanism = \"{mechanism}\""
+            );
+            let scenario = Scenario::parse("t", "t.toml", &text).unwrap();
+            let load = scenario.load(Form::Full);
+            let machine = Machine { profile, ..Machine::today() };
+            setup(&scenario, &scenario.settings[0], &load, &machine).map(drop)
+        };
+        assert!(of("auto", Profile::Linux6).is_ok());
+        for profile in [Profile::Linux24, Profile::Bsd, Profile::Windows] {
+            let told = of("auto", profile).unwrap_err().to_string();
+            assert!(told.contains(&format!("not before {}: ", profile.name())), "{told}");
+            assert!(of("abort rst-syn", profile).is_ok());
+        }
     }
 
     #[test]

@@ -78,6 +78,16 @@ impl Profile {
         self == Self::Windows
     }
 
+    /// As a machine's file has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Linux24 => "linux-2.4",
+            Self::Linux6 => "linux-6",
+            Self::Bsd => "bsd",
+            Self::Windows => "windows",
+        }
+    }
+
     pub(crate) fn window(self) -> u32 {
         match self {
             Self::Linux24 => 5792,
