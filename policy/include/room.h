@@ -139,6 +139,21 @@ TG_INLINE int tg_reserve_early_drop(const struct tg_rules *rules, __u64 taken, _
 	return (random & 0xff) < threshold;
 }
 
+/*
+ * Where a place could be reserved: has the kernel no room for the request? The SYN queue is as long
+ * as the backlog, so that with overbooking half-open connections fill it first; and without SYN
+ * cookies three quarters of tcp_max_syn_backlog may be less. A cookie of the kernel's own, which is
+ * its room then, reserves nothing.
+ */
+TG_INLINE __u32 tg_reserve_kernel(const struct tg_queues *queues)
+{
+	__u32 reason = tg_room_kernel(queues);
+
+	if (reason != TG_KERNEL_COOKIE)
+		return reason;
+	return tg_syn_queue_full(queues) ? TG_SYNQ_FULL : TG_ROOM;
+}
+
 /* Room under reserv: TG_ROOM, or why not. */
 TG_INLINE __u32 tg_room_reserve(const struct tg_rules *rules, const struct tg_queues *queues,
                                 __u32 random)
@@ -151,12 +166,13 @@ TG_INLINE __u32 tg_room_reserve(const struct tg_rules *rules, const struct tg_qu
 		return TG_NO_RESERVATION;
 	if (tg_reserve_early_drop(rules, at.taken, at.places, random))
 		return TG_EARLY_RANDOM;
-	return TG_ROOM;
+	return tg_reserve_kernel(queues);
 }
 
 /*
  * Should this half-open request give its place back? Oldest first means: all
- * that are older than the stated age, and only while places are short.
+ * that are older than the stated age, and only while places are short, or the
+ * kernel's room for requests is.
  */
 TG_INLINE int tg_reservation_stale(const struct tg_rules *rules, const struct tg_queues *queues,
                                    __u64 age_ms)
@@ -167,7 +183,7 @@ TG_INLINE int tg_reservation_stale(const struct tg_rules *rules, const struct tg
 	    age_ms < rules->clean_after_ms)
 		return 0;
 	at = tg_reserve_view(rules, queues);
-	return at.taken > at.places;
+	return at.taken > at.places || tg_reserve_kernel(queues) != TG_ROOM;
 }
 
 #endif

@@ -134,6 +134,15 @@ TG_INLINE int tg_syn_kernel_has_room(const struct tg_rules *rules, __u32 reason)
 	return rules->room == TG_ROOM_RESERVE || !tg_is_queue_drop(reason);
 }
 
+/*
+ * reserv: is it half-open connections that leave no room? With overbooking they may have the whole
+ * SYN queue before they have every place.
+ */
+TG_INLINE int tg_syn_is_exhausted(__u32 reason)
+{
+	return reason == TG_NO_RESERVATION || reason == TG_SYNQ_FULL;
+}
+
 /* The form of the refusal: an enum tg_syn_refusal. */
 TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason, const struct tg_syn *syn)
 {
@@ -143,7 +152,7 @@ TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason, const
 		return TG_SYN_DROP;
 	if (syn->answer == TG_ANSWER_COOKIE && syn->cookie_usable)
 		return TG_SYN_COOKIE;
-	if (reason == TG_NO_RESERVATION && rules->cookie_when_reserved)
+	if (rules->cookie_when_reserved && tg_syn_is_exhausted(reason))
 		return TG_SYN_COOKIE;
 	/* At its ACK nobody would ask for its network's share. */
 	if (reason == TG_BEYOND_SHARE && rules->syn == TG_SYN_COOKIE)

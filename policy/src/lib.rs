@@ -464,8 +464,40 @@ mod tests {
         assert_eq!(syn(&reserv, &queues(129, 0)), (TG_DROP, TG_LISTENQ_FULL_AT_SYN));
         // Twice overbooked: each half-open connection takes half a place.
         let overbooked = tg_rules { overbook_x256: 512, ..reserv };
-        assert_eq!(syn(&overbooked, &queues(64, 129)), (TG_PASS, TG_ROOM));
-        assert_eq!(syn(&overbooked, &queues(64, 130)), (TG_DROP, TG_NO_RESERVATION));
+        assert_eq!(syn(&overbooked, &queues(66, 125)), (TG_PASS, TG_ROOM));
+        assert_eq!(syn(&overbooked, &queues(66, 126)), (TG_DROP, TG_NO_RESERVATION));
+    }
+
+    /// Of places that are promised twice: its SYN queue is as long as the backlog, and the cookie that
+    /// it gives beyond holds no place.
+    #[test]
+    fn reserv_has_no_room_where_the_kernel_has_none() {
+        let reserv = tg_rules { room: TG_ROOM_RESERVE, clean_after_ms: 100, ..Default::default() };
+        let overbooked = tg_rules { overbook_x256: 512, ..reserv };
+        for syncookies in [0, 1, 2] {
+            let of = |syn_len| tg_queues { syncookies, ..queues(0, syn_len) };
+            assert_eq!(syn(&overbooked, &of(128)), (TG_PASS, TG_ROOM));
+            assert!(!reservation_stale(&overbooked, &of(128), 100));
+            for (form, verdict) in
+                [(TG_SYN_KERNEL, TG_DROP), (TG_SYN_RESET, TG_RESET), (TG_SYN_COOKIE, TG_COOKIE)]
+            {
+                let overbooked = tg_rules { syn: form, ..overbooked };
+                assert_eq!(syn(&overbooked, &of(129)), (verdict, TG_SYNQ_FULL), "{syncookies}");
+            }
+            let exhausted = tg_rules { cookie_when_reserved: 1, ..overbooked };
+            assert_eq!(syn(&exhausted, &of(129)), (TG_COOKIE, TG_SYNQ_FULL));
+            assert!(reservation_stale(&overbooked, &of(129), 100));
+        }
+        let short = |syn_len, syncookies| tg_queues {
+            listen_max: 4096,
+            syn_max: 128,
+            syncookies,
+            ..queues(0, syn_len)
+        };
+        assert_eq!(syn(&reserv, &short(96, 0)), (TG_PASS, TG_ROOM));
+        assert_eq!(syn(&reserv, &short(97, 0)), (TG_DROP, TG_SYNQ_3_4_FULL));
+        assert!(reservation_stale(&reserv, &short(97, 0), 100));
+        assert_eq!(syn(&reserv, &short(97, 1)), (TG_PASS, TG_ROOM));
     }
 
     /// Shukla 4.1.2: "does not send a SYN/ACK in response to a SYN until the server application issues

@@ -106,12 +106,16 @@ impl Listener {
     }
 
     /// The queues as a mechanism is to see them: such that the rule of today's kernels, which the
-    /// policy has, says of them what this kernel's own rule says. reserv sees them as they are: its
-    /// rule is its own.
+    /// policy has, says of them what this kernel's own rule says. They tell no more than that: `auto`,
+    /// which measures them, is not for these kernels. reserv's rule is its own: it sees half-open
+    /// requests as claims, which are as many, for the SYN queue is not as long as the backlog here.
     pub(crate) fn shown(&self, profile: Profile, kernel: &Kernel, rules: &tg_rules) -> tg_queues {
         let queues = self.queues(kernel);
-        if profile == Profile::Linux6 || rules.room == TG_ROOM_RESERVE {
+        if profile == Profile::Linux6 {
             return queues;
+        }
+        if rules.room == TG_ROOM_RESERVE {
+            return tg_queues { syn_len: 0, claimed: queues.syn_len, ..queues };
         }
         let unbounded = tg_queues { listen_len: 0, listen_max: u32::MAX, ..queues };
         match self.room(profile, kernel) {
@@ -150,7 +154,7 @@ impl Listener {
 mod tests {
     use super::*;
     use tidegate_policy::decide_ack;
-    use tidegate_policy::raw::{TG_HANDSHAKE, tg_ack};
+    use tidegate_policy::raw::{TG_HANDSHAKE, TG_NO_RESERVATION, tg_ack};
 
     fn listener(queued: u32, half_open: u32, young: u32) -> Listener {
         let mut listener = Listener::new(128);
@@ -202,6 +206,23 @@ mod tests {
                 assert_eq!(syn_room(&rules, &queues, 0), room, "{at:?} {profile:?} {syncookies}");
             }
         }
+    }
+
+    /// Of the papers' kernel half-open requests hold places, and no SYN queue as long as the backlog.
+    #[test]
+    fn reserv_is_not_bound_by_todays_syn_queue_on_other_kernels() {
+        let rules = tg_rules { room: TG_ROOM_RESERVE, overbook_x256: 512, ..tg_rules::default() };
+        let told = |profile, half_open| {
+            let kernel = Kernel::of(profile);
+            let queues = listener(0, half_open, 9).shown(profile, &kernel, &rules);
+            syn_room(&rules, &queues, 0)
+        };
+        for profile in [Profile::Linux24, Profile::Bsd, Profile::Windows] {
+            assert_eq!(told(profile, 257), TG_ROOM, "{profile:?}");
+            assert_eq!(told(profile, 258), TG_NO_RESERVATION, "{profile:?}");
+        }
+        assert_eq!(told(Profile::Linux6, 128), TG_ROOM);
+        assert_eq!(told(Profile::Linux6, 129), TG_SYNQ_FULL);
     }
 
     /// `tcp_input()` of FreeBSD: a SYN while no more wait than the backlog says; listen(2): one and a

@@ -194,27 +194,34 @@ fn guarded(stage: &Stage, mechanism: &str, options: &str) -> Guard {
     Guard::start(&stage.server, &["--config", path.to_str().expect("letters")])
 }
 
-/// Every place is answered for once, or as often as the factor says; and it holds together:
-/// half-open connections that finish one after another overflow nothing at factor 1.
+/// Every place is answered for once, or as often as the factor says, while the kernel has room for
+/// the requests; and it holds together: half-open connections that finish one after another overflow
+/// nothing at factor 1.
 #[test]
 fn overbooking_promises_a_place_as_often_as_it_says() {
     if skip_without_root("overbooking_promises_a_place_as_often_as_it_says") {
         return;
     }
     let places = 64 + 1;
-    // The SYN queue is the kernel's, and bounded by the backlog: room for factor 2 is there
-    // while a part of the listen queue is taken.
-    for (options, promised) in
-        [("overbook = 1.0", places - 40), ("overbook = 2.0", 2 * (places - 40))]
-    {
+    // The SYN queue is the kernel's, and bounded by the backlog: beyond it there is nothing to
+    // promise but a cookie, which reserves nothing.
+    for (taken, options, promised, why) in [
+        (40, "overbook = 1.0", places - 40, "NoReservation"),
+        (40, "overbook = 2.0", 2 * (places - 40), "NoReservation"),
+        (0, "overbook = 2.0", places, "SynQFull"),
+    ] {
         let stage = Stage::new("overbook");
         let _server = Stalled::new(&stage.server, server(), 64);
-        let waiting = tidegate_tests::fill(&stage.client, server(), 40);
+        let waiting = tidegate_tests::fill(&stage.client, server(), taken);
         let guard = guarded(&stage, "reserv rst-syn", options);
         flood(&stage, 3, 1000);
-        assert_eq!(half_open(&stage.server, 80) as u64, promised, "{options}");
+        let what = format!("{options}, {taken} wait");
+        assert_eq!(half_open(&stage.server, 80) as u64, promised, "{what}");
         let ours = Counted::of(&stage.server);
-        assert_eq!(ours.packets("NoReservation", "reset"), 1000 - promised, "{options}: {ours}");
+        assert_eq!(ours.packets(why, "reset"), 1000 - promised, "{what}: {ours}");
+        let kernel = Counters::of(&stage.server).expect("the kernel's counters");
+        let cookies = kernel.get("TcpExtSyncookiesSent").expect("a counter of this kernel");
+        assert_eq!(cookies, 0, "{what}: it had room for all that were let in");
         drop(waiting);
         guard.stop();
     }
