@@ -6,6 +6,7 @@ use tidegate_datapath::sockets::{self, Unremovable};
 
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::{host, reserv};
 
 /// What programs at the root of the cgroups do not see, where that is a container's own.
 pub fn of_sockets() -> Option<Failure> {
@@ -39,7 +40,8 @@ pub fn of(config: &Config) -> impl Iterator<Item = Failure> {
     let ends = config.asks_time_wait();
     let why = (cleans || ends).then(sockets::unremovable).flatten();
     let seen = (config.socket_option || ends).then(of_sockets).flatten();
-    why.map(|why| stays(why, cleans, ends)).into_iter().chain(seen)
+    let reserved = reserv::in_vain(&config.guards, host::sysctl("net/ipv4/tcp_syncookies"));
+    why.map(|why| stays(why, cleans, ends)).into_iter().chain(seen).chain(reserved)
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 //! operator gives them.
 
 use serde::Deserialize;
+use tidegate_datapath::configuration::Guarded;
+use tidegate_policy::mechanism;
 use tidegate_policy::raw::{TG_ROOM_RESERVE, tg_rules};
 use toml::Spanned;
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::reader::Reader;
 
 /// `reserv = { … }`
@@ -86,4 +88,41 @@ pub fn ahead(
     }
     rules.ahead = reader.queue_length("ahead", ahead)?;
     Ok(())
+}
+
+/// What an operator is told where the kernel keeps no half-open request, so that none holds a place;
+/// `syncookies` is net.ipv4.tcp_syncookies.
+pub fn in_vain(guards: &[Guarded], syncookies: Option<u64>) -> Option<Failure> {
+    let reserves = |g: &&Guarded| g.rules.room == TG_ROOM_RESERVE;
+    let guarded = guards.iter().find(reserves).filter(|_| syncookies == Some(2))?;
+    Some(Failure::argument(
+        format!(
+            "port {}: \"{}\" reserves nothing while net.ipv4.tcp_syncookies is 2, and the kernel \
+             answers every SYN with a cookie",
+            guarded.port,
+            mechanism::name(&guarded.rules)
+        ),
+        "sysctl -w net.ipv4.tcp_syncookies=1",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_reserves_is_told_that_every_syn_has_a_cookie_of_the_kernels() {
+        let told = |mechanism: &str, syncookies| {
+            let rules = mechanism::parse(mechanism).unwrap();
+            let guards = [Guarded { port: 80, rules, ..Guarded::default() }];
+            in_vain(&guards, syncookies).map(|failure| failure.to_string())
+        };
+        let lazy = told("lazy rst-syn", Some(2)).expect("it is told");
+        assert!(lazy.starts_with("port 80: \"lazy rst-syn\" reserves nothing"), "{lazy}");
+        for (mechanism, syncookies) in
+            [("reserv", Some(0)), ("reserv", Some(1)), ("reserv", None), ("abort rst-syn", Some(2))]
+        {
+            assert_eq!(told(mechanism, syncookies), None, "{mechanism}, {syncookies:?}");
+        }
+    }
 }
