@@ -13,6 +13,7 @@ use crate::hook::Hook;
 use crate::machine::Attention;
 use crate::network::{Direction, Packet, Way};
 use crate::spent::Took;
+use crate::stack::Profile;
 
 /// Spreads the pairs' first sequence numbers (2^32 by the golden ratio).
 const SPREAD: u32 = 0x9e37_79b9;
@@ -191,8 +192,8 @@ impl<'a> Work<'a> {
     /// The segment has been answered, or dropped, where a hook looked at it: what goes back from the
     /// entry of IP or before does not take IP's way out. At the driver that is one cost for all of it,
     /// the frame goes back as it came.
-    pub(crate) fn ends_at(&mut self, hook: Hook, costs: &Costs) {
-        self.reaches_tcp = hook == Hook::Tcp;
+    pub(crate) fn ends_at(&mut self, hook: Hook, profile: Profile, costs: &Costs) {
+        self.reaches_tcp = hook == Hook::Tcp && profile.has_hook_in_tcp();
         match hook {
             Hook::Driver => self.took = Took { guard_ns: costs.early_ns, ..Took::default() },
             Hook::Ip => self.took.ip_ns = 0,

@@ -139,7 +139,7 @@ impl Host {
         if decision.verdict == TG_RESET {
             work.refuse(flow, packet);
         }
-        work.ends_at(hook, &self.costs);
+        work.ends_at(hook, self.profile, &self.costs);
         true
     }
 
@@ -191,7 +191,9 @@ impl Host {
             // Nothing is kept of a cookie: the segment after this one brings it again.
             self.refuse_at(place, flow, packet, work);
         }
-        work.ends_at(if comes_to_tcp { Hook::Tcp } else { place }, &self.costs);
+        if !comes_to_tcp {
+            work.ends_at(place, self.profile, &self.costs);
+        }
     }
 
     fn judge_cookie(&mut self, flow: &Flow, packet: &Packet, now_ns: u64) -> tg_decision {

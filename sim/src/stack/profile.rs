@@ -88,6 +88,12 @@ impl Profile {
         }
     }
 
+    /// Whether the hook before TCP is inside of it, and what ends there has been counted, as in
+    /// Shukla's kernel. Today's is netfilter's local-in, which is one step before.
+    pub(crate) fn has_hook_in_tcp(self) -> bool {
+        self != Self::Linux6
+    }
+
     pub(crate) fn window(self) -> u32 {
         match self {
             Self::Linux24 => 5792,
