@@ -275,13 +275,14 @@ TG_INLINE void tg_syn_meet_held(const struct tg_syn *syn, struct tg_overload *o,
 
 /*
  * auto, of any other: what became of it, by the reason that tg_syn_meet() left. isn is its initial
- * sequence number.
+ * sequence number. Where there is room nobody has looked whether its request stands, and who comes
+ * again counts as who comes: the simulator, which knows, counts as the datapath.
  */
 TG_INLINE struct tg_overload_met tg_syn_met(__u32 reason, __u32 is_half_open, __u32 isn)
 {
 	return (struct tg_overload_met){
 		.has_room = tg_syn_has_room(reason),
-		.is_half_open = is_half_open,
+		.is_half_open = is_half_open && reason != TG_ROOM,
 		.has_cookie = reason == TG_KERNEL_COOKIE,
 		.isn = isn,
 	};

@@ -127,15 +127,18 @@ impl Shedder {
     /// What becomes of a SYN. `TG_PASS` leaves it to what comes next; its reason is then
     /// `TG_FORWARDED` or `TG_SPARED`.
     pub fn decide(&mut self, tuple: &tg_tuple, syn: &tg_shed_syn) -> tg_decision {
-        self.decide_at(tuple, syn, &tg_auto_queue::default())
+        self.decide_at(tuple, syn, &tg_auto_queue::default(), false)
     }
 
-    /// The same, where p* is controlled by the listen queue that the SYN meets.
+    /// The same, where p* is controlled by the listen queue that the SYN meets. Who is answered by
+    /// what stands of this client already (`is_answered`) is not shed by an answer, which would end
+    /// that.
     pub fn decide_at(
         &mut self,
         tuple: &tg_tuple,
         syn: &tg_shed_syn,
         queue: &tg_auto_queue,
+        is_answered: bool,
     ) -> tg_decision {
         let table = match self.table.first_mut() {
             Some(first) => std::ptr::from_mut(first),
@@ -155,6 +158,7 @@ impl Shedder {
                 &mut self.monitor,
                 &mut self.refusals,
                 self.refusal_cost_ns,
+                is_answered.into(),
             )
         }
     }

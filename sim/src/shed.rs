@@ -76,13 +76,15 @@ impl Shedders {
         Self { hook: shed.hook, each: each.collect(), chance }
     }
 
-    /// The first answer that is no. `tuple` names the connection.
+    /// The first answer that is no. `tuple` names the connection; `is_answered`: TCP has its own
+    /// answer to this SYN.
     pub(crate) fn judge(
         &mut self,
         tuple: &tg_tuple,
         isn: u32,
         now_ns: u64,
         queue: &tg_auto_queue,
+        is_answered: bool,
     ) -> tg_decision {
         let syn = tg_shed_syn {
             now_ns: MONOTONIC_NS + now_ns,
@@ -93,7 +95,8 @@ impl Shedders {
         let mut decision = tg_decision::default();
         for shedder in &mut self.each {
             let random = (self.chance.draw() >> 32) as u32;
-            decision = shedder.decide_at(tuple, &tg_shed_syn { random, ..syn }, queue);
+            let syn = tg_shed_syn { random, ..syn };
+            decision = shedder.decide_at(tuple, &syn, queue, is_answered);
             if decision.verdict != TG_PASS {
                 break;
             }

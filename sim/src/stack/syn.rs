@@ -36,12 +36,10 @@ impl Host {
         let room = syn_room(&rules, &shown, u32::MAX);
         let queue = tg_auto_queue::of(&rules, &self.listener.queues(&self.kernel), room);
         let Some(shed) = &mut self.shed else { return tg_decision::default() };
-        let judged = shed.judge(&tuple(flow.number, flow.network), packet.seq, now_ns, &queue);
-        // An answer would end what stands here; silence leaves it as it is.
-        let would_end = shed.hook.is_some()
-            && matches!(judged.verdict, TG_RESET | TG_HOLLOW)
-            && flow.conn.is_answered();
-        let decision = if would_end { tg_decision::default() } else { judged };
+        // A router does not know what stands behind it.
+        let is_answered = shed.hook.is_some() && flow.conn.is_answered();
+        let client = tuple(flow.number, flow.network);
+        let decision = shed.judge(&client, packet.seq, now_ns, &queue, is_answered);
         // As the datapath counts: on a path what passes too.
         if decision.verdict != TG_PASS || shed.hook.is_none() {
             self.counted.judge(decision);
@@ -504,10 +502,10 @@ mod tests {
             (Hook::Tcp, Profile::Linux24, 1),
         ] {
             let mut world = in_time_wait("early-syn-drop", hook, false);
-            // Linux 2.4 refuses nobody there without young requests.
-            world.host.listener.young = 2;
             world.host.profile = profile;
             fill(&mut world);
+            // Linux 2.4 refuses nobody there without young requests.
+            world.host.listener.young = 2;
             let before = world.host.counted.received;
             assert_eq!(comes_again(&mut world), State::TimeWait);
             assert_eq!(world.host.counted.received - before, counts, "{hook:?} {profile:?}");

@@ -145,6 +145,21 @@ fn repeats_of_a_syn_that_was_let_in_hide_no_overload() {
     assert_eq!(story.phase(), "persistent");
 }
 
+/// Nobody looks whether its request stands: the datapath does not, and the simulator, which knows,
+/// must not count otherwise.
+#[test]
+fn a_syn_that_comes_again_and_finds_room_counts_as_one_that_comes() {
+    for half_open in [0, 1] {
+        let mut story = Story::new();
+        let syn = tg_syn { now_ns: story.now_ns, half_open, ..Default::default() };
+        let (names, mut room) = (story.names(&story.client()), story.queues(1));
+        let Story { watch, rules, refusals, .. } = &mut story;
+        let decision = watch.decide_syn(rules, &mut room, &syn, refusals, names);
+        assert_eq!(decision.reason, TG_ROOM);
+        assert_eq!((watch.overload().fresh, watch.overload().entered), (1, 1), "{half_open}");
+    }
+}
+
 #[test]
 fn drops_of_those_who_come_again_are_no_crowd() {
     let mut story = Story::new();

@@ -99,7 +99,7 @@ impl Plant {
         };
         let reason = if has_room { TG_ROOM } else { TG_LISTENQ_FULL_AT_SYN };
         let queue = tg_auto_queue::of(&tg_rules::default(), &queues, reason);
-        if self.shedder.decide_at(&connection(who), &syn, &queue).verdict != TG_PASS {
+        if self.shedder.decide_at(&connection(who), &syn, &queue, false).verdict != TG_PASS {
             self.shed += 1;
             return Fate::Shed;
         }
@@ -441,6 +441,25 @@ fn a_rate_set_by_hand_is_kept() {
         let share = passed as f64 / 8000.0;
         assert!((share - expected).abs() < 0.05, "{share} of the rate at {load}");
         assert!(load > 1.0 || shed == 0, "{shed} are shed at {load} of the rate");
+    }
+}
+
+/// It is let through to what stands, which answers it, and so counts as let through.
+#[test]
+fn who_is_answered_by_what_stands_counts_as_let_through() {
+    for (refusal, passed) in [(TG_REFUSE_RESET, 1), (TG_REFUSE_COOKIE, 1), (TG_REFUSE_SILENTLY, 0)]
+    {
+        let mut shedder = Shedder::new(tg_shed_rules { refusal, ..automatic(TG_SLPD) }, KEY);
+        // Everyone is to be shed.
+        (shedder.state.control.p_x32, shedder.state.control.stepped_ns) = (1 << 32, SECOND);
+        let syn = tg_shed_syn { now_ns: SECOND, clock_ns: BEGIN, ..Default::default() };
+        let queue = tg_auto_queue::default();
+        let mut decide = |is_answered| {
+            let decision = shedder.decide_at(&connection(7), &syn, &queue, is_answered);
+            (decision.verdict == TG_PASS, shedder.state.control.passed)
+        };
+        assert_eq!(decide(false), (false, 0));
+        assert_eq!(decide(true), (passed == 1, passed), "{refusal}");
     }
 }
 
