@@ -21,15 +21,15 @@ impl Cores {
         Self((0..count).map(|_| Cpu::new(napi, interrupt_ns, count > 1)).collect())
     }
 
-    /// Which works for a connection, by its place among the flows. A multiplication spreads places
-    /// that are given out in turn (Knuth, *The Art of Computer Programming*, 6.4).
+    /// Which works for a connection, by its pair of addresses and ports. A multiplication spreads
+    /// numbers that are given out in turn (Knuth, *The Art of Computer Programming*, 6.4).
     #[inline]
-    pub(crate) fn number_of(&self, flow: u32) -> u32 {
+    pub(crate) fn number_of(&self, pair: u32) -> u32 {
         let count = self.0.len() as u64;
         if count == 1 {
             return 0;
         }
-        let hash = u64::from(flow.wrapping_mul(0x9e37_79b1));
+        let hash = u64::from(pair.wrapping_mul(0x9e37_79b1));
         ((hash * count) >> 32) as u32
     }
 
@@ -40,8 +40,8 @@ impl Cores {
 
     /// The one that works for a connection.
     #[inline]
-    pub(crate) fn for_flow(&mut self, flow: u32) -> &mut Cpu {
-        let number = self.number_of(flow);
+    pub(crate) fn for_pair(&mut self, pair: u32) -> &mut Cpu {
+        let number = self.number_of(pair);
         self.get(number)
     }
 
@@ -53,8 +53,8 @@ impl Cores {
 
     /// A packet arrives at the processor that works for its connection.
     #[inline]
-    pub(crate) fn arrives(&mut self, now_ns: u64, packet: &Packet) -> Taken {
-        self.for_flow(packet.flow).arrives(now_ns, packet)
+    pub(crate) fn arrives(&mut self, now_ns: u64, pair: u32, packet: &Packet) -> Taken {
+        self.for_pair(pair).arrives(now_ns, packet)
     }
 
     /// What all did.
@@ -77,23 +77,39 @@ impl Cores {
 
     /// Work for a connection that began then took so long.
     #[inline]
-    pub(crate) fn spend(&mut self, flow: u32, began_ns: u64, took: &Took) {
-        self.for_flow(flow).spend(began_ns, took);
+    pub(crate) fn spend(&mut self, pair: u32, began_ns: u64, took: &Took) {
+        self.for_pair(pair).spend(began_ns, took);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tidegate_client::Os;
+
     use super::*;
+    use crate::setup::Setup;
+    use crate::world::World;
+
+    /// Of a client at a time each comes to the place that the one before has left.
+    #[test]
+    fn connections_one_after_another_are_spread_as_those_at_once() {
+        let machine = Machine { cores: 4, ..Machine::today() };
+        let mut world = World::new(Setup::one_packet(machine, None, Os::linux()));
+        while world.advance() {}
+        let each = (0..4).map(|number| world.host.cores.get(number).spent.softirq_ns);
+        let each: Vec<_> = each.collect();
+        let mean = each.iter().sum::<u64>() / 4;
+        assert!(each.iter().all(|ns| ns.abs_diff(mean) < mean / 5), "{each:?}");
+    }
 
     #[test]
     fn connections_are_spread_evenly_and_stay_where_they_are() {
         for cores in [1, 2, 3, 8] {
             let each = Cores::of(&Machine { cores, ..Machine::today() });
             let mut counts = vec![0; cores as usize];
-            for flow in 0..10_000 {
-                let number = each.number_of(flow);
-                assert_eq!(number, each.number_of(flow));
+            for pair in 0..10_000 {
+                let number = each.number_of(pair);
+                assert_eq!(number, each.number_of(pair));
                 counts[number as usize] += 1;
             }
             let mean = 10_000 / cores as i32;

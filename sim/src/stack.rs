@@ -254,7 +254,7 @@ impl Host {
         if work.wire.ends.block(End::Server, flow.pair, false, packet, began_ns) {
             work.took.guard_ns += self.costs.hook_ns;
             let took = work.took;
-            return self.cores.spend(packet.flow, began_ns, &took);
+            return self.cores.spend(flow.pair, began_ns, &took);
         }
         let ended = self.ends_by_fin(flow, packet, &mut work);
         match flow.conn.state {
@@ -271,7 +271,7 @@ impl Host {
         }
         self.counted.received += u64::from(work.reaches_tcp);
         let took = work.took;
-        self.cores.spend(packet.flow, began_ns, &took);
+        self.cores.spend(flow.pair, began_ns, &took);
         self.wake(began_ns, wire);
     }
 
@@ -284,7 +284,7 @@ impl Host {
     /// A timer of a connection has come.
     pub(crate) fn timer(&mut self, flow: &mut Flow, place: u32, now_ns: u64, wire: &mut Wire) {
         flow.conn.timer = None;
-        let began_ns = self.cores.for_flow(place).timer_begins_ns(now_ns);
+        let began_ns = self.cores.for_pair(flow.pair).timer_begins_ns(now_ns);
         let mut work = Work::new(wire, &self.costs, place, began_ns);
         match flow.conn.state {
             State::HalfOpen => self.request_timer(flow, &mut work),
@@ -292,7 +292,7 @@ impl Host {
         }
         let took = work.took;
         if took.whole_ns() > 0 {
-            self.cores.spend(place, began_ns, &took);
+            self.cores.spend(flow.pair, began_ns, &took);
         }
     }
 }

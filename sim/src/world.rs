@@ -330,14 +330,15 @@ impl World {
             flow.packets -= 1;
             return self.flows.tidy(packet.flow);
         }
-        match self.host.cores.arrives(now_ns, packet) {
+        match self.host.cores.arrives(now_ns, flow.pair, packet) {
             Taken::At(begins_ns) => {
                 flow.packets -= 1;
                 self.host.receive(flow, packet, begins_ns, &mut self.wire);
             }
             Taken::Waits { first } => {
                 if first {
-                    self.poll_later(self.host.cores.number_of(packet.flow));
+                    let core = self.host.cores.number_of(flow.pair);
+                    self.poll_later(core);
                 }
                 return;
             }
