@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -24,6 +24,15 @@ pub fn tidegate_program() -> PathBuf {
     let program = folder.join("tidegate");
     assert!(program.is_file(), "{} is missing: build the workspace first", program.display());
     program
+}
+
+/// Puts a copy of a program where whoever may run it: the workspace may lie where nobody else may look. A
+/// program copies it. A file that this process writes is open in all that other stories are starting, until
+/// their exec(), and the kernel executes none that anybody may write (ETXTBSY).
+pub fn copy_for_all(namespace: &Namespace, program: &Path, to: &str) {
+    let mut install = namespace.command("install -m 755");
+    install.arg(program).arg(to);
+    namespace.output(install).expect("a copy of a program");
 }
 
 /// A running `tidegate run`, or `tidegate agent`.

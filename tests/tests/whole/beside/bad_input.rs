@@ -6,7 +6,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
-use tidegate_tests::{Guard, Stage, bpf, bridge, run_to_end, skip_without_root, tidegate_program};
+use tidegate_tests::{
+    Guard, Stage, bpf, bridge, copy_for_all, run_to_end, skip_without_root, tidegate_program,
+};
 
 /// Writes a configuration file into the /run of the stage's server, and returns its path.
 fn file(stage: &Stage, content: &[u8]) -> &'static str {
@@ -301,11 +303,11 @@ fn what_the_host_cannot_do_is_told_before_anything_is_attached() {
     refused(&stage, &[&bridge[..], &both].concat(), &expected);
 }
 
-/// A copy of the program: the workspace may lie where nobody else may look.
+/// A copy of the program, in a folder that others may look into.
 fn copied_for_nobody(stage: &Stage) -> &'static str {
     const PROGRAM: &str = "/run/tidegate-for-nobody";
+    copy_for_all(&stage.server, &tidegate_program(), PROGRAM);
     stage.server.run(|| {
-        fs::copy(tidegate_program(), PROGRAM).expect("a copy of the program");
         fs::set_permissions("/run", fs::Permissions::from_mode(0o755)).expect("a readable /run");
     });
     PROGRAM

@@ -16,8 +16,8 @@ use nix::unistd::Pid;
 use tidegate_lab::{Child, Counters, Namespace, skip_without};
 use tidegate_tests::bpf;
 use tidegate_tests::{
-    Answer, Guard, Nginx, Plain, SERVER_V4, Stage, Stalled, fetch, guard_of, listen_queue,
-    run_to_end, serve, skip_without_root, tidegate_program, tidelab_program, until,
+    Answer, Guard, Nginx, Plain, SERVER_V4, Stage, Stalled, copy_for_all, fetch, guard_of,
+    listen_queue, run_to_end, serve, skip_without_root, tidegate_program, tidelab_program, until,
 };
 
 const FILE: &str = "/run/tidegate.toml";
@@ -189,9 +189,7 @@ fn an_application_of_another_user_is_resized_by_a_daemon_that_may_do_no_more_tha
     }
     let stage = Stage::new("resize-user");
     stage.server.sysctl("net.ipv4.ip_unprivileged_port_start", 80).expect("a sysctl");
-    // Where whoever may run it.
-    let program = tidelab_program();
-    stage.server.run(move || fs::copy(program, "/run/tidelab").expect("a copy"));
+    copy_for_all(&stage.server, &tidelab_program(), "/run/tidelab");
     let nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups";
     let server = "/run/tidelab serve --server=userver --port=80 --backlog=64";
     let _server = other(&stage, &format!("{nobody} {server}"), "");
