@@ -5,6 +5,8 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
 
@@ -18,6 +20,10 @@ static OBJECT: &Aligned<[u8]> =
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
+/// A crowd's program that is gone stands for a moment more where another thread has just forked: until its
+/// child's exec() that has the link, too. One of somebody else's stays.
+const TAKEN_MAX: Duration = Duration::from_millis(200);
+const TAKEN_STEP: Duration = Duration::from_millis(2);
 
 /// A step that failed, as a verb phrase, and why.
 pub(crate) type Failure = (&'static str, io::Error);
@@ -57,7 +63,8 @@ impl Filter {
         }
         let program = object.progs().find(|program| program.name() == "replies");
         let program = program.ok_or(("find the XDP program", io::ErrorKind::NotFound.into()))?;
-        let link_in = |mode| link(program.as_fd(), interface.index, mode);
+        let deadline = Instant::now() + TAKEN_MAX;
+        let link_in = |mode| link_by(deadline, program.as_fd(), interface.index, mode);
         let driver =
             at_driver.then(|| link_in(libbpf_sys::XDP_FLAGS_DRV_MODE)).and_then(Result::ok);
         let native = driver.is_some();
@@ -119,6 +126,26 @@ fn key(target: SocketAddr) -> [u8; 20] {
     key
 }
 
+/// The link, as soon as the interface has a place for it; what keeps it after the deadline is the answer.
+fn link_by(
+    deadline: Instant,
+    program: BorrowedFd<'_>,
+    interface: u32,
+    mode: u32,
+) -> io::Result<OwnedFd> {
+    loop {
+        match link(program, interface, mode) {
+            Err(error) if is_taken(&error) && Instant::now() < deadline => sleep(TAKEN_STEP),
+            answer => return answer,
+        }
+    }
+}
+
+/// Whether another program is in the way: in this mode (EBUSY), or in the other (EEXIST).
+fn is_taken(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
+}
+
 fn link(program: BorrowedFd<'_>, interface: u32, mode: u32) -> io::Result<OwnedFd> {
     // SAFETY: all zero is the documented "no options" of this plain C structure.
     let mut options: libbpf_sys::bpf_link_create_opts = unsafe { zeroed() };
@@ -142,7 +169,41 @@ fn link(program: BorrowedFd<'_>, interface: u32, mode: u32) -> io::Result<OwnedF
 
 #[cfg(test)]
 mod tests {
+    use tidegate_lab::{Namespace, skip_without_root};
+
     use super::*;
+    use crate::raw::route::Kernel;
+
+    /// Between fork() and exec() a child has whatever this process has open.
+    #[test]
+    fn a_crowds_place_is_the_next_ones_though_a_child_still_has_its_link() {
+        const TEST: &str = "a_crowds_place_is_the_next_ones_though_a_child_still_has_its_link";
+        if skip_without_root(TEST) {
+            return;
+        }
+        let namespace = Namespace::new("filter").unwrap();
+        namespace.ip("link add cli0 type veth peer name srv0").unwrap();
+        for end in ["cli0", "srv0"] {
+            namespace.ip(&format!("link set {end} up")).unwrap();
+        }
+        namespace.run(|| {
+            let index = nix::net::if_::if_nametoindex("cli0").unwrap();
+            let interface = Kernel::new().unwrap().interface(index).unwrap();
+            // Of either mode, before one of either.
+            for (first, next) in [(true, true), (true, false), (false, true), (false, false)] {
+                let before = Filter::attach(&interface, &[], first).unwrap();
+                let copy = before._link.try_clone().unwrap();
+                drop(before);
+                let child = std::thread::spawn(move || {
+                    sleep(Duration::from_millis(20));
+                    drop(copy);
+                });
+                let filter = Filter::attach(&interface, &[], next).unwrap();
+                assert_eq!(filter.native, next, "at the driver? After one: {first}");
+                child.join().unwrap();
+            }
+        });
+    }
 
     #[test]
     fn there_is_a_place_for_each_queue() {

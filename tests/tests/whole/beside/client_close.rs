@@ -51,6 +51,8 @@ fn send(stage: &Stage, driver: Driver, close: Close) -> Outcome {
     let sent = stage.client.thread(move || run(&plan).expect("a crowd")).expect("a thread");
     let outcome = sent.join().expect("an outcome");
     assert_eq!((outcome.attempts, outcome.replies), (ATTEMPTS, ATTEMPTS), "{outcome:?}");
+    let is_as_asked = driver == Driver::Sockets || outcome.driver.starts_with("AF_XDP");
+    assert!(is_as_asked, "carried by {}", outcome.driver);
     outcome
 }
 
