@@ -54,7 +54,9 @@ fn the_agreed_end_waits_where_time_wait_ignores_resets() {
 
     // Nobody has them any more: no daemon is needed.
     routed.client_afar();
+    let client = Tally::of(routed.client());
     let closed = routed.visits(to_client, VISITS, |_| First::Server);
+    settled("the client holds them", || client.since("held") == ALL);
     settled("the server left them", || server.since("left") == ALL);
     assert_eq!(routed.waits(&closed), (0, 0));
     routed.guard_server();
