@@ -5,11 +5,27 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+
+/// A program that is being started has every pipe of this process until its exec(), and who hangs up
+/// meanwhile has not hung up yet: one of the two at a time.
+static STARTING: Mutex<()> = Mutex::new(());
+
+fn start(mut command: Command) -> Child {
+    let _one = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    command.spawn().unwrap()
+}
+
+/// From here on nobody reads it.
+fn hang_up<P>(pipe: P) {
+    let _one = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    drop(pipe);
+}
 
 /// A server, killed when dropped.
 struct Server(Child);
@@ -21,7 +37,7 @@ impl Server {
         command.args(["serve", "--address", "127.0.0.1", "--port", "0", "--steps-per-us", "1"]);
         command.arg("--statistics").arg(statistics);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut server = Self(command.spawn().unwrap());
+        let mut server = Self(start(command));
         let mut output = BufReader::new(server.0.stdout.take().unwrap());
         let line = next_line(&mut output);
         assert!(line.starts_with("listening on "), "{line}");
@@ -63,7 +79,7 @@ fn next_line(output: &mut BufReader<ChildStdout>) -> String {
 fn signals_are_heard_though_nobody_reads_the_standard_error() {
     let folder = tempfile::tempdir().unwrap();
     let (mut server, mut output) = Server::start(&folder.path().join("statistics.json"));
-    drop(server.0.stderr.take());
+    hang_up(server.0.stderr.take());
     // Where both wait, the kernel gives the lower number first.
     server.signal(Signal::SIGUSR1);
     server.signal(Signal::SIGTERM);
@@ -77,7 +93,7 @@ fn the_file_is_written_though_nobody_reads_the_output() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("statistics.json");
     let (mut server, output) = Server::start(&file);
-    drop(output);
+    hang_up(output);
     server.signal(Signal::SIGTERM);
     assert!(!server.ended().success(), "the output could not be written");
     let written: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
@@ -99,7 +115,8 @@ fn a_patience_that_cannot_be_had_is_told_in_a_sentence() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidelab"));
         // It would not start anyway.
         command.args(["serve", "--root", "/no/such/folder", "--patience", given]);
-        let output = command.output().unwrap();
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = start(command).wait_with_output().unwrap();
         assert!(!output.status.success());
         let told = String::from_utf8(output.stderr).unwrap();
         assert!(told.contains("--patience") && told.contains("from 1ms to 1440m"), "{told}");

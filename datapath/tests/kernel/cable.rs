@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use crate::common::scene::*;
 use crate::common::segment::*;
+use nix::errno::Errno;
+use tidegate_datapath::Error;
 use tidegate_datapath::configuration::Guarded;
 use tidegate_datapath::link::{self, Place};
 use tidegate_policy::raw::*;
@@ -24,9 +26,22 @@ fn stand(guards: &Guards, home: &[Hook]) -> Vec<OwnedFd> {
         &DRIVER_VETH | &PATH_VETH => Place::Driver(index),
         _ => Place::Ingress(index),
     };
-    let create =
-        |hook: &Hook| link::create(guards.program(hook.program), hook.program, place(hook));
-    home.iter().map(|hook| create(hook).unwrap()).collect()
+    home.iter().map(|hook| attached(guards, hook, place(hook))).collect()
+}
+
+/// A driver has one place. A program that the test beside this one starts holds a link of the one before
+/// until it is executed.
+fn attached(guards: &Guards, hook: &Hook, place: Place) -> OwnedFd {
+    let mut link = None;
+    eventually("the place is free", || {
+        match link::create(guards.program(hook.program), hook.program, place) {
+            Err(Error::Attach { source, .. })
+                if source.raw_os_error() == Some(Errno::EBUSY as i32) => {}
+            created => link = Some(created.unwrap()),
+        }
+        link.is_some()
+    });
+    link.expect("it is attached")
 }
 
 /// SYNs of one buffer and of several are refused by RST, each once.
