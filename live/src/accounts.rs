@@ -27,7 +27,7 @@ impl Accounts {
     /// Reads them when nobody waits in the listen queue any more; others' servers have none.
     pub(crate) fn settle(
         namespace: &Namespace,
-        server: &Running,
+        server: &mut Running,
     ) -> Result<Option<Self>, LiveError> {
         let begun = Instant::now();
         let mut last_accepted = begun;

@@ -70,7 +70,7 @@ pub(crate) struct Reading {
 impl Gauge {
     pub(crate) fn begin(
         ground: &Ground,
-        server: &Running,
+        server: &mut Running,
         guard: Option<&Guard>,
         profile: bool,
     ) -> Result<Self, LiveError> {
@@ -91,7 +91,7 @@ impl Gauge {
     pub(crate) fn end(
         self,
         ground: &Ground,
-        server: &Running,
+        server: &mut Running,
         guard: Option<&Guard>,
     ) -> Result<Reading, LiveError> {
         let now = Counts::read(ground, guard)?;

@@ -147,15 +147,15 @@ impl Run<'_> {
         let carrier = crowd.carrier(&ground);
         let mut sent = crowd.send(&ground)?;
         sent.watch_until(phases.warm_up, |progress| self.progress(progress));
-        let mut gauge = Gauge::begin(&ground, &server, guard.as_ref(), self.scenario.profile)?;
+        let mut gauge = Gauge::begin(&ground, &mut server, guard.as_ref(), self.scenario.profile)?;
         sent.watch_until(phases.warm_up + phases.duration, |progress| {
             gauge.look(&ground);
             self.progress(progress);
         });
-        let reading = gauge.end(&ground, &server, guard.as_ref())?;
+        let reading = gauge.end(&ground, &mut server, guard.as_ref())?;
         let outcome = sent.wait(|progress| self.progress(progress))?;
         server.check()?;
-        let accounts = Accounts::settle(&ground.server, &server)?;
+        let accounts = Accounts::settle(&ground.server, &mut server)?;
         if let Some(guard) = guard {
             guard.remove()?;
         }

@@ -17,6 +17,10 @@ use crate::ground::{Ground, PORT};
 use crate::programs::Programs;
 
 const START_PATIENCE: Duration = Duration::from_secs(10);
+/// A connection is a descriptor. Others' servers take what they are given, and most shells give 1,024: nginx
+/// then accepts nobody for half a second at a time. More than any of them is told to serve at once, where
+/// the host allows as many.
+const DESCRIPTORS: u64 = 65_536;
 /// In the server's own `/run`: it ends with the namespace.
 const FOLDER: &str = "/run/tidelab-server";
 const STATISTICS: &str = "/run/tidelab-server/statistics";
@@ -46,11 +50,18 @@ impl Running {
 
     /// What it has counted of itself so far; others than ours do not tell.
     pub(crate) fn statistics(
-        &self,
+        &mut self,
         earlier: Option<&Statistics>,
     ) -> Result<Option<Statistics>, LiveError> {
-        let ask = || statistics::ask(&self.namespace, &self.child, STATISTICS, earlier);
-        self.kind.is_ours().then(ask).transpose()
+        if !self.kind.is_ours() {
+            return Ok(None);
+        }
+        let told = statistics::ask(&self.namespace, &self.child, STATISTICS, earlier);
+        if told.is_err() {
+            // Who has ended does not answer: how it ended is why.
+            self.check()?;
+        }
+        told.map(Some)
     }
 
     /// All of it.
@@ -125,6 +136,7 @@ fn start_other(ground: &Ground, server: &Server) -> Result<Child, LiveError> {
     };
     let mut command = ground.server.command(&line);
     require(kind, &command)?;
+    tidegate_crowd::allow_descriptors(DESCRIPTORS);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     pin_command(&mut command, ground.server_cpu)?;
     let mut child = ground.server.spawn(command)?;
@@ -174,4 +186,62 @@ fn wait_until_it_listens(
         std::thread::sleep(Duration::from_millis(10));
     }
     Err(not_started(format!("it did not listen within {START_PATIENCE:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    use nix::sys::signal::Signal;
+    use tidegate_lab::{skip_without, skip_without_root};
+    use tidegate_scenarios::{Network, Scenario};
+
+    use super::*;
+
+    /// So many descriptors a process of ours is allowed.
+    fn descriptors(process: u32) -> u64 {
+        let limits = fs::read_to_string(format!("/proc/{process}/limits")).unwrap();
+        let soft = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+        soft.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn nginx_may_serve_as_many_as_it_is_told_to_whatever_the_shell_allows() {
+        const TEST: &str = "nginx_may_serve_as_many_as_it_is_told_to_whatever_the_shell_allows";
+        if skip_without(TEST, &[("nginx", "nginx-light")]) {
+            return;
+        }
+        let text = "title = \"t\"\nsource = \"s\"\n[server]\nkind = \"nginx\"\n[load]\noffered = [1]\n\
+                    [[curve]]\nname = \"c\"\npeer = \"kernel\"";
+        let setting = Scenario::parse("t", "t.toml", text).unwrap().settings.remove(0);
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        setrlimit(Resource::RLIMIT_NOFILE, 1024, hard).unwrap();
+        let ground = Ground::lay(Network::Direct).unwrap();
+        let programs = Programs { tidelab: "/bin/false".into(), tidegate: "/bin/false".into() };
+        let nginx = Running::start(&ground, &programs, &setting.server).unwrap();
+        let allowed = descriptors(nginx.child.id());
+        // Not every container's root may have more than it was given.
+        assert!(allowed >= DESCRIPTORS.min(hard), "{allowed} of {hard}");
+    }
+
+    /// Before it is asked, or while it is waited for: `sleep` ends by the signal that asks.
+    #[test]
+    fn a_server_that_has_ended_is_not_waited_for_and_how_is_told() {
+        if skip_without_root("a_server_that_has_ended_is_not_waited_for_and_how_is_told") {
+            return;
+        }
+        for (before, ended_by) in [(Some(Signal::SIGKILL), "SIGKILL"), (None, "SIGUSR1")] {
+            let namespace = Namespace::new("server").unwrap();
+            let child = namespace.spawn(namespace.command("sleep 60")).unwrap();
+            if let Some(signal) = before {
+                child.signal(signal).unwrap();
+            }
+            let mut server = Running { kind: ServerKind::Userver, namespace, child };
+            let begun = Instant::now();
+            let told = server.statistics(None).unwrap_err().to_string();
+            assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+            assert!(told.contains("userver failed") && told.contains(ended_by), "{told}");
+        }
+    }
 }

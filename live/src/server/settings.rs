@@ -21,7 +21,6 @@ fn nginx(backlog: u32, multi_accept: bool) -> String {
     let multi_accept = if multi_accept { "on" } else { "off" };
     format!(
         "daemon off; master_process off; user root; pid {FOLDER}/pid; error_log {FOLDER}/errors;\n\
-         worker_rlimit_nofile 65536;\n\
          events {{ worker_connections 20000; multi_accept {multi_accept}; }}\n\
          http {{ access_log off; keepalive_requests 100000;\n\
          client_body_temp_path {FOLDER}/body; proxy_temp_path {FOLDER}/proxy;\n\

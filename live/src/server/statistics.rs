@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use tidegate_lab::{Child, Namespace};
+use tidegate_lab::{Child, Namespace, is_dead};
 use tidegate_servers::Statistics;
 
 use crate::error::LiveError;
@@ -24,7 +24,11 @@ pub(super) fn ask(
     file: &str,
     earlier: Option<&Statistics>,
 ) -> Result<Statistics, LiveError> {
-    let signal = || server.signal(Signal::SIGUSR1).map_err(|error| unheard(error.to_string()));
+    let signal = || {
+        server.signal(Signal::SIGUSR1).map_err(|error| unheard(error.to_string()))?;
+        // One that nobody has waited for yet takes signals, too.
+        if is_dead(server.id()) { Err(unheard("it has ended".to_owned())) } else { Ok(()) }
+    };
     // The file is not there before the first answer.
     let read = || namespace.read_file(file).ok().map(|text| parsed(&text)).transpose();
     heard(signal, read, earlier)
