@@ -29,7 +29,9 @@ pub struct Study {
     pub scenario: Scenario,
     /// Its points; those of other scenarios are left out.
     pub points: Vec<Point>,
-    /// The machines of the live points, or of the simulator.
+    /// The machine that simulated points are of, by its name or its file, if that is known.
+    pub machine: Option<String>,
+    /// The machines of the live points; where there are none, those on which the simulator ran.
     pub hosts: Vec<Host>,
     /// The commands that repeat it.
     pub commands: Vec<String>,

@@ -25,8 +25,10 @@ const HEADINGS: [&str; 7] =
 
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} ({})", one_line(&self.scenario.title), one_line(&self.scenario.source))?;
         let cells = Cell::gather(&self.scenario.name, self.points);
+        let (title, source) = (one_line(&self.scenario.title), one_line(&self.scenario.source));
+        let is_simulated = !cells.is_empty() && cells.iter().all(|cell| cell.world == World::Sim);
+        writeln!(f, "{title} ({source}){}", if is_simulated { ", simulated" } else { "" })?;
         if cells.is_empty() {
             writeln!(f, "\n  no points yet")?;
         } else if self.scenario.factors.is_empty() {
@@ -188,6 +190,22 @@ Overload (us)
                     found 7.46, holds from 1.1 on, paper 1.27
 ";
         assert_eq!(text, right);
+    }
+
+    #[test]
+    fn what_is_simulated_throughout_is_said_to_be() {
+        let scenario = scenario("");
+        let first = |worlds: &[World]| {
+            let of = |world: &World| Point { world: *world, ..point("default", 1.0) };
+            let points: Vec<Point> = worlds.iter().map(of).collect();
+            let text = Summary { scenario: &scenario, points: &points }.to_string();
+            text.lines().next().unwrap().to_owned()
+        };
+        assert_eq!(first(&[World::Sim]), "Overload (us), simulated");
+        // Where there are two, each row says it.
+        for worlds in [&[World::Live][..], &[World::Live, World::Sim], &[]] {
+            assert_eq!(first(worlds), "Overload (us)");
+        }
     }
 
     #[test]

@@ -205,6 +205,33 @@ fn a_page_names_every_machine_that_its_points_are_from() {
     }
 }
 
+/// What was simulated was not measured on the host that drew it.
+#[test]
+fn a_page_says_what_is_simulated_and_of_which_machine() {
+    let both = samples::both_worlds();
+    let found = |live: bool, sim: bool| {
+        let is_asked = |point: &&Point| if point.world == World::Live { live } else { sim };
+        let points = both.points.iter().filter(is_asked).cloned().collect();
+        parsed(&page(&[Study { points, ..both.clone() }]))
+    };
+    let has = |found: &[String], text: &str| found.iter().any(|known| known == text);
+    let is_headed = |found: &[String]| found.iter().any(|text| text.ends_with(" · simulated"));
+    let machine = "simulated, machine xeon";
+    let simulated = found(false, true);
+    assert!(has(&simulated, "World") && has(&simulated, machine));
+    assert!(is_headed(&simulated), "at its head, too");
+    let drawn_on = "Linux 6.12.48-amd64, 4 processors, AMD EPYC 7763";
+    assert!(has(&simulated, "Simulated on") && has(&simulated, drawn_on));
+    assert!(!has(&simulated, "Kernel") && !has(&simulated, "Processors"));
+    let live = found(true, false);
+    assert!(!is_headed(&live));
+    assert!(has(&live, "Kernel") && !has(&live, "World") && !has(&live, machine));
+    let both = found(true, true);
+    for text in ["World", machine, "live", "Kernel", "Processors"] {
+        assert!(has(&both, text), "{text}");
+    }
+}
+
 /// Counts by the second have time along their axis, and none of the loads.
 #[test]
 fn counts_by_the_second_are_drawn_over_time() {

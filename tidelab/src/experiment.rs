@@ -12,11 +12,12 @@ use tidegate_client::Progress;
 use tidegate_live::{Capacity, Programs};
 use tidegate_report::{Host, Point, Results, ResultsError, Summary, Watcher, Writer, next_seed};
 use tidegate_scenarios::{Form, Load, Part, Scenario, shelf};
-use tidegate_sim::{Machine, Profile, SimError};
+use tidegate_sim::Machine;
 
 use crate::failure::Failure;
 use crate::folder::{self, COLUMNS, COMMANDS, Kept, LEFT_OUT, RESULTS};
 use crate::left_out::LeftOut;
+use crate::machine;
 use crate::progress::{self, Bar};
 use crate::quantity;
 use crate::report;
@@ -59,7 +60,7 @@ struct How {
     world: World,
     /// The simulated server: today, xeon (the papers', with their Linux), bsd or windows (the same
     /// with that TCP), or a file.
-    #[arg(long, value_name = "NAME", default_value = "today", value_parser = machine)]
+    #[arg(long, value_name = "NAME", default_value = "today", value_parser = machine::named)]
     machine: Machine,
     /// Folder for the results; by default results/NAME, or with --full results/NAME-full.
     #[arg(long, value_name = "DIR")]
@@ -120,16 +121,6 @@ impl How {
     fn folder(&self, name: &str) -> PathBuf {
         let form = if self.full { "-full" } else { "" };
         self.out.clone().unwrap_or_else(|| Path::new("results").join(format!("{name}{form}")))
-    }
-}
-
-fn machine(given: &str) -> Result<Machine, SimError> {
-    match given {
-        "today" => Ok(Machine::today()),
-        "xeon" => Ok(Machine::xeon()),
-        "bsd" => Ok(Machine { profile: Profile::Bsd, ..Machine::xeon() }),
-        "windows" => Ok(Machine { profile: Profile::Windows, ..Machine::xeon() }),
-        file => Machine::read(Path::new(file)),
     }
 }
 

@@ -9,6 +9,7 @@ use tidegate_report::{Host, Results, ResultsError, World, Writer};
 use tidegate_scenarios::Scenario;
 
 use crate::failure::Failure;
+use crate::machine;
 
 /// A copy of each scenario that the results are from.
 const SCENARIOS: &str = "scenarios";
@@ -214,12 +215,13 @@ pub(crate) fn scenario(folders: &[&Path], name: &str) -> Result<Scenario, Failur
     Ok(scenario)
 }
 
-/// That results which are drawn together are of one simulated machine.
-pub(crate) fn require_one_machine(folders: &[&Path]) -> Result<(), Failure> {
+/// The simulated machine that results which are drawn together are of, by its name, or by the file that it
+/// lies in. Of two there are no such results.
+pub(crate) fn one_machine(folders: &[&Path]) -> Result<Option<String>, Failure> {
     let mut machines = folders.iter().filter_map(|folder| Some((folder, simulated(folder)?)));
-    let Some((first, known)) = machines.next() else { return Ok(()) };
+    let Some((first, known)) = machines.next() else { return Ok(None) };
     match machines.find(|(_, other)| *other != known) {
-        None => Ok(()),
+        None => Ok(Some(machine::name(&known).unwrap_or(SIMULATED).to_owned())),
         Some((other, _)) => Err(other_folder(first, other, "simulated machine")),
     }
 }

@@ -8,6 +8,7 @@ mod experiment;
 mod failure;
 mod folder;
 mod left_out;
+mod machine;
 mod model;
 mod progress;
 mod quantity;

@@ -72,11 +72,12 @@ fn points<'a>(all: &'a [Kept<'_>]) -> impl Iterator<Item = &'a Point> {
 
 /// A scenario, what came of it in the folders, and what all of them note of it.
 fn study(all: &[Kept<'_>], name: &str) -> Result<Study, Failure> {
-    folder::require_one_machine(&folder::holding(all, name, Some(World::Sim)))?;
+    let machine = folder::one_machine(&folder::holding(all, name, Some(World::Sim)))?;
     let scenario = folder::scenario(&folder::holding(all, name, None), name)?;
     Ok(Study {
         scenario,
         points: points(all).filter(|point| point.scenario == name).cloned().collect(),
+        machine,
         hosts: hosts(all, name),
         commands: lines(all, name, COMMANDS),
         left_out: lines(all, name, LEFT_OUT),

@@ -243,6 +243,28 @@ fn results_of_another_trace_are_no_further_runs() {
     assert_eq!(told.lines().count(), 1, "{told}");
 }
 
+/// Which came with the program, or in which file it lies; and who reads the terminal is told that it was.
+#[test]
+fn what_is_simulated_names_its_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("s.toml"), SCENARIO).unwrap();
+    let run = |machine: &str, out: &str| {
+        let rest = format!("--only slow --offered 3 --machine {machine} --out {out}");
+        let output = succeeds(folder, &format!("run s.toml --world sim {rest}"));
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.contains("In parts (us), simulated\n"), "{said}");
+        fs::read_to_string(folder.join(out).join("report.html")).unwrap()
+    };
+    let page = run("today", "one");
+    assert!(page.contains("simulated, machine today") && !page.contains("<dt>Kernel"), "{page}");
+    let machine = fs::read_to_string(folder.join("one/simulated.toml")).unwrap();
+    fs::write(folder.join("m.toml"), machine.replace("wire_ns = 10000", "wire_ns = 10001"))
+        .unwrap();
+    let page = run("m.toml", "other");
+    assert!(page.contains("simulated, machine simulated.toml"), "{page}");
+}
+
 /// Not those of the first folder alone, nor that of a simulator where there are live points.
 #[test]
 fn a_page_has_the_machines_of_its_points() {

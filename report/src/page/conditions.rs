@@ -45,10 +45,12 @@ impl Host {
 pub(super) fn conditions(view: &View) -> Markup {
     let of = |text: fn(&Point) -> String| said(view, text);
     let hosts = |text: fn(&Host) -> String| view.study.hosts.iter().map(text).collect::<Vec<_>>();
+    let is_simulated = view.worlds == [World::Sim];
     html! {
         div.conditions {
             h3 { "Conditions" }
             dl {
+                (entry("World", &worlds(view)))
                 @if !view.points.is_empty() {
                     (entry("Server", &of(|point| point.server.clone())))
                     (entry("Capacity", &of(|point| Unit::PerSecond.show(point.capacity_per_s))))
@@ -57,8 +59,12 @@ pub(super) fn conditions(view: &View) -> Markup {
                     (entry("Seed", &of(|point| point.seed.to_string())))
                     (entry("Generator", &late(view)))
                 }
-                (entry("Kernel", &hosts(|host| host.kernel.clone())))
-                (entry("Processors", &hosts(|host| host.processors.clone())))
+                @if is_simulated {
+                    (entry("Simulated on", &hosts(|host| format!("Linux {}, {}", host.kernel, host.processors))))
+                } @else {
+                    (entry("Kernel", &hosts(|host| host.kernel.clone())))
+                    (entry("Processors", &hosts(|host| host.processors.clone())))
+                }
                 @if !view.study.commands.is_empty() {
                     dt { "Repeat it" }
                     dd { @for command in &view.study.commands { div { code { (command) } } } }
@@ -66,6 +72,19 @@ pub(super) fn conditions(view: &View) -> Markup {
             }
         }
     }
+}
+
+/// Where its points are from, if not all are from a kernel: nobody is to take simulated ones for measured.
+fn worlds(view: &View) -> Vec<String> {
+    if !view.worlds.contains(&World::Sim) {
+        return Vec::new();
+    }
+    let machine = view.study.machine.as_ref().map(|machine| format!(", machine {machine}"));
+    let line = |world: &World| match world {
+        World::Live => world_name(*world).to_owned(),
+        World::Sim => format!("{}{}", world_name(*world), machine.as_deref().unwrap_or_default()),
+    };
+    view.worlds.iter().map(line).collect()
 }
 
 fn entry(name: &str, lines: &[String]) -> Markup {

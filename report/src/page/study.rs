@@ -106,7 +106,10 @@ pub(super) fn study(view: &View) -> Markup {
         section id=(view.id) aria-labelledby={ (view.id) "-title" } {
             header {
                 h2 id={ (view.id) "-title" } { (scenario.title) }
-                p.source { (scenario.source) }
+                p.source {
+                    (scenario.source)
+                    @if view.worlds == [World::Sim] { " · simulated" }
+                }
                 @if !scenario.about.is_empty() { p.about { (scenario.about) } }
             }
             @if view.cells.is_empty() {
@@ -158,6 +161,7 @@ mod tests {
             let study = Study {
                 scenario: example::scenario(""),
                 points: vec![live, sim],
+                machine: None,
                 hosts: Vec::new(),
                 commands: Vec::new(),
                 left_out: Vec::new(),

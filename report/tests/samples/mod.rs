@@ -47,6 +47,7 @@ pub fn study(scenario: Scenario, points: Vec<Point>, command: &str) -> Study {
     Study {
         scenario,
         points,
+        machine: Some("xeon".to_owned()),
         hosts: vec![host],
         commands: vec![command.to_owned()],
         left_out: Vec::new(),
