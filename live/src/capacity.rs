@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a server can do, as it was measured, or as an earlier part of the same run found it.
 
+use std::num::NonZeroU64;
+
 use tidegate_client::Outcome;
 use tidegate_report::{Point, World};
 use tidegate_scenarios::{CAPACITY_CLIENTS, Scenario, ServerUse};
+use tidegate_servers::steps_per_us;
 
 /// How what was odd about the measurement begins, in the warnings of every point that rests on it.
 const MEANWHILE: &str = "while the capacity was measured, ";
@@ -26,17 +29,10 @@ impl Capacity {
         Self { of, per_s, warnings: told.collect() }
     }
 
-    /// What earlier parts of a run found, by the points of it that are there already: measured anew it would
-    /// come to another number, and curves of one run would be compared at other loads. A run is known by its
-    /// seed, so that a further one finds none here. The scenario is the whole, whose curves the points are
-    /// of, and not the part that is to be run.
-    #[must_use]
-    pub fn found_before(whole: &Scenario, seed: u64, points: &[Point]) -> Vec<Self> {
+    /// What points tell of it, one after the other.
+    fn told_by<'a>(whole: &Scenario, points: impl Iterator<Item = &'a Point>) -> Vec<Self> {
         let mut found: Vec<Self> = Vec::new();
-        let is_of_it = |point: &&Point| {
-            point.world == World::Live && point.scenario == whole.name && point.seed == seed
-        };
-        for point in points.iter().filter(is_of_it) {
+        for point in points {
             let mut settings = whole.settings.iter();
             let Some(setting) = settings.find(|setting| setting.curve == point.curve) else {
                 continue;
@@ -49,6 +45,52 @@ impl Capacity {
             }
         }
         found
+    }
+}
+
+/// What is known of a run before it is begun, or gone on with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// What its servers can do, of those of which it was found.
+    pub(crate) capacities: Vec<Capacity>,
+    /// How many steps of work a µs of cost is, for all its servers: each by itself would find another
+    /// number, and with another it is another server.
+    pub steps_per_us: NonZeroU64,
+    /// Whether none of its points is there yet.
+    pub begins: bool,
+}
+
+impl Known {
+    /// Nothing: a run that begins.
+    #[must_use]
+    pub fn nothing() -> Self {
+        let steps_per_us = NonZeroU64::new(steps_per_us()).unwrap_or(NonZeroU64::MIN);
+        Self { capacities: Vec::new(), steps_per_us, begins: true }
+    }
+
+    /// What earlier parts of a run found, by the points of it that are there already: measured anew it would
+    /// come to another number, and curves of one run would be compared at other loads. A run is known by its
+    /// seed, so that a further one finds none here. The scenario is the whole, whose curves the points are
+    /// of, and not the part that is to be run. With another speed than they had the same servers could not
+    /// do the same: where it is not known, all is measured anew.
+    #[must_use]
+    pub fn of_earlier_parts(
+        whole: &Scenario,
+        seed: u64,
+        points: &[Point],
+        steps_per_us: Option<NonZeroU64>,
+    ) -> Self {
+        let is_of_it = |point: &&Point| {
+            point.world == World::Live && point.scenario == whole.name && point.seed == seed
+        };
+        let begins = !points.iter().any(|point| is_of_it(&point));
+        match steps_per_us {
+            Some(steps_per_us) if !begins => {
+                let capacities = Capacity::told_by(whole, points.iter().filter(is_of_it));
+                Self { capacities, steps_per_us, begins }
+            }
+            _ => Self { begins, ..Self::nothing() },
+        }
     }
 }
 
@@ -106,13 +148,36 @@ mod tests {
         at.seen_by_clients(World::Live, &Outcome { duration_s: 1.0, ..Outcome::default() })
     }
 
+    const SPEED: Option<NonZeroU64> = NonZeroU64::new(400);
+
+    /// What earlier parts found of a run with these points, whose servers had that speed.
+    fn found_before(whole: &Scenario, seed: u64, points: &[Point]) -> Vec<Capacity> {
+        Known::of_earlier_parts(whole, seed, points, SPEED).capacities
+    }
+
+    /// By itself a server may find a third less, and would be another than the curve's beside it.
+    #[test]
+    fn a_further_part_of_a_run_has_servers_as_quick_as_those_of_the_first() {
+        let whole = scenario(TEXT);
+        let points = [point(&whole, "default", 3, 900.0)];
+        let known =
+            |seed, steps_per_us| Known::of_earlier_parts(&whole, seed, &points, steps_per_us);
+        let further = known(3, SPEED);
+        assert_eq!((Some(further.steps_per_us), further.begins), (SPEED, false));
+        // Until 2026-11-29 it was not noted: what those servers could do says nothing of ours.
+        let unknown = known(3, None);
+        assert_eq!(unknown, Known { begins: false, ..Known::nothing() });
+        // Nor does the note of a run of which there is no point.
+        assert_eq!(known(4, SPEED), Known::nothing());
+    }
+
     /// Two commands with `--only` once measured it twice, and compared curves at loads that differed by as
     /// much as the measurements did.
     #[test]
     fn a_further_part_of_a_run_goes_on_with_the_capacity_of_the_first() {
         let whole = scenario(TEXT);
         let points = [point(&whole, "default", 3, 900.0), point(&whole, "default", 3, 950.0)];
-        let found = Capacity::found_before(&whole, 3, &points);
+        let found = found_before(&whole, 3, &points);
         // Of `abort` nothing was run yet: its server is that of `default`.
         let of = whole.settings[1].server_use();
         assert_eq!(found, [Capacity { of, per_s: 900.0, warnings: Vec::new() }]);
@@ -128,14 +193,14 @@ mod tests {
         let other = Point { scenario: "other".to_owned(), seed: 2, ..known.clone() };
         let unknown = Point { curve: "gone".to_owned(), seed: 2, ..known.clone() };
         let points = [known, simulated, other, unknown];
-        assert_eq!(Capacity::found_before(&whole, 2, &points), []);
-        assert_eq!(Capacity::found_before(&whole, 1, &points).len(), 1);
+        assert_eq!(found_before(&whole, 2, &points), []);
+        assert_eq!(found_before(&whole, 1, &points).len(), 1);
     }
 
     #[test]
     fn a_capacity_that_all_share_is_of_the_curve_that_is_named() {
         let whole = scenario(&format!("capacity_of = \"slow\"\n{TEXT}"));
-        let found = Capacity::found_before(&whole, 1, &[point(&whole, "abort", 1, 400.0)]);
+        let found = found_before(&whole, 1, &[point(&whole, "abort", 1, 400.0)]);
         let of = whole.settings[2].server_use();
         assert_eq!(found, [Capacity { of, per_s: 400.0, warnings: Vec::new() }]);
     }
@@ -151,7 +216,7 @@ mod tests {
         assert_eq!(measured.warnings, [told]);
         let mut later = point(&whole, "default", 1, 900.0);
         later.warnings = vec!["the crowd was late".to_owned(), told.to_owned()];
-        assert_eq!(Capacity::found_before(&whole, 1, &[later]), [measured]);
+        assert_eq!(found_before(&whole, 1, &[later]), [measured]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ mod run;
 mod server;
 mod timed;
 
-pub use capacity::Capacity;
+pub use capacity::Known;
 pub use error::LiveError;
 pub use programs::Programs;
 pub use run::run;

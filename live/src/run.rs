@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Runs a scenario: at every load every curve, each on a ground of its own.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use tidegate_client::Progress;
 use tidegate_lab::ForeignTime;
 use tidegate_report::{OperatingPoint, Point, Watcher};
-use tidegate_scenarios::{CAPACITY_PHASES, Load, Peer, Phases, Scenario, Setting, Treatment};
+use tidegate_scenarios::{
+    CAPACITY_PHASES, Load, Peer, Phases, Scenario, Server, Setting, Treatment,
+};
 
 use crate::accounts::Accounts;
-use crate::capacity::{Capacity, shortfalls};
+use crate::capacity::{Capacity, Known, shortfalls};
 use crate::crowd::Crowd;
 use crate::error::LiveError;
 use crate::gauge::Gauge;
@@ -22,7 +25,7 @@ use crate::programs::Programs;
 use crate::server::Running;
 
 /// Runs a scenario on this kernel, under its load in one of its forms. Of which servers an earlier part of the
-/// run has found what they can do, is known, and not measured anew.
+/// run has found what they can do, is known, and not measured anew; and they are as quick as they were there.
 ///
 /// # Errors
 /// What keeps the whole of it from running, as a [`LiveError`]; what concerns one curve only goes
@@ -31,7 +34,7 @@ pub fn run(
     scenario: &Scenario,
     load: Load,
     programs: &Programs,
-    known: Vec<Capacity>,
+    known: Known,
     watcher: &mut dyn Watcher,
 ) -> Result<(), LiveError> {
     // Before anything is run: no one should wait to be told of a name that is no name.
@@ -40,9 +43,11 @@ pub fn run(
     }
     tidegate_lab::require_root()?;
     let mut uses = scenario.server_uses(&scenario.settings);
-    uses.retain(|this| known.iter().all(|capacity| capacity.of != *this));
+    let Known { capacities, steps_per_us, .. } = known;
+    uses.retain(|this| capacities.iter().all(|capacity| capacity.of != *this));
     let steps = uses.len() + scenario.settings.len() * load.offered.len();
-    let mut run = Run { scenario, load, programs, watcher, steps, step: 0, capacities: known };
+    let mut run =
+        Run { scenario, load, programs, watcher, steps, step: 0, capacities, steps_per_us };
     let mut curves = Vec::new();
     for setting in &scenario.settings {
         let capacity = run.capacity(setting);
@@ -74,6 +79,8 @@ struct Run<'a> {
     step: usize,
     /// Those known so far.
     capacities: Vec<Capacity>,
+    /// How quick its servers are.
+    steps_per_us: NonZeroU64,
 }
 
 impl Run<'_> {
@@ -107,7 +114,7 @@ impl Run<'_> {
         let crowd = Crowd::for_capacity(setting)?;
         self.next_step("measuring capacity", crowd.lasts());
         let ground = Ground::lay(self.scenario.network)?;
-        let mut server = Running::start(&ground, self.programs, &setting.server)?;
+        let mut server = self.start(&ground, &setting.server)?;
         let Phases { warm_up, duration, .. } = CAPACITY_PHASES;
         let carrier = crowd.carrier(&ground);
         let mut sent = crowd.send(&ground)?;
@@ -141,7 +148,7 @@ impl Run<'_> {
         self.next_step(&format!("{} at {offered} × capacity", setting.curve), crowd.lasts());
         let ground = Ground::lay(self.scenario.network)?;
         let server = setting.server.under(&setting.treatment);
-        let mut server = Running::start(&ground, self.programs, &server)?;
+        let mut server = self.start(&ground, &server)?;
         preload::load(&ground, setting)?;
         let guard = set_treatment(&ground, self.programs, setting, capacity_per_s)?;
         let carrier = crowd.carrier(&ground);
@@ -167,6 +174,10 @@ impl Run<'_> {
             offered_over_capacity: offered,
         };
         Ok(Measured { at, outcome, carrier, reading, accounts, capacity }.point())
+    }
+
+    fn start(&self, ground: &Ground, server: &Server) -> Result<Running, LiveError> {
+        Running::start(ground, self.programs, server, self.steps_per_us)
     }
 
     fn next_step(&mut self, name: &str, lasts: Duration) {

@@ -4,13 +4,14 @@
 mod settings;
 mod statistics;
 
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tidegate_lab::{Child, Namespace, family, is_installed, pin_command};
 use tidegate_scenarios::{Page, Server, ServerKind};
-use tidegate_servers::{Statistics, steps_per_us};
+use tidegate_servers::Statistics;
 
 use crate::error::LiveError;
 use crate::ground::{Ground, PORT};
@@ -33,15 +34,16 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts it, and returns when it listens.
+    /// Starts it, ours with so many steps of work a µs of cost, and returns when it listens.
     pub(crate) fn start(
         ground: &Ground,
         programs: &Programs,
         server: &Server,
+        steps_per_us: NonZeroU64,
     ) -> Result<Self, LiveError> {
         place_pages(&ground.server, server.page)?;
         let child = if server.kind.is_ours() {
-            start_ours(ground, programs, server)?
+            start_ours(ground, programs, server, steps_per_us)?
         } else {
             start_other(ground, server)?
         };
@@ -93,7 +95,12 @@ fn place_pages(namespace: &Namespace, page: Page) -> Result<(), LiveError> {
     Ok(())
 }
 
-fn start_ours(ground: &Ground, programs: &Programs, server: &Server) -> Result<Child, LiveError> {
+fn start_ours(
+    ground: &Ground,
+    programs: &Programs,
+    server: &Server,
+    steps_per_us: NonZeroU64,
+) -> Result<Child, LiveError> {
     let mut command = Command::new(&programs.tidelab);
     command.args([
         "serve",
@@ -101,8 +108,7 @@ fn start_ours(ground: &Ground, programs: &Programs, server: &Server) -> Result<C
         &format!("--port={PORT}"),
         &format!("--backlog={}", server.backlog),
         &format!("--cost-us={}", server.cost_us),
-        // One speed for all servers of a run: each would find another.
-        &format!("--steps-per-us={}", steps_per_us()),
+        &format!("--steps-per-us={steps_per_us}"),
         &format!("--accept-limit={}", server.accept_limit),
         &match server.page {
             // From memory, as both theses have it.

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tidegate_client::Progress;
-use tidegate_live::Programs;
+use tidegate_live::{Known, Programs};
 use tidegate_report::{Host, Point, Results, ResultsError, Watcher, Writer};
 use tidegate_scenarios::Form;
 use tidegate_sim::calibrate::{self, Calibration, Fixed};
@@ -85,7 +85,7 @@ fn measure(arguments: &Arguments) -> Result<Vec<Point>, Failure> {
     for _ in 0..calibrate::ROUNDS {
         for scenario in calibrate::scenarios() {
             let load = scenario.load(Form::Short);
-            tidegate_live::run(&scenario, load, &programs, Vec::new(), &mut gathering)?;
+            tidegate_live::run(&scenario, load, &programs, Known::nothing(), &mut gathering)?;
         }
     }
     gathering.bar.finish();

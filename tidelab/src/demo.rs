@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tidegate_client::Progress;
 use tidegate_lab::LabError;
-use tidegate_live::Programs;
+use tidegate_live::{Known, Programs};
 use tidegate_report::{Point, ResultsError, Watcher};
 use tidegate_scenarios::{Form, Scenario, ScenarioError};
 use tidegate_sim::Machine;
@@ -143,7 +143,13 @@ fn live(scenario: &Scenario) -> Result<Vec<Row>, Failure> {
     tidegate_lab::require_root()?;
     let programs = Programs::find()?;
     let mut rows = Rows::new();
-    tidegate_live::run(scenario, scenario.load(Form::Full), &programs, Vec::new(), &mut rows)?;
+    tidegate_live::run(
+        scenario,
+        scenario.load(Form::Full),
+        &programs,
+        Known::nothing(),
+        &mut rows,
+    )?;
     Ok(rows.finish())
 }
 

@@ -4,12 +4,13 @@
 use std::error::Error;
 use std::fs::OpenOptions;
 use std::io::Write as _;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use tidegate_client::Progress;
-use tidegate_live::{Capacity, Programs};
+use tidegate_live::{Known, Programs};
 use tidegate_report::{Host, Point, Results, ResultsError, Summary, Watcher, Writer, next_seed};
 use tidegate_scenarios::{Form, Load, Part, Scenario, shelf};
 use tidegate_sim::Machine;
@@ -216,7 +217,9 @@ fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
             if let Some(programs) = &programs {
                 keeper.left_out.world = tidegate_report::World::Live;
                 let load = with(of_live, run);
-                let known = Capacity::found_before(whole, load.seed, &earlier);
+                let speed = folder::speed(&folder, &whole.name, load.seed);
+                let known = Known::of_earlier_parts(whole, load.seed, &earlier, speed);
+                keeper.begins_with = known.begins.then_some(known.steps_per_us);
                 tidegate_live::run(scenario, load, programs, known, &mut keeper)?;
             }
         }
@@ -253,6 +256,8 @@ struct Keeper {
     /// Which run of several it is, in words.
     run: Option<String>,
     left_out: LeftOut,
+    /// How quick its servers are, where a live run has no point yet.
+    begins_with: Option<NonZeroU64>,
     /// Whether every curve of every scenario was run.
     complete: bool,
 }
@@ -268,6 +273,7 @@ impl Keeper {
             scenario: String::new(),
             run: None,
             left_out: LeftOut::default(),
+            begins_with: None,
             complete: true,
         })
     }
@@ -307,6 +313,11 @@ impl Watcher for Keeper {
         self.results.append(point)?;
         // Notes are of points that are there.
         folder::note_host(&self.folder, point.world);
+        if point.world == tidegate_report::World::Live
+            && let Some(speed) = self.begins_with.take()
+        {
+            folder::note_speed(&self.folder, &point.scenario, point.seed, speed);
+        }
         self.left_out.was_run(&point.curve, point.offered_over_capacity);
         Ok(())
     }

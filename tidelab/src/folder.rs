@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The folder that results go to, and what is in it.
 
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use tidegate_report::{Host, Results, ResultsError, World, Writer};
@@ -25,6 +26,9 @@ const SIMULATED: &str = "simulated.toml";
 const HOST: &str = "host.json";
 /// How the files end that tell, for each scenario, by which commands it was run, a line each.
 pub(crate) const COMMANDS: &str = "commands.txt";
+/// How the files end that tell, for each scenario, how quick the servers of its live runs were: a seed and
+/// the steps of work in a µs of cost, a line each.
+const SPEEDS: &str = "speeds.txt";
 /// How the files end that tell, for each scenario, what could not be run of it.
 pub(crate) const LEFT_OUT: &str = "left-out.txt";
 
@@ -190,6 +194,24 @@ pub(crate) fn host(folder: &Path) -> Option<Host> {
     serde_json::from_slice(&fs::read(folder.join(HOST)).ok()?).ok()
 }
 
+/// How quick the servers of a scenario's live run of this seed were, if that is noted.
+pub(crate) fn speed(folder: &Path, name: &str, seed: u64) -> Option<NonZeroU64> {
+    let text = fs::read_to_string(folder.join(format!("{name}.{SPEEDS}"))).ok()?;
+    let of_it = |line: &str| {
+        let (of, speed) = line.split_once(' ')?;
+        (of.parse() == Ok(seed)).then(|| speed.parse().ok())?
+    };
+    // The last: of what was before it the results are gone.
+    text.lines().rev().find_map(of_it)
+}
+
+/// Notes it, for a later part of that run. A folder that takes results but no notes is not worth an end.
+pub(crate) fn note_speed(folder: &Path, name: &str, seed: u64, speed: NonZeroU64) {
+    let file = folder.join(format!("{name}.{SPEEDS}"));
+    let file = OpenOptions::new().create(true).append(true).open(file);
+    let _ = file.and_then(|mut file| writeln!(file, "{seed} {speed}"));
+}
+
 /// In what a folder's machine is another than this one, if it is.
 fn difference(known: &Host, here: &Host) -> Option<String> {
     let kernels = (known.kernel != here.kernel)
@@ -250,6 +272,21 @@ pub(crate) mod tests {
         assert_eq!(host(folder), Some(other));
         note_host(folder, World::Live);
         assert_eq!(host(folder), Some(Host::here()));
+    }
+
+    #[test]
+    fn how_quick_servers_were_is_known_of_each_run_by_its_seed() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let known = |name: &str, seed| speed(folder, name, seed).map(NonZeroU64::get);
+        assert_eq!(known("a", 1), None);
+        for (seed, speed) in [(1, 300), (2, 400), (1, 500)] {
+            note_speed(folder, "a", seed, NonZeroU64::new(speed).unwrap());
+        }
+        assert_eq!([known("a", 1), known("a", 2)], [Some(500), Some(400)]);
+        assert_eq!([known("a", 3), known("b", 1)], [None, None]);
+        fs::write(folder.join("b.speeds.txt"), "1 0\n2\nx 7\n").unwrap();
+        assert_eq!([known("b", 1), known("b", 2)], [None, None]);
     }
 
     /// A point of this world.
