@@ -16,8 +16,9 @@ use crate::visit::VisitEnd;
 use spread::{SLICES, Spread, half_width, histogram};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Where responses are counted: between the times at which a SYN is sent again, whole seconds mostly.
-const WITHIN_MS: [u32; 13] = [3, 10, 30, 100, 300, 900, 1500, 2500, 3500, 4500, 5500, 6500, 7500];
+/// Within how many ms responses are counted: between the times at which a SYN is sent again, whole seconds mostly.
+pub const WITHIN_MS: [u32; 13] =
+    [3, 10, 30, 100, 300, 900, 1500, 2500, 3500, 4500, 5500, 6500, 7500];
 
 /// Counts attempts as they start and end. Times are in ns since the run began.
 #[derive(Debug)]

@@ -293,7 +293,8 @@ fn time(times: &Times, name: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use tidegate_scenarios::{
-        CPU, GUARD_DROPS, KERNEL_DROPS, NUMBERS, SECONDS, SEGMENTS, SERVING, TIME_WAIT, VISITS,
+        CPU, GUARD_DROPS, KERNEL_DROPS, NUMBERS, SECONDS, SEGMENTS, SERVING, SUMLESS, SUMS,
+        TIME_WAIT, TIMES, VISITS,
     };
 
     use super::*;
@@ -315,6 +316,38 @@ mod tests {
         let segments = serde_json::to_value(tidegate_client::Segments::default()).unwrap();
         let names = segments.as_object().unwrap().keys().map(String::as_str);
         assert_eq!(names.collect::<Vec<_>>(), SEGMENTS);
+    }
+
+    /// And groups that have a sum here, and numbers that times have.
+    #[test]
+    fn scenarios_know_which_groups_are_numbers() {
+        let mut point = point("abort", 2.0);
+        point.verdicts_per_s.insert("pass".to_owned(), 1.0);
+        point.syns_per_attempt.insert(1, SynClass { attempts: 1, errors: 0 });
+        point.answered_within_per_s.insert(900, 1.0);
+        point.segments.insert("syn_sent".to_owned(), 1);
+        point.kernel.insert("TcpExtListenDrops".to_owned(), 1);
+        point.seconds.insert("replies".to_owned(), vec![1.0]);
+        for group in [
+            &mut point.cpu,
+            &mut point.cpu_components,
+            &mut point.cpu_calls,
+            &mut point.visits,
+            &mut point.networks,
+            &mut point.serving,
+            &mut point.time_wait,
+        ] {
+            group.insert("one".to_owned(), 1.0);
+        }
+        for group in SUMS {
+            assert!(point.measure(group).is_some() && !point.parts(group).is_empty(), "{group}");
+        }
+        for group in SUMLESS {
+            assert_eq!(point.measure(group), None, "{group}");
+        }
+        for part in TIMES {
+            assert!(point.measure(&format!("response_ms.{part}")).is_some(), "{part}");
+        }
     }
 
     #[test]

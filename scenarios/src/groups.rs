@@ -3,6 +3,7 @@
 //! never happened, so that a claim about a misspelt part would hold. In the others it would be decided by nothing.
 
 use tidegate_client::Errors;
+use tidegate_client::tally::WITHIN_MS;
 use tidegate_policy::names::{REASONS, VERDICTS, nearest};
 use tidegate_policy::raw::{
     TG_LISTENQ_FULL_AT_SYN, TG_NEW_FIRST, TG_NO_RESERVATION, TG_SYNQ_3_4_FULL, TG_SYNQ_FULL,
@@ -81,6 +82,35 @@ pub const NUMBERS: [&str; 28] = [
     "verdicts_per_s",
     "visits",
 ];
+
+/// The groups whose parts add up: alone they are their sum, and bars are of them.
+pub const SUMS: [&str; 11] = [
+    "cpu",
+    "cpu_calls",
+    "cpu_components",
+    "errors_per_s",
+    "kernel",
+    "queue_drops_per_s",
+    "segments",
+    "serving",
+    "syns_per_attempt",
+    "verdicts_per_s",
+    "visits",
+];
+
+/// The groups whose parts do not: alone they are no number.
+pub const SUMLESS: [&str; 7] = [
+    "answered_within_per_s",
+    "delay_ms",
+    "networks",
+    "refusal_ms",
+    "response_ms",
+    "seconds",
+    "time_wait",
+];
+
+/// The parts of `response_ms`, `refusal_ms` and `delay_ms`.
+pub const TIMES: [&str; 7] = ["ci95", "deviation", "max", "mean", "p50", "p90", "p99"];
 
 /// The parts of `segments`.
 pub const SEGMENTS: [&str; 10] = [
@@ -192,8 +222,9 @@ fn check_verdict(part: &str) -> Result<(), String> {
     }
 }
 
-/// That a number asked for, by its path, is not one that no result can have.
-pub(crate) fn check(path: &str) -> Result<(), String> {
+/// That a number asked for, by its path, is not one that no result can have. Those of `networks` are the
+/// scenario's.
+pub(crate) fn check(path: &str, networks: &[String]) -> Result<(), String> {
     let (group, part) =
         path.split_once('.').map_or((path, None), |(group, part)| (group, Some(part)));
     if !NUMBERS.contains(&group) {
@@ -202,29 +233,81 @@ pub(crate) fn check(path: &str) -> Result<(), String> {
             None => format!("a result has no \"{group}\"; there are {}", NUMBERS.join(", ")),
         });
     }
-    let Some(part) = part else { return Ok(()) };
-    let (known, others): (Vec<&str>, _) = match group {
-        "verdicts_per_s" => return check_verdict(part),
-        "segments" => (SEGMENTS.to_vec(), ""),
-        "errors_per_s" if is_errno(part) && part != NO_PORT_ERRNO => return Ok(()),
-        "errors_per_s" => {
-            let kinds = PLOTTED_ERRORS.into_iter().chain(OTHER_ERRORS).map(|(name, _)| name);
-            (kinds.chain([NO_PORT_FREE]).collect(), ", and errnos such as \"EMFILE\"")
-        }
-        "queue_drops_per_s" => (GUARD_DROPS.into_iter().chain(KERNEL_DROPS).collect(), ""),
-        "serving" => (SERVING.to_vec(), ""),
-        "visits" => (VISITS.to_vec(), ""),
-        "cpu" => (CPU.to_vec(), ""),
-        "cpu_calls" => (CPU_CALLS.to_vec(), ""),
-        "time_wait" => (TIME_WAIT.to_vec(), ""),
-        "seconds" if is_one_second(part) => return Ok(()),
-        "seconds" => (SECONDS.to_vec(), ", and one second of each, as in \"replies.7\""),
-        _ => return Ok(()),
+    if group == "verdicts_per_s" {
+        return part.map_or(Ok(()), check_verdict);
+    }
+    let Some((known, others)) = parts(group, networks) else { return Ok(()) };
+    let all = || match known.is_empty() {
+        true => "none".to_owned(),
+        false => format!("\"{}\"{others}", known.join("\", \"")),
     };
-    if known.contains(&part) {
+    match part {
+        None if SUMLESS.contains(&group) => {
+            Err(format!("{group} has no sum: ask for a part of it; there are {}", all()))
+        }
+        None => Ok(()),
+        Some(part) if known.contains(&part.to_owned()) || is_one_of_many(group, part) => Ok(()),
+        Some(part) => Err(format!("{group} has no part \"{part}\"; there are {}", all())),
+    }
+}
+
+/// The same of a group whose parts are stacked.
+pub(crate) fn check_bars(path: &str, networks: &[String]) -> Result<(), String> {
+    if SUMS.contains(&path) {
         return Ok(());
     }
-    Err(format!("{group} has no part \"{part}\"; there are \"{}\"{others}", known.join("\", \"")))
+    if !NUMBERS.contains(&path) {
+        check(path, networks)?;
+    }
+    Err(format!(
+        "bars are of a group that has a sum, and not of {path}; there are {}",
+        SUMS.join(", ")
+    ))
+}
+
+/// A group's parts, and what else may be one; nothing where that may be anything.
+fn parts(group: &str, networks: &[String]) -> Option<(Vec<String>, &'static str)> {
+    let errors = || PLOTTED_ERRORS.into_iter().chain(OTHER_ERRORS).map(|(name, _)| name);
+    let (known, others): (Vec<&str>, _) = match group {
+        "cpu_components" | "kernel" => return None,
+        "answered_within_per_s" => {
+            return Some((WITHIN_MS.iter().map(u32::to_string).collect(), ""));
+        }
+        "networks" => return Some((networks.to_vec(), "")),
+        "cpu" => (CPU.to_vec(), ""),
+        "cpu_calls" => (CPU_CALLS.to_vec(), ""),
+        "errors_per_s" => {
+            (errors().chain([NO_PORT_FREE]).collect(), ", and errnos such as \"EMFILE\"")
+        }
+        "queue_drops_per_s" => (GUARD_DROPS.into_iter().chain(KERNEL_DROPS).collect(), ""),
+        "response_ms" | "refusal_ms" | "delay_ms" => (TIMES.to_vec(), ""),
+        "seconds" => (SECONDS.to_vec(), ", and one second of each, as in \"replies.7\""),
+        "segments" => (SEGMENTS.to_vec(), ""),
+        "serving" => (SERVING.to_vec(), ""),
+        "syns_per_attempt" => {
+            (vec!["mean"], ", and those of so many SYNs, as in \"3.attempts\" and \"3.errors\"")
+        }
+        "time_wait" => (TIME_WAIT.to_vec(), ""),
+        "visits" => (VISITS.to_vec(), ""),
+        _ => (Vec::new(), ""),
+    };
+    Some((known.into_iter().map(str::to_owned).collect(), others))
+}
+
+/// Whether it is one of those parts of a group that are too many to be told.
+fn is_one_of_many(group: &str, part: &str) -> bool {
+    match group {
+        "errors_per_s" => is_errno(part) && part != NO_PORT_ERRNO,
+        "seconds" => is_one_second(part),
+        "syns_per_attempt" => is_of_so_many_syns(part),
+        _ => false,
+    }
+}
+
+/// `3`, which is its attempts, or `3.errors`.
+fn is_of_so_many_syns(part: &str) -> bool {
+    let (syns, kind) = part.split_once('.').unwrap_or((part, "attempts"));
+    syns.parse::<u32>().is_ok() && ["attempts", "errors"].contains(&kind)
 }
 
 /// `replies.7`.
@@ -246,6 +329,7 @@ mod tests {
 
     #[test]
     fn a_part_that_no_result_has_is_refused_with_those_that_there_are() {
+        let networks = ["large.success".to_owned()];
         for path in [
             "errors_per_s",
             "errors_per_s.timeout",
@@ -266,8 +350,20 @@ mod tests {
             "time_wait.server_tcb_bytes",
             "seconds.replies",
             "seconds.replies.7",
+            "attempts",
+            "replies_per_s_ci95",
+            "response_ms.p99",
+            "refusal_ms.deviation",
+            "delay_ms.ci95",
+            "answered_within_per_s.900",
+            "networks.large.success",
+            "syns_per_attempt",
+            "syns_per_attempt.mean",
+            "syns_per_attempt.3",
+            "syns_per_attempt.3.errors",
+            "cpu_components.net-tcp",
         ] {
-            assert_eq!(check(path), Ok(()));
+            assert_eq!(check(path, &networks), Ok(()), "{path}");
         }
         for (path, of) in [
             ("errors_per_s.timeuot", "\"timeout, connected\""),
@@ -284,13 +380,41 @@ mod tests {
             ("time_wait.sever", "\"server\""),
             ("seconds.replied", "\"replies\""),
             ("seconds.replies.last", "one second of each"),
+            ("response_ms.p95", "\"p90\", \"p99\""),
+            ("refusal_ms.median", "\"p50\""),
+            ("replies_per_s.mean", "there are none"),
+            ("answered_within_per_s.1000", "\"900\", \"1500\""),
+            ("networks.large.succes", "\"large.success\""),
+            ("networks.small.success", "\"large.success\""),
+            ("syns_per_attempt.three", "\"mean\", and those of so many SYNs"),
+            ("syns_per_attempt.3.replies", "\"3.errors\""),
         ] {
-            let told = check(path).unwrap_err();
+            let told = check(path, &networks).unwrap_err();
             let (group, part) = path.split_once('.').unwrap();
             let begins = format!("{group} has no part \"{part}\"; there are ");
             assert!(told.starts_with(&begins) && told.contains(of), "{told}");
             assert_eq!(told.lines().count(), 1, "{told}");
         }
+    }
+
+    /// It would be unknown in every result, and drawn as what was not measured.
+    #[test]
+    fn what_has_no_sum_is_asked_for_by_its_parts() {
+        for group in SUMS {
+            assert_eq!((check(group, &[]), check_bars(group, &[])), (Ok(()), Ok(())), "{group}");
+        }
+        for group in SUMLESS {
+            let told = check(group, &[]).unwrap_err();
+            assert!(told.starts_with(&format!("{group} has no sum: ask for a part")), "{told}");
+        }
+        for path in ["response_ms", "time_wait", "replies_per_s", "cpu.user", "seconds.replies"] {
+            let told = check_bars(path, &[]).unwrap_err();
+            let begins =
+                format!("bars are of a group that has a sum, and not of {path}; there are cpu,");
+            assert!(told.starts_with(&begins), "{told}");
+        }
+        let told = check_bars("cpu.soft_irq", &[]).unwrap_err();
+        assert!(told.starts_with("cpu has no part"), "{told}");
     }
 
     #[test]
@@ -303,9 +427,9 @@ mod tests {
                  \"drop: SynQFull\"",
             ),
         ] {
-            assert_eq!(check(path).unwrap_err(), told);
+            assert_eq!(check(path, &[]).unwrap_err(), told);
         }
-        let unlike = check("xxxxxxxxxxxx.mean").unwrap_err();
+        let unlike = check("xxxxxxxxxxxx.mean", &[]).unwrap_err();
         assert!(unlike.contains("there are answered_within_per_s, attempts, "), "{unlike}");
     }
 

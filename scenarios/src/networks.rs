@@ -19,6 +19,10 @@ pub fn network(number: u16) -> Ipv4Addr {
     Ipv4Addr::from(0x0a00_0000 | 128 << 16 | u32::from(number) << 8)
 }
 
+/// What results have of each group, and what beside that of one of several networks.
+const OF_EACH: [&str; 3] = ["attempts_per_s", "answered_per_s", "success"];
+const OF_SEVERAL: [&str; 2] = ["success_least", "success_most"];
+
 /// How many bits of such an address are the network's.
 pub const NETWORK_BITS: u8 = 24;
 
@@ -114,6 +118,14 @@ impl Networks {
         seen
     }
 
+    /// What these numbers are called.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = String> {
+        self.groups.iter().flat_map(|Group { name, networks, .. }| {
+            let of_several = OF_SEVERAL.into_iter().filter(|_| *networks > 1);
+            OF_EACH.into_iter().chain(of_several).map(move |what| format!("{name}.{what}"))
+        })
+    }
+
     /// In a few words, as results name them.
     pub(crate) fn summary(&self) -> String {
         self.groups.iter().fold(String::new(), |mut words, group| {
@@ -155,6 +167,8 @@ impl Networks {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     pub(crate) fn networks(text: &str) -> Networks {
@@ -197,6 +211,7 @@ pub(crate) mod tests {
             ("others.success_most", 1.0),
         ];
         assert_eq!(seen, expected.map(|(name, number)| (name.to_owned(), number)).into());
+        assert_eq!(seen.into_keys().collect::<BTreeSet<_>>(), both.numbers().collect());
         assert_eq!(both.seen(&[], 2.0), BTreeMap::new());
         let nobody = both.seen(&[Part::default(); 4], 2.0);
         assert!(!nobody.contains_key("large.success"), "{nobody:?}");

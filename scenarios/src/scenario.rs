@@ -3,6 +3,7 @@
 
 mod part;
 
+use std::collections::BTreeSet;
 use std::iter::once;
 use std::path::{Path, PathBuf};
 
@@ -102,7 +103,7 @@ struct File {
 }
 
 impl File {
-    /// Every number of a result that it asks for, with where, as far as that is known.
+    /// Every number of a result that it asks for, but for bars, with where, as far as that is known.
     fn measures(&self) -> impl Iterator<Item = (Option<usize>, &str)> {
         let claims = self.claim.iter().flat_map(|claim| {
             let Claim { measure, over, .. } = claim.get_ref();
@@ -115,9 +116,8 @@ impl File {
             let paths = columns.flat_map(|column| once(&column.measure).chain(&column.over));
             paths.map(move |path| (at, path.as_str()))
         });
-        let panels = self.panel.iter().flatten().map(|panel| &panel.measure);
-        let drawn = panels.chain(self.bars.iter().map(|bars| &bars.measure));
-        claims.chain(columns).chain(drawn.map(|path| (None, path.as_str())))
+        let panels = self.panel.iter().flatten().map(|panel| (None, panel.measure.as_str()));
+        claims.chain(columns).chain(panels)
     }
 
     /// Every quotient of two numbers of a result that it asks for, with where.
@@ -320,8 +320,13 @@ impl Scenario {
             let checked = claim.get_ref().check(&curves, !factors.is_empty());
             checked.map_err(|what| at(Some(claim.span().start), what))?;
         }
+        let networks = settings.iter().flat_map(|setting| setting.clients.networks.numbers());
+        let networks: Vec<String> = networks.collect::<BTreeSet<_>>().into_iter().collect();
         for (offset, path) in read.measures() {
-            groups::check(path).map_err(|what| at(offset, what))?;
+            groups::check(path, &networks).map_err(|what| at(offset, what))?;
+        }
+        for bars in &read.bars {
+            groups::check_bars(&bars.measure, &networks).map_err(|what| at(None, what))?;
         }
         let has_several = settings.iter().any(|setting| setting.clients.requests > 1.0);
         for (offset, measure, over) in read.quotients().filter(|_| has_several) {
@@ -633,6 +638,24 @@ mechanism = "default""#;
             let begins = format!("s.toml{place}: queue_drops_per_s has no part");
             assert!(told.starts_with(&begins) && told.contains("ListenQFullAtSyn\""), "{told}");
         }
+    }
+
+    #[test]
+    fn a_number_of_networks_is_one_of_the_scenarios() {
+        let asks = |part: &str, networks: &str| {
+            let measure = format!("measure = \"networks.{part}\"");
+            let text = GOOD.replace("measure = \"replies_per_s\"", &measure);
+            let text = text.replacen("[load]", &format!("[clients]\n{networks}[load]"), 1);
+            Scenario::parse("s", "s.toml", &text).map(drop).map_err(|error| error.to_string())
+        };
+        let two =
+            "networks = [{ name = \"a\", share = 1 }, { name = \"b\", share = 1, networks = 2 }]\n";
+        assert_eq!(asks("b.success_least", two), Ok(()));
+        let told = asks("a.success_least", two).unwrap_err();
+        assert!(told.starts_with("s.toml:16: networks has no part \"a.success_least\""), "{told}");
+        assert!(told.contains("\"a.success\"") && told.contains("\"b.success_most\""), "{told}");
+        let told = asks("a.success", "").unwrap_err();
+        assert!(told.ends_with("networks has no part \"a.success\"; there are none"), "{told}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct Panel {
     /// A number in a result, by its path: `replies_per_s`, `response_ms.mean`,
-    /// `errors_per_s.timeout`; a group as a whole is its sum.
+    /// `errors_per_s.timeout`; a group whose parts add up is their sum.
     pub measure: String,
     /// What the axis says; a known measure has its own words.
     pub title: Option<String>,
@@ -21,7 +21,7 @@ pub struct Panel {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bars {
-    /// A group in a result: `syns_per_attempt`, `cpu`, `cpu_components`, `errors_per_s`.
+    /// A group in a result whose parts add up: `syns_per_attempt`, `cpu`, `cpu_components`, `errors_per_s`.
     pub measure: String,
     /// The heading.
     pub title: String,
