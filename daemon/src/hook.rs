@@ -29,7 +29,7 @@ pub fn parse(written: Written, name: &str, rules: &tg_rules) -> Result<u32, Wron
         let what = format!("{what} cannot be carried out at the tcp hook, which can only drop");
         Err((what, format!("use {auto}, or {fix}")))
     };
-    if [TG_SYN_RESET, TG_SYN_COOKIE].contains(&rules.syn) {
+    if rules.answers_syns() {
         let name = mechanism::name(rules);
         return wrong(&format!("\"{name}\""), "a mechanism such as \"abort early-syn-drop\"");
     }

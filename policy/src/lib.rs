@@ -58,6 +58,11 @@ impl raw::tg_rules {
         self.syn == raw::TG_SYN_COOKIE || self.cookie_when_reserved != 0
     }
 
+    /// Whether its mechanism has a SYN that finds no room answered: just before TCP it could only be dropped.
+    pub fn answers_syns(&self) -> bool {
+        [raw::TG_SYN_RESET, raw::TG_SYN_COOKIE].contains(&self.syn)
+    }
+
     /// Whether a cookie of ours may be the answer to a SYN: where auto gives none the kernel does.
     pub fn may_give_cookies(&self) -> bool {
         self.needs_cookies() || self.is_auto != 0

@@ -2,6 +2,8 @@
 //! One curve of a figure: what is done to connections, and to which server and clients.
 
 use serde::{Deserialize, Serialize};
+use tidegate_policy::mechanism;
+use tidegate_policy::time_wait::End;
 
 use crate::clients::{ClientKeys, Clients};
 use crate::fin::Fin;
@@ -184,6 +186,33 @@ fn check_shed(
     }
 }
 
+/// That a mechanism can be carried out where the curve has it, as `tidegate` refuses it; where the curve
+/// leaves it open `tidegate` finds a place that can.
+fn check_hook(
+    treatment: &Treatment,
+    hook: Option<&str>,
+    time_wait: TimeWait,
+) -> Result<(), String> {
+    let (Treatment::Mechanism(name), Some(hook)) = (treatment, hook) else { return Ok(()) };
+    if !["auto", "driver", "ip", "tcp"].contains(&hook) {
+        return Err(format!("hook \"{hook}\" is not auto, driver, ip or tcp"));
+    }
+    let rules = mechanism::parse(name).map_err(|error| error.to_string())?;
+    if hook == "tcp" && rules.answers_syns() {
+        return Err(format!(
+            "\"{name}\" cannot be carried out at the tcp hook, which can only drop: leave hook out, or give a \
+             mechanism such as \"abort early-syn-drop\""
+        ));
+    }
+    let holds = time_wait.negotiated() == Some(End::Server);
+    if hook == "driver" && holds && rules.may_give_cookies() {
+        return Err("time_wait = \"negotiate-server\" and SYN cookies do not go with hook = \"driver\": give \
+                    hook = \"ip\", or mechanism = \"abort rst-syn\""
+            .to_owned());
+    }
+    Ok(())
+}
+
 impl Treatment {
     /// As results name it.
     #[must_use]
@@ -230,6 +259,7 @@ impl CurveKeys {
         let fin = self.fin.unwrap_or_default();
         let options = Options { auto: self.auto, ahead: self.ahead, places: self.places };
         options.check(&treatment)?;
+        check_hook(&treatment, self.hook.as_deref(), self.time_wait)?;
         let precedence = Precedence {
             fair_share: self.fair_share,
             police: self.police.clone(),
@@ -249,9 +279,6 @@ impl CurveKeys {
             server: self.server.over(server),
             clients: self.clients.over(clients),
         };
-        if !["auto", "driver", "ip", "tcp"].contains(&setting.hook.as_str()) {
-            return Err(format!("hook \"{}\" is not auto, driver, ip or tcp", setting.hook));
-        }
         setting.server.check()?;
         setting.clients.check()?;
         setting.precedence.check(&setting.treatment, &setting.clients.networks)?;

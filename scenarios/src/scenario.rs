@@ -528,6 +528,37 @@ at_least = 1.1
         assert!(unknown.starts_with("s.toml:10: ") && unknown.contains("close-swap"), "{unknown}");
     }
 
+    /// As `tidegate` refuses it, when every capacity has been measured.
+    #[test]
+    fn a_hook_that_cannot_carry_it_out_is_refused() {
+        let with = |curve: &str| {
+            let text =
+                GOOD.replace("mechanism = \"default\"", &format!("name = \"default\"\n{curve}"));
+            Scenario::parse("s", "s.toml", &text).map(drop).map_err(|error| error.to_string())
+        };
+        for mechanism in ["auto", "rst-syn", "no-syn-drop", "lazy rst-syn", "abort rst-syn"] {
+            let told = with(&format!("mechanism = \"{mechanism}\"\nhook = \"tcp\"")).unwrap_err();
+            let begins = format!("s.toml:8: \"{mechanism}\" cannot be carried out at the tcp hook");
+            assert!(told.starts_with(&begins), "{told}");
+            assert_eq!(with(&format!("mechanism = \"{mechanism}\"\nhook = \"auto\"")), Ok(()));
+        }
+        for mechanism in ["default", "abort", "abort reserv", "abort early-syn-drop"] {
+            assert_eq!(with(&format!("mechanism = \"{mechanism}\"\nhook = \"tcp\"")), Ok(()));
+        }
+        let holds = |mechanism: &str, hook: &str| {
+            let hook = format!("mechanism = \"{mechanism}\"\nhook = \"{hook}\"");
+            with(&format!("{hook}\ntime_wait = \"negotiate-server\""))
+        };
+        for mechanism in ["auto", "no-syn-drop"] {
+            let told = holds(mechanism, "driver").unwrap_err();
+            assert!(told.starts_with("s.toml:8: time_wait = \"negotiate-server\" and"), "{told}");
+            assert_eq!(holds(mechanism, "ip"), Ok(()));
+        }
+        assert_eq!(holds("abort rst-syn", "driver"), Ok(()));
+        let unknown = with("mechanism = \"abort\"\nhook = \"xdp\"").unwrap_err();
+        assert!(unknown.contains("hook \"xdp\" is not auto, driver, ip or tcp"), "{unknown}");
+    }
+
     #[test]
     fn steps_are_the_time_that_counts() {
         let steps = "steps = [{ lasts_s = 2, times = 0.5 }, { lasts_s = 7, times = 3 }]";
@@ -690,6 +721,10 @@ mechanism = "default""#;
         assert!(claim.starts_with("s.toml:14: ") && claim.contains("defualt"), "{claim}");
         let capacity = refused(|text| format!("capacity_of = \"nobody\"\n{text}"));
         assert!(capacity.starts_with("s.toml:1: ") && capacity.contains("impatient"), "{capacity}");
+        let abort = "mechanism = \"abort rst-syn\"";
+        let hook = refused(|text| text.replace(abort, &format!("{abort}\nhook = \"tcp\"")));
+        let told = hook.contains("\"abort rst-syn\" cannot be carried out at the tcp hook");
+        assert!(hook.starts_with("s.toml:10: ") && told, "{hook}");
         let close = refused(|text| text.replace("timeout_s = 1", "close = \"later\""));
         let told = close.contains("later") && close.contains("client-close");
         assert!(close.starts_with("s.toml:13: ") && told, "{close}");

@@ -36,12 +36,6 @@ pub enum SimError {
         /// What was given.
         given: String,
     },
-    /// A place where cookies would pass by the pairs that are held, as the daemon says, too.
-    #[error(
-        "time_wait = \"negotiate-server\" and SYN cookies do not go with hook = \"driver\": give hook \
-         = \"ip\", or mechanism = \"abort rst-syn\""
-    )]
-    CookiesBeforeHeld,
     /// `auto` before a TCP whose rules are not today's: it measures the queues, of which it is shown
     /// what stands for the kernel's answer.
     #[error(

@@ -66,9 +66,6 @@ pub(crate) fn setup(
             // a pair that a cookie from there opens anew.
             let holds = setting.time_wait.negotiated() == Some(End::Server);
             if holds && rules.may_give_cookies() && hook == Hook::Driver {
-                if setting.hook != "auto" {
-                    return Err(SimError::CookiesBeforeHeld);
-                }
                 hook = Hook::Ip;
             }
             guard = Some((rules, hook));
@@ -291,7 +288,7 @@ mod tests {
         assert!(matches!(of("events = \"io_uring\""), Err(SimError::IoUring)));
     }
 
-    /// As `tidegate` refuses it, and takes the IP entry where it is left to choose.
+    /// As `tidegate` takes the IP entry where it is left to choose; a scenario that chooses otherwise is refused.
     #[test]
     fn held_pairs_and_cookies_do_not_go_with_the_driver() {
         let machine = Machine { hook: Hook::Driver, ..Machine::today() };
@@ -304,8 +301,11 @@ mod tests {
             Ok::<_, SimError>(setup.guard.map(|(_, hook)| hook))
         };
         let holds = "time_wait = \"negotiate-server\"\nmechanism =";
-        let at_driver = of(&format!("hook = \"driver\"\n{holds} \"no-syn-drop\""));
-        assert!(matches!(at_driver, Err(SimError::CookiesBeforeHeld)), "{at_driver:?}");
+        let head =
+            "title = \"t\"\nsource = \"s\"\n[load]\noffered = [1]\n[[curve]]\nhook = \"driver\"\n";
+        let text = format!("{head}{holds} \"no-syn-drop\"");
+        let at_driver = Scenario::parse("t", "t.toml", &text).unwrap_err().to_string();
+        assert!(at_driver.contains("do not go with hook = \"driver\""), "{at_driver}");
         assert_eq!(of(&format!("{holds} \"no-syn-drop\"")).unwrap(), Some(Hook::Ip));
         assert_eq!(of(&format!("{holds} \"abort rst-syn\"")).unwrap(), Some(Hook::Driver));
         assert_eq!(of("mechanism = \"no-syn-drop\"").unwrap(), Some(Hook::Driver));
