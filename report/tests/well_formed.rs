@@ -232,6 +232,19 @@ fn a_page_says_what_is_simulated_and_of_which_machine() {
     }
 }
 
+/// Nothing that was dropped is a number, too.
+#[test]
+fn bars_of_nothing_are_told_from_bars_of_what_was_not_measured() {
+    let text = "title = \"t\"\nsource = \"s\"\n[load]\noffered = [0.5]\n[[curve]]\nmechanism = \"abort\"\n\
+                [[bars]]\ntitle = \"drops\"\nmeasure = \"queue_drops_per_s\"\n\
+                [[bars]]\ntitle = \"visits\"\nmeasure = \"visits\"";
+    let point = samples::point("s", "abort", 0.5, World::Live);
+    let study = samples::study(samples::parsed("s", text), vec![point], "tidelab");
+    let found = parsed(&page(&[study])).join("");
+    assert!(found.contains("queue_drops_per_s is 0 at every load."), "{found}");
+    assert!(found.contains("No point has a number for <code>visits"), "{found}");
+}
+
 /// Counts by the second have time along their axis, and none of the loads.
 #[test]
 fn counts_by_the_second_are_drawn_over_time() {

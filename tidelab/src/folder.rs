@@ -194,6 +194,24 @@ pub(crate) fn host(folder: &Path) -> Option<Host> {
     serde_json::from_slice(&fs::read(folder.join(HOST)).ok()?).ok()
 }
 
+/// Whether a folder notes of a scenario that lies in it, and can be read, what could not be run.
+pub(crate) fn has_left_out(folder: &Path, name: &str) -> bool {
+    folder.join(format!("{name}.{LEFT_OUT}")).is_file()
+        && Scenario::read(&copy_of(folder, name)).is_ok()
+}
+
+/// The scenarios of which it does, by their names.
+pub(crate) fn all_left_out(folder: &Path) -> Vec<String> {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    let named = files.filter_map(|file| {
+        let file = file.file_name().into_string().ok()?;
+        file.strip_suffix(&format!(".{LEFT_OUT}")).map(str::to_owned)
+    });
+    let mut names: Vec<String> = named.filter(|name| has_left_out(folder, name)).collect();
+    names.sort();
+    names
+}
+
 /// How quick the servers of a scenario's live run of this seed were, if that is noted.
 pub(crate) fn speed(folder: &Path, name: &str, seed: u64) -> Option<NonZeroU64> {
     let text = fs::read_to_string(folder.join(format!("{name}.{SPEEDS}"))).ok()?;

@@ -52,14 +52,16 @@ pub(crate) fn draw(folders: &[PathBuf], out: &Path) -> Result<PathBuf, Failure> 
     for torn in all.iter().flat_map(|kept| &kept.results.torn) {
         crate::tell(format_args!("tidelab: {torn}\n"));
     }
-    let mut names: Vec<&str> = Vec::new();
-    for point in points(&all) {
-        if !names.contains(&point.scenario.as_str()) {
-            names.push(&point.scenario);
+    let mut names: Vec<String> = Vec::new();
+    // Also those of which nothing could be run, behind the others: the page says why.
+    let left_out = folders.iter().flat_map(|folder| folder::all_left_out(folder));
+    for name in points(&all).map(|point| point.scenario.clone()).chain(left_out) {
+        if !names.contains(&name) {
+            names.push(name);
         }
     }
     let studies: Vec<Study> =
-        names.into_iter().map(|name| study(&all, name)).collect::<Result<_, _>>()?;
+        names.iter().map(|name| study(&all, name)).collect::<Result<_, _>>()?;
     let unwritable = |source| Failure::Folder { path: out.to_owned(), source };
     fs::write(out, page(&studies)).map_err(unwritable)?;
     Ok(out.to_owned())
@@ -73,7 +75,14 @@ fn points<'a>(all: &'a [Kept<'_>]) -> impl Iterator<Item = &'a Point> {
 /// A scenario, what came of it in the folders, and what all of them note of it.
 fn study(all: &[Kept<'_>], name: &str) -> Result<Study, Failure> {
     let machine = folder::one_machine(&folder::holding(all, name, Some(World::Sim)))?;
-    let scenario = folder::scenario(&folder::holding(all, name, None), name)?;
+    let mut holding = folder::holding(all, name, None);
+    if holding.is_empty() {
+        // Of the first that was run in vain: where nothing came of them they may differ.
+        holding.extend(
+            all.iter().map(|kept| kept.folder).find(|folder| folder::has_left_out(folder, name)),
+        );
+    }
+    let scenario = folder::scenario(&holding, name)?;
     Ok(Study {
         scenario,
         points: points(all).filter(|point| point.scenario == name).cloned().collect(),

@@ -210,6 +210,29 @@ fn what_came_to_nothing_stands_in_nobodys_way() {
     succeeds(folder, "report it other --out page.html");
 }
 
+/// Who finds nothing of it would take it for not asked for.
+#[test]
+fn a_scenario_of_which_nothing_could_be_run_is_in_the_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let page = || fs::read_to_string(folder.join("it/report.html")).unwrap();
+    let apache = SCENARIO.replace("cost_us = 2000", "kind = \"apache2\"");
+    fs::write(folder.join("s.toml"), apache.replace("In parts", "In vain")).unwrap();
+    fs::write(folder.join("t.toml"), SCENARIO).unwrap();
+    let run = |files: &str| {
+        let rest = "--only slow --offered 3 --out it";
+        fails(folder, &format!("run {files} --world sim {rest}"))
+    };
+    let told = "&quot;abort, slow&quot; is left out, simulated: ";
+    run("s.toml");
+    assert!(page().contains("There are no points of") && page().contains(told), "{}", page());
+    run("s.toml t.toml");
+    assert!(page().contains("In vain") && page().contains(told), "{}", page());
+    fs::remove_file(folder.join("it/report.html")).unwrap();
+    succeeds(folder, "report it");
+    assert!(page().contains("In vain") && page().contains("In parts"), "{}", page());
+}
+
 /// A trace is what is in it: not its name, nor where it lies.
 #[test]
 fn results_of_another_trace_are_no_further_runs() {

@@ -55,6 +55,9 @@ pub(super) fn bars(view: &View, index: usize, bars: &Bars) -> Markup {
         })
         .filter(|(.., cells): &(_, _, Vec<&Cell>)| !cells.is_empty())
         .collect();
+    let is_zero =
+        |cell: &&Cell| cell.estimate(&bars.measure).is_some_and(|found| found.mean == 0.0);
+    let all_zero = !facets.is_empty() && facets.iter().all(|(.., cells)| cells.iter().all(is_zero));
     html! {
         figure.bars {
             figcaption {
@@ -62,7 +65,9 @@ pub(super) fn bars(view: &View, index: usize, bars: &Bars) -> Markup {
                 @if unit == Unit::Share { " (%)" }
                 span.aside { ", by offered load in × capacity" }
             }
-            @if facets.is_empty() || parts.is_empty() {
+            @if all_zero {
+                p.empty { code { (bars.measure) } " is 0 at every load." }
+            } @else if facets.is_empty() || parts.is_empty() {
                 p.empty { "No point has a number for " code { (bars.measure) } "." }
             } @else {
                 (key(&id, &parts))

@@ -112,10 +112,10 @@ pub(super) fn study(view: &View) -> Markup {
                 }
                 @if !scenario.about.is_empty() { p.about { (scenario.about) } }
             }
+            (conditions::warnings(view))
             @if view.cells.is_empty() {
                 p.note { "There are no points of " code { (scenario.name) } " yet." }
             } @else {
-                (conditions::warnings(view))
                 @if scenario.factors.is_empty() { (figures(view)) } @else { (map::maps(view)) }
                 @for one in &scenario.tables { (table::table(view, one)) }
             }
