@@ -76,7 +76,7 @@ fn measure(arguments: &Arguments) -> Result<Vec<Point>, Failure> {
     tidegate_lab::require_root()?;
     let programs = Programs::find()?;
     arguments.keep.as_deref().map_or(Ok(()), require_none)?;
-    let kept = arguments.keep.as_deref().map(folder::open).transpose()?;
+    let kept = arguments.keep.as_deref().map(open).transpose()?;
     // Behind it: the machine may go into the same folder.
     try_to_write(&arguments.out).map_err(unwritable(&arguments.out))?;
     let folder = arguments.keep.as_deref();
@@ -99,6 +99,13 @@ fn measure(arguments: &Arguments) -> Result<Vec<Point>, Failure> {
 fn require_none(folder: &Path) -> Result<(), Failure> {
     let there = Kept::read(folder)?.results.points;
     if there.is_empty() { Ok(()) } else { Err(Failure::HasResults { folder: folder.to_owned() }) }
+}
+
+/// Opens a folder for what is measured, and keeps what it is of: `tidelab report` draws that, too.
+fn open(folder: &Path) -> Result<Writer, Failure> {
+    let kept = folder::open(folder)?;
+    folder::keep(folder, &calibrate::scenarios(), None)?;
+    Ok(kept)
 }
 
 /// What was measured so far.
@@ -225,6 +232,18 @@ mod tests {
         let told = require_none(folder).unwrap_err().to_string();
         assert!(told.contains("holds results already") && told.contains("--keep"), "{told}");
         assert_eq!(told.lines().count(), 1, "{told}");
+    }
+
+    /// Its scenarios are on no shelf.
+    #[test]
+    fn what_is_kept_can_be_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        drop(open(folder).unwrap());
+        for scenario in calibrate::scenarios() {
+            let kept = folder::scenario(&[folder], &scenario.name).unwrap();
+            assert_eq!(kept.text, scenario.text);
+        }
     }
 
     #[test]

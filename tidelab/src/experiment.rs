@@ -63,7 +63,8 @@ struct How {
     /// with that TCP), or a file.
     #[arg(long, value_name = "NAME", default_value = "today", value_parser = machine::named)]
     machine: Machine,
-    /// Folder for the results; by default results/NAME, or with --full results/NAME-full.
+    /// Folder for the results, of several scenarios those of all; by default results/NAME, of several
+    /// the first's, or with --full results/NAME-full.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// What to keep of it when it is over, beside the lines: nothing, or the same as Parquet in
