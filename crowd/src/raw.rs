@@ -7,6 +7,7 @@ mod device;
 mod filter;
 mod frame;
 mod held;
+mod marks;
 mod named;
 mod packet;
 mod polling;

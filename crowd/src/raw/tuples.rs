@@ -2,9 +2,11 @@
 //! Source addresses and ports for attempts: each free for as long as possible before it is used
 //! again.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::plan::Plan;
+use crate::raw::marks::Marks;
 use crate::sources::Sources;
 
 /// Below are the ports that only servers have.
@@ -15,6 +17,8 @@ const FIRST_OF_FEW: u16 = 32_768;
 /// Addresses whose ports go round on their own. Where there are more, some go round together: a
 /// port comes again after 264 million connections then.
 const APART: u64 = 1 << 12;
+/// Of more places than this (a bit each: 8 MB) none are marked: so many are never taken at a time.
+const MARKED_MAX: u64 = 1 << 26;
 
 /// Between whom a connection is: a target, and an address and port of ours. It counts through all
 /// of them, so that attempts of one time have numbers close together.
@@ -51,8 +55,6 @@ pub(crate) struct Tuples {
     first_like: Vec<usize>,
     /// Where clients of each home come from, at each target; the targets of a home together.
     pools: Vec<Pool>,
-    /// The number of each target's source that is next by itself.
-    next_address: Vec<u64>,
     /// The target that is next.
     target: usize,
     /// The ports that an address has.
@@ -63,6 +65,10 @@ pub(crate) struct Tuples {
     /// The port of each target that is next in the rest, for each address by its number, modulo
     /// [`APART`]: who uses many shortens nobody else's round.
     next_port: Vec<Vec<u16>>,
+    /// Ports of the rest that were found taken, of each target and the number of an address of it.
+    taken_at: HashMap<(usize, u64), Marks>,
+    /// Whether any was ever found taken.
+    has_found_taken: bool,
 }
 
 /// Addresses at a target whose ports are taken in turn.
@@ -72,6 +78,19 @@ struct Pool {
     sources: Option<Sources>,
     /// The place that is next: of an address, and above it of a port.
     next: u64,
+    /// Places that were found taken, once one was.
+    taken: Option<Marks>,
+    /// The number of the address that is next by itself.
+    next_address: u64,
+}
+
+impl Pool {
+    /// So many addresses with so many ports, beginning anywhere.
+    fn new(sources: Option<Sources>, addresses: u64, turns: u64, begin: u64) -> Self {
+        // Where there are no ports of a kind, none of them is ever next.
+        let next = begin % (addresses * turns).max(1);
+        Self { sources, next, taken: None, next_address: begin % addresses }
+    }
 }
 
 impl Tuples {
@@ -94,10 +113,7 @@ impl Tuples {
             Ports::Both => ports / 2,
         };
         let addresses: Vec<u64> = ways.iter().map(|(_, sources)| sources.len()).collect();
-        // Where there are no ports of a kind, none of them is ever next.
-        let all = |count: &u64| Pool { sources: None, next: begin % (count * turns).max(1) };
-        let pools = addresses.iter().map(all).collect();
-        let next_address = addresses.iter().map(|count| begin % count).collect();
+        let pools = addresses.iter().map(|count| Pool::new(None, *count, turns, begin)).collect();
         let first = (begin % (ports - turns).max(1)) as u16;
         let apart = |count: &u64| vec![first; (*count).min(APART) as usize];
         let next_port = addresses.iter().map(apart).collect();
@@ -106,12 +122,13 @@ impl Tuples {
             ways,
             first_like,
             pools,
-            next_address,
             target: 0,
             first_port,
             ports,
             turns,
             next_port,
+            taken_at: HashMap::new(),
+            has_found_taken: false,
         }
     }
 
@@ -120,8 +137,8 @@ impl Tuples {
     pub(crate) fn with_homes(mut self, homes: Vec<Vec<Sources>>, begin: u64) -> Self {
         let turns = self.turns;
         let own = |sources: Sources| {
-            let next = begin % (sources.len() * turns).max(1);
-            Pool { sources: Some(sources), next }
+            let addresses = sources.len();
+            Pool::new(Some(sources), addresses, turns, begin)
         };
         self.pools = homes.into_iter().flatten().map(own).collect();
         self
@@ -129,6 +146,9 @@ impl Tuples {
 
     /// The next target's next tuple that is not taken, from an address of this home, and the target's
     /// place; `None` when all of them are taken.
+    ///
+    /// What it finds taken it remembers until it is given back: however few are free, starts are not
+    /// held up by looking at the others again and again.
     #[inline]
     pub(crate) fn take(
         &mut self,
@@ -136,59 +156,96 @@ impl Tuples {
         is_taken: impl Fn(Tuple) -> bool,
     ) -> (usize, Option<Tuple>) {
         let target = self.take_target();
-        let all = &self.ways[target].1;
-        let pool = &mut self.pools[home * self.ways.len() + target];
-        let addresses = pool.sources.as_ref().map_or(all.len(), Sources::len);
-        let places = addresses * self.turns;
-        for _ in 0..places {
-            let place = pool.next;
-            pool.next = if place + 1 == places { 0 } else { place + 1 };
-            let round = match &pool.sources {
+        let (targets, all) = (self.ways.len() as u64, &self.ways[target].1);
+        let Pool { sources, next, taken, .. } = &mut self.pools[home * self.ways.len() + target];
+        let sources = sources.as_ref();
+        let addresses = sources.map_or(all.len(), Sources::len);
+        let tuple = next_free(next, addresses * self.turns, taken, |place| {
+            let round = match sources {
                 None => place,
                 Some(own) => {
                     let address = all.number(own.address(place % addresses));
                     place / addresses * all.len() + address.expect("it is one of the target's")
                 }
             };
-            let tuple = round * self.ways.len() as u64 + target as u64;
-            if !is_taken(tuple) {
-                return (target, Some(tuple));
-            }
-        }
-        (target, None)
+            Some(round * targets + target as u64).filter(|tuple| !is_taken(*tuple))
+        });
+        self.has_found_taken |= taken.is_some();
+        (target, tuple)
     }
 
-    /// The next target's place and its next source, for a client with connections of its own.
-    pub(crate) fn take_address(&mut self) -> (usize, IpAddr) {
+    /// The next target's place and the next source of this home, for a client with connections of
+    /// its own.
+    pub(crate) fn take_address(&mut self, home: usize) -> (usize, IpAddr) {
         let target = self.take_target();
-        let (sources, next) = (&self.ways[target].1, &mut self.next_address[target]);
-        let address = sources.address(*next);
-        *next = (*next + 1) % sources.len();
+        let pool = &mut self.pools[home * self.ways.len() + target];
+        let sources = pool.sources.as_ref().unwrap_or(&self.ways[target].1);
+        let address = sources.address(pool.next_address);
+        pool.next_address = (pool.next_address + 1) % sources.len();
         (target, address)
     }
 
     /// Another tuple between a target and an address of ours that is not taken; `None` when all
-    /// are taken.
+    /// are taken. It remembers as [`Tuples::take`] does.
     pub(crate) fn take_at(
         &mut self,
         target: usize,
         address: IpAddr,
         is_taken: impl Fn(Tuple) -> bool,
     ) -> Option<Tuple> {
-        let sources = &self.ways[target].1;
+        let (targets, sources) = (self.ways.len() as u64, &self.ways[target].1);
         let place = sources.number(address)?;
         let ports = self.ports - self.turns;
-        let next = &mut self.next_port[target][(place % APART) as usize];
-        for _ in 0..ports {
-            let port = self.turns + u64::from(*next);
-            *next = ((u64::from(*next) + 1) % ports) as u16;
-            let round = port * sources.len() + place;
-            let tuple = round * self.ways.len() as u64 + target as u64;
-            if !is_taken(tuple) {
-                return Some(tuple);
+        let shared_next = &mut self.next_port[target][(place % APART) as usize];
+        let mut next = u64::from(*shared_next);
+        let mut taken = self.taken_at.remove(&(target, place));
+        let tuple = next_free(&mut next, ports, &mut taken, |port| {
+            let round = (self.turns + port) * sources.len() + place;
+            Some(round * targets + target as u64).filter(|tuple| !is_taken(*tuple))
+        });
+        *shared_next = next as u16;
+        if let Some(taken) = taken {
+            self.taken_at.insert((target, place), taken);
+            self.has_found_taken = true;
+        }
+        tuple
+    }
+
+    /// A tuple that was taken is not any more.
+    #[inline]
+    pub(crate) fn give_back(&mut self, tuple: Tuple) {
+        if self.has_found_taken {
+            self.forget_taken(tuple);
+        }
+    }
+
+    fn forget_taken(&mut self, tuple: Tuple) {
+        let targets = self.ways.len();
+        let (round, target) = (tuple / targets as u64, (tuple % targets as u64) as usize);
+        let all = &self.ways[target].1;
+        let (port, number) = (round / all.len(), round % all.len());
+        if let Some(port) = port.checked_sub(self.turns) {
+            let Some(taken) = self.taken_at.get_mut(&(target, number)) else { return };
+            taken.clear(port as usize);
+            if taken.is_empty() {
+                self.taken_at.remove(&(target, number));
+            }
+            return;
+        }
+        // Homes may have addresses in common.
+        for pool in self.pools.iter_mut().skip(target).step_by(targets) {
+            let Some(taken) = &mut pool.taken else { continue };
+            let place = match &pool.sources {
+                None => Some(round),
+                Some(own) => {
+                    let number = own.number(all.address(number));
+                    number.map(|number| port * own.len() + number)
+                }
+            };
+            if let Some(place) = place {
+                taken.clear(place as usize);
             }
         }
-        None
     }
 
     /// Whose tuple it is: the target's place, our address, our port.
@@ -235,6 +292,35 @@ impl Tuples {
     }
 }
 
+/// The tuple of a ring's next place that has one to give, and the place behind it becomes the next.
+/// Places that have none are marked, and passed over as long as they are.
+#[inline]
+fn next_free(
+    next: &mut u64,
+    places: u64,
+    taken: &mut Option<Marks>,
+    tuple_at: impl Fn(u64) -> Option<Tuple>,
+) -> Option<Tuple> {
+    for _ in 0..places {
+        let place = match taken {
+            None => *next,
+            Some(taken) => {
+                let behind = taken.next_free(*next as usize);
+                behind.or_else(|| taken.next_free(0))? as u64
+            }
+        };
+        *next = if place + 1 == places { 0 } else { place + 1 };
+        let tuple = tuple_at(place);
+        if tuple.is_some() {
+            return tuple;
+        }
+        if places <= MARKED_MAX {
+            taken.get_or_insert_with(|| Marks::new(places as usize)).set(place as usize);
+        }
+    }
+    None
+}
+
 fn first_like(ways: &[(SocketAddr, Sources)]) -> Vec<usize> {
     let first = |wanted: SocketAddr| ways.iter().position(|(target, _)| is_like(*target, wanted));
     ways.iter().filter_map(|(target, _)| first(*target)).collect()
@@ -250,6 +336,7 @@ fn is_like(target: SocketAddr, other: SocketAddr) -> bool {
 mod tests {
     use super::*;
     use crate::sources::Range;
+    use std::cell::Cell;
     use std::collections::HashSet;
 
     fn way(target: &str, net: &str) -> (SocketAddr, Sources) {
@@ -362,6 +449,75 @@ mod tests {
         assert!(of("10.0.0.1:80", "10.128.0.1:1023").is_none());
     }
 
+    /// A start that finds none, or one among many, must not hold up those that come behind it.
+    #[test]
+    fn what_is_taken_is_looked_at_once() {
+        let few_looks = |tuples: &mut Tuples, is_taken: &dyn Fn(Tuple) -> bool| {
+            let looks = Cell::new(0_u64);
+            let tuple = tuples.take(0, |tuple| {
+                looks.set(looks.get() + 1);
+                is_taken(tuple)
+            });
+            assert!(looks.get() <= 2, "{} looks", looks.get());
+            tuple.1
+        };
+        let ways = vec![way("10.0.0.1:80", "10.128.0.0/30")];
+        let mut tuples = Tuples::new(ways, None, 0, Ports::InTurn);
+        assert_eq!(tuples.take(0, |_| true).1, None);
+        assert_eq!(few_looks(&mut tuples, &|_| true), None);
+        // Taken again, its place is just behind the next one.
+        for free in [7, 7, 6, tuples.len() - 1, 0] {
+            tuples.give_back(free);
+            assert_eq!(few_looks(&mut tuples, &|tuple| tuple != free), Some(free));
+            assert_eq!(few_looks(&mut tuples, &|_| true), None);
+        }
+    }
+
+    #[test]
+    fn an_addresss_taken_ports_are_looked_at_once() {
+        let ways = vec![way("10.0.0.1:80", "10.128.0.0/30")];
+        let mut tuples = Tuples::new(ways, None, 0, Ports::Both);
+        let looks = Cell::new(0_u64);
+        let take_at = |tuples: &mut Tuples, address: &str, free: Option<Tuple>| {
+            looks.set(0);
+            tuples.take_at(0, address.parse().unwrap(), |tuple| {
+                looks.set(looks.get() + 1);
+                Some(tuple) != free
+            })
+        };
+        let (one, other) = ("10.128.0.1", "10.128.0.2");
+        assert_eq!(take_at(&mut tuples, one, None), None);
+        assert_eq!(looks.get(), PORTS / 2);
+        let last = tuples.len() - 2;
+        assert_eq!(tuples.parts(last).1.to_string(), one);
+        tuples.give_back(last);
+        assert_eq!(take_at(&mut tuples, one, Some(last)), Some(last));
+        assert_eq!(looks.get(), 1);
+        assert_eq!(take_at(&mut tuples, other, Some(last + 1)), Some(last + 1), "it has its own");
+        // Those of the lower half are the others'.
+        tuples.give_back(0);
+        assert_eq!(tuples.take(0, |_| false).1, Some(0));
+    }
+
+    /// Homes that overlap have tuples in common: what one has found taken the other gives back.
+    #[test]
+    fn a_tuple_is_given_back_to_each_home_that_has_it() {
+        let (target, all) = way("10.0.0.1:80", "10.128.0.0/24");
+        let at = |net: &str| Sources::new(vec![Range::of(net.parse().unwrap())]);
+        let homes = vec![vec![at("10.128.0.8/30")], vec![at("10.128.0.8/31")]];
+        let ways = vec![(target, all)];
+        let mut tuples = Tuples::new(ways, Some(2), 0, Ports::InTurn).with_homes(homes, 0);
+        let shared = SocketAddr::new("10.128.0.9".parse().unwrap(), FIRST_OF_FEW + 1);
+        let shared = tuples.of(target, shared).unwrap();
+        for home in [0, 1] {
+            assert_eq!(tuples.take(home, |_| true).1, None);
+        }
+        tuples.give_back(shared);
+        for home in [0, 1] {
+            assert_eq!(tuples.take(home, |tuple| tuple != shared).1, Some(shared));
+        }
+    }
+
     #[test]
     fn a_clients_connections_have_ports_of_their_own() {
         let mut tuples = tuples(Ports::Both);
@@ -388,7 +544,7 @@ mod tests {
         let mut tuples = Tuples::new(ways, Some(6), 5, Ports::ByAddress);
         let mut seen = HashSet::new();
         for _ in 0..6 * 2 * 2 {
-            let (target, address) = tuples.take_address();
+            let (target, address) = tuples.take_address(0);
             let tuple = tuples.take_at(target, address, |_| false).unwrap();
             assert!(seen.insert(tuple), "used twice: {:?}", tuples.parts(tuple));
         }
@@ -405,7 +561,7 @@ mod tests {
             let mut tuples = Tuples::new(ways, Some(ports), 12_345, Ports::ByAddress);
             let mut seen: HashSet<Tuple> = HashSet::new();
             for _ in 0..2 {
-                let (target, address) = tuples.take_address();
+                let (target, address) = tuples.take_address(0);
                 for _ in 0..ports {
                     let tuple = tuples.take_at(target, address, |tuple| seen.contains(&tuple));
                     assert_eq!(tuple.map(|tuple| tuples.parts(tuple).1), Some(address));

@@ -24,10 +24,11 @@ impl Waiting {
         }
     }
 
-    /// Lets those go whose time has come.
-    pub(crate) fn release_due(&mut self, now_ns: u64) {
+    /// Lets those go whose time has come, and shows each.
+    pub(crate) fn release_due(&mut self, now_ns: u64, mut show: impl FnMut(Tuple)) {
         while let Some((_, tuple)) = self.until.pop_front_if(|(until_ns, _)| *until_ns <= now_ns) {
             self.held.remove(&tuple);
+            show(tuple);
         }
     }
 
@@ -50,12 +51,14 @@ mod tests {
         let mut waiting = Waiting::default();
         waiting.hold(7, 5);
         waiting.hold(9, 6);
-        waiting.release_due(TIME_WAIT_NS + 4);
+        let mut shown = Vec::new();
+        waiting.release_due(TIME_WAIT_NS + 4, |tuple| shown.push(tuple));
         assert!(waiting.has(7) && waiting.has(9) && !waiting.has(8));
-        waiting.release_due(TIME_WAIT_NS + 5);
+        waiting.release_due(TIME_WAIT_NS + 5, |tuple| shown.push(tuple));
         assert!(!waiting.has(7) && waiting.has(9));
         assert_eq!(waiting.len(), 1);
-        waiting.release_due(TIME_WAIT_NS + 6);
+        waiting.release_due(TIME_WAIT_NS + 6, |tuple| shown.push(tuple));
         assert_eq!(waiting.len(), 0);
+        assert_eq!(shown, [7, 9]);
     }
 }

@@ -54,9 +54,11 @@ impl Crowd<'_> {
 
     /// Whether all tuples are taken, which would take long to find out by looking at each.
     pub(super) fn has_no_port(&mut self, now_ns: u64) -> bool {
-        let Some(waiting) = &mut self.waiting else { return false };
-        waiting.release_due(now_ns);
-        (self.attempts.open + waiting.len()) as u64 >= self.tuples.len()
+        let held = self.waiting.as_mut().map_or(0, |waiting| {
+            waiting.release_due(now_ns, |tuple| self.tuples.give_back(tuple));
+            waiting.len()
+        });
+        (self.attempts.open + held) as u64 >= self.tuples.len()
     }
 
     /// As connect() says when the ports are used up.
@@ -172,17 +174,20 @@ impl Crowd<'_> {
             self.attempts.end(number);
         }
         if finished {
-            self.hold(wait, tuple, now_ns);
+            let is_held = self.hold(wait, tuple, now_ns);
             self.attempts.remove(number);
+            if !is_held {
+                self.tuples.give_back(tuple);
+            }
         } else if let Some(at_ns) = timer_ns {
             self.timers.set_no_later(number, at_ns);
         }
     }
 
-    /// A client's host holds TIME-WAIT, or the pair.
-    fn hold(&mut self, wait: Wait, tuple: Tuple, now_ns: u64) {
+    /// A client's host holds TIME-WAIT, or the pair. Says whether nobody uses the tuple meanwhile.
+    fn hold(&mut self, wait: Wait, tuple: Tuple, now_ns: u64) -> bool {
         if wait == Wait::Nothing {
-            return;
+            return false;
         }
         let pairs = self.office.pairs.as_mut().filter(|_| wait == Wait::Pair);
         if let Some(begun_ns) = pairs.and_then(Pairs::take_renewed_ns) {
@@ -190,11 +195,12 @@ impl Crowd<'_> {
             self.tally.time_wait_ends(begun_ns, now_ns - self.begun_ns);
         }
         self.tally.time_wait_begins(now_ns - self.begun_ns);
-        if let Some(waiting) = &mut self.waiting
-            && wait == Wait::Own
-        {
+        let waiting = self.waiting.as_mut().filter(|_| wait == Wait::Own);
+        let is_held = waiting.is_some();
+        if let Some(waiting) = waiting {
             waiting.hold(tuple, now_ns);
         }
+        is_held
     }
 
     fn count(&mut self, end: End, part: Option<usize>, intended_ns: u64, now_ns: u64, syns: u32) {

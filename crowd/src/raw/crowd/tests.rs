@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use ipnet::IpNet;
 use rand_chacha::rand_core::SeedableRng;
 use tidegate_client::segment::DATA_ORDER;
 use tidegate_client::{Browser, Flags, LastNumbers, Os, Pairs, Segment};
@@ -11,7 +12,7 @@ use tidegate_policy::raw::tg_key;
 use super::*;
 use crate::class::{Browsing, Class, each_at_each};
 use crate::network::Delay;
-use crate::plan::Driver;
+use crate::plan::{Driver, ranges_of};
 use crate::raw::device::Transmitter;
 use crate::raw::held::Held;
 use crate::raw::persona;
@@ -44,7 +45,13 @@ fn parts(plan: &Plan) -> Parts {
     let ways = plan.targets.iter().map(|target| Way::new(*target, [2; 6], [4; 6])).collect();
     let sources = |target: &SocketAddr| (*target, Sources::new(plan.ranges_for(*target)));
     let tuples = plan.targets.iter().map(sources).collect();
-    let tuples = Tuples::new(tuples, plan.ports, 0, Ports::of(plan));
+    let mut tuples = Tuples::new(tuples, plan.ports, 0, Ports::of(plan));
+    let homes = plan.homes();
+    if homes.len() > 1 {
+        let at = |home: &[IpNet], target| Sources::new(ranges_of(home, target));
+        let at_each = |home| plan.targets.iter().map(|target| at(home, *target)).collect();
+        tuples = tuples.with_homes(homes.into_iter().map(at_each).collect(), 0);
+    }
     let office = Office {
         transmitter: Transmitter::Nowhere,
         held: Held::new(),
@@ -69,6 +76,25 @@ fn clients_who_all_browse_have_the_one_port_there_is() {
     let outcome = crowd.tally.outcome(plan.seed);
     assert_eq!(outcome.errors.other["EADDRNOTAVAIL"], 1);
     assert_eq!(outcome.visits.unwrap().abandoned, 1);
+}
+
+/// They browse, and others beside them have a network of their own.
+#[test]
+fn who_browses_comes_from_where_the_plan_says() {
+    let mut plan = Plan { ports: None, ..plan() };
+    let sources = vec!["10.128.9.0/24".parse().unwrap()];
+    plan.classes.push(Class { sources, share: 1e-9, ..Class::default() });
+    plan.check().unwrap();
+    let mut watch = |_: Progress| {};
+    let mut crowd = Crowd::gather(&plan, parts(&plan), &mut watch).unwrap();
+    for _ in 0..3 {
+        crowd.start(0, crowd.begun_ns);
+    }
+    for number in crowd.attempts.numbers() {
+        let tuple = crowd.attempts.get(number).unwrap().tuple;
+        assert_eq!(crowd.tuples.parts(tuple).1.to_string(), "10.128.0.1");
+    }
+    assert_eq!(crowd.attempts.under_way, 3);
 }
 
 /// The pair is held for another minute, and by its clock the SYN is older than what was there.

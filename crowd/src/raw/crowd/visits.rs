@@ -14,7 +14,7 @@ impl Crowd<'_> {
     pub(super) fn come(&mut self, class: usize, intended_ns: u64, now_ns: u64) {
         let kind = &self.plan.classes[class];
         let Some(browsing) = &kind.browsing else { return };
-        let (target, address) = self.tuples.take_address();
+        let (target, address) = self.tuples.take_address(self.homes[class]);
         let delay_ns = ns(kind.network.delay.draw(&mut self.chance));
         let home = Home { class, target, address: Some(address), delay_ns };
         let at_ns = self.begun_ns + intended_ns;
