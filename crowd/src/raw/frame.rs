@@ -138,7 +138,7 @@ pub(crate) fn read(frame: &[u8]) -> Option<Arrived<'_>> {
             let header_bytes = usize::from(rest.first()? & 0x0f) * 4;
             // The frame may be padded to Ethernet's least length.
             let whole = rest.get(..usize::from(number(rest, 2)?))?;
-            if header_bytes < IPV4_BYTES || whole[9] != TCP {
+            if header_bytes < IPV4_BYTES || whole.len() < header_bytes || whole[9] != TCP {
                 return None;
             }
             let from: [u8; 4] = whole.get(12..16)?.try_into().ok()?;
@@ -329,9 +329,14 @@ mod tests {
 
     #[test]
     fn cut_frames_are_no_segments() {
-        let frame = frame_of("10.0.0.2:1024", "10.0.0.1:80", &segment(b"data"));
+        let mut frame = frame_of("10.0.0.2:1024", "10.0.0.1:80", &segment(b"data"));
         for length in 0..frame.len() {
             assert!(read(&frame[..length]).is_none(), "{length}");
+        }
+        // The length that IPv4 tells: less than a header, or none, as of more than 64 KB (BIG TCP).
+        for length in 0..=IPV4_BYTES as u16 {
+            frame[16..18].copy_from_slice(&length.to_be_bytes());
+            assert!(read(&frame).is_none(), "{length}");
         }
     }
 }
