@@ -49,6 +49,17 @@ pub enum CrowdError {
         /// What was given.
         ports: u16,
     },
+    /// A closed loop of more clients than can be told apart.
+    #[error(
+        "{clients} clients at a time have {tuples} addresses and ports to come from: give fewer of \
+         them, or more sources or ports"
+    )]
+    FewPorts {
+        /// How many clients.
+        clients: usize,
+        /// How many there can be, each with one connection.
+        tuples: u64,
+    },
     /// A trace that cannot be scaled.
     #[error("all starts of the trace are at one time, so it has no rate: play it as recorded")]
     NoRate,

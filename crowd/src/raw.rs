@@ -30,7 +30,7 @@ use tidegate_policy::raw::{tg_key, tg_tw_rules};
 use crate::class::{Class, each_at_each, host};
 use crate::error::CrowdError;
 use crate::limits::wake_punctually;
-use crate::plan::{Plan, ns, ranges_of};
+use crate::plan::{Load, Plan, ns, ranges_of};
 use crate::raw::crowd::{Crowd, Parts, Persona};
 use crate::raw::device::Device;
 use crate::raw::frame::Way;
@@ -136,7 +136,20 @@ fn survey(plan: &Plan) -> Result<Ground, CrowdError> {
         let at_each = |home| plan.targets.iter().map(|target| at(home, *target)).collect();
         tuples = tuples.with_homes(homes.into_iter().map(at_each).collect(), begin);
     }
+    check_ports(plan, tuples.len())?;
     Ok(Ground { interface, ways, tuples, kernel })
+}
+
+/// In a closed loop each client has a connection: some would never find a port, and only fail. Who
+/// browses has several, or, thinking, none.
+fn check_ports(plan: &Plan, tuples: u64) -> Result<(), CrowdError> {
+    let browses = plan.classes.iter().any(|class| class.browsing.is_some());
+    match plan.load {
+        Load::Closed { clients } if !browses && clients as u64 > tuples => {
+            Err(CrowdError::FewPorts { clients, tuples })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn persona(

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! When the next attempt is due.
 
+use std::collections::VecDeque;
 use std::iter::Peekable;
 
-use tidegate_client::Arrivals;
+use tidegate_client::{Arrivals, End};
 
 use crate::plan::{Load, Plan, ns};
+
+/// After which a client of a closed loop comes again whom its own host let down at once, with nothing
+/// sent: else it would try as fast as the processor goes, and its failures would be the load.
+const PAUSE_NS: u64 = 100_000_000;
 
 /// When the next attempt is due, in ns since the beginning.
 pub(crate) enum Schedule {
@@ -20,6 +25,8 @@ pub(crate) enum Schedule {
         clients: usize,
         end_ns: u64,
         over: bool,
+        /// Until when clients pause, in order.
+        pausing: VecDeque<u64>,
     },
 }
 
@@ -38,7 +45,8 @@ impl Schedule {
                 .and_then(|per_s| Arrivals::trace_at(trace, per_s))
                 .unwrap_or_else(|| Arrivals::trace(trace)),
             Load::Closed { clients } => {
-                return Self::Closed { clients: *clients, end_ns, over: false };
+                let pausing = VecDeque::new();
+                return Self::Closed { clients: *clients, end_ns, over: false, pausing };
             }
         };
         let starts: Box<dyn Iterator<Item = u64>> =
@@ -56,10 +64,18 @@ impl Schedule {
                 *counted |= now_ns >= *counts_until_ns;
                 starts.next_if(|start_ns| *start_ns <= now_ns)
             }
-            Self::Closed { clients, end_ns, over } => {
+            Self::Closed { clients, end_ns, over, pausing } => {
                 *over |= now_ns >= *end_ns;
-                (!*over && under_way < *clients).then_some(now_ns)
+                while pausing.pop_front_if(|until_ns| *until_ns <= now_ns).is_some() {}
+                (!*over && under_way + pausing.len() < *clients).then_some(now_ns)
             }
+        }
+    }
+
+    /// An attempt ended so as soon as it was started.
+    pub(crate) fn failed_at_once(&mut self, end: End, now_ns: u64) {
+        if let (Self::Closed { pausing, .. }, End::Other(_)) = (self, end) {
+            pausing.push_back(now_ns + PAUSE_NS);
         }
     }
 
@@ -70,8 +86,10 @@ impl Schedule {
                 starts.peek().copied().or((!*counted).then_some(*counts_until_ns))
             }
             Self::Closed { over: true, .. } => None,
-            Self::Closed { clients, end_ns, .. } => {
-                Some(if under_way < *clients { 0 } else { *end_ns })
+            Self::Closed { clients, end_ns, pausing, .. } => {
+                let is_missing = under_way + pausing.len() < *clients;
+                let next_ns = pausing.front().map_or(*end_ns, |until_ns| (*end_ns).min(*until_ns));
+                Some(if is_missing { 0 } else { next_ns })
             }
         }
     }
@@ -85,7 +103,8 @@ impl Schedule {
 
     /// What is left to start, none of which will be.
     pub(crate) fn abandon(&mut self) -> impl Iterator<Item = u64> + use<> {
-        let over = Self::Closed { clients: 0, end_ns: 0, over: true };
+        let pausing = VecDeque::new();
+        let over = Self::Closed { clients: 0, end_ns: 0, over: true, pausing };
         match std::mem::replace(self, over) {
             Self::Open { starts, .. } => Some(starts).into_iter().flatten(),
             Self::Closed { .. } => None.into_iter().flatten(),
@@ -141,6 +160,22 @@ mod tests {
         assert!(!schedule.is_over());
         assert_eq!(schedule.take_due(3 * SECOND_NS, 0), None);
         assert!(schedule.is_over());
+    }
+
+    #[test]
+    fn who_failed_at_once_comes_again_after_a_pause() {
+        let load = Load::Closed { clients: 2 };
+        let plan = Plan { load, duration: Duration::from_secs(3), ..Plan::default() };
+        let mut schedule = Schedule::of(&plan);
+        schedule.failed_at_once(End::Other(1), 7);
+        assert_eq!(schedule.take_due(7, 0), Some(7), "the other does not wait for it");
+        assert_eq!((schedule.take_due(7, 1), schedule.next_ns(1)), (None, Some(7 + PAUSE_NS)));
+        assert_eq!(schedule.take_due(7 + PAUSE_NS, 1), Some(7 + PAUSE_NS));
+        // Who was answered has a way to go for the next answer.
+        schedule.failed_at_once(End::Refused, 8 + PAUSE_NS);
+        assert_eq!(schedule.next_ns(1), Some(0));
+        schedule.failed_at_once(End::Other(1), 3 * SECOND_NS - 1);
+        assert_eq!(schedule.next_ns(1), Some(3 * SECOND_NS), "and not after the end");
     }
 
     #[test]

@@ -402,6 +402,9 @@ fn what_cannot_be_is_said() {
     assert!(said(Plan { targets: gone, ..plan() }).contains("10.0.0.77 does not answer"));
     let interface = Some("eth7".to_owned());
     assert!(said(Plan { interface, ..plan() }).contains("eth7"));
+    let (sources, load) = (vec!["10.128.0.1/32".parse().unwrap()], Load::Closed { clients: 2000 });
+    let many = Plan { sources, load, ports: Some(1000), ..plan() };
+    assert!(said(many).contains("2000 clients at a time have 1000 addresses and ports"));
     let windows = Class { os: tidegate_crowd::Os::named("windows").unwrap(), ..Class::default() };
     let by_sockets = |class| Plan {
         driver: Driver::Sockets,

@@ -171,7 +171,7 @@ fn by_option(error: CrowdError) -> Failure {
         CrowdError::NoSource { .. } => "--from",
         CrowdError::Rate { .. } | CrowdError::NoRate => "--rate",
         CrowdError::Ports { .. } => "--ports",
-        CrowdError::NoClients => "--clients",
+        CrowdError::NoClients | CrowdError::FewPorts { .. } => "--clients",
         CrowdError::Requests { .. } => "--requests",
         CrowdError::Delay { .. } => "--delay-ms",
         CrowdError::Path { .. } => "--path",

@@ -65,6 +65,7 @@ impl Crowd<'_> {
     pub(super) fn no_port(&mut self, class: usize, intended_ns: u64, now_ns: u64) {
         self.tally.started(intended_ns, now_ns - self.begun_ns);
         self.meter.started();
+        self.schedule.failed_at_once(End::NO_PORT, now_ns - self.begun_ns);
         self.count(End::NO_PORT, self.plan.classes[class].part, intended_ns, now_ns, 0);
     }
 

@@ -12,7 +12,7 @@ use tidegate_policy::raw::tg_key;
 use super::*;
 use crate::class::{Browsing, Class, each_at_each};
 use crate::network::Delay;
-use crate::plan::{Driver, ranges_of};
+use crate::plan::{Driver, Load, ranges_of};
 use crate::raw::device::Transmitter;
 use crate::raw::held::Held;
 use crate::raw::persona;
@@ -76,6 +76,21 @@ fn clients_who_all_browse_have_the_one_port_there_is() {
     let outcome = crowd.tally.outcome(plan.seed);
     assert_eq!(outcome.errors.other["EADDRNOTAVAIL"], 1);
     assert_eq!(outcome.visits.unwrap().abandoned, 1);
+}
+
+/// Each would try as fast as the processor goes, and its failures would be the load.
+#[test]
+fn clients_of_a_closed_loop_without_a_port_pause() {
+    let load = Load::Closed { clients: 3 };
+    let plan = Plan { load, classes: vec![Class::default()], ..plan() };
+    let mut watch = |_: Progress| {};
+    let mut crowd = Crowd::gather(&plan, parts(&plan), &mut watch).unwrap();
+    for ms in 0..1000 {
+        crowd.start_due(crowd.begun_ns + ms * MS_NS);
+    }
+    assert_eq!(crowd.attempts.under_way, 1, "whom nobody answers");
+    let outcome = crowd.tally.outcome(plan.seed);
+    assert_eq!(outcome.errors.other["EADDRNOTAVAIL"], 2 * 10, "ten times a second each");
 }
 
 /// They browse, and others beside them have a network of their own.
