@@ -175,6 +175,11 @@ pub enum CrowdError {
         /// What was given, in seconds.
         given_s: f64,
     },
+    /// It was told to.
+    #[error(
+        "the crowd was told to stop before its time was over: what it saw until then is not told"
+    )]
+    Stopped,
     /// The event loop itself failed.
     #[error("the crowd's event loop cannot {step}: {source}")]
     Events {

@@ -41,6 +41,8 @@ mod sources;
 mod visits;
 pub mod wheel;
 
+use std::sync::atomic::AtomicBool;
+
 pub use class::{Browsing, Class};
 pub use error::CrowdError;
 pub use ipnet::IpNet;
@@ -70,9 +72,22 @@ pub fn run(plan: &Plan) -> Result<Outcome, CrowdError> {
 /// # Errors
 /// As [`run`].
 pub fn run_watched(plan: &Plan, watch: &mut dyn FnMut(Progress)) -> Result<Outcome, CrowdError> {
+    run_until(plan, &AtomicBool::new(false), watch)
+}
+
+/// As [`run_watched`], until it is told to stop: then it is over within a quarter of a second, leaves
+/// the interface as it was, and tells nothing of what became of it.
+///
+/// # Errors
+/// As [`run`], and [`CrowdError::Stopped`].
+pub fn run_until(
+    plan: &Plan,
+    stop: &AtomicBool,
+    watch: &mut dyn FnMut(Progress),
+) -> Result<Outcome, CrowdError> {
     plan.check()?;
     match plan.driver {
-        Driver::Sockets => sockets::run(plan, watch),
-        Driver::Raw => raw::run(plan, watch),
+        Driver::Sockets => sockets::run(plan, stop, watch),
+        Driver::Raw => raw::run(plan, stop, watch),
     }
 }

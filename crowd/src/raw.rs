@@ -19,6 +19,7 @@ mod waiting;
 mod xsk;
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::AtomicBool;
 
 use ipnet::IpNet;
 use nix::net::if_::if_nametoindex;
@@ -53,7 +54,11 @@ const IPV4_HEADERS_BYTES: u16 = 40;
 const IPV6_HEADERS_BYTES: u16 = 60;
 
 /// Sends a crowd with raw packets.
-pub(crate) fn run(plan: &Plan, watch: &mut dyn FnMut(Progress)) -> Result<Outcome, CrowdError> {
+pub(crate) fn run(
+    plan: &Plan,
+    stop: &AtomicBool,
+    watch: &mut dyn FnMut(Progress),
+) -> Result<Outcome, CrowdError> {
     wake_punctually();
     let ground = survey(plan)?;
     let targets: Vec<SocketAddr> = ground.ways.iter().map(|way| way.target).collect();
@@ -70,7 +75,7 @@ pub(crate) fn run(plan: &Plan, watch: &mut dyn FnMut(Progress)) -> Result<Outcom
         persona(class, target, mtu, paths, objects)
     });
     let parts = Parts { personas, ways: ground.ways, tuples: ground.tuples, office };
-    let outcome = Crowd::gather(plan, parts, watch)?.drive(&mut arrivals)?;
+    let outcome = Crowd::gather(plan, parts, watch)?.drive(&mut arrivals, stop)?;
     Ok(Outcome { driver, ..outcome })
 }
 

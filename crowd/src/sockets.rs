@@ -8,6 +8,7 @@ mod visits;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -37,12 +38,16 @@ const SCRATCH_BYTES: usize = 64 * 1024;
 const STARTS_PER_TURN: usize = 32;
 
 /// Sends a crowd over kernel sockets.
-pub(crate) fn run(plan: &Plan, watch: &mut dyn FnMut(Progress)) -> Result<Outcome, CrowdError> {
+pub(crate) fn run(
+    plan: &Plan,
+    stop: &AtomicBool,
+    watch: &mut dyn FnMut(Progress),
+) -> Result<Outcome, CrowdError> {
     check(plan)?;
     allow_descriptors(plan.descriptors_needed());
     wake_punctually();
     let mut crowd = Crowd::gather(plan, watch)?;
-    crowd.drive()?;
+    crowd.drive(stop)?;
     let outcome = crowd.tally.outcome(plan.seed);
     Ok(Outcome { driver: "sockets".to_owned(), ..outcome })
 }
@@ -90,7 +95,7 @@ impl<'a> Crowd<'a> {
         })
     }
 
-    fn drive(&mut self) -> Result<(), CrowdError> {
+    fn drive(&mut self, stop: &AtomicBool) -> Result<(), CrowdError> {
         let mut events = vec![EpollEvent::empty(); EVENTS_MAX];
         let mut scratch = vec![0; SCRATCH_BYTES];
         self.begun = Instant::now();
@@ -102,6 +107,9 @@ impl<'a> Crowd<'a> {
             self.meter.look(self.now_ns(), self.attempts.under_way as u64);
             if self.schedule.is_over() && self.attempts.counting + self.visits.counting == 0 {
                 return Ok(());
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(CrowdError::Stopped);
             }
             self.wait()?;
             let count = match self.epoll.wait(&mut events, EpollTimeout::ZERO) {

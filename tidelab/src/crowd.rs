@@ -5,11 +5,14 @@ use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use nix::libc;
+use nix::sys::signal::{SigSet, Signal};
 use tidegate_crowd::{
-    Browser, Browsing, Class, Close, CrowdError, Delay, Driver, Load, Network, Os, Plan,
-    run_watched,
+    Browser, Browsing, Class, Close, CrowdError, Delay, Driver, Load, Network, Os, Plan, run_until,
 };
 use tidegate_scenarios::read_trace;
 
@@ -18,6 +21,8 @@ use crate::progress;
 use crate::quantity::{self, Addresses};
 
 /// Send a crowd of clients from this network namespace and print what became of them, as JSON.
+///
+/// SIGINT, SIGTERM or SIGHUP end it sooner; it then leaves the interface as it was, and prints nothing.
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("load").required(true).multiple(true)
     .args(["rate", "trace", "clients"]))]
@@ -152,7 +157,9 @@ pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let is_recorded = matches!(plan.load, Load::Trace { .. });
     let mut bar = progress::bar();
     bar.step(1, 1, "crowd", plan.warm_up + plan.duration + plan.cool_down);
-    let outcome = run_watched(&plan, &mut |progress| bar.show(1, &progress)).map_err(by_option)?;
+    let stop = stop_by_signal()?;
+    let outcome = run_until(&plan, &stop, &mut |progress| bar.show(1, &progress));
+    let outcome = outcome.map_err(by_option)?;
     bar.finish();
     let outcome = if is_recorded { outcome.of_uneven_time() } else { outcome };
     let mut out = io::stdout().lock();
@@ -163,6 +170,36 @@ pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
     };
     written.map_err(io::Error::from).and_then(|()| writeln!(out)).map_err(Failure::Output)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Becomes true when a signal ends the crowd, so that it leaves the interface as it was. Another one
+/// hurries nobody: timeout(1) sends two.
+fn stop_by_signal() -> Result<Arc<AtomicBool>, Failure> {
+    // Blocked before any thread exists, so that the one that waits for them is the only one to see them.
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        // One that is blocked is heard though it is ignored, as below nohup.
+        if !is_ignored(signal) {
+            signals.add(signal);
+        }
+    }
+    signals.thread_block().map_err(|errno| Failure::Signals(errno.into()))?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&stop);
+    std::thread::spawn(move || {
+        // An error would mean an invalid signal set, which it is not.
+        let _ = signals.wait();
+        told.store(true, Ordering::Relaxed);
+    });
+    Ok(stop)
+}
+
+fn is_ignored(signal: Signal) -> bool {
+    // SAFETY: all zero is a valid one.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: nothing is changed, and the kernel writes to what outlives the call.
+    let answer = unsafe { libc::sigaction(signal as i32, std::ptr::null(), &raw mut action) };
+    answer == 0 && action.sa_sigaction == libc::SIG_IGN
 }
 
 /// What a crowd cannot be is told with the option that asked for it.

@@ -5,6 +5,7 @@ mod mail;
 mod people;
 mod visits;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -121,13 +122,20 @@ impl<'a> Crowd<'a> {
         })
     }
 
-    /// Sends the crowd and says what became of it.
-    pub(crate) fn drive(mut self, arrivals: &mut Arrivals) -> Result<Outcome, CrowdError> {
+    /// Sends the crowd and says what became of it, unless it is told to stop.
+    pub(crate) fn drive(
+        mut self,
+        arrivals: &mut Arrivals,
+        stop: &AtomicBool,
+    ) -> Result<Outcome, CrowdError> {
         self.meter.begin(clock_ns() - self.begun_ns);
         loop {
             let busy = self.turn(arrivals);
             if self.schedule.is_over() && self.attempts.counting + self.visits.counting == 0 {
                 break;
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(CrowdError::Stopped);
             }
             if !busy {
                 let start_ns = self.schedule.next_ns(self.at_work());

@@ -26,6 +26,10 @@ const EMPTY_POLLS: u32 = 2_000_000_000;
 /// Any real-time priority comes before the crowd, which never sleeps when it is busy.
 const PRIORITY: i32 = 1;
 
+/// What makes it so, in the order in which it is written.
+const SETTINGS: [(&str, u32); 3] =
+    [("gro_flush_timeout", EVERY_NS), ("napi_defer_hard_irqs", EMPTY_POLLS), ("threaded", 1)];
+
 /// An interface that is polled on our processors. Dropped, it is as it was.
 #[derive(Debug)]
 pub(crate) struct Polled {
@@ -38,7 +42,8 @@ impl Polled {
     /// another network namespace. `strangers` are the polling threads that were there before the
     /// interface had any (see [`threads_of`]).
     ///
-    /// After a SIGKILL the settings stay, but not the threads: those go with the XDP program.
+    /// After a SIGKILL the settings stay, but not the threads: those go with the XDP program. The next
+    /// crowd takes the settings back.
     ///
     /// # Errors
     /// Where `/sys` does not know the interface's name or is read-only, or the kernel is older than
@@ -53,10 +58,7 @@ impl Polled {
         if !is_of(&folder, interface)? {
             return Ok(None);
         }
-        let mut polled = Self { before: Vec::new() };
-        polled.write(folder.join("gro_flush_timeout"), EVERY_NS)?;
-        polled.write(folder.join("napi_defer_hard_irqs"), EMPTY_POLLS)?;
-        polled.write(folder.join("threaded"), 1)?;
+        let polled = Self::with_settings(&folder)?;
         for thread in threads_of(&interface.name)? {
             if strangers.contains(&thread) {
                 continue;
@@ -67,11 +69,22 @@ impl Polled {
         Ok(Some(polled))
     }
 
-    fn write(&mut self, path: PathBuf, value: u32) -> io::Result<()> {
-        let before = fs::read_to_string(&path)?;
-        fs::write(&path, value.to_string())?;
-        self.before.push((path, before.trim().to_owned()));
-        Ok(())
+    /// Sets what makes it so, in an interface's folder.
+    fn with_settings(folder: &Path) -> io::Result<Self> {
+        let mut files = Vec::new();
+        for (name, value) in SETTINGS {
+            let path = folder.join(name);
+            let before = fs::read_to_string(&path)?.trim().to_owned();
+            files.push((path, before, value.to_string()));
+        }
+        // Nobody else has just these: a crowd that was killed has left them.
+        let are_left = files.iter().all(|(_, before, value)| before == value);
+        let mut polled = Self { before: Vec::new() };
+        for (path, before, value) in files {
+            fs::write(&path, value)?;
+            polled.before.push((path, if are_left { "0".to_owned() } else { before }));
+        }
+        Ok(polled)
     }
 }
 
@@ -121,6 +134,29 @@ fn go_first(thread: Pid) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_killed_crowd_has_left_is_taken_back() {
+        let folder =
+            std::env::temp_dir().join(format!("tidegate-crowd-settings-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let own = SETTINGS.map(|(_, value)| value.to_string());
+        let all = || SETTINGS.map(|(name, _)| fs::read_to_string(folder.join(name)).unwrap());
+        let set_and_drop = |before: [&str; 3]| {
+            for ((name, _), value) in SETTINGS.iter().zip(before) {
+                fs::write(folder.join(name), format!("{value}\n")).unwrap();
+            }
+            let polled = Polled::with_settings(&folder).unwrap();
+            assert_eq!(all(), own);
+            drop(polled);
+            all()
+        };
+        assert_eq!(set_and_drop(["20000", "0", "0"]), ["20000", "0", "0"]);
+        // An operator has its threads, too.
+        assert_eq!(set_and_drop(["0", "2", "1"]), ["0", "2", "1"]);
+        assert_eq!(set_and_drop(own.each_ref().map(String::as_str)), ["0", "0", "0"]);
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn another_interface_of_the_same_name_is_known() {
