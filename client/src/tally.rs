@@ -225,6 +225,15 @@ impl Tally {
         }
     }
 
+    /// Of which part of the crowd it would have been: beside [`Tally::not_started`].
+    pub fn not_started_of(&mut self, part: usize, intended_ns: u64) {
+        if self.counts(intended_ns)
+            && let Some(part) = self.parts.get_mut(part)
+        {
+            part.attempts += 1;
+        }
+    }
+
     /// A visit of this intended start has begun.
     pub fn visit_started(&mut self, intended_ns: u64) {
         if self.counts(intended_ns) {

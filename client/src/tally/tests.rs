@@ -112,6 +112,20 @@ fn visits_are_counted_apart_from_their_attempts() {
 }
 
 #[test]
+fn a_part_has_those_of_it_that_were_never_started() {
+    let mut tally = Tally::new(0..SECOND_NS).with_parts(2);
+    tally.ended(End::Replied, 0, 1, None);
+    tally.ended_of(1, End::Replied, 0);
+    for intended_ns in [1, SECOND_NS] {
+        tally.not_started(intended_ns);
+        tally.not_started_of(1, intended_ns);
+    }
+    let outcome = tally.outcome(1);
+    assert_eq!(outcome.attempts, 2);
+    assert_eq!(outcome.parts, [Part::default(), Part { attempts: 2, replies: 1 }]);
+}
+
+#[test]
 fn lateness_is_that_of_attempts_that_count() {
     let mut tally = Tally::new(0..SECOND_NS);
     tally.started(10, 10 + 5_000_000);

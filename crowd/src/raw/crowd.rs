@@ -189,6 +189,10 @@ impl<'a> Crowd<'a> {
             // Hopelessly behind, it must end all the same; what it left out is in the outcome.
             for start_ns in self.schedule.abandon() {
                 self.tally.not_started(start_ns);
+                let class = self.classes.draw(&mut self.chance);
+                if let Some(part) = self.plan.classes[class].part {
+                    self.tally.not_started_of(part, start_ns);
+                }
             }
         }
         for count in 0..STARTS_PER_TURN {

@@ -112,6 +112,23 @@ fn who_browses_comes_from_where_the_plan_says() {
     assert_eq!(crowd.attempts.under_way, 3);
 }
 
+#[test]
+fn parts_have_those_who_were_never_started() {
+    let load = Load::Constant { per_s: 100.0 };
+    let class = |part| Class { part: Some(part), ..Class::default() };
+    let classes = vec![class(0), class(1)];
+    let plan = Plan { load, classes, ports: None, ..plan() };
+    let mut watch = |_: Progress| {};
+    let mut crowd = Crowd::gather(&plan, parts(&plan), &mut watch).unwrap();
+    let is_hopeless_ns = ns(plan.whole()) + ns(plan.longest_timeout()) + 1;
+    crowd.start_due(crowd.begun_ns + is_hopeless_ns);
+    let outcome = crowd.tally.outcome(plan.seed);
+    assert_eq!((outcome.attempts, outcome.errors.not_started), (1000, 1000));
+    let attempts: Vec<u64> = outcome.parts.iter().map(|part| part.attempts).collect();
+    assert_eq!(attempts.iter().sum::<u64>(), 1000, "{attempts:?}");
+    assert!(attempts.iter().all(|attempts| *attempts > 400), "each has its share: {attempts:?}");
+}
+
 /// The pair is held for another minute, and by its clock the SYN is older than what was there.
 #[test]
 fn a_visit_ends_when_its_own_host_refuses_the_page() {
