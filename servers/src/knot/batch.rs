@@ -15,6 +15,10 @@ use crate::listen::Listeners;
 use crate::stop::Stop;
 use crate::worker::Worker;
 
+/// Rounds between two looks at who else can go on, where some always can: their requests came one
+/// behind the other. A call in so many rounds of theirs costs little.
+const ROUNDS: u32 = 16;
+
 /// The connections of one thread.
 ///
 /// They have turns in the order in which they came. One that would block lets the others go on, and
@@ -59,7 +63,7 @@ impl Batch {
     /// [`ServerError::Events`].
     pub(super) fn finish(&mut self, stop: &Stop) -> Result<u32, ServerError> {
         self.worker.statistics.work_phases += 1;
-        let mut closed = 0;
+        let (mut closed, mut rounds) = (0, 0);
         while !stop.is_over() {
             let begun = Instant::now();
             closed += self.round(stop);
@@ -67,8 +71,11 @@ impl Batch {
             if self.connections.is_empty() {
                 break;
             }
-            if !self.connections.iter().any(|connection| connection.is_queued) {
-                self.wait(stop)?;
+            rounds += 1;
+            let queued = self.connections.iter().filter(|connection| connection.is_queued).count();
+            if queued == 0 || (queued < self.connections.len() && rounds >= ROUNDS) {
+                self.wait(stop, queued == 0)?;
+                rounds = 0;
             }
         }
         self.connections.clear();
@@ -97,8 +104,9 @@ impl Batch {
         (before - self.connections.len()) as u32
     }
 
-    /// Sleeps until one can go on, or one has stood still for too long, or the server stops.
-    fn wait(&mut self, stop: &Stop) -> Result<(), ServerError> {
+    /// Looks who can go on. It sleeps, if it may, until one can, or one has stood still for too long,
+    /// or the server stops.
+    fn wait(&mut self, stop: &Stop, sleeps: bool) -> Result<(), ServerError> {
         self.entries.clear();
         self.entries.push(entry(stop));
         self.entries.extend(self.connections.iter().map(|connection| {
@@ -107,14 +115,17 @@ impl Batch {
             libc::pollfd { events, ..entry(&connection.stream) }
         }));
         let deadline = self.connections.iter().map(|connection| connection.deadline).min();
-        let at_most = deadline.map(|time| time.saturating_duration_since(Instant::now()));
+        let at_most = match sleeps {
+            true => deadline.map(|time| time.saturating_duration_since(Instant::now())),
+            false => Some(Duration::ZERO),
+        };
         self.worker.post();
         let waited = wait_for(&mut self.entries, at_most)?;
         self.worker.look_at_clock();
         self.worker.statistics.event_calls += 1;
         self.worker.statistics.fds_told += waited.told;
         for (connection, entry) in self.connections.iter_mut().zip(&self.entries[1..]) {
-            connection.is_queued = entry.revents != 0;
+            connection.is_queued |= entry.revents != 0;
             connection.client_left |= entry.revents & libc::POLLRDHUP != 0;
         }
         Ok(())
@@ -176,17 +187,20 @@ pub(super) fn wait_for(
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-    use std::net::TcpListener;
+    use std::io::{Read, Write};
+    use std::net::{Shutdown, TcpListener};
     use std::sync::Arc;
+    use std::thread;
 
     use super::*;
     use crate::board::Board;
     use crate::content::Content;
     use crate::settings::Settings;
-    use crate::work::Work;
+    use crate::work::{Work, steps_per_us};
 
     const PATIENCE: Duration = Duration::from_millis(1);
+    /// For who is not to be given up.
+    const LONG: Duration = Duration::from_secs(60);
     /// A turn reads eight times as much.
     const SCRATCH_BYTES: usize = 1;
     /// What fits into a socket before anyone reads, and keeps its reader busy for several ms.
@@ -209,6 +223,68 @@ mod tests {
         assert_eq!(batch.finish(&Stop::new().unwrap()).unwrap(), 1);
         batch.worker.post();
         board.look().work_items
+    }
+
+    const GET: &str = "GET / HTTP/1.1\r\n\r\n";
+    /// Of one behind the other, all of which fit into the sockets, as do their replies.
+    const REQUESTS: usize = 400;
+    const REQUEST_US: u64 = 1000;
+
+    /// Everything that has come to a client so far.
+    fn read_now(client: &mut TcpStream) -> usize {
+        client.set_nonblocking(true).unwrap();
+        let mut bytes = Vec::new();
+        let _ = client.read_to_end(&mut bytes);
+        bytes.len()
+    }
+
+    /// Two clients, and a batch of their connections whose requests take so much work.
+    fn two(work: Work) -> ([TcpStream; 2], Batch) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let settings = Settings { body_bytes: 0, ..Settings::default() };
+        let content = Content::of(&settings).unwrap();
+        let worker = Worker::new(content, work, LONG, Arc::new(Board::default()));
+        let mut batch = Batch::new(worker.another(SENT_BYTES));
+        let clients = [(); 2].map(|()| {
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (stream, _) = listener.accept().unwrap();
+            stream.set_nonblocking(true).unwrap();
+            batch.admit(stream);
+            client
+        });
+        (clients, batch)
+    }
+
+    #[test]
+    fn while_all_can_go_on_nobody_is_asked_for() {
+        let (mut clients, mut batch) = two(Work::costing(0, 1));
+        for client in &mut clients {
+            client.write_all(GET.repeat(REQUESTS).as_bytes()).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+        }
+        assert_eq!(batch.finish(&Stop::new().unwrap()).unwrap(), 2);
+        let board = Arc::clone(&batch.worker.board);
+        batch.worker.post();
+        let statistics = board.look();
+        assert_eq!((statistics.replies, statistics.event_calls), (2 * REQUESTS as u64, 0));
+    }
+
+    #[test]
+    fn who_sends_many_requests_ahead_shuts_out_no_other() {
+        let work = Work::costing(REQUEST_US, steps_per_us());
+        let ([mut ahead, mut other], mut batch) = two(work);
+        let stop = Stop::new().unwrap();
+        ahead.write_all(GET.repeat(REQUESTS).as_bytes()).unwrap();
+        assert_eq!(batch.round(&stop), 0, "both have had a turn");
+        other.write_all(GET.as_bytes()).unwrap();
+        let clients = thread::spawn(move || {
+            let mut reply = [0; 1024];
+            let reply_bytes = other.read(&mut reply).unwrap();
+            read_now(&mut ahead) / reply_bytes
+        });
+        assert_eq!(batch.finish(&stop).unwrap(), 2);
+        let replies = clients.join().unwrap();
+        assert!(replies < REQUESTS, "it had all of its replies first");
     }
 
     #[test]
