@@ -177,8 +177,8 @@ pub struct Segments {
     pub sent: u64,
     /// All that were received.
     pub received: u64,
-    /// Coming or going, that found no room at the clients' own device: neither the network nor the
-    /// server lost them.
+    /// Coming or going, that found no room at the clients' own device, or that it could not hand on:
+    /// a veth says so, too, of what finds the server's backlog full.
     pub lost_here: u64,
 }
 

@@ -70,6 +70,27 @@ impl Link {
         self.a.receive_offload()?;
         self.b.receive_offload()
     }
+
+    /// Packets that it lost for want of room, since it was laid. Both ends may tell of the same one: of
+    /// what finds the receiver's backlog full, say, a veth tells at either. Of each way it is as many
+    /// as the end tells that tells of more.
+    ///
+    /// # Errors
+    /// As [`End::lost`].
+    pub fn lost(&self) -> Result<u64, LabError> {
+        Ok(lost_between(self.a.dropped()?, self.b.dropped()?))
+    }
+}
+
+/// Packets that one end did not get out, and that did not get in there.
+#[derive(Clone, Copy)]
+struct Dropped {
+    going: u64,
+    coming: u64,
+}
+
+fn lost_between(a: Dropped, b: Dropped) -> u64 {
+    a.going.max(b.coming) + b.going.max(a.coming)
 }
 
 impl End {
@@ -203,12 +224,19 @@ impl End {
     /// # Errors
     /// [`LabError::File`], [`LabError::CounterFormat`].
     pub fn lost(&self) -> Result<u64, LabError> {
+        self.dropped().map(|dropped| dropped.going + dropped.coming)
+    }
+
+    fn dropped(&self) -> Result<Dropped, LabError> {
         let count = |file: &'static str| {
             let line = self.namespace.read_file(self.file(file))?;
             let count = line.trim().parse::<u64>();
             count.map_err(|_| LabError::CounterFormat { file, line })
         };
-        Ok(count("statistics/tx_dropped")? + count("statistics/rx_dropped")?)
+        Ok(Dropped {
+            going: count("statistics/tx_dropped")?,
+            coming: count("statistics/rx_dropped")?,
+        })
     }
 
     fn set(&self, name: &str, value: &str) -> Result<(), LabError> {
@@ -249,7 +277,18 @@ fn cpu_mask(cpu: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::cpu_mask;
+    use super::{Dropped, cpu_mask, lost_between};
+
+    #[test]
+    fn a_packet_that_both_ends_tell_of_is_lost_once() {
+        let [none, two, five] =
+            [(0, 0), (2, 0), (0, 5)].map(|(going, coming)| Dropped { going, coming });
+        assert_eq!(lost_between(two, Dropped { going: 0, coming: 2 }), 2);
+        assert_eq!(lost_between(two, five), 5);
+        assert_eq!(lost_between(five, none), 5);
+        let both_ways = Dropped { going: 3, coming: 5 };
+        assert_eq!(lost_between(both_ways, none), 8);
+    }
 
     #[test]
     fn masks_are_words_of_32_processors() {

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ipnet::IpNet;
-use tidegate_lab::{End, Link, Namespace, allowed_cpus};
+use tidegate_lab::{Link, Namespace, allowed_cpus};
 use tidegate_scenarios::{NETWORK_BITS, Network, network};
 
 use crate::error::LiveError;
@@ -131,8 +131,7 @@ impl Ground {
 
     /// Packets that the cables lost for want of room, since they were laid.
     pub(crate) fn lost(&self) -> Result<u64, LiveError> {
-        let ends = self.cables.iter().flat_map(|cable| [cable.a(), cable.b()]);
-        Ok(ends.map(End::lost).sum::<Result<u64, _>>()?)
+        Ok(self.cables.iter().map(Link::lost).sum::<Result<u64, _>>()?)
     }
 
     /// Where the crowd goes.

@@ -94,7 +94,9 @@ pub(crate) fn disturbances(
     if foreign > FOREIGN_SHARE {
         told.push("other programs used the processors too".to_owned());
     }
-    let lost = [("at the crowd's device", outcome.segments.lost_here), ("on the way", lost)];
+    // What finds the server's backlog full is in both.
+    let here = "at the crowd's device or right behind it";
+    let lost = [(here, outcome.segments.lost_here), ("on the way", lost)];
     for (place, packets) in lost.into_iter().filter(|(_, packets)| *packets > 0) {
         told.push(format!("{packets} packets found no room {place}"));
     }

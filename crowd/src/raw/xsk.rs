@@ -57,7 +57,7 @@ pub(crate) struct Transmitter {
     unsent: u32,
     memory: Rc<Mapping>,
     socket: Rc<OwnedFd>,
-    /// Frames that found no room, here or at the device.
+    /// Frames that found no room, here or at the device, or, at a veth, right behind it.
     pub lost: u64,
 }
 
@@ -202,7 +202,8 @@ impl Transmitter {
                 match io::Error::last_os_error().raw_os_error() {
                     // Its budget for one call is spent, or memory is.
                     Some(libc::EAGAIN) => {}
-                    // The device dropped one, as a full queue does.
+                    // The device dropped one, as a full queue does. A veth's own queue is the backlog of
+                    // whoever is at its other end, and the error does not tell the two apart.
                     Some(libc::EBUSY) => self.lost += 1,
                     _ => break,
                 }
