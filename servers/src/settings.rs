@@ -140,6 +140,9 @@ pub struct Settings {
     /// Whether the kernel itself answers requests for the ordinary page on connections that stay
     /// open; of `tux` alone, without a root and without a cost. A build with the feature
     /// `in-kernel` can.
+    ///
+    /// Its reply is under way for a moment in which nobody knows of it: a client that closes its
+    /// side right behind such a request may get none, for the server then closes, too.
     pub in_kernel: bool,
     /// Whether others may listen on the same addresses (`SO_REUSEPORT`).
     pub reuse_port: bool,

@@ -15,7 +15,7 @@
 //! TUX answered inside the kernel, and so can this: on a connection at rest, a program answers
 //! requests for the one-packet page ([`InKernel`]), and the server hears of nothing. It is there to
 //! be compared. Such a reply is sent by a worker thread of the kernel, twice handed on, which takes
-//! longer than the system calls that it saves.
+//! longer than the system calls that it saves; and who closes its side meanwhile loses it.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;

@@ -67,6 +67,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     reuse_port: bool,
     /// Let the kernel itself answer for the ordinary page, on connections that stay open; tux only.
+    /// Clients that close their side right behind a request may get no reply to it.
     #[arg(long)]
     in_kernel: bool,
     /// Write the statistics as JSON to this file, at the end and at every SIGUSR1.
