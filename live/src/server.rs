@@ -225,7 +225,7 @@ mod tests {
         setrlimit(Resource::RLIMIT_NOFILE, 1024, hard).unwrap();
         let ground = Ground::lay(Network::Direct).unwrap();
         let programs = Programs { tidelab: "/bin/false".into(), tidegate: "/bin/false".into() };
-        let nginx = Running::start(&ground, &programs, &setting.server).unwrap();
+        let nginx = Running::start(&ground, &programs, &setting.server, NonZeroU64::MIN).unwrap();
         let allowed = descriptors(nginx.child.id());
         // Not every container's root may have more than it was given.
         assert!(allowed >= DESCRIPTORS.min(hard), "{allowed} of {hard}");
