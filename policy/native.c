@@ -151,6 +151,11 @@ int tg_native_ack_leaves(const struct tg_rules *rules, const struct tg_ack *ack,
 	return tg_ack_leaves(rules, ack, decision);
 }
 
+int tg_native_ack_tells(const struct tg_ack *ack, struct tg_decision decision)
+{
+	return tg_ack_tells(ack, decision);
+}
+
 struct tg_decision tg_native_fin(__u32 rule, const struct tg_fin *fin)
 {
 	return tg_fin_decide(rule, fin);

@@ -175,7 +175,7 @@ TG_INLINE struct tg_decision tg_ack_judge(const struct tg_ack_stage *s, struct t
 
 struct tg_answered {
 	__u64 client; /* the cookie and the ports: names the connection well enough */
-	__u64 at_ns;  /* but for the lowest bit: the answer was to what answers a hollow SYN/ACK */
+	__u64 at_ns;  /* but for the lowest bit: it was told, by a RST */
 };
 
 struct {
@@ -204,11 +204,11 @@ TG_INLINE int tg_is_noted(const struct tg_answered *a, const struct tg_ack_stage
 	       (s->now_ns | 1) - a->at_ns < life_ns;
 }
 
-TG_INLINE void tg_note(struct tg_answered *a, const struct tg_ack_stage *s, __u32 is_hollow)
+TG_INLINE void tg_note(struct tg_answered *a, const struct tg_ack_stage *s, __u32 is_told)
 {
 	if (a) {
 		a->client = tg_answered_name(s->packet);
-		a->at_ns = (s->now_ns & ~1ull) | is_hollow;
+		a->at_ns = (s->now_ns & ~1ull) | is_told;
 	}
 }
 
@@ -217,14 +217,15 @@ TG_INLINE int tg_just_answered(const struct tg_ack_stage *s)
 	return tg_is_noted(tg_answered_entry(s->packet), s, TG_ANSWERED_NS);
 }
 
-TG_INLINE void tg_note_answered(const struct tg_ack_stage *s, __u32 is_hollow)
+TG_INLINE void tg_note_answered(const struct tg_ack_stage *s, __u32 is_told)
 {
-	tg_note(tg_answered_entry(s->packet), s, is_hollow);
+	tg_note(tg_answered_entry(s->packet), s, is_told);
 }
 
 /*
- * auto's clients who brought a cookie and were left in silence: what they say further is known by
- * their connection, for as long as a client goes on asking. Any processor may meet it.
+ * Clients who brought a cookie and found no room: what they say further is known by their
+ * connection. auto's who were left in silence, for as long as a client goes on asking; and whoever
+ * was told with its ACK, until the next that it says. Any processor may meet it.
  */
 #define TG_LEFT 65536
 #define TG_LEFT_NS 10000000000ull
@@ -247,12 +248,35 @@ _Static_assert(TG_LEFT == 1 << 16, "tg_left_entry yields sixteen bits");
 
 TG_INLINE int tg_is_left(const struct tg_ack_stage *s)
 {
-	return s->at.guard->rules.is_auto && tg_is_noted(tg_left_entry(s->packet), s, TG_LEFT_NS);
+	const struct tg_answered *a = tg_left_entry(s->packet);
+
+	return s->at.guard->rules.is_auto && tg_is_noted(a, s, TG_LEFT_NS) && !(a->at_ns & 1);
 }
 
-TG_INLINE void tg_note_left(const struct tg_ack_stage *s)
+/* Has the ACK that it sent before met a RST? */
+TG_INLINE int tg_is_told(const struct tg_ack_stage *s)
 {
-	tg_note(tg_left_entry(s->packet), s, 0);
+	const struct tg_answered *a = tg_left_entry(s->packet);
+
+	return tg_is_noted(a, s, TG_LEFT_NS) && a->at_ns & 1;
+}
+
+/*
+ * Keeps what the next segment of one who brought a cookie is to be known by. Of what a client says
+ * before it hears the RST the first segment alone brings the cookie; where one comes again, the RST
+ * was lost.
+ */
+TG_INLINE void tg_ack_keep(const struct tg_ack_stage *s, const struct tg_ack *ack,
+                           struct tg_decision decision)
+{
+	struct tg_answered *a = tg_left_entry(s->packet);
+
+	if (tg_ack_leaves(&s->at.guard->rules, ack, decision))
+		tg_note(a, s, 0);
+	else if (tg_ack_tells(ack, decision))
+		tg_note(a, s, 1);
+	else if (a && ack->was_told)
+		a->client = 0;
 }
 
 TG_INLINE int tg_open_cookie(const struct tg_ack_stage *s, struct tg_cookie_options *options)

@@ -252,9 +252,9 @@ TG_INLINE int tg_tc_ack_listener(struct __sk_buff *ctx, struct bpf_sock *sk,
 		ack.cookie = TG_ACK_KERNEL_COOKIE;
 	else if (tg_is_left(s))
 		ack.cookie = TG_ACK_BEHIND;
+	ack.was_told = tg_ack_brings_cookie(&ack) && tg_is_told(s);
 	*decision = tg_ack_judge(s, listener, &ack);
-	if (tg_ack_leaves(&s->at.guard->rules, &ack, *decision))
-		tg_note_left(s);
+	tg_ack_keep(s, &ack, *decision);
 	if (decision->reason == TG_HANDSHAKE)
 		tg_note_answered(s, 0);
 	if (decision->verdict != TG_ADMIT)

@@ -27,16 +27,19 @@ struct tg_ack {
 	__u32 cookie;      /* enum tg_ack_cookie */
 	__u8 silent;       /* auto: who finds no room is not told */
 	__u8 speaks_first; /* auto: and says something, again and again (speaks.h) */
-	__u8 was_told;     /* hollow: the ACK before it met a RST, a moment ago */
+	__u8 was_told;     /* cookie, hollow: the bare ACK before it met a RST, a moment ago */
 	__u8 exempt;       /* its network is: the kernel alone decides */
 };
+
+TG_INLINE int tg_ack_brings_cookie(const struct tg_ack *ack)
+{
+	return ack->cookie == TG_ACK_COOKIE || ack->cookie == TG_ACK_KERNEL_COOKIE;
+}
 
 /* Does it prove that who sends it has our SYN/ACK? Anyone may send an ACK, from any address. */
 TG_INLINE int tg_ack_proves(const struct tg_ack *ack)
 {
-	if (ack->is_request)
-		return ack->acceptable;
-	return ack->cookie == TG_ACK_COOKIE || ack->cookie == TG_ACK_KERNEL_COOKIE;
+	return ack->is_request ? ack->acceptable : tg_ack_brings_cookie(ack);
 }
 
 TG_INLINE __u32 tg_ack_overflow(const struct tg_ack *ack)
@@ -106,16 +109,28 @@ TG_INLINE struct tg_decision tg_ack_decide_request(const struct tg_rules *rules,
 	return tg_ack_decide_place(rules, queues, ack);
 }
 
+/*
+ * Behind the ACK comes what the client says; one RST is enough for both. With a cookie it comes in
+ * by nothing that it has said before it heard: for a place that is free by now the kernel would
+ * make a connection that the client has given up.
+ */
+TG_INLINE int tg_ack_is_behind_rst(const struct tg_ack *ack)
+{
+	return ack->was_told && !ack->bare &&
+	       (ack->cookie == TG_ACK_HOLLOW || tg_ack_brings_cookie(ack));
+}
+
 TG_INLINE struct tg_decision tg_ack_decide_cookie(const struct tg_rules *rules,
                                                   const struct tg_queues *queues,
                                                   const struct tg_ack *ack)
 {
+	/* Counted as a refusal when its ACK came, or its SYN. */
+	if (tg_ack_is_behind_rst(ack))
+		return tg_decide(TG_DROP, TG_HOLLOW_ANSWERED);
+	if (ack->cookie == TG_ACK_HOLLOW)
+		return tg_decide(TG_RESET, TG_HOLLOW_ANSWERED);
 	if (ack->cookie == TG_ACK_KERNEL_COOKIE)
 		return tg_ack_decide_place(rules, queues, ack);
-	/* Behind the ACK comes what the client says; one RST is enough for both. */
-	if (ack->cookie == TG_ACK_HOLLOW)
-		return tg_decide(ack->was_told && !ack->bare ? TG_DROP : TG_RESET,
-		                 TG_HOLLOW_ANSWERED);
 	if (ack->cookie == TG_ACK_COOKIE)
 		return tg_ack_decide_ours(rules, queues, ack);
 	/* The kernel, which knows of no connection, would reset it. */
@@ -133,8 +148,17 @@ TG_INLINE int tg_ack_leaves(const struct tg_rules *rules, const struct tg_ack *a
                             struct tg_decision decision)
 {
 	return rules->is_auto && !ack->exempt && decision.reason == tg_ack_overflow(ack) &&
-	       decision.verdict != TG_RESET &&
-	       (ack->cookie == TG_ACK_COOKIE || ack->cookie == TG_ACK_KERNEL_COOKIE);
+	       decision.verdict != TG_RESET && tg_ack_brings_cookie(ack);
+}
+
+/*
+ * Is one who brings a cookie told with its bare ACK? Then what it says next was on its way. (Where
+ * that is told itself, its ACK was lost: nothing is behind it, and who says it again has not
+ * heard.)
+ */
+TG_INLINE int tg_ack_tells(const struct tg_ack *ack, struct tg_decision decision)
+{
+	return ack->bare && decision.verdict == TG_RESET && tg_ack_brings_cookie(ack);
 }
 
 TG_INLINE struct tg_decision tg_ack_decide(const struct tg_rules *rules,

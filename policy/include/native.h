@@ -56,6 +56,7 @@ struct tg_decision tg_native_ack(const struct tg_rules *rules, const struct tg_q
                                  const struct tg_ack *ack);
 int tg_native_ack_leaves(const struct tg_rules *rules, const struct tg_ack *ack,
                          struct tg_decision decision);
+int tg_native_ack_tells(const struct tg_ack *ack, struct tg_decision decision);
 struct tg_decision tg_native_fin(__u32 rule, const struct tg_fin *fin);
 int tg_native_bucket_take(struct tg_bucket *bucket, __u64 cost_ns, __u64 now_ns);
 /* An enum tg_source. */

@@ -46,7 +46,8 @@ enum tg_reason {
 	TG_COOKIE_VALID,        /* one of our cookies came back, and there was room */
 	TG_COOKIE_NO_ROOM,      /* one of our cookies came back, and found no place */
 	TG_COOKIE_FOREIGN,      /* an ACK that brings neither a request's number nor a cookie */
-	TG_HOLLOW_ANSWERED,     /* an ACK to a hollow SYN/ACK: the rest of that refusal */
+	TG_HOLLOW_ANSWERED,     /* an ACK to a hollow SYN/ACK, or what is said behind one that met
+	                         * a RST: the rest of a refusal */
 	/* Persistent dropping, before the SYN stage looks for room: shed.h */
 	TG_SHED_STATELESS, /* SLPD: the hash is below p* */
 	TG_SHED_NEW,       /* SBPD: a new request, and its chance is below p* */

@@ -106,6 +106,13 @@ pub fn decide_ack(rules: &tg_rules, queues: &tg_queues, ack: &tg_ack) -> tg_deci
     unsafe { raw::tg_native_ack(rules, queues, ack) }
 }
 
+/// Whether one who brings a cookie is told so with its bare ACK: what it says next is behind a RST
+/// (`tg_ack::was_told`).
+pub fn ack_tells(ack: &tg_ack, decision: tg_decision) -> bool {
+    // SAFETY: the function reads only through this valid reference.
+    unsafe { raw::tg_native_ack_tells(ack, decision) != 0 }
+}
+
 /// The decision at the FIN stage (Shukla, thesis, 4.2.1), by one of `TG_HALF_CLOSE`,
 /// `TG_RST_FIN` and `TG_RST_FIN_STRICT`: `TG_RESET` ends the connection.
 pub fn decide_fin(rule: u32, fin: &tg_fin) -> tg_decision {
@@ -342,6 +349,44 @@ mod tests {
         assert_eq!([told(0, 0), told(0, 1)], [TG_RESET, TG_DROP]);
         // An ACK that comes twice has not heard the RST.
         assert_eq!([told(1, 0), told(1, 1)], [TG_RESET; 2]);
+    }
+
+    /// What it has said behind its ACK was on its way; what it says again it says because it has not heard.
+    #[test]
+    fn who_was_told_with_its_ack_is_let_in_by_nothing_that_it_has_said_before_it_heard() {
+        for (mechanism, cookie, lets_in) in [
+            ("no-syn-drop", TG_ACK_COOKIE, TG_ADMIT),
+            ("abort", TG_ACK_KERNEL_COOKIE, TG_PASS),
+            ("auto", TG_ACK_COOKIE, TG_ADMIT),
+            ("auto", TG_ACK_KERNEL_COOKIE, TG_PASS),
+        ] {
+            let rules = mechanism::parse(mechanism).unwrap();
+            let judged = |listen_len, bare, was_told| {
+                let ack = tg_ack { cookie, bare, was_told, ..Default::default() };
+                let decision = decide_ack(&rules, &queues(listen_len, 0), &ack);
+                (decision, ack_tells(&ack, decision))
+            };
+            let told = |listen_len, bare, was_told| {
+                let (decision, is_told) = judged(listen_len, bare, was_told);
+                (decision.verdict, is_told)
+            };
+            assert_eq!(told(129, 1, 0), (TG_RESET, true), "{mechanism}");
+            for listen_len in [0, 129] {
+                let (behind, is_told_again) = judged(listen_len, 0, 1);
+                assert_eq!((behind.verdict, behind.reason), (TG_DROP, TG_HOLLOW_ANSWERED));
+                assert!(!is_told_again && !is_refusal(behind), "it was refused with its ACK");
+            }
+            // An ACK that comes twice has not heard the RST.
+            assert_eq!(told(129, 1, 1), (TG_RESET, true), "{mechanism}");
+            assert_eq!(told(0, 1, 1), (lets_in, false), "{mechanism}");
+            // Nor has who was told with what it says, where its ACK was lost, and says it again.
+            assert_eq!(told(129, 0, 0), (TG_RESET, false), "{mechanism}");
+        }
+        // Of a request the kernel has nothing more.
+        let request = tg_ack { is_request: 1, acceptable: 1, bare: 1, ..Default::default() };
+        let abort = mechanism::parse("abort").unwrap();
+        let decision = decide_ack(&abort, &queues(129, 0), &request);
+        assert!(decision.verdict == TG_RESET && !ack_tells(&request, decision));
     }
 
     #[test]

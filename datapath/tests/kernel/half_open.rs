@@ -4,18 +4,14 @@
 
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use crate::common::scene::*;
 use crate::common::segment::*;
 use crate::common::wire::Tap;
-use etherparse::{SlicedPacket, TransportSlice};
 use nix::sys::socket::{setsockopt, sockopt};
 use tidegate_datapath::raw::tg_request_row;
 use tidegate_datapath::sockets;
 use tidegate_policy::raw::*;
-
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// reserv, where a request is old after a millisecond.
 fn cleaning() -> tg_rules {
@@ -119,8 +115,7 @@ fn a_request_that_has_completed_is_left_alone() {
             let guards = Guards::new(vec![guarded(None, FULL, cleaning())]);
             let tap = Tap::open("srv0");
             let (syn, row) = asks(&outside, &guards, to, 802);
-            let answer = std::iter::from_fn(|| tap.next(PATIENCE)).find(|frame| is_syn_ack(frame));
-            outside.sends(&syn.acknowledging(&answer.expect("a SYN/ACK")));
+            outside.sends(&syn.acknowledging(&tap.syn_ack()));
             eventually("the request is a connection", || half_open(&guards) == 0);
             let gone = sockets::destroy_request(&row).unwrap_err();
             assert_eq!(gone.kind(), ErrorKind::NotFound);
@@ -129,10 +124,4 @@ fn a_request_that_has_completed_is_left_alone() {
             connection.write_all(b"it stands").unwrap();
         }
     });
-}
-
-/// Neighbours and routers are spoken to as well.
-fn is_syn_ack(frame: &[u8]) -> bool {
-    let sliced = SlicedPacket::from_ethernet(frame).unwrap();
-    matches!(sliced.transport, Some(TransportSlice::Tcp(tcp)) if tcp.syn() && tcp.ack())
 }

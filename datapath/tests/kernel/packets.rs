@@ -9,6 +9,7 @@ use crate::common::Runner;
 use crate::common::cookie;
 use crate::common::scene::*;
 use crate::common::segment::*;
+use crate::common::wire::Tap;
 use libbpf_rs::{MapCore, MapFlags};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use tidegate_datapath::array::{read_one, write_one};
@@ -889,6 +890,72 @@ fn a_cookie_that_comes_back_is_let_in_where_there_is_room() {
             let (outcome, left, counted) = one(&guards, IP, &ack.bytes());
             assert_eq!(counted, [(0, "CookieValid", "admit", 1)]);
             assert_eq!((outcome, left), (Outcome::Pass, ack.bytes()));
+        }
+    });
+}
+
+/// Its request is on its way when the RST goes out, with the same numbers as its ACK; a place may have come
+/// free when it is here. What it says again, it says because it has not heard.
+#[test]
+fn who_was_refused_at_its_ack_is_not_let_in_by_what_it_says_behind_it() {
+    let test = "who_was_refused_at_its_ack_is_not_let_in_by_what_it_says_behind_it";
+    in_a_namespace(test, |_| {
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_COOKIE))]);
+        for to in both_families() {
+            let server = Server::full(to);
+            let ack_of = |port| cookie_ack(&guards, &syn(to).with(|s| s.from.set_port(port)));
+            let [asks, ends, whose_ack_was_lost] = [40_001, 40_002, 40_003].map(ack_of);
+            for ack in [&asks, &ends] {
+                assert_eq!(one(&guards, IP, &ack.bytes()).2, [(0, "CookieNoRoom", "reset", 1)]);
+            }
+            let asks = asks.with(|s| s.payload = b"GET /".to_vec());
+            let ends = ends.with(|s| s.flags |= FIN);
+            let whose_ack_was_lost = whose_ack_was_lost.with(|s| s.payload = b"GET /".to_vec());
+            let (.., counted) = one(&guards, IP, &whose_ack_was_lost.bytes());
+            assert_eq!(counted, [(0, "CookieNoRoom", "reset", 1)], "{to}");
+
+            let _accepted = server.listener.accept().unwrap();
+            for behind in [&asks, &ends] {
+                let (outcome, _, counted) = one(&guards, IP, &behind.bytes());
+                assert_eq!((outcome, counted), (Outcome::Drop, vec![BEHIND_RST]), "{to}");
+            }
+            for again in [&asks, &whose_ack_was_lost] {
+                let (outcome, _, counted) = one(&guards, IP, &again.bytes());
+                assert_eq!(counted, [(0, "CookieValid", "admit", 1)], "{to}");
+                assert_eq!(outcome, Outcome::Pass, "{to}");
+            }
+        }
+    });
+}
+
+const BEHIND_RST: Counted = (0, "HollowAnswered", "drop", 1);
+
+/// The kernel, too, makes a connection of whatever brings its cookie, if there is a place by then.
+#[test]
+fn so_it_is_with_the_kernels_cookies_where_abort_refuses_them() {
+    in_a_namespace("so_it_is_with_the_kernels_cookies_where_abort_refuses_them", |namespace| {
+        let outside = Outside::of(namespace);
+        namespace.sysctl("net.ipv4.tcp_syncookies", 2).unwrap();
+        let abort = tg_rules { ack: TG_ACK_RESET, ..Default::default() };
+        let guards = Guards::new(vec![guarded(None, FULL, abort)]);
+        for to in both_families() {
+            let server = Server::bound(to, 0, false);
+            let tap = Tap::open("srv0");
+            let asks = Segment::syn(Outside::client(to, 620), to);
+            outside.sends(&asks);
+            let ack = asks.acknowledging(&tap.syn_ack());
+            let _waits = connect(to);
+            let (.., counted) = one(&guards, IP, &syn(to).bytes());
+            assert_eq!(counted, [(0, "ListenQFullAtSyn", "pass", 1)], "{to}: ACKs are looked at");
+            let (outcome, _, counted) = one(&guards, IP, &ack.bytes());
+            assert_eq!(counted, [(0, "ListenQOverflow SYN/ACK ACK", "reset", 1)], "{to}");
+            assert_eq!(outcome, Outcome::Answer, "{to}");
+
+            let _accepted = server.listener.accept().unwrap();
+            let speaks = ack.with(|s| s.payload = b"GET /".to_vec());
+            let (outcome, _, counted) = one(&guards, IP, &speaks.bytes());
+            assert_eq!((outcome, counted), (Outcome::Drop, vec![BEHIND_RST]), "{to}");
+            assert_eq!(one(&guards, IP, &speaks.bytes()).2, [(0, "Handshake", "pass", 1)], "{to}");
         }
     });
 }

@@ -2,12 +2,12 @@
 //! The ACK stage: a segment that may complete a handshake.
 
 use tidegate_client::Flags;
-use tidegate_policy::decide_ack;
 use tidegate_policy::raw::{
     TG_ACK_COOKIE, TG_ACK_HOLLOW, TG_ACK_KERNEL, TG_ACK_KERNEL_COOKIE, TG_ACK_NO_COOKIE,
     TG_ACK_RESET, TG_ADMIT, TG_COOKIE_VALID, TG_HANDSHAKE, TG_PASS, TG_RESET, tg_ack, tg_decision,
     tg_rules,
 };
+use tidegate_policy::{ack_tells, decide_ack};
 
 use super::conn::{Conn, Giver};
 use super::syn::hollow_isn;
@@ -188,7 +188,7 @@ impl Host {
         }
         self.count_overflow(decision);
         if decision.verdict == TG_RESET {
-            // Nothing is kept of a cookie: the segment after this one brings it again.
+            // All that is kept of a cookie is that its client was told.
             self.refuse_at(place, flow, packet, work);
         }
         if !comes_to_tcp {
@@ -196,17 +196,20 @@ impl Host {
         }
     }
 
-    fn judge_cookie(&mut self, flow: &Flow, packet: &Packet, now_ns: u64) -> tg_decision {
+    fn judge_cookie(&mut self, flow: &mut Flow, packet: &Packet, now_ns: u64) -> tg_decision {
         let ack = tg_ack {
             bare: u32::from(packet.is_bare()),
             cookie: match flow.conn.cookie {
                 Some(Giver::Guard) => TG_ACK_COOKIE,
                 _ => TG_ACK_KERNEL_COOKIE,
             },
+            was_told: flow.conn.was_told.into(),
             ..tg_ack::default()
         };
         if self.guard.is_some() {
-            return self.judge_ack(&ack, flow, packet.seq, now_ns);
+            let decision = self.judge_ack(&ack, flow, packet.seq, now_ns);
+            flow.conn.was_told = ack_tells(&ack, decision);
+            return decision;
         }
         // tcp_abort_on_overflow is not for cookies: a full queue drops their ACKs in silence.
         let queues = self.listener.queues_at_ack(self.profile, &self.kernel);
@@ -239,7 +242,10 @@ mod tests {
     use tidegate_client::{Arrivals, Os};
     use tidegate_policy::mechanism;
     use tidegate_policy::police::Limited;
-    use tidegate_policy::raw::{TG_OVERFLOW_OTHER, TG_OVERFLOW_SYNACK_ACK, tg_limit};
+    use tidegate_policy::raw::{
+        TG_COOKIE_NO_ROOM, TG_DROP, TG_HOLLOW_ANSWERED, TG_OVERFLOW_OTHER, TG_OVERFLOW_SYNACK_ACK,
+        tg_limit,
+    };
 
     use super::super::Counted;
     use super::*;
@@ -285,6 +291,20 @@ mod tests {
             let Counted { listen_overflows, listen_drops, .. } = report.counted;
             assert_eq!((listen_overflows, listen_drops), (0, 0), "{mechanism}");
         }
+    }
+
+    /// What a client says right behind its ACK is on its way when the RST to that goes out: it is neither told
+    /// twice, nor let in where a place has come free meanwhile.
+    #[test]
+    fn who_is_refused_when_its_cookie_comes_back_is_told_once() {
+        let Report { counted, outcome, .. } = crowd(Machine::today(), Some("no-syn-drop"), false);
+        let judged = |why: u32, what: u32| counted.judged.packets[why as usize][what as usize];
+        let told = judged(TG_COOKIE_NO_ROOM, TG_RESET);
+        let behind = judged(TG_HOLLOW_ANSWERED, TG_DROP);
+        assert!(told > 1000, "{told}");
+        assert!(behind.abs_diff(told) * 20 < told, "{behind} behind {told}");
+        // Some hear of it when the time that counts is over.
+        assert!(told <= outcome.errors.reset, "{told}: {:?}", outcome.errors);
     }
 
     /// A network that is exempt is the kernel's, and so are its cookies, beside a guard with its own.

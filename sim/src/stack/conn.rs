@@ -94,6 +94,8 @@ pub(crate) struct Conn {
     pub(super) same_acks: u8,
     /// A cookie is out, and whose: it is in no queue.
     pub(super) cookie: Option<Giver>,
+    /// The bare ACK that brought it has met a RST, and nothing came since.
+    pub(super) was_told: bool,
     pub(super) has_clocks: bool,
     pub(super) has_shift: bool,
     pub(super) has_sack: bool,

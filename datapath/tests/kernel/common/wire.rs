@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use etherparse::{SlicedPacket, TransportSlice};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tidegate_lab::Namespace;
 
@@ -92,6 +93,18 @@ impl Tap {
             }
         }
     }
+
+    /// The next SYN/ACK that leaves.
+    pub fn syn_ack(&self) -> Vec<u8> {
+        let mut heard = std::iter::from_fn(|| self.next(Duration::from_secs(5)));
+        heard.find(|frame| is_syn_ack(frame)).expect("a SYN/ACK")
+    }
+}
+
+/// Neighbours and routers are spoken to as well.
+fn is_syn_ack(frame: &[u8]) -> bool {
+    let sliced = SlicedPacket::from_ethernet(frame).unwrap();
+    matches!(sliced.transport, Some(TransportSlice::Tcp(tcp)) if tcp.syn() && tcp.ack())
 }
 
 /// The address of an interface's frames.

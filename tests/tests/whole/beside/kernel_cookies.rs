@@ -93,12 +93,18 @@ fn a_full_listen_queue_refuses_them_with_abort() {
     for (family, address) in FAMILIES {
         let scene = Scene::set(&format!("kc-abort-{family}"), address, "abort");
         let _crowd = scene.fill();
-        for (segment, reason) in [
-            (scene.client.segment(ACK, 0, b""), "ListenQOverflow SYN/ACK ACK"),
-            (scene.client.segment(ACK | PSH, 0, b"request"), "ListenQOverflow other"),
-        ] {
-            scene.assert_refused(&segment, reason);
-        }
+        let request = scene.client.segment(ACK | PSH, 0, b"request");
+        scene.assert_refused(&request, "ListenQOverflow other");
+        scene.assert_refused(&scene.client.segment(ACK, 0, b""), "ListenQOverflow SYN/ACK ACK");
+        // What it says right behind that was on its way, whatever room there is by now.
+        assert_eq!(scene.server.accept_all().len(), PLACES, "{address}");
+        let answers = scene.answers(&request);
+        assert!(answers.is_empty(), "{address}: {answers:?}");
+        assert_eq!(scene.counted("HollowAnswered", "drop"), 1, "{address}");
+        assert_eq!(scene.server.accept_all().len(), 0, "{address}: told, and let in");
+        // Who says it again has not heard.
+        scene.answers(&request);
+        assert_eq!(scene.server.accept_all().len(), 1, "{address}");
         scene.guard.stop();
     }
 }
@@ -198,9 +204,12 @@ fn auto_tells_who_may_wait_for_a_greeting() {
         let _crowd = scene.fill();
         let ack = scene.client.segment(ACK, 0, b"");
         scene.assert_refused(&ack, "ListenQOverflow SYN/ACK ACK");
-        // Who speaks comes again, and is left to.
-        let answers = scene.answers(&scene.client.segment(ACK | PSH, 0, b"request"));
-        assert!(answers.is_empty(), "{address}: {answers:?}");
+        // What it says right behind that was on its way. Who speaks comes again, and is left to.
+        for counted in [("HollowAnswered", "drop"), ("ListenQOverflow other", "drop")] {
+            let answers = scene.answers(&scene.client.segment(ACK | PSH, 0, b"request"));
+            assert!(answers.is_empty(), "{address}: {answers:?}");
+            assert_eq!(scene.counted(counted.0, counted.1), 1, "{address}, {counted:?}");
+        }
         scene.guard.stop();
     }
 }
