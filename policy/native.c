@@ -192,7 +192,7 @@ struct tg_decision tg_native_shed(const struct tg_shed_rules *rules, const struc
                                   const struct tg_auto_queue *queue, struct tg_shed_block *table,
                                   struct tg_shed_state *state, struct tg_shed_monitor *monitor,
                                   struct tg_bucket *refusals, __u32 refusal_cost_ns,
-                                  int is_answered)
+                                  int is_answered, int is_taken)
 {
 	struct tg_shed_work work = {0};
 	struct tg_shed_block *block = (void *)0;
@@ -206,9 +206,7 @@ struct tg_decision tg_native_shed(const struct tg_shed_rules *rules, const struc
 	d = tg_shed_decide(&work, rules, syn, block, state, monitor);
 	if (tg_shed_answers(rules, d))
 		d = tg_shed_refuse(rules, d, refusals, refusal_cost_ns, syn->now_ns);
-	/* As tg_shed_judge(): an answer would end what stands; silence leaves it as it is. */
-	if (is_answered && (d.verdict == TG_RESET || d.verdict == TG_HOLLOW))
-		d = tg_decide(TG_PASS, 0);
+	d = tg_shed_beside(d, is_answered, is_taken);
 	if (rules->is_auto)
 		tg_auto_end(&state->control, queue, d.verdict == TG_PASS);
 	return d;

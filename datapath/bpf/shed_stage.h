@@ -287,10 +287,11 @@ TG_INLINE __u32 tg_shed_judge(void *ctx, struct tg_packet *packet, const struct 
 	if (!decided)
 		decided = tg_shed_decided(packet, at, call->now_ns);
 	d = tg_shed_unpack(decided);
-	/* An answer would end what stands; silence leaves it as it is. */
-	if (!at->guard->is_path && (d.verdict == TG_RESET || d.verdict == TG_HOLLOW) &&
-	    tg_is_answered(tg_state_of(ctx, &packet->tuple)))
-		d = tg_decide(TG_PASS, 0);
+	if (!at->guard->is_path && tg_shed_tells(d)) {
+		__u32 state = tg_state_of(ctx, &packet->tuple);
+
+		d = tg_shed_beside(d, tg_is_answered(state), tg_is_taken(state));
+	}
 	if (call->is_auto)
 		tg_shed_control(call, tg_shed_outcome(d));
 	/* No map, no decision: the kernel's. */

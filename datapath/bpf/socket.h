@@ -95,14 +95,23 @@ static __noinline __u32 tg_state_of(void *ctx, const struct tg_tuple *tuple)
 }
 
 /*
+ * Does something stand there that is no listener? It gets what is said to it. By a mask, as the
+ * next: after a branch the verifier would walk all that follows once more.
+ */
+TG_INLINE __u32 tg_is_taken(__u32 state)
+{
+	return ~(1u | 1u << TCP_LISTEN) >> (state & 31) & 1;
+}
+
+/*
  * Is a SYN on these addresses and ports one that the kernel has its answer to? A half-open request
  * gets its SYN/ACK repeated, and so does a connection by TCP Fast Open, which the application may
  * be serving (RFC 7413, section 4.2.2); one that stands answers with a challenge ACK (RFC 5961,
  * section 4.2).
  */
-TG_INLINE int tg_is_answered(__u32 state)
+TG_INLINE __u32 tg_is_answered(__u32 state)
 {
-	return state && state != TCP_LISTEN && state != TCP_TIME_WAIT;
+	return ~(1u | 1u << TCP_LISTEN | 1u << TCP_TIME_WAIT) >> (state & 31) & 1;
 }
 
 /*

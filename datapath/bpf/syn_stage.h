@@ -25,7 +25,7 @@ struct tg_syn_stage {
 	struct tg_watch *watch; /* where the rules are auto's */
 	struct tg_syn syn;
 	__u32 reason;
-	__u32 taken; /* a socket of this client stands here, which is no listener */
+	__u32 padding;
 };
 
 /* A request may still be confirmed this long: SYN/ACKs are sent for 63 s by default. */
@@ -52,13 +52,14 @@ TG_INLINE void tg_syn_expect_hollow(__u64 *watch_until_ns, __u64 until_ns)
 
 /*
  * What stands on this very client's addresses and ports already. To anything that is no listener,
- * TIME-WAIT too, the ACK that brings a cookie would go instead of to the listener: no cookie then.
+ * TIME-WAIT too, the ACK that brings a cookie would go instead of to the listener, and the one that
+ * answers a hollow SYN/ACK: neither then.
  */
 TG_INLINE void tg_syn_look_up(void *ctx, struct tg_syn_stage *s)
 {
 	__u32 state = tg_state_of(ctx, &s->packet->tuple);
 
-	s->taken = state && state != TCP_LISTEN;
+	s->syn.taken = tg_is_taken(state);
 	s->syn.half_open = tg_is_answered(state);
 }
 
@@ -110,7 +111,7 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 	const struct tg_rules *rules = &s->at->guard->rules;
 	__u32 claimed = 0, index = s->at->index;
 	struct tg_claims *own;
-	int wants_cookie;
+	int wants_cookie, looks_up;
 
 	own = bpf_map_lookup_elem(&claims, &index);
 	if (!own)
@@ -143,14 +144,19 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 	if (s->watch)
 		tg_syn_watch(s);
 	wants_cookie = tg_syn_wants_cookie(rules, s->reason, &s->syn);
-	if (can_look_up && (wants_cookie || tg_syn_may_stand(s)))
+	looks_up = wants_cookie || tg_syn_may_stand(s);
+	if (can_look_up && looks_up)
 		tg_syn_look_up(ctx, s);
 	if (s->watch && tg_syn_is_told(s->reason, &s->syn, &s->watch->client)) {
 		tg_watch_keep(s->watch);
 		tg_watch_tell(s->packet, s->watch);
+		s->syn.answer = s->watch->client.answer;
 	} else if (tg_syn_is_held_off(rules, s->reason, &s->syn)) {
 		tg_syn_hold_off(s);
 	}
+	/* Only now is it known that this answer is due. */
+	if (can_look_up && !looks_up && tg_syn_wants_hollow(rules, &s->syn))
+		tg_syn_look_up(ctx, s);
 	return wants_cookie;
 }
 
@@ -175,8 +181,8 @@ TG_INLINE int tg_syn_cookie_usable(const struct tg_syn_stage *s, __u32 tags_most
 	if (s->packet->l3_offset > sizeof(struct ethhdr) + tags_most * sizeof(struct tg_vlan))
 		return 0;
 	/* Without net.ipv4.tcp_syncookies the kernel lets nobody in by one, not by ours either. */
-	if (!s->at->control->cookies_work || !s->queues.syncookies || s->taken || o->unanswerable ||
-	    s->socket.tp->is_mptcp)
+	if (!s->at->control->cookies_work || !s->queues.syncookies || s->syn.taken ||
+	    o->unanswerable || s->socket.tp->is_mptcp)
 		return 0;
 	least = tg_cookie_mss_least(s->packet->tuple.is_ipv6);
 	return tg_syn_mss_clamp(s, tg_has_option(o, TG_OPTION_MSS) ? o->mss : least) >= least;

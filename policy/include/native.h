@@ -66,15 +66,15 @@ int tg_native_reservation_stale(const struct tg_rules *rules, const struct tg_qu
                                 __u64 age_ms);
 void tg_native_agree_shed(const struct tg_shed_case *c, struct tg_shed_answers *a);
 /*
- * table has every block that the rules name, or is NULL. is_answered: something of this client's
- * stands here, and has TCP's own answer to its SYN.
+ * table has every block that the rules name, or is NULL. is_taken: something of this client's
+ * stands here; is_answered: and has TCP's own answer to its SYN.
  */
 struct tg_decision tg_native_shed(const struct tg_shed_rules *rules, const struct tg_key *key,
                                   const struct tg_tuple *tuple, const struct tg_shed_syn *syn,
                                   const struct tg_auto_queue *queue, struct tg_shed_block *table,
                                   struct tg_shed_state *state, struct tg_shed_monitor *monitor,
                                   struct tg_bucket *refusals, __u32 refusal_cost_ns,
-                                  int is_answered);
+                                  int is_answered, int is_taken);
 /* A question to the keyed hash: enum tg_shed_question, and the number that goes with it. */
 __u64 tg_native_shed_hash(const struct tg_key *key, const struct tg_tuple *tuple, __u32 kind,
                           __u32 question, __u32 number);

@@ -298,4 +298,21 @@ TG_INLINE struct tg_decision tg_shed_refuse(const struct tg_shed_rules *rules, s
 	return tg_decide(rules->refusal == TG_REFUSE_RESET ? TG_RESET : TG_HOLLOW, d.reason);
 }
 
+TG_INLINE int tg_shed_tells(struct tg_decision d)
+{
+	return d.verdict == TG_RESET || d.verdict == TG_HOLLOW;
+}
+
+/*
+ * On a listener: the same where the SYN's addresses and ports are taken. An answer would end what
+ * the kernel has its own answer to; silence leaves it as it is. What is left is TIME-WAIT: the ACK
+ * of a hollow SYN/ACK would go to that, which acknowledges it, and its client would wait.
+ */
+TG_INLINE struct tg_decision tg_shed_beside(struct tg_decision d, int is_answered, int is_taken)
+{
+	if (!is_taken || !tg_shed_tells(d))
+		return d;
+	return is_answered ? tg_decide(TG_PASS, 0) : tg_decide(TG_RESET, d.reason);
+}
+
 #endif

@@ -26,7 +26,8 @@ struct tg_syn {
 	__u16 cookie_usable; /* this SYN's options fit a cookie, and this hook can answer */
 	__u16 answer;        /* auto: enum tg_answer, to who finds no room */
 	__u16 source;        /* enum tg_source */
-	__u32 sends_again;   /* on a RST, by what it looks like: see system.h */
+	__u16 sends_again;   /* on a RST, by what it looks like: see system.h */
+	__u16 taken;         /* a socket of this client's stands here, which would get its ACK */
 };
 
 /* May a SYN be left to the kernel's cookies? Never with no-syn-drop: theirs lose options. */
@@ -143,6 +144,12 @@ TG_INLINE int tg_syn_is_exhausted(__u32 reason)
 	return reason == TG_NO_RESERVATION || reason == TG_SYNQ_FULL;
 }
 
+/* auto: is it to be told by a SYN/ACK behind which there is nothing? */
+TG_INLINE int tg_syn_wants_hollow(const struct tg_rules *rules, const struct tg_syn *syn)
+{
+	return rules->syn == TG_SYN_RESET && syn->answer == TG_ANSWER_HOLLOW;
+}
+
 /* The form of the refusal: an enum tg_syn_refusal. */
 TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason, const struct tg_syn *syn)
 {
@@ -159,7 +166,8 @@ TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason, const
 		return TG_SYN_DROP;
 	if (rules->syn == TG_SYN_KERNEL && tg_syn_kernel_has_room(rules, reason))
 		return TG_SYN_DROP;
-	if (rules->syn == TG_SYN_RESET && syn->answer == TG_ANSWER_HOLLOW)
+	/* TIME-WAIT would acknowledge the ACK, where it is to meet a RST: its client would wait. */
+	if (tg_syn_wants_hollow(rules, syn) && !syn->taken)
 		return TG_SYN_HOLLOW;
 	return rules->syn;
 }

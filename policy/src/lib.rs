@@ -404,6 +404,17 @@ mod tests {
         }
     }
 
+    /// TIME-WAIT would acknowledge what answers a hollow SYN/ACK, and no RST would come.
+    #[test]
+    fn who_stands_in_time_wait_is_told_by_rst_whatever_fits_its_address() {
+        let auto = tg_rules { refusal_cost_ns: 0, ..mechanism::parse("auto").unwrap() };
+        for (taken, verdict) in [(0, TG_HOLLOW), (1, TG_RESET)] {
+            let asked = tg_syn { answer: TG_ANSWER_HOLLOW as u16, taken, ..Default::default() };
+            let d = decide_syn(&auto, &queues(129, 0), &asked, &mut tg_bucket::default());
+            assert_eq!((d.verdict, d.reason), (verdict, TG_LISTENQ_FULL_AT_SYN));
+        }
+    }
+
     /// When a cookie comes back nobody asks any more whether its network has had its share.
     #[test]
     fn who_is_beyond_its_share_has_no_cookie() {

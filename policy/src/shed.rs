@@ -96,6 +96,18 @@ pub fn blocks(arrivals_per_s: u32, sigma: f64) -> u32 {
     (entries / f64::from(TG_SHED_CELLS)).ceil().max(1.0) as u32
 }
 
+/// What stands on a listener's host of who sends a SYN.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Stands {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// TIME-WAIT.
+    TimeWait,
+    /// A request or a connection, to whose SYN TCP has its own answer.
+    Answered,
+}
+
 /// Persistent dropping of one listener, on one processor: its table, and what it measures.
 #[derive(Debug, Clone)]
 pub struct Shedder {
@@ -127,18 +139,17 @@ impl Shedder {
     /// What becomes of a SYN. `TG_PASS` leaves it to what comes next; its reason is then
     /// `TG_FORWARDED` or `TG_SPARED`.
     pub fn decide(&mut self, tuple: &tg_tuple, syn: &tg_shed_syn) -> tg_decision {
-        self.decide_at(tuple, syn, &tg_auto_queue::default(), false)
+        self.decide_at(tuple, syn, &tg_auto_queue::default(), Stands::Nothing)
     }
 
     /// The same, where p* is controlled by the listen queue that the SYN meets. Who is answered by
-    /// what stands of this client already (`is_answered`) is not shed by an answer, which would end
-    /// that.
+    /// what stands is not shed by an answer, which would end that; who is in TIME-WAIT by RST alone.
     pub fn decide_at(
         &mut self,
         tuple: &tg_tuple,
         syn: &tg_shed_syn,
         queue: &tg_auto_queue,
-        is_answered: bool,
+        stands: Stands,
     ) -> tg_decision {
         let table = match self.table.first_mut() {
             Some(first) => std::ptr::from_mut(first),
@@ -158,7 +169,8 @@ impl Shedder {
                 &mut self.monitor,
                 &mut self.refusals,
                 self.refusal_cost_ns,
-                is_answered.into(),
+                (stands == Stands::Answered).into(),
+                (stands != Stands::Nothing).into(),
             )
         }
     }

@@ -6,7 +6,7 @@ use tidegate_policy::raw::{
     TG_PASS, TG_SHED_TURN_SHIFT, tg_auto_queue, tg_decision, tg_key, tg_shed_rules, tg_shed_syn,
     tg_tuple,
 };
-use tidegate_policy::shed::{OVERSIZE, Shedder, Word};
+use tidegate_policy::shed::{OVERSIZE, Shedder, Stands, Word};
 use tidegate_scenarios as scenarios;
 use tidegate_scenarios::{ShedPlace, ShedShare};
 
@@ -76,15 +76,14 @@ impl Shedders {
         Self { hook: shed.hook, each: each.collect(), chance }
     }
 
-    /// The first answer that is no. `tuple` names the connection; `is_answered`: TCP has its own
-    /// answer to this SYN.
+    /// The first answer that is no. `tuple` names the connection.
     pub(crate) fn judge(
         &mut self,
         tuple: &tg_tuple,
         isn: u32,
         now_ns: u64,
         queue: &tg_auto_queue,
-        is_answered: bool,
+        stands: Stands,
     ) -> tg_decision {
         let syn = tg_shed_syn {
             now_ns: MONOTONIC_NS + now_ns,
@@ -96,7 +95,7 @@ impl Shedders {
         for shedder in &mut self.each {
             let random = (self.chance.draw() >> 32) as u32;
             let syn = tg_shed_syn { random, ..syn };
-            decision = shedder.decide_at(tuple, &syn, queue, is_answered);
+            decision = shedder.decide_at(tuple, &syn, queue, stands);
             if decision.verdict != TG_PASS {
                 break;
             }

@@ -1221,18 +1221,19 @@ fn a_listener_bound_to_an_interface_has_nothing_to_do_with_the_vlans_above_it() 
 }
 
 /// A hollow SYN/ACK is a refusal after the handshake: what answers it meets a RST wherever SYNs are judged,
-/// also at the driver, and what follows that at once is dropped. Other segments go their way.
+/// also at the driver, and what follows that at once is dropped. Other segments go their way. Where TIME-WAIT
+/// would get the answer, which acknowledges it, there is a RST in its place.
 #[test]
 fn what_answers_a_hollow_syn_ack_is_reset_where_the_syn_was_judged() {
     in_a_namespace("what_answers_a_hollow_syn_ack_is_reset_where_the_syn_was_judged", |_| {
-        let _servers = [at(V4, ROOMY), at(V6, ROOMY)].map(|to| Server::new(to, 128, 1));
+        let servers = [at(V4, ROOMY), at(V6, ROOMY)].map(|to| Server::new(to, 128, 1));
         // One SYN, and no other for 18 minutes: who looks like Windows is told so by a hollow SYN/ACK.
         let limit = tg_limit { cost_ns: 1 << 40, ..Default::default() };
         let everybody = ["0.0.0.0/0", "::/0"].map(|network| (network.parse().unwrap(), limit));
         let auto = tg_rules { is_auto: 1, ..refusing(TG_SYN_RESET) };
         let guard = Guarded { limits: everybody.to_vec(), ..guarded(None, ROOMY, auto) };
         let guards = Guards::new(vec![guard]);
-        for to in [at(V4, ROOMY), at(V6, ROOMY)] {
+        for (to, server) in [at(V4, ROOMY), at(V6, ROOMY)].into_iter().zip(&servers) {
             let asks = Segment::syn(client(to), to).with(|s| {
                 s.hops = 128;
                 s.options = options(&[Offer::Mss(1440), Offer::Nop, Offer::Scale(8), Offer::Sack]);
@@ -1264,6 +1265,14 @@ fn what_answers_a_hollow_syn_ack_is_reset_where_the_syn_was_judged() {
                 let (outcome, left, counted) = one(&guards, hook, &another.bytes());
                 assert_eq!((outcome, left), (Outcome::Pass, another.bytes()), "{hook:?}");
                 assert!(counted.iter().all(|(_, reason, ..)| *reason == "CookieForeign"));
+            }
+            let comes_again = asks.with(|s| s.from = in_time_wait(server));
+            for hook in HOOKS {
+                let frame = comes_again.bytes();
+                eventually("TIME-WAIT", || one(&guards, hook, &frame).0 == Outcome::Answer);
+                let (_, reply, counted) = one(&guards, hook, &frame);
+                assert_eq!(counted, [(0, "Policed", "reset", 1)], "{to}, {hook:?}");
+                assert_eq!(reply, comes_again.reset(), "{to}, {hook:?}");
             }
         }
     });

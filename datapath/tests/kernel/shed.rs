@@ -284,6 +284,33 @@ fn nobody_is_refused_of_whom_something_stands() {
     });
 }
 
+/// TIME-WAIT would acknowledge what answers a hollow SYN/ACK, again and again, and no RST would come.
+#[test]
+fn who_stands_in_time_wait_is_refused_with_rst_in_either_form() {
+    in_a_namespace("who_stands_in_time_wait_is_refused_with_rst_in_either_form", |_| {
+        for to in [at(V4, ROOMY), at(V6, ROOMY)] {
+            let server = Server::bound(to, 128, false);
+            let asks = syn(in_time_wait(&server), to);
+            for refusal in [TG_REFUSE_RESET, TG_REFUSE_COOKIE] {
+                let refusing = tg_shed_rules { refusal, ..rules(TG_SLPD, 1.0) };
+                let guards = guards_at(CALM, vec![shedding(ROOMY, refusing)]);
+                for hook in HOOKS {
+                    // Until then the kernel has its answer.
+                    eventually("TIME-WAIT", || {
+                        one(&guards, hook, &asks.bytes()).0 == Outcome::Answer
+                    });
+                    let before = guards.counts();
+                    let (outcome, reply) = one(&guards, hook, &asks.bytes());
+                    assert_eq!(outcome, Outcome::Answer, "{to}, {hook:?}");
+                    assert_eq!(reply, asks.reset(), "{to}, {hook:?}");
+                    let counted = guards.counts().since(&before);
+                    assert_eq!(counted, [(0, "ShedStateless", "reset", 1)], "{to}, {hook:?}");
+                }
+            }
+        }
+    });
+}
+
 /// Refused by cookie: a SYN/ACK to nothing. The same SYN gets the same one, it is shorter than the
 /// SYN, and neither we nor anyone who knows the cookie keys takes its ACK for a cookie.
 #[test]

@@ -646,3 +646,19 @@ fn stamps_that_stand_are_counted() {
     assert_eq!(standing(0), standing(74));
     assert_eq!((standing(78), standing(275), standing(280)), (0, 0, 0));
 }
+
+/// The kernel has its own answer to who stands there; and TIME-WAIT would take the ACK of a hollow SYN/ACK.
+#[test]
+fn where_something_stands_the_form_is_another() {
+    let each = |stands| {
+        [TG_REFUSE_SILENTLY, TG_REFUSE_RESET, TG_REFUSE_COOKIE].map(|refusal| {
+            let everyone = tg_shed_rules::new(TG_SLPD, TG_KEY_CONNECTION, 1.0, 5);
+            let mut shedder = Shedder::new(tg_shed_rules { refusal, ..everyone }, KEY);
+            let queue = tg_auto_queue::default();
+            shedder.decide_at(&connection(1, 1), &at(CALM, 1), &queue, stands).verdict
+        })
+    };
+    assert_eq!(each(Stands::Nothing), [TG_DROP, TG_RESET, TG_HOLLOW]);
+    assert_eq!(each(Stands::TimeWait), [TG_DROP, TG_RESET, TG_RESET]);
+    assert_eq!(each(Stands::Answered), [TG_DROP, TG_PASS, TG_PASS]);
+}

@@ -3,6 +3,7 @@
 
 use tidegate_client::segment::Timestamps;
 use tidegate_client::{Flags, Options, Segment};
+use tidegate_policy::shed::Stands;
 use tidegate_policy::time_wait::End;
 
 use super::{Profile, is_before};
@@ -251,9 +252,13 @@ impl Conn {
         matches!(self.state, State::None | State::HalfOpen | State::TimeWait)
     }
 
-    /// Whether TCP has its own answer to a SYN: to that of a request or a connection.
-    pub(super) fn is_answered(&self) -> bool {
-        !matches!(self.state, State::None | State::TimeWait)
+    /// What stands for whoever sheds a SYN of this client's.
+    pub(super) fn stands(&self) -> Stands {
+        match self.state {
+            State::None => Stands::Nothing,
+            State::TimeWait => Stands::TimeWait,
+            _ => Stands::Answered,
+        }
     }
 
     /// Whether a SYN in TIME-WAIT is certainly of a new connection: by its clock (RFC 6191), or by

@@ -5,6 +5,7 @@ use tidegate_policy::raw::{
     TG_COOKIE, TG_DROP, TG_HOLLOW, TG_KERNEL_COOKIE, TG_LISTENQ_FULL_AT_SYN, TG_PASS, TG_RESET,
     TG_ROOM, TG_SOURCE_ANY, tg_auto_queue, tg_decision, tg_queues, tg_rules, tg_syn,
 };
+use tidegate_policy::shed::Stands;
 use tidegate_policy::syn_room;
 use tidegate_policy::system::sends_again;
 use tidegate_policy::time_wait::End;
@@ -35,13 +36,14 @@ impl Host {
         // Early drop is by lot: nobody's by this one.
         let room = syn_room(&rules, &shown, u32::MAX);
         let queue = tg_auto_queue::of(&rules, &self.listener.queues(&self.kernel), room);
-        let Some(shed) = &mut self.shed else { return tg_decision::default() };
+        let Some(shedders) = &mut self.shed else { return tg_decision::default() };
+        let is_path = shedders.hook.is_none();
         // A router does not know what stands behind it.
-        let is_answered = shed.hook.is_some() && flow.conn.is_answered();
+        let stands = if is_path { Stands::Nothing } else { flow.conn.stands() };
         let client = tuple(flow.number, flow.network);
-        let decision = shed.judge(&client, packet.seq, now_ns, &queue, is_answered);
+        let decision = shedders.judge(&client, packet.seq, now_ns, &queue, stands);
         // As the datapath counts: on a path what passes too.
-        if decision.verdict != TG_PASS || shed.hook.is_none() {
+        if decision.verdict != TG_PASS || is_path {
             self.counted.judge(decision);
         }
         decision
@@ -221,15 +223,17 @@ impl Host {
         let hook = guard.hook;
         work.took.add(&hook.way_to(&self.costs));
         let mut queues = self.listener.shown(self.profile, &self.kernel, &guard.rules);
+        let is_taken = flow.conn.state == State::TimeWait;
         let syn = tg_syn {
             now_ns: work.now_ns(),
             random: (self.chance.draw() >> 32) as u32,
             half_open: u16::from(flow.conn.state == State::HalfOpen),
             // The ACK that brings a cookie would go to TIME-WAIT. What the sysctl has is not asked: the papers' own
             // no-syn-drop needs no cookies of the kernel's.
-            cookie_usable: u16::from(flow.conn.state != State::TimeWait),
+            cookie_usable: u16::from(!is_taken),
             source: source as u16,
-            sends_again: u32::from(sends_again(flow.hops, packet.tcp_header_bytes())),
+            sends_again: u16::from(sends_again(flow.hops, packet.tcp_header_bytes())),
+            taken: u16::from(is_taken),
             ..tg_syn::default()
         };
         let decision =
@@ -367,8 +371,8 @@ mod tests {
     use tidegate_client::{Close, Flags, Options, Os, Segment};
     use tidegate_policy::mechanism;
     use tidegate_policy::raw::{
-        TG_KEY_CONNECTION, TG_NO_COOKIE, TG_REFUSE_RESET, TG_REFUSE_SILENTLY, TG_SHED_STATELESS,
-        TG_SLPD, tg_shed_rules,
+        TG_KEY_CONNECTION, TG_NO_COOKIE, TG_REFUSE_COOKIE, TG_REFUSE_RESET, TG_REFUSE_SILENTLY,
+        TG_SHED_STATELESS, TG_SLPD, tg_shed_rules,
     };
 
     use super::*;
@@ -487,6 +491,21 @@ mod tests {
             let shed: u64 =
                 world.host.counted.judged.packets[TG_SHED_STATELESS as usize].iter().sum();
             assert_eq!(shed, u64::from(refusal == TG_REFUSE_SILENTLY));
+        }
+    }
+
+    /// The ACK of a hollow SYN/ACK would go to TIME-WAIT.
+    #[test]
+    fn who_stands_in_time_wait_is_shed_with_rst() {
+        for refusal in [TG_REFUSE_RESET, TG_REFUSE_COOKIE] {
+            let mut world = in_time_wait("default", Hook::Ip, false);
+            let everyone = tg_shed_rules::new(TG_SLPD, TG_KEY_CONNECTION, 1.0, 5);
+            let rules = tg_shed_rules { refusal, ..everyone };
+            let shed = Shed { rules, hook: Some(Hook::Ip), in_series: 1 };
+            world.host.shed = Some(Shedders::new(&shed, 1));
+            assert_eq!(comes_again(&mut world), State::TimeWait);
+            let shed = world.host.counted.judged.packets[TG_SHED_STATELESS as usize];
+            assert_eq!((shed[TG_RESET as usize], shed[TG_HOLLOW as usize]), (1, 0));
         }
     }
 

@@ -157,6 +157,14 @@ pub fn connect(to: SocketAddr) -> TcpStream {
     stream.expect("it connected")
 }
 
+/// The address of a client whose connection the server has closed first: it comes to TIME-WAIT there.
+pub fn in_time_wait(server: &Server) -> SocketAddr {
+    let client = connect(server.listener.local_addr().unwrap());
+    let from = client.local_addr().unwrap();
+    while server.listener.accept().unwrap().1 != from {}
+    from
+}
+
 pub fn at(address: &str, port: u16) -> SocketAddr {
     SocketAddr::new(address.parse().unwrap(), port)
 }

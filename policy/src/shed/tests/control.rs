@@ -99,7 +99,9 @@ impl Plant {
         };
         let reason = if has_room { TG_ROOM } else { TG_LISTENQ_FULL_AT_SYN };
         let queue = tg_auto_queue::of(&tg_rules::default(), &queues, reason);
-        if self.shedder.decide_at(&connection(who), &syn, &queue, false).verdict != TG_PASS {
+        if self.shedder.decide_at(&connection(who), &syn, &queue, Stands::Nothing).verdict
+            != TG_PASS
+        {
             self.shed += 1;
             return Fate::Shed;
         }
@@ -454,12 +456,12 @@ fn who_is_answered_by_what_stands_counts_as_let_through() {
         (shedder.state.control.p_x32, shedder.state.control.stepped_ns) = (1 << 32, SECOND);
         let syn = tg_shed_syn { now_ns: SECOND, clock_ns: BEGIN, ..Default::default() };
         let queue = tg_auto_queue::default();
-        let mut decide = |is_answered| {
-            let decision = shedder.decide_at(&connection(7), &syn, &queue, is_answered);
+        let mut decide = |stands| {
+            let decision = shedder.decide_at(&connection(7), &syn, &queue, stands);
             (decision.verdict == TG_PASS, shedder.state.control.passed)
         };
-        assert_eq!(decide(false), (false, 0));
-        assert_eq!(decide(true), (passed == 1, passed), "{refusal}");
+        assert_eq!(decide(Stands::Nothing), (false, 0));
+        assert_eq!(decide(Stands::Answered), (passed == 1, passed), "{refusal}");
     }
 }
 
