@@ -7,6 +7,16 @@
 #include "verdict.h"
 
 /*
+ * SynQ3/4Full: three quarters of tcp_max_syn_backlog are half-open, and the kernel, which gives no
+ * cookies, keeps the rest for others.
+ */
+TG_INLINE int tg_syn_queue_3_4_full(const struct tg_queues *queues)
+{
+	return !queues->syncookies && (queues->syn_len > queues->syn_max ||
+	                               queues->syn_max - queues->syn_len < queues->syn_max >> 2);
+}
+
+/*
  * What the kernel does with a SYN now: TG_ROOM, TG_KERNEL_COOKIE, or the rule
  * by which it drops it. In the order of tcp_conn_request(), Linux 4.10 to 6.18; before 6.13 the SYN
  * queue is full one request earlier: see tg_syn_queue_full().
@@ -27,10 +37,7 @@ TG_INLINE __u32 tg_room_kernel(const struct tg_queues *queues)
 		return TG_LISTENQ_FULL_AT_SYN;
 	if (want_cookie)
 		return TG_KERNEL_COOKIE;
-	if (!queues->syncookies && (queues->syn_len > queues->syn_max ||
-	                            queues->syn_max - queues->syn_len < queues->syn_max >> 2))
-		return TG_SYNQ_3_4_FULL;
-	return TG_ROOM;
+	return tg_syn_queue_3_4_full(queues) ? TG_SYNQ_3_4_FULL : TG_ROOM;
 }
 
 /*
@@ -147,11 +154,9 @@ TG_INLINE int tg_reserve_early_drop(const struct tg_rules *rules, __u64 taken, _
  */
 TG_INLINE __u32 tg_reserve_kernel(const struct tg_queues *queues)
 {
-	__u32 reason = tg_room_kernel(queues);
-
-	if (reason != TG_KERNEL_COOKIE)
-		return reason;
-	return tg_syn_queue_full(queues) ? TG_SYNQ_FULL : TG_ROOM;
+	if (tg_syn_queue_full(queues))
+		return TG_SYNQ_FULL;
+	return tg_syn_queue_3_4_full(queues) ? TG_SYNQ_3_4_FULL : TG_ROOM;
 }
 
 /* Room under reserv: TG_ROOM, or why not. */

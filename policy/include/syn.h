@@ -137,17 +137,17 @@ TG_INLINE int tg_syn_kernel_has_room(const struct tg_rules *rules, __u32 reason)
 
 /*
  * reserv: is it half-open connections that leave no room? With overbooking they may have the whole
- * SYN queue before they have every place.
+ * SYN queue before they have every place. Without a branch, as the next: see tg_less().
  */
 TG_INLINE int tg_syn_is_exhausted(__u32 reason)
 {
-	return reason == TG_NO_RESERVATION || reason == TG_SYNQ_FULL;
+	return (reason == TG_NO_RESERVATION) | (reason == TG_SYNQ_FULL);
 }
 
 /* auto: is it to be told by a SYN/ACK behind which there is nothing? */
 TG_INLINE int tg_syn_wants_hollow(const struct tg_rules *rules, const struct tg_syn *syn)
 {
-	return rules->syn == TG_SYN_RESET && syn->answer == TG_ANSWER_HOLLOW;
+	return (rules->syn == TG_SYN_RESET) & (syn->answer == TG_ANSWER_HOLLOW);
 }
 
 /* The form of the refusal: an enum tg_syn_refusal. */
@@ -167,7 +167,7 @@ TG_INLINE __u32 tg_syn_refusal(const struct tg_rules *rules, __u32 reason, const
 	if (rules->syn == TG_SYN_KERNEL && tg_syn_kernel_has_room(rules, reason))
 		return TG_SYN_DROP;
 	/* TIME-WAIT would acknowledge the ACK, where it is to meet a RST: its client would wait. */
-	if (tg_syn_wants_hollow(rules, syn) && !syn->taken)
+	if (tg_syn_wants_hollow(rules, syn) & !syn->taken)
 		return TG_SYN_HOLLOW;
 	return rules->syn;
 }
@@ -290,7 +290,7 @@ TG_INLINE struct tg_overload_met tg_syn_met(__u32 reason, __u32 is_half_open, __
 {
 	return (struct tg_overload_met){
 		.has_room = tg_syn_has_room(reason),
-		.is_half_open = is_half_open && reason != TG_ROOM,
+		.is_half_open = is_half_open & (reason != TG_ROOM),
 		.has_cookie = reason == TG_KERNEL_COOKIE,
 		.isn = isn,
 	};
