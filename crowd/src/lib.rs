@@ -76,7 +76,8 @@ pub fn run_watched(plan: &Plan, watch: &mut dyn FnMut(Progress)) -> Result<Outco
 }
 
 /// As [`run_watched`], until it is told to stop: then it is over within a quarter of a second, leaves
-/// the interface as it was, and tells nothing of what became of it.
+/// the interface as it was, and tells nothing of what became of it. It listens while it sends: not before, while it
+/// looks for its neighbour, nor at its end, when it takes its leave.
 ///
 /// # Errors
 /// As [`run`], and [`CrowdError::Stopped`].

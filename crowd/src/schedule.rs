@@ -8,8 +8,8 @@ use tidegate_client::{Arrivals, End};
 
 use crate::plan::{Load, Plan, ns};
 
-/// After which a client of a closed loop comes again whom its own host let down at once, with nothing
-/// sent: else it would try as fast as the processor goes, and its failures would be the load.
+/// After which a client of a closed loop comes again that its own host gave no port or descriptor: else
+/// it would try as fast as the processor goes, and its failures would be the load.
 const PAUSE_NS: u64 = 100_000_000;
 
 /// When the next attempt is due, in ns since the beginning.

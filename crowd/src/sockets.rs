@@ -172,7 +172,9 @@ impl<'a> Crowd<'a> {
             visit: ALONE,
         };
         // What kept it from starting is counted.
-        let _ = self.open(&home, new, now_ns);
+        if let Err(end) = self.open(&home, new, now_ns) {
+            self.schedule.failed_at_once(end, now_ns);
+        }
     }
 
     /// Starts an attempt and returns its token, or its end already.
@@ -182,15 +184,11 @@ impl<'a> Crowd<'a> {
         let class = &self.plan.classes[home.class];
         let target = self.plan.targets[home.target];
         let started = Attempt::start(home.address, target, class.close, new);
-        let attempt = started.inspect_err(|end| {
-            self.schedule.failed_at_once(*end, now_ns);
-            self.count(*end, new.intended_ns);
-        })?;
+        let attempt = started.inspect_err(|end| self.count(*end, new.intended_ns))?;
         let token = self.attempts.insert(attempt);
         self.deadlines[home.class].push_back((now_ns + ns(class.timeout), token));
         self.tally.in_flight(self.attempts.under_way as u64);
         self.watch(token).inspect_err(|end| {
-            self.schedule.failed_at_once(*end, now_ns);
             self.finish(token, *end);
         })?;
         Ok(token)

@@ -39,7 +39,7 @@ fn because(reason: u32) -> &'static str {
         TG_COOKIE_NO_ROOM => {
             "its cookie comes back, and no place of the listen queue is left for it"
         }
-        TG_HOLLOW_ANSWERED => "it was refused before, by a SYN/ACK",
+        TG_HOLLOW_ANSWERED => "it was refused before",
         _ => "no reason of a refusal",
     }
 }

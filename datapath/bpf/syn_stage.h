@@ -154,7 +154,10 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 	} else if (tg_syn_is_held_off(rules, s->reason, &s->syn)) {
 		tg_syn_hold_off(s);
 	}
-	/* Only now is it known that this answer is due. */
+	/*
+	 * Only now is it known that this answer is due. The client counts as told already, though
+	 * the SYN be left to what stands; and one that a RST is due to is not looked up for it.
+	 */
 	if (can_look_up && !looks_up && tg_syn_wants_hollow(rules, &s->syn))
 		tg_syn_look_up(ctx, s);
 	return wants_cookie;

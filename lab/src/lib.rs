@@ -43,7 +43,7 @@ pub use child::{Child, is_dead};
 pub use counters::Counters;
 pub use error::LabError;
 pub use family::family;
-pub use link::{End, Link};
+pub use link::{End, Link, Losses};
 pub use namespace::Namespace;
 pub use placement::{allowed_cpus, pin_command, pin_thread};
 pub use processor::{ForeignTime, ProcessorTime};

@@ -71,22 +71,43 @@ impl Link {
         self.b.receive_offload()
     }
 
-    /// Packets that it lost for want of room, since it was laid. Both ends may tell of the same one: of
-    /// what finds the receiver's backlog full, say, a veth tells at either. Of each way it is as many
-    /// as the end tells that tells of more.
+    /// What its ends have told, since it was laid, of packets that were lost for want of room.
     ///
     /// # Errors
     /// As [`End::lost`].
-    pub fn lost(&self) -> Result<u64, LabError> {
-        Ok(lost_between(self.a.dropped()?, self.b.dropped()?))
+    pub fn losses(&self) -> Result<Losses, LabError> {
+        Ok(Losses { a: self.a.dropped()?, b: self.b.dropped()? })
+    }
+}
+
+/// What the two ends of a [`Link`] have told of lost packets.
+#[derive(Clone, Copy, Debug)]
+pub struct Losses {
+    a: Dropped,
+    b: Dropped,
+}
+
+impl Losses {
+    /// Packets lost since an earlier look. Both ends may tell of the same one: of what finds the receiver's
+    /// backlog full, say, a veth tells at either. Of each way it is as many as the end tells that tells of
+    /// more.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> u64 {
+        lost_between(self.a.since(earlier.a), self.b.since(earlier.b))
     }
 }
 
 /// Packets that one end did not get out, and that did not get in there.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Dropped {
     going: u64,
     coming: u64,
+}
+
+impl Dropped {
+    fn since(self, earlier: Self) -> Self {
+        Self { going: self.going - earlier.going, coming: self.coming - earlier.coming }
+    }
 }
 
 fn lost_between(a: Dropped, b: Dropped) -> u64 {
@@ -277,7 +298,7 @@ fn cpu_mask(cpu: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Dropped, cpu_mask, lost_between};
+    use super::{Dropped, Losses, cpu_mask, lost_between};
 
     #[test]
     fn a_packet_that_both_ends_tell_of_is_lost_once() {
@@ -288,6 +309,17 @@ mod tests {
         assert_eq!(lost_between(five, none), 5);
         let both_ways = Dropped { going: 3, coming: 5 };
         assert_eq!(lost_between(both_ways, none), 8);
+    }
+
+    /// Of those before, the other end may have told.
+    #[test]
+    fn what_was_lost_since_is_told_by_whoever_tells_of_more_since() {
+        let losses = |going, coming| Losses {
+            a: Dropped { going, coming: 0 },
+            b: Dropped { going: 0, coming },
+        };
+        assert_eq!(losses(500, 400).since(losses(500, 0)), 400);
+        assert_eq!(losses(502, 402).since(losses(500, 400)), 2);
     }
 
     #[test]

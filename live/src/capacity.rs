@@ -71,8 +71,8 @@ impl Known {
     /// What earlier parts of a run found, by the points of it that are there already: measured anew it would
     /// come to another number, and curves of one run would be compared at other loads. A run is known by its
     /// seed, so that a further one finds none here. The scenario is the whole, whose curves the points are
-    /// of, and not the part that is to be run. With another speed than they had the same servers could not
-    /// do the same: where it is not known, all is measured anew.
+    /// of, and not the part that is to be run. With another speed than they had the same servers of ours could not
+    /// do the same: where it is not known, they are measured anew.
     #[must_use]
     pub fn of_earlier_parts(
         whole: &Scenario,
@@ -84,13 +84,15 @@ impl Known {
             point.world == World::Live && point.scenario == whole.name && point.seed == seed
         };
         let begins = !points.iter().any(|point| is_of_it(&point));
-        match steps_per_us {
-            Some(steps_per_us) if !begins => {
-                let capacities = Capacity::told_by(whole, points.iter().filter(is_of_it));
-                Self { capacities, steps_per_us, begins }
-            }
-            _ => Self { begins, ..Self::nothing() },
+        if begins {
+            return Self::nothing();
         }
+        let mut capacities = Capacity::told_by(whole, points.iter().filter(is_of_it));
+        if let Some(steps_per_us) = steps_per_us {
+            return Self { capacities, steps_per_us, begins };
+        }
+        capacities.retain(|capacity| !capacity.of.0.kind.is_ours());
+        Self { capacities, begins, ..Self::nothing() }
     }
 }
 
@@ -169,6 +171,19 @@ mod tests {
         assert_eq!(unknown, Known { begins: false, ..Known::nothing() });
         // Nor does the note of a run of which there is no point.
         assert_eq!(known(4, SPEED), Known::nothing());
+    }
+
+    /// Of others' servers no part of ours is at work.
+    #[test]
+    fn what_others_servers_can_do_is_known_without_a_speed() {
+        let whole = scenario(
+            &TEXT
+                .replace("[load]", "[server]\nkind = \"nginx\"\n[load]")
+                .replace("server = { cost_us = 100 }", ""),
+        );
+        let points = [point(&whole, "default", 3, 900.0)];
+        let known = Known::of_earlier_parts(&whole, 3, &points, None);
+        assert_eq!(known.capacities.len(), 1);
     }
 
     /// Two commands with `--only` once measured it twice, and compared curves at loads that differed by as

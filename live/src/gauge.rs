@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_lab::{Counters, ForeignTime, ProcessorTime, Profile, SocketBytes, Sockets};
+use tidegate_lab::{Counters, ForeignTime, Losses, ProcessorTime, Profile, SocketBytes, Sockets};
 use tidegate_policy::raw::tg_held;
 use tidegate_servers::Statistics;
 
 use crate::error::LiveError;
-use crate::ground::Ground;
+use crate::ground::{Ground, lost_since};
 use crate::guard::{self, Guard};
 use crate::server::Running;
 use crate::timed::{Timed, Within};
@@ -19,7 +19,7 @@ struct Counts {
     counters: Timed<Counters>,
     processor: ProcessorTime,
     foreign: ForeignTime,
-    lost: u64,
+    losses: Vec<Losses>,
 }
 
 impl Counts {
@@ -29,7 +29,7 @@ impl Counts {
             counters: Timed::read(|| Counters::of(&ground.server))?,
             processor: ProcessorTime::of(ground.server_cpu)?,
             foreign: ForeignTime::now(),
-            lost: ground.lost()?,
+            losses: ground.losses()?,
         })
     }
 }
@@ -110,7 +110,7 @@ impl Gauge {
             },
             cpu: now.processor.shares_since(&before.processor),
             foreign: now.foreign.share_since(&before.foreign),
-            lost: now.lost - before.lost,
+            lost: lost_since(&now.losses, &before.losses),
             cpu_components: profiled.map(|profiled| profiled.components()).unwrap_or_default(),
             cpu_calls: calls.unwrap_or_default(),
             serving: served.map(|(now, before)| now.since(&before).measures()).unwrap_or_default(),

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ipnet::IpNet;
-use tidegate_lab::{Link, Namespace, allowed_cpus};
+use tidegate_lab::{Link, Losses, Namespace, allowed_cpus};
 use tidegate_scenarios::{NETWORK_BITS, Network, network};
 
 use crate::error::LiveError;
@@ -129,9 +129,9 @@ impl Ground {
         Ok((router, [near, far]))
     }
 
-    /// Packets that the cables lost for want of room, since they were laid.
-    pub(crate) fn lost(&self) -> Result<u64, LiveError> {
-        Ok(self.cables.iter().map(Link::lost).sum::<Result<u64, _>>()?)
+    /// What each cable has told of packets that were lost for want of room.
+    pub(crate) fn losses(&self) -> Result<Vec<Losses>, LiveError> {
+        Ok(self.cables.iter().map(Link::losses).collect::<Result<_, _>>()?)
     }
 
     /// Where the crowd goes.
@@ -156,4 +156,9 @@ impl Ground {
         let address = |host| IpAddr::from(Ipv4Addr::new(10, network, 1, host));
         (1..=SOCKET_CLIENTS).map(|host| address(host).into()).collect()
     }
+}
+
+/// Packets that the cables lost between two looks.
+pub(crate) fn lost_since(losses: &[Losses], earlier: &[Losses]) -> u64 {
+    losses.iter().zip(earlier).map(|(now, before)| now.since(*before)).sum()
 }

@@ -16,7 +16,7 @@ use crate::capacity::{Capacity, Known, shortfalls};
 use crate::crowd::Crowd;
 use crate::error::LiveError;
 use crate::gauge::Gauge;
-use crate::ground::Ground;
+use crate::ground::{Ground, lost_since};
 use crate::guard::Guard;
 use crate::peer;
 use crate::point::{Measured, disturbances};
@@ -119,9 +119,10 @@ impl Run<'_> {
         let carrier = crowd.carrier(&ground);
         let mut sent = crowd.send(&ground)?;
         sent.watch_until(warm_up, |progress| self.progress(progress));
-        let (foreign, lost) = (ForeignTime::now(), ground.lost()?);
+        let (foreign, losses) = (ForeignTime::now(), ground.losses()?);
         sent.watch_until(warm_up + duration, |progress| self.progress(progress));
-        let (foreign, lost) = (ForeignTime::now().share_since(&foreign), ground.lost()? - lost);
+        let foreign = ForeignTime::now().share_since(&foreign);
+        let lost = lost_since(&ground.losses()?, &losses);
         let outcome = sent.wait(|progress| self.progress(progress))?;
         server.check()?;
         if outcome.replies_per_s <= 0.0 {

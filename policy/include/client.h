@@ -15,7 +15,7 @@ enum tg_caller {
 
 /* What is said to one who finds no room. */
 enum tg_answer {
-	TG_ANSWER_AS_RULED, /* by the rules of its listener */
+	TG_ANSWER_AS_RULED, /* by the rules of its listener; 0 */
 	TG_ANSWER_SILENCE,
 	TG_ANSWER_COOKIE,            /* a SYN cookie, with which it comes in when there is room */
 	TG_ANSWER_COOKIE_OR_SILENCE, /* until it is known whether its SYN fits one */
@@ -45,10 +45,16 @@ TG_INLINE void tg_client_settle(struct tg_client *client, int cookie_usable)
 
 /*
  * And what became of that: where no more refusals may be sent it was not told, neither for good nor
- * to come again soon. It waits, if it is remembered: in a flood there is no room for all.
+ * to come again soon. It waits, if it is remembered: in a flood there is no room for all. Who was
+ * to have a hollow SYN/ACK, and stands in TIME-WAIT, had a RST, on which such a client comes again:
+ * tg_manners_is_gone() would have said so. By a mask: see tg_less().
  */
 TG_INLINE void tg_client_part(struct tg_client *client, struct tg_decision decision)
 {
+	__u32 had_rst = (decision.verdict == TG_RESET) & (client->answer == TG_ANSWER_HOLLOW);
+
+	client->answer &= had_rst - 1;
+	client->is_gone &= (__u16)(had_rst - 1);
 	if (decision.reason != TG_REFUSAL_LIMIT)
 		return;
 	client->answer = TG_ANSWER_SILENCE;

@@ -52,7 +52,8 @@ struct tg_rules {
 	__u32 ack;  /* enum tg_ack_refusal */
 	/* reserv: a free place may be promised this many times (256 = once). */
 	__u32 overbook_x256;
-	/* reserv: when half-open connections hold every place, answer with a cookie. */
+	/* reserv: when half-open connections hold every place, or fill the SYN queue, answer with a
+	 * cookie. */
 	__u32 cookie_when_reserved;
 	/* reserv: early drop begins at this share of the places taken; 256 turns it off. */
 	__u32 early_from_x256;

@@ -150,7 +150,9 @@ TG_INLINE int tg_reserve_early_drop(const struct tg_rules *rules, __u64 taken, _
  * Where a place could be reserved: has the kernel no room for the request? The SYN queue is as long
  * as the backlog, so that with overbooking half-open connections fill it first; and without SYN
  * cookies three quarters of tcp_max_syn_backlog may be less. A cookie of the kernel's own, which is
- * its room then, reserves nothing.
+ * its room then, reserves nothing. Before Linux 6.12.10 and 6.13 the queue never is longer than the
+ * backlog, and is not seen to be full. Claims are not among them: of those that a driver hands up
+ * at once the last may still have such a cookie.
  */
 TG_INLINE __u32 tg_reserve_kernel(const struct tg_queues *queues)
 {

@@ -127,8 +127,9 @@ TG_INLINE int tg_syn_asks_for_request(__u32 reason, const struct tg_queues *queu
 }
 
 /*
- * Would the kernel let in a SYN that finds no room here? Its rule is not reserv's, nor its limits
- * ours: what stands against this SYN is then nothing to it.
+ * Might the kernel let in a SYN that finds no room here? Its rule is not reserv's, nor its limits
+ * ours: what stands against this SYN is then nothing to it. Where reserv asks for its rule, it
+ * would give a cookie of its own, or keep room for those whom it remembers.
  */
 TG_INLINE int tg_syn_kernel_has_room(const struct tg_rules *rules, __u32 reason)
 {

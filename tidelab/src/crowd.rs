@@ -22,7 +22,7 @@ use crate::quantity::{self, Addresses};
 
 /// Send a crowd of clients from this network namespace and print what became of them, as JSON.
 ///
-/// SIGINT, SIGTERM or SIGHUP end it sooner; it then leaves the interface as it was, and prints nothing.
+/// SIGINT, SIGTERM or SIGHUP end it sooner; it then leaves the interface as it was, and prints no JSON.
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("load").required(true).multiple(true)
     .args(["rate", "trace", "clients"]))]
@@ -157,10 +157,12 @@ pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let is_recorded = matches!(plan.load, Load::Trace { .. });
     let mut bar = progress::bar();
     bar.step(1, 1, "crowd", plan.warm_up + plan.duration + plan.cool_down);
-    let stop = stop_by_signal()?;
+    let (stop, signals) = stop_by_signal()?;
     let outcome = run_until(&plan, &stop, &mut |progress| bar.show(1, &progress));
     let outcome = outcome.map_err(by_option)?;
     bar.finish();
+    // Nobody may be there to read what is written.
+    signals.thread_unblock().map_err(|errno| Failure::Signals(errno.into()))?;
     let outcome = if is_recorded { outcome.of_uneven_time() } else { outcome };
     let mut out = io::stdout().lock();
     let written = if out.is_terminal() {
@@ -174,7 +176,7 @@ pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
 /// Becomes true when a signal ends the crowd, so that it leaves the interface as it was. Another one
 /// hurries nobody: timeout(1) sends two.
-fn stop_by_signal() -> Result<Arc<AtomicBool>, Failure> {
+fn stop_by_signal() -> Result<(Arc<AtomicBool>, SigSet), Failure> {
     // Blocked before any thread exists, so that the one that waits for them is the only one to see them.
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
@@ -191,7 +193,7 @@ fn stop_by_signal() -> Result<Arc<AtomicBool>, Failure> {
         let _ = signals.wait();
         told.store(true, Ordering::Relaxed);
     });
-    Ok(stop)
+    Ok((stop, signals))
 }
 
 fn is_ignored(signal: Signal) -> bool {

@@ -220,7 +220,14 @@ fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
                 let load = with(of_live, run);
                 let speed = folder::speed(&folder, &whole.name, load.seed);
                 let known = Known::of_earlier_parts(whole, load.seed, &earlier, speed);
-                keeper.begins_with = known.begins.then_some(known.steps_per_us);
+                let is_noted = speed.is_some() && !known.begins;
+                if speed.is_none() && !known.begins {
+                    keeper.bar.say(&format!(
+                        "{}: of its earlier parts nobody knows how quick their servers were; ours are measured anew",
+                        whole.name
+                    ));
+                }
+                keeper.begins_with = (!is_noted).then_some(known.steps_per_us);
                 tidegate_live::run(scenario, load, programs, known, &mut keeper)?;
             }
         }

@@ -74,7 +74,7 @@ impl<'a> Kept<'a> {
         for scenario in scenarios {
             // Also where there is nothing yet: no one should wait to be told that it cannot be read.
             let recorded = scenario.recorded()?;
-            if self.has(&scenario.name, None) && !is_kept(self.folder, scenario, &recorded) {
+            if self.has(&scenario.name, None) && !is_kept(self.folder, scenario, &recorded)? {
                 return Err(others(format!("scenario {}", scenario.name)));
             }
         }
@@ -146,13 +146,13 @@ fn simulated(folder: &Path) -> Option<String> {
 }
 
 /// Whether a folder's copy of a scenario runs what this one does, whose traces say this. Where there is no
-/// copy nobody knows better.
-fn is_kept(folder: &Path, scenario: &Scenario, traces: &str) -> bool {
+/// copy nobody knows better. One that cannot be read, since a claim in it is refused by now, say, is told with
+/// its line, where it can be mended.
+fn is_kept(folder: &Path, scenario: &Scenario, traces: &str) -> Result<bool, Failure> {
     let copy = copy_of(folder, &scenario.name);
-    let runs_it = |known: Scenario| known.runs_what(scenario);
-    !copy.is_file()
-        || Scenario::read(&copy).is_ok_and(runs_it)
-            && are_same(recorded(folder, &scenario.name), Some(traces.to_owned()))
+    Ok(!copy.is_file()
+        || Scenario::read(&copy)?.runs_what(scenario)
+            && are_same(recorded(folder, &scenario.name), Some(traces.to_owned())))
 }
 
 /// Keeps beside the results what they are of: scenarios, and the machine that is simulated.

@@ -17,7 +17,8 @@ const FIRST_OF_FEW: u16 = 32_768;
 /// Addresses whose ports go round on their own. Where there are more, some go round together: a
 /// port comes again after 264 million connections then.
 const APART: u64 = 1 << 12;
-/// Of more places than this (a bit each: 8 MB) none are marked: so many are never taken at a time.
+/// Of more places than this (a bit each: 8 MB) none are marked: a start that finds so many taken one behind the
+/// other looks at each.
 const MARKED_MAX: u64 = 1 << 26;
 
 /// Between whom a connection is: a target, and an address and port of ours. It counts through all

@@ -11,8 +11,13 @@ impl Crowd<'_> {
     /// Someone comes to visit pages.
     pub(super) fn come(&mut self, home: Home, intended_ns: u64, now_ns: u64) {
         let Some(browsing) = &self.plan.classes[home.class].browsing else { return };
+        let before = self.visits.clients();
         let place = self.visits.come(home, browsing, intended_ns, &mut self.chance);
-        self.browse(place, now_ns);
+        let let_down = self.browse(place, now_ns);
+        // Not one whose other connections go on.
+        if let Some(end) = let_down.filter(|_| self.visits.clients() == before) {
+            self.schedule.failed_at_once(end, now_ns);
+        }
     }
 
     pub(super) fn wake_visits(&mut self) {
@@ -28,12 +33,15 @@ impl Crowd<'_> {
         self.browse(visit, now_ns);
     }
 
-    /// Does what a client's visit has it do now.
-    fn browse(&mut self, place: u32, now_ns: u64) {
+    /// Does what a client's visit has it do now. Says how a connection of it ended at once, if one did.
+    fn browse(&mut self, place: u32, now_ns: u64) -> Option<End> {
+        let mut let_down = None;
         while let Some(deed) = self.visits.next(place, now_ns, &mut self.chance) {
             match deed {
                 Deed::Begin { intended_ns } => self.tally.visit_started(intended_ns),
-                Deed::Open(opening) => self.open_for(place, &opening, now_ns),
+                Deed::Open(opening) => {
+                    let_down = self.open_for(place, &opening, now_ns).or(let_down);
+                }
                 // Its visit knows already.
                 Deed::Withdraw(token) => {
                     self.finish(token, End::Withdrawn);
@@ -43,9 +51,10 @@ impl Crowd<'_> {
                 }
             }
         }
+        let_down
     }
 
-    fn open_for(&mut self, visit: u32, opening: &Opening, now_ns: u64) {
+    fn open_for(&mut self, visit: u32, opening: &Opening, now_ns: u64) -> Option<End> {
         let home = opening.home;
         let page = home.class * self.ways.each.len() + home.target;
         let (errand, first) = match (opening.object, self.errands[page].objects) {
@@ -60,9 +69,11 @@ impl Crowd<'_> {
             counts: self.tally.counts(opening.intended_ns),
             visit,
         };
-        match self.open(&home, new, now_ns) {
+        let opened = self.open(&home, new, now_ns);
+        match opened {
             Ok(token) => self.visits.opened(visit, opening, token),
             Err(end) => self.visits.not_opened(visit, opening, end, now_ns),
         }
+        opened.err()
     }
 }

@@ -405,7 +405,7 @@ impl Daemon {
         self.resizer.follow(self.guard.programs(), &config.guards, rows, there)
     }
 
-    /// reserv: half-open requests give their places back when they are old and places short.
+    /// reserv: half-open requests give their places back when they are old, and places or the kernel's room for requests short.
     fn clean_reservations(&mut self, config: &Config, rows: &[tg_listener_row]) -> Result<()> {
         let half_open = |g: &Guarded| rows.iter().any(|row| row.syn_len > 0 && g.covers(row));
         // Every socket of the host is walked for it: not without a reason.

@@ -73,6 +73,8 @@ struct Story {
     addresses: u64,
     /// What the rules for networks say of them, an `enum tg_source`.
     source: u32,
+    /// Whether TIME-WAIT stands on all their addresses and ports.
+    taken: bool,
     watch: Watch,
     refusals: tg_bucket,
     now_ns: u64,
@@ -119,6 +121,7 @@ impl Story {
             looks_like_it: false,
             addresses: 0,
             source: TG_SOURCE_ANY,
+            taken: false,
             watch,
             refusals: tg_bucket::default(),
             now_ns: 1000 * S,
@@ -149,6 +152,7 @@ impl Story {
             sends_again: sends_again.into(),
             cookie_usable: self.gives_cookies.into(),
             source: self.source as u16,
+            taken: self.taken.into(),
             ..Default::default()
         };
         let names = self.names(client);

@@ -112,7 +112,10 @@ impl Batch {
         self.entries.extend(self.connections.iter().map(|connection| {
             let write = connection.watched == Some(Interest::Write);
             let events = if write { libc::POLLOUT } else { libc::POLLIN | libc::POLLRDHUP };
-            libc::pollfd { events, ..entry(&connection.stream) }
+            let of = entry(&connection.stream);
+            // Who is queued can go on anyway: poll() passes over a negative one.
+            let fd = if connection.is_queued { -1 } else { of.fd };
+            libc::pollfd { fd, events, ..of }
         }));
         let deadline = self.connections.iter().map(|connection| connection.deadline).min();
         let at_most = match sleeps {

@@ -33,14 +33,21 @@ impl Crowd<'_> {
         if self.plan.classes[class].browsing.is_some() {
             return self.come(class, intended_ns, now_ns);
         }
+        // What ended it at once is counted.
+        if let Err(end) = self.start_alone(class, intended_ns, now_ns) {
+            self.schedule.failed_at_once(end, now_ns - self.begun_ns);
+        }
+    }
+
+    fn start_alone(&mut self, class: usize, intended_ns: u64, now_ns: u64) -> Result<u32, End> {
         if self.has_no_port(now_ns) {
-            return self.no_port(class, intended_ns, now_ns);
+            return Err(self.no_port(class, intended_ns, now_ns));
         }
         let (attempts, waiting) = (&self.attempts, &self.waiting);
         let (target, tuple) = self.tuples.take(self.homes[class], |tuple| {
             attempts.find(tuple).is_some() || waiting.as_ref().is_some_and(|held| held.has(tuple))
         });
-        let Some(tuple) = tuple else { return self.no_port(class, intended_ns, now_ns) };
+        let Some(tuple) = tuple else { return Err(self.no_port(class, intended_ns, now_ns)) };
         let place = class * self.ways.len() + target;
         let persona = &self.personas[place];
         let delay_ns = ns(persona.network.delay.draw(&mut self.chance));
@@ -48,8 +55,7 @@ impl Crowd<'_> {
         let first = self.turn.take(requests);
         let visit = ALONE;
         let coming = Coming { place, tuple, visit, first, requests, delay_ns, intended_ns };
-        // What ended it at once is counted.
-        let _ = self.open(coming, now_ns);
+        self.open(coming, now_ns)
     }
 
     /// Whether all tuples are taken, which would take long to find out by looking at each.
@@ -62,11 +68,11 @@ impl Crowd<'_> {
     }
 
     /// As connect() says when the ports are used up.
-    pub(super) fn no_port(&mut self, class: usize, intended_ns: u64, now_ns: u64) {
+    pub(super) fn no_port(&mut self, class: usize, intended_ns: u64, now_ns: u64) -> End {
         self.tally.started(intended_ns, now_ns - self.begun_ns);
         self.meter.started();
-        self.schedule.failed_at_once(End::NO_PORT, now_ns - self.begun_ns);
         self.count(End::NO_PORT, self.plan.classes[class].part, intended_ns, now_ns, 0);
+        End::NO_PORT
     }
 
     /// Starts an attempt and returns its number, or its end already, of which its visit is still to

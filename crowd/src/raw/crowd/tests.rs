@@ -93,6 +93,23 @@ fn clients_of_a_closed_loop_without_a_port_pause() {
     assert_eq!(outcome.errors.other["EADDRNOTAVAIL"], 2 * 10, "ten times a second each");
 }
 
+/// It goes on by its first, and is one client as before.
+#[test]
+fn a_client_whose_second_connection_has_no_port_does_not_pause() {
+    let load = Load::Closed { clients: 1 };
+    let plan = Plan { load, ..plan() };
+    let mut watch = |_: Progress| {};
+    let mut crowd = Crowd::gather(&plan, parts(&plan), &mut watch).unwrap();
+    for ms in 0..400 {
+        let now_ns = crowd.begun_ns + ms * MS_NS;
+        crowd.start_due(now_ns);
+        crowd.wake_visits(now_ns);
+    }
+    let outcome = crowd.tally.outcome(plan.seed);
+    assert_eq!((outcome.errors.other["EADDRNOTAVAIL"], crowd.visits.clients()), (1, 1));
+    assert_eq!(crowd.schedule.next_ns(0), Some(0), "another would come at once");
+}
+
 /// They browse, and others beside them have a network of their own.
 #[test]
 fn who_browses_comes_from_where_the_plan_says() {

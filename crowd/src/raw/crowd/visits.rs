@@ -18,8 +18,13 @@ impl Crowd<'_> {
         let delay_ns = ns(kind.network.delay.draw(&mut self.chance));
         let home = Home { class, target, address: Some(address), delay_ns };
         let at_ns = self.begun_ns + intended_ns;
+        let before = self.visits.clients();
         let place = self.visits.come(home, browsing, at_ns, &mut self.chance);
-        self.browse(place, now_ns);
+        let let_down = self.browse(place, now_ns);
+        // Not one whose other connections go on.
+        if let Some(end) = let_down.filter(|_| self.visits.clients() == before) {
+            self.schedule.failed_at_once(end, now_ns - self.begun_ns);
+        }
     }
 
     pub(super) fn wake_visits(&mut self, now_ns: u64) -> usize {
@@ -33,14 +38,17 @@ impl Crowd<'_> {
         TIMERS_PER_TURN
     }
 
-    /// Does what a client's visit has it do now.
-    pub(super) fn browse(&mut self, place: u32, now_ns: u64) {
+    /// Does what a client's visit has it do now. Says how a connection of it ended at once, if one did.
+    pub(super) fn browse(&mut self, place: u32, now_ns: u64) -> Option<End> {
+        let mut let_down = None;
         while let Some(deed) = self.visits.next(place, now_ns, &mut self.chance) {
             match deed {
                 Deed::Begin { intended_ns } => {
                     self.tally.visit_started(intended_ns - self.begun_ns);
                 }
-                Deed::Open(opening) => self.open_for(place, &opening, now_ns),
+                Deed::Open(opening) => {
+                    let_down = self.open_for(place, &opening, now_ns).or(let_down);
+                }
                 Deed::Withdraw(key) => self.withdraw(key as u32, now_ns),
                 Deed::Finish { end, intended_ns } => {
                     let since_ns = now_ns - self.begun_ns;
@@ -48,14 +56,16 @@ impl Crowd<'_> {
                 }
             }
         }
+        let_down
     }
 
-    fn open_for(&mut self, visit: u32, opening: &Opening, now_ns: u64) {
+    fn open_for(&mut self, visit: u32, opening: &Opening, now_ns: u64) -> Option<End> {
         let Home { class, target, delay_ns, .. } = opening.home;
         let intended_ns = opening.intended_ns - self.begun_ns;
         let Some(tuple) = self.tuple_at(&opening.home, now_ns) else {
-            self.no_port(class, intended_ns, now_ns);
-            return self.visits.not_opened(visit, opening, End::NO_PORT, now_ns);
+            let end = self.no_port(class, intended_ns, now_ns);
+            self.visits.not_opened(visit, opening, end, now_ns);
+            return Some(end);
         };
         let page = class * self.ways.len() + target;
         let requests = opening.requests;
@@ -64,10 +74,12 @@ impl Crowd<'_> {
             _ => (page, self.turn.take(requests)),
         };
         let coming = Coming { place, tuple, visit, first, requests, delay_ns, intended_ns };
-        match self.open(coming, now_ns) {
+        let opened = self.open(coming, now_ns);
+        match opened {
             Ok(number) => self.visits.opened(visit, opening, number.into()),
             Err(end) => self.visits.not_opened(visit, opening, end, now_ns),
         }
+        opened.err()
     }
 
     /// A tuple for another connection of a client; `None` when all of its address are taken.

@@ -314,6 +314,21 @@ fn who_looks_like_one_that_sends_again_is_answered_at_once() {
     assert!(seen.sent < seen.served + refused + refused / 20, "{seen:?}");
 }
 
+/// Where TIME-WAIT would get its ACK it gets a RST after all, sends its SYN again, and is taken for nobody new; in
+/// a flood, too, in which who is answered for good is not remembered.
+#[test]
+fn who_is_told_by_rst_for_time_waits_sake_is_expected_again() {
+    let mut story = Story::new();
+    story.rules.patience_ms = 0;
+    (story.when_told, story.looks_like_it, story.taken) = (Told::SendsAgain, true, true);
+    story.runs(4000, 40 * CAPACITY);
+    let seen = story.runs(2000, 40 * CAPACITY);
+    let fresh = story.watch.overload().fresh_per_s();
+    assert!((39_000.0..44_000.0).contains(&fresh), "{fresh}");
+    assert_eq!(seen.hollow, 0, "{seen:?}");
+    assert!(seen.sent > 3 * seen.came, "{seen:?}");
+}
+
 /// One that does not look like it is taken for nobody new when it comes again, and is answered then.
 #[test]
 fn who_was_told_and_comes_again_is_answered() {
