@@ -19,6 +19,7 @@ use tidegate_scenarios::read_trace;
 use crate::failure::Failure;
 use crate::progress;
 use crate::quantity::{self, Addresses};
+use crate::signals;
 
 /// Send a crowd of clients from this network namespace and print what became of them, as JSON.
 ///
@@ -177,15 +178,9 @@ pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
 /// Becomes true when a signal ends the crowd, so that it leaves the interface as it was. Another one
 /// hurries nobody: timeout(1) sends two.
 fn stop_by_signal() -> Result<(Arc<AtomicBool>, SigSet), Failure> {
-    // Blocked before any thread exists, so that the one that waits for them is the only one to see them.
-    let mut signals = SigSet::empty();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        // One that is blocked is heard though it is ignored, as below nohup.
-        if !is_ignored(signal) {
-            signals.add(signal);
-        }
-    }
-    signals.thread_block().map_err(|errno| Failure::Signals(errno.into()))?;
+    let ends = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+    // One that is blocked is heard though it is ignored, as below nohup.
+    let signals = signals::block(ends.into_iter().filter(|signal| !is_ignored(*signal)))?;
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&stop);
     std::thread::spawn(move || {

@@ -14,6 +14,7 @@ mod progress;
 mod quantity;
 mod report;
 mod serve;
+mod signals;
 
 use std::fmt::Display;
 use std::io::{self, Write};

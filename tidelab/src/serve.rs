@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use nix::libc;
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::Signal;
 use tidegate_servers::{
     AcceptLimit, EventsKind, Server, ServerError, ServerKind, Settings, Statistics,
 };
 
 use crate::failure::Failure;
-use crate::{quantity, say, tell};
+use crate::{quantity, say, signals, tell};
 
 /// Serve HTTP at a known processor cost per request, in this network namespace.
 ///
@@ -77,13 +77,7 @@ pub(crate) struct Arguments {
 
 /// Serves until told to stop.
 pub(crate) fn serve(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    // Blocked before any thread exists, so that the one that waits for them is the only one to see them.
-    let mut signals = SigSet::empty();
-    signals.add(Signal::SIGTERM);
-    signals.add(Signal::SIGINT);
-    signals.add(Signal::SIGUSR1);
-    signals.thread_block().map_err(|errno| Failure::Signals(errno.into()))?;
-
+    let signals = signals::block([Signal::SIGTERM, Signal::SIGINT, Signal::SIGUSR1])?;
     let server = Server::bind(&Settings {
         server: arguments.server,
         events: arguments.events,
