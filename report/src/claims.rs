@@ -69,6 +69,9 @@ pub(crate) fn recipe(claim: &Claim) -> String {
         several => text.push_str(&format!(" ÷ the best of {}", several.join(", "))),
     }
     text.push_str(&format!(", at {}", range(claim.offered)));
+    if let Some((from, to)) = claim.seconds {
+        text.push_str(&format!(", seconds {from} to {to}"));
+    }
     if let Some(other) = claim.than_offered {
         text.push_str(&format!(" ÷ the same at {}", range(other)));
     }
@@ -91,9 +94,11 @@ mod tests {
         let scenario = scenario(
             "[[claim]]\nsays = \"x\"\nsource = \"us\"\ncurve = \"abort\"\nthan = \"default\"\nmeasure = \"segments.syn_sent\"\nover = \"attempts\"\noffered = [1, 3]\nthan_offered = [0.5, 0.5]\nat_least = 1.1\nat_most = 2\n\
              [[claim]]\nsays = \"y\"\nsource = \"us\"\ncurve = \"abort\"\nmeasure = \"response_ms.mean\"\noffered = [1, 3]\nat_most = 2500\n\
-             [[claim]]\nsays = \"z\"\nsource = \"us\"\ncurve = \"abort\"\nthan = \"default\"\nmeasure = \"replies_per_s\"\noffered = [1, 3]\ntake = \"peak\"\nat_least = 1",
+             [[claim]]\nsays = \"z\"\nsource = \"us\"\ncurve = \"abort\"\nthan = \"default\"\nmeasure = \"replies_per_s\"\noffered = [1, 3]\ntake = \"peak\"\nat_least = 1\n\
+             [[claim]]\nsays = \"w\"\nsource = \"us\"\ncurve = \"abort\"\nmeasure = \"seconds.replies\"\nseconds = [12, 29]\noffered = [1, 3]\ntake = \"min\"\nat_least = 1",
         );
-        let [ratio, plain, peak] = &scenario.claims[..] else { panic!("three claims") };
+        let [ratio, plain, peak, late] = &scenario.claims[..] else { panic!("four claims") };
+        assert_eq!(recipe(late), "smallest seconds.replies, abort, at 1× to 3×, seconds 12 to 29");
         assert_eq!(
             recipe(ratio),
             "mean of segments.syn_sent ÷ attempts, abort ÷ default, at 1× to 3× ÷ the same at 0.5×"

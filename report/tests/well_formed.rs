@@ -259,6 +259,8 @@ fn counts_by_the_second_are_drawn_over_time() {
         assert!(found.contains(text), "{text}");
     }
     assert!(found.contains("1,119/s at 119 s") && !found.contains("offered load, ×"));
+    // Their sum is no number a second.
+    assert!(!found.contains("The figures' numbers") && !found.contains("127 k/s"));
 }
 
 fn thousands(number: f64) -> String {

@@ -17,18 +17,22 @@ pub(super) fn table(view: &View, table: &Table) -> Markup {
     }
 }
 
-/// Every number that the figures are drawn from.
+/// Every number that the figures are drawn from, but for those over time, of which a point has one a second.
 pub(super) fn numbers(view: &View) -> Markup {
-    let panels = view.scenario.panels.iter().map(|panel| Column {
-        name: panel.title.clone().unwrap_or_else(|| words::name(&panel.measure)),
-        measure: panel.measure.clone(),
-        over: None,
-    });
+    let panels = view.scenario.panels.iter();
+    let panels =
+        panels.filter(|panel| !panel.measure.starts_with("seconds.")).map(|panel| Column {
+            name: panel.title.clone().unwrap_or_else(|| words::name(&panel.measure)),
+            measure: panel.measure.clone(),
+            over: None,
+        });
     let columns: Vec<Column> = panels.collect();
     html! {
-        details {
-            summary { "The figures' numbers" }
-            (grid(view, "", &columns, false))
+        @if !columns.is_empty() {
+            details {
+                summary { "The figures' numbers" }
+                (grid(view, "", &columns, false))
+            }
         }
     }
 }
