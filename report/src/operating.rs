@@ -44,8 +44,9 @@ impl OperatingPoint<'_> {
             mechanism: self.setting.done(),
             server: self.setting.server.summary(),
             clients: self.setting.clients.summary(),
+            tcp: None,
             capacity_per_s: self.capacity_per_s,
-            offered_per_s: outcome.offered_per_s * self.setting.clients.requests,
+            offered_per_s: self.offered_per_s(outcome),
             offered_over_capacity: self.offered_over_capacity,
             attempts: outcome.attempts,
             replies_per_s: outcome.replies_per_s,
@@ -73,6 +74,18 @@ impl OperatingPoint<'_> {
             warnings: Vec::new(),
             duration_s: outcome.duration_s,
             seed: self.load.seed,
+        }
+    }
+
+    /// Requests. Of visits these are what a page and its objects take: how many connections a browser
+    /// opens for them hangs on what becomes of the first ones.
+    fn offered_per_s(&self, outcome: &Outcome) -> f64 {
+        let clients = &self.setting.clients;
+        match (&clients.browsing, &outcome.visits) {
+            (Some(browsing), Some(visits)) => {
+                visits.started as f64 * browsing.requests_a_visit() / outcome.duration_s
+            }
+            _ => outcome.offered_per_s * clients.requests,
         }
     }
 
@@ -203,6 +216,14 @@ mod tests {
             ("timeout, connected", 3.0),
         ];
         assert_eq!(told(&outcome), right.map(|(name, per_s)| (name.to_owned(), per_s)));
+    }
+
+    /// Who fails at the page opens no connection for its objects; who is answered late opens spare ones.
+    #[test]
+    fn visits_offer_a_page_and_its_objects_whatever_becomes_of_them() {
+        let browsing = point("browser = \"chrome\"\nobjects = 5");
+        assert_eq!(browsing.offered_per_s, 0.6);
+        assert_eq!(point("").offered_per_s, 0.0);
     }
 
     /// Ten parts of bursts with silences between differ by how many of each they have.

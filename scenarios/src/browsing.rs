@@ -32,14 +32,20 @@ impl Browsing {
     /// Requests that a client makes in all, in the mean, when everything is answered.
     #[must_use]
     pub fn requests_a_client(&self) -> f64 {
-        (1.0 + f64::from(self.objects)) * self.pages
+        self.requests_a_visit() * self.pages
+    }
+
+    /// Those of one visit: the page and its objects.
+    #[must_use]
+    pub fn requests_a_visit(&self) -> f64 {
+        1.0 + f64::from(self.objects)
     }
 
     /// Requests on one connection, in the mean; of a browser that is not known, 1.
     pub(crate) fn requests_a_connection(&self) -> f64 {
         let browser = Browser::named(&self.browser);
         browser.map_or(1.0, |browser| {
-            (1.0 + f64::from(self.objects)) / browser.connections_a_page(self.objects)
+            self.requests_a_visit() / browser.connections_a_page(self.objects)
         })
     }
 
