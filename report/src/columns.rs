@@ -39,6 +39,7 @@ const NUMBERS: &[&str] = &[
     "late_p99_ms",
     "duration_s",
 ];
+const OPTIONAL_TEXTS: &[&str] = &["tcp"];
 const OPTIONAL: &[&str] = &["replies_per_s_ci95", "kernel_s"];
 const COUNTS: &[&str] = &["attempts", "seed"];
 const TIMES: &[&str] = &["response_ms", "refusal_ms", "delay_ms"];
@@ -72,6 +73,7 @@ fn schema() -> String {
     let mut fields = String::new();
     let mut add = |field: String| fields.push_str(&field);
     TEXTS.iter().for_each(|name| add(format!("required binary {name} (UTF8);")));
+    OPTIONAL_TEXTS.iter().for_each(|name| add(format!("optional binary {name} (UTF8);")));
     NUMBERS.iter().for_each(|name| add(format!("required double {name};")));
     COUNTS.iter().for_each(|name| add(format!("required int64 {name} (INTEGER(64, false));")));
     OPTIONAL.iter().for_each(|name| add(format!("optional double {name};")));
@@ -297,6 +299,7 @@ mod tests {
     fn full(curve: &str) -> Point {
         let share = |name: &str| [(name.to_owned(), 0.25), (format!("{name}, other"), 1e-9)].into();
         Point {
+            tcp: Some("linux-6".to_owned()),
             replies_per_s_ci95: Some(0.1),
             answered_within_per_s: [(900, 30.0), (1500, 40.5)].into(),
             verdicts_per_s: share("reset: listen queue full"),

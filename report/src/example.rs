@@ -14,6 +14,7 @@ pub(crate) fn point(curve: &str, offered: f64) -> Point {
         mechanism: curve.to_owned(),
         server: "userver".to_owned(),
         clients: "linux".to_owned(),
+        tcp: None,
         capacity_per_s: 1000.0,
         offered_per_s: offered * 1000.0,
         offered_over_capacity: offered,

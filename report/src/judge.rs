@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whether a paper's claim holds in the results.
 
+use std::iter::once;
+
 use tidegate_scenarios::{Claim, Combination, Form, Scenario, Take};
 
 use crate::number::load;
@@ -14,7 +16,7 @@ pub enum Verdict {
     Held,
     /// It is not.
     NotHeld,
-    /// Today's kernel cannot show the same; the number is for the reader.
+    /// The TCP that served cannot show the same; the number is for the reader.
     NotComparable,
     /// The results do not have what it takes.
     Undecided,
@@ -80,7 +82,8 @@ pub fn judge_all<'a>(scenario: &'a Scenario, points: &[Point]) -> Vec<(&'a Claim
 pub fn judge(scenario: &Scenario, claim: &Claim, world: World, points: &[Point]) -> Judgement {
     let cells = cells_of(scenario, world, points);
     let (number, lacking) = Evidence::new(scenario, claim, &cells).number();
-    let verdict = match (&claim.not_comparable, number) {
+    let not_comparable = not_comparable(claim, &cells);
+    let verdict = match (not_comparable, number) {
         (Some(_), _) => Verdict::NotComparable,
         (None, Some(number)) if lacking.is_empty() => {
             if claim.holds(number) {
@@ -94,7 +97,7 @@ pub fn judge(scenario: &Scenario, claim: &Claim, world: World, points: &[Point])
     let more = lacking.len().saturating_sub(REASONS);
     let more = (more > 0).then(|| format!("and {more} more"));
     let lacking = lacking.iter().take(REASONS).chain(&more).map(String::as_str);
-    let reasons: Vec<&str> = claim.not_comparable.as_deref().into_iter().chain(lacking).collect();
+    let reasons: Vec<&str> = not_comparable.into_iter().chain(lacking).collect();
     Judgement {
         world,
         verdict,
@@ -103,6 +106,15 @@ pub fn judge(scenario: &Scenario, claim: &Claim, world: World, points: &[Point])
         at_most: claim.at_most,
         paper: claim.paper,
         reason: reasons.join("; "),
+    }
+}
+
+/// Why a claim is not to be judged on these: one point that cannot show it is enough.
+fn not_comparable<'a>(claim: &'a Claim, cells: &[Cell]) -> Option<&'a str> {
+    let mut tcps = cells.iter().flat_map(|cell| &cell.runs).map(|point| point.tcp.as_deref());
+    match tcps.next() {
+        None => claim.not_comparable_on(None),
+        Some(first) => once(first).chain(tcps).find_map(|tcp| claim.not_comparable_on(tcp)),
     }
 }
 

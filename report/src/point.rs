@@ -34,6 +34,10 @@ pub struct Point {
     pub server: String,
     /// The clients, in a few words.
     pub clients: String,
+    /// Whose TCP the server's machine has, where it is simulated: `linux-2.4`, `linux-6`, … Left out of
+    /// what is live, where it is the kernel's, and of what was simulated before 2026-11-29.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<String>,
     /// Requests per second that the server can do, measured before in the same run.
     pub capacity_per_s: f64,
     /// Requests offered per second.
@@ -308,7 +312,8 @@ mod tests {
     #[test]
     fn scenarios_know_the_numbers_of_a_result() {
         let point = serde_json::to_value(point("abort", 2.0)).unwrap();
-        let words = ["scenario", "world", "curve", "mechanism", "server", "clients", "warnings"];
+        let words =
+            ["scenario", "world", "curve", "mechanism", "server", "clients", "tcp", "warnings"];
         let names = point.as_object().unwrap().keys().map(String::as_str);
         for name in names.filter(|name| !words.contains(name)) {
             assert!(NUMBERS.contains(&name), "{name}");

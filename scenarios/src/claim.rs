@@ -86,6 +86,10 @@ pub struct Claim {
     pub paper: Option<f64>,
     /// Why today's kernel cannot show the same: the number is reported, and not judged.
     pub not_comparable: Option<String>,
+    /// Simulated TCPs that can, as a machine's file calls them (`linux-2.4`, …): what was found on these
+    /// is judged all the same.
+    #[serde(default)]
+    pub comparable_on: Vec<String>,
 }
 
 impl Claim {
@@ -98,6 +102,13 @@ impl Claim {
     pub fn holds(&self, number: f64) -> bool {
         self.at_least.is_none_or(|least| number >= least)
             && self.at_most.is_none_or(|most| number <= most)
+    }
+
+    /// Why what was found on this TCP (`None` of a kernel that is not simulated) is not to be judged.
+    #[must_use]
+    pub fn not_comparable_on(&self, tcp: Option<&str>) -> Option<&str> {
+        let is_listed = tcp.is_some_and(|tcp| self.comparable_on.iter().any(|one| one == tcp));
+        self.not_comparable.as_deref().filter(|_| !is_listed)
     }
 
     pub(crate) fn check(&self, curves: &[String], has_factors: bool) -> Result<(), String> {
@@ -129,6 +140,19 @@ impl Claim {
             return Err(format!(
                 "nothing decides \"{}\": give at_least, at_most or not_comparable",
                 self.says
+            ));
+        }
+        if self.not_comparable.is_none() && !self.comparable_on.is_empty() {
+            return Err(format!(
+                "\"{}\" is judged everywhere: comparable_on belongs to not_comparable",
+                self.says
+            ));
+        }
+        if !self.comparable_on.is_empty() && self.at_least.is_none() && self.at_most.is_none() {
+            return Err(format!(
+                "nothing decides \"{}\" on {}: give at_least or at_most",
+                self.says,
+                self.comparable_on.join(", ")
             ));
         }
         Ok(())

@@ -704,6 +704,25 @@ mechanism = "default""#;
     }
 
     #[test]
+    fn what_is_comparable_somewhere_is_not_so_everywhere_and_has_a_bound() {
+        let with = |keys: &str| {
+            let text = GOOD.replace("than = \"default\"", &format!("than = \"default\"\n{keys}"));
+            Scenario::parse("s", "s.toml", &text).map_err(|error| error.to_string())
+        };
+        let on = "comparable_on = [\"linux-2.4\"]";
+        let told = with(on).unwrap_err();
+        assert!(told.starts_with("s.toml:14: ") && told.contains("not_comparable"), "{told}");
+        let keys = format!("not_comparable = \"no such queue\"\n{on}");
+        let claim = &with(&keys).unwrap().claims[0];
+        assert_eq!(claim.not_comparable_on(None), Some("no such queue"));
+        assert_eq!(claim.not_comparable_on(Some("linux-6")), Some("no such queue"));
+        assert_eq!(claim.not_comparable_on(Some("linux-2.4")), None);
+        let unbounded = GOOD.replace("at_least = 1.1", &keys);
+        let told = Scenario::parse("s", "s.toml", &unbounded).unwrap_err().to_string();
+        assert!(told.contains("give at_least or at_most"), "{told}");
+    }
+
+    #[test]
     fn what_is_wrong_is_told_with_file_line_and_fix() {
         let unknown = refused(|text| text.replace("backlog", "backlogg"));
         assert!(unknown.starts_with("s.toml:4: ") && unknown.contains("backlogg"), "{unknown}");

@@ -255,7 +255,28 @@ fn too_long(name: &str, table: &toml::Table) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde::de::IntoDeserializer;
+    use serde::de::value::Error;
+    use tidegate_scenarios::{named, shelf};
+
     use super::*;
+
+    /// A claim that names a TCP which no machine has would never be judged.
+    #[test]
+    fn what_claims_are_comparable_on_are_tcps_of_machines() {
+        let mut judged = 0;
+        for (name, _) in shelf() {
+            for claim in named(&name).unwrap().claims {
+                for tcp in &claim.comparable_on {
+                    let known: Result<_, Error> =
+                        Profile::deserialize(tcp.as_str().into_deserializer());
+                    assert_eq!(known.map(Profile::name).ok(), Some(tcp.as_str()), "{name}");
+                    judged += 1;
+                }
+            }
+        }
+        assert!(judged > 0, "there are some");
+    }
 
     #[test]
     fn a_machine_comes_back_as_it_went() {

@@ -17,7 +17,7 @@ use crate::world::Report;
 /// An operating point, and what came of it.
 pub(crate) struct Measured<'a> {
     pub at: OperatingPoint<'a>,
-    /// Whose memory is counted.
+    /// Whose TCP it was, and whose memory is counted.
     pub profile: Profile,
     pub report: Report,
 }
@@ -26,6 +26,7 @@ impl Measured<'_> {
     pub(crate) fn point(self) -> Point {
         let seen = self.at.seen_by_clients(World::Sim, &self.report.outcome);
         Point {
+            tcp: Some(self.profile.name().to_owned()),
             queue_drops_per_s: self.queue_drops_per_s(),
             verdicts_per_s: self.verdicts_per_s(),
             cpu: self.cpu(),

@@ -150,6 +150,30 @@ fn what_is_not_comparable_is_measured_and_not_judged() {
     assert_eq!(judged(text, &[]).verdict, Verdict::NotComparable);
 }
 
+/// What today's TCP cannot show the theses' can, in the simulator; of points of both nothing is said.
+#[test]
+fn what_is_not_comparable_is_judged_on_a_tcp_that_can_show_it() {
+    let text = "measure = \"replies_per_s\"\noffered = [4, 4]\nat_least = 999\n\
+                not_comparable = \"no such queue\"\ncomparable_on = [\"linux-2.4\"]";
+    let on = |tcp: &str| -> Vec<Point> {
+        let served = |point| Point { tcp: Some(tcp.to_owned()), ..point };
+        points().into_iter().map(served).collect()
+    };
+    let found = |points: &[Point]| {
+        let judgement = judged(text, points);
+        (judgement.verdict, judgement.reason)
+    };
+    let not_comparable = (Verdict::NotComparable, "no such queue".to_owned());
+    assert_eq!(found(&on("linux-2.4")), (Verdict::NotHeld, String::new()));
+    assert_eq!(found(&on("linux-6")), not_comparable);
+    assert_eq!(found(&points()), not_comparable);
+    let mut both = on("linux-2.4");
+    both[7].tcp = Some("linux-6".to_owned());
+    assert_eq!(found(&both), not_comparable);
+    let lacking = judged(text, &on("linux-2.4")[..6]);
+    assert_eq!(lacking.verdict, Verdict::Undecided, "{lacking:?}");
+}
+
 #[track_caller]
 fn undecided(claim: &str, points: &[Point], because: &str) -> Option<f64> {
     let judgement = judged(&format!("{claim}\nat_least = 0"), points);

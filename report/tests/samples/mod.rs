@@ -85,6 +85,7 @@ pub fn point(scenario: &str, curve: &str, load: f64, world: World) -> Point {
         mechanism: curve.to_owned(),
         server: "userver, backlog 128, one-packet".to_owned(),
         clients: "linux-2.4, timeout 10 s".to_owned(),
+        tcp: None,
         capacity_per_s: CAPACITY,
         offered_per_s: CAPACITY * load,
         offered_over_capacity: load,

@@ -275,6 +275,7 @@ mod tests {
             mechanism: "a mechanism".to_owned(),
             server: "userver".to_owned(),
             clients: "linux".to_owned(),
+            tcp: None,
             capacity_per_s: 950.0,
             offered_per_s: 2850.0,
             offered_over_capacity: 3.0,
