@@ -47,6 +47,6 @@ pub use link::{End, Link, Losses};
 pub use namespace::Namespace;
 pub use placement::{allowed_cpus, pin_command, pin_thread};
 pub use processor::{ForeignTime, ProcessorTime};
-pub use profile::{Profile, Profiled};
+pub use profile::{Profile, Profiled, Samples};
 pub use root::{is_installed, require_root, say_skipped, skip_without, skip_without_root};
 pub use sockets::{SocketBytes, Sockets};

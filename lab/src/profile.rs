@@ -61,6 +61,9 @@ struct Sample {
     addresses: Vec<u64>,
 }
 
+/// What a profile has sampled.
+pub struct Samples(Vec<Sample>);
+
 /// A finished profile.
 pub struct Profiled {
     samples: Vec<Sample>,
@@ -100,7 +103,7 @@ impl Profile {
             .spawn(move || {
                 let mut samples = Vec::new();
                 while !stopped.load(Ordering::Relaxed) {
-                    thread::sleep(LOOK_EVERY);
+                    thread::park_timeout(LOOK_EVERY);
                     drain(&mut sampler, &mut samples);
                 }
                 let _ = sampler.disable();
@@ -111,16 +114,19 @@ impl Profile {
         Ok(Self { stop, reader: Some(reader) })
     }
 
-    /// Ends it.
+    /// Ends it, at once.
     #[must_use]
-    pub fn finish(mut self) -> Profiled {
-        Profiled { samples: self.end(), symbols: Symbols::of_this_kernel() }
+    pub fn finish(mut self) -> Samples {
+        Samples(self.end())
     }
 
     /// Has the sampling end, and takes what was sampled.
     fn end(&mut self) -> Vec<Sample> {
         self.stop.store(true, Ordering::Relaxed);
-        self.reader.take().and_then(|reader| reader.join().ok()).unwrap_or_default()
+        let Some(reader) = self.reader.take() else { return Vec::new() };
+        // It would else go on until its next look.
+        reader.thread().unpark();
+        reader.join().unwrap_or_default()
     }
 }
 
@@ -128,6 +134,15 @@ impl Drop for Profile {
     /// Also where nobody comes to finish it: it would sample what is run next.
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+impl Samples {
+    /// With the names of the kernel's functions, which take a while to read. BPF programs have theirs
+    /// as long as they are loaded.
+    #[must_use]
+    pub fn named(self) -> Profiled {
+        Profiled { samples: self.0, symbols: Symbols::of_this_kernel() }
     }
 }
 

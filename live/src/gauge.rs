@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_lab::{Counters, ForeignTime, Losses, ProcessorTime, Profile, SocketBytes, Sockets};
+use tidegate_lab::{
+    Counters, ForeignTime, Losses, ProcessorTime, Profile, Samples, SocketBytes, Sockets,
+};
 use tidegate_policy::raw::tg_held;
 use tidegate_servers::Statistics;
 
@@ -89,19 +91,20 @@ impl Gauge {
     }
 
     pub(crate) fn end(
-        self,
+        mut self,
         ground: &Ground,
         server: &mut Running,
         guard: Option<&Guard>,
     ) -> Result<Reading, LiveError> {
         let now = Counts::read(ground, guard)?;
-        // A server may answer seconds later.
+        // A server may answer seconds later: what it does until then was not counted.
+        let samples = self.profile.take().map(Profile::finish);
         let time_wait =
             self.time_wait(ground, now.guard.as_ref().map_or(0, |guard| guard.what.pairs))?;
         let served = server.statistics(self.server.as_ref())?.zip(self.server);
         let before = self.counts;
         let changed = now.counters.what.since(&before.counters.what)?;
-        let profiled = self.profile.map(Profile::finish);
+        let profiled = samples.map(Samples::named);
         let calls = profiled.as_ref().map(|profiled| profiled.calls(&server.processes()));
         Ok(Reading {
             kernel: Within {
