@@ -30,7 +30,7 @@ impl Counts {
             guard: guard.map(|guard| Timed::read(|| guard.counted())).transpose()?,
             counters: Timed::read(|| Counters::of(&ground.server))?,
             processor: ProcessorTime::of(ground.server_cpu)?,
-            foreign: ForeignTime::now(),
+            foreign: ground.foreign_time(),
             losses: ground.losses()?,
         })
     }
@@ -56,7 +56,7 @@ pub(crate) struct Reading {
     pub cpu_components: BTreeMap<String, f64>,
     /// Shares of the server's time by system call.
     pub cpu_calls: BTreeMap<String, f64>,
-    /// Share of the machine that programs other than the experiment's had.
+    /// Share of the experiment's processors that other programs than its own had.
     pub foreign: f64,
     /// Packets that the cables lost for want of room.
     pub lost: u64,

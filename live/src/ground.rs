@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ipnet::IpNet;
-use tidegate_lab::{Link, Losses, Namespace, allowed_cpus};
+use tidegate_lab::{ForeignTime, Link, Losses, Namespace, allowed_cpus};
 use tidegate_scenarios::{NETWORK_BITS, Network, network};
 
 use crate::error::LiveError;
@@ -132,6 +132,11 @@ impl Ground {
     /// What each cable has told of packets that were lost for want of room.
     pub(crate) fn losses(&self) -> Result<Vec<Losses>, LiveError> {
         Ok(self.cables.iter().map(Link::losses).collect::<Result<_, _>>()?)
+    }
+
+    /// What others have had so far of the processors that are used here.
+    pub(crate) fn foreign_time(&self) -> ForeignTime {
+        ForeignTime::on(&[self.server_cpu, self.crowd_cpu])
     }
 
     /// Where the crowd goes.

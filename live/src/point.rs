@@ -16,7 +16,7 @@ use crate::gauge::Reading;
 const LATE_MS: [f64; 4] = [1.0, 10.0, 100.0, 1000.0];
 /// So late, it is another crowd than was asked for: a burst of a second lasts for longer.
 const OTHER_CROWD_MS: f64 = 100.0;
-/// Programs that have more of the machine than this disturb what is measured.
+/// Programs that have more of the experiment's processors than this disturb what is measured.
 const FOREIGN_SHARE: f64 = 0.03;
 
 /// An operating point, and what came of it.
@@ -83,7 +83,7 @@ impl Measured<'_> {
 }
 
 /// What may have disturbed a crowd and its server, a point's or those that a capacity is measured with: the
-/// share of the machine that others had, packets that found no room, another way than should have carried it.
+/// share of its processors that others had, packets that found no room, another way than should have carried it.
 pub(crate) fn disturbances(
     foreign: f64,
     lost: u64,

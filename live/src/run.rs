@@ -5,7 +5,6 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use tidegate_client::Progress;
-use tidegate_lab::ForeignTime;
 use tidegate_report::{OperatingPoint, Point, Watcher};
 use tidegate_scenarios::{
     CAPACITY_PHASES, Load, Peer, Phases, Scenario, Server, Setting, Treatment,
@@ -119,9 +118,9 @@ impl Run<'_> {
         let carrier = crowd.carrier(&ground);
         let mut sent = crowd.send(&ground)?;
         sent.watch_until(warm_up, |progress| self.progress(progress));
-        let (foreign, losses) = (ForeignTime::now(), ground.losses()?);
+        let (foreign, losses) = (ground.foreign_time(), ground.losses()?);
         sent.watch_until(warm_up + duration, |progress| self.progress(progress));
-        let foreign = ForeignTime::now().share_since(&foreign);
+        let foreign = ground.foreign_time().share_since(&foreign);
         let lost = lost_since(&ground.losses()?, &losses);
         let outcome = sent.wait(|progress| self.progress(progress))?;
         server.check()?;
