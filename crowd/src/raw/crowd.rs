@@ -25,7 +25,7 @@ use crate::raw::device::Arrivals;
 use crate::raw::frame::Way;
 use crate::raw::post::Office;
 use crate::raw::tuples::Tuples;
-use crate::raw::waiting::Waiting;
+use crate::raw::waiting::{Reusable, Waiting};
 use crate::schedule::Schedule;
 use crate::visits::Visits;
 use crate::wheel::Wheel;
@@ -67,6 +67,8 @@ pub(crate) struct Crowd<'a> {
     tuples: Tuples,
     /// Tuples in TIME-WAIT, where ports can be short.
     waiting: Option<Waiting>,
+    /// Those in it where they are not short.
+    reusable: Reusable,
     attempts: Attempts,
     timers: Wheel,
     visits: Visits,
@@ -108,6 +110,7 @@ impl<'a> Crowd<'a> {
             homes,
             personas: parts.personas,
             ways: parts.ways,
+            reusable: Reusable::new(parts.tuples.end()),
             tuples: parts.tuples,
             waiting: plan.ports.map(|_| Waiting::default()),
             attempts: Attempts::new(),

@@ -277,6 +277,12 @@ impl Tuples {
         self.ways.iter().map(|(_, sources)| sources)
     }
 
+    /// The number above every tuple's. Targets may have fewer sources than others.
+    pub(crate) fn end(&self) -> Tuple {
+        let sources = self.sources().map(Sources::len).max().unwrap_or(0);
+        sources.saturating_mul(self.ports).saturating_mul(self.ways.len() as u64)
+    }
+
     /// How many tuples there are.
     pub(crate) fn len(&self) -> u64 {
         let each = self.sources().zip(&self.first_like).enumerate();
@@ -378,6 +384,7 @@ mod tests {
         for _ in 0..PORTS * 2 * 2 {
             let (target, tuple) = tuples.take(0, |_| false);
             let tuple = tuple.unwrap();
+            assert!(tuple < tuples.end());
             let (of, address, port) = tuples.parts(tuple);
             assert_eq!(target, of);
             assert!(seen.insert((target, address, port)), "used twice: {address}:{port}");

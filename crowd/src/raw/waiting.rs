@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Tuples in TIME-WAIT, where clients have so few that they would be used again within it.
+//! Tuples in TIME-WAIT, where clients have so few that they would be, or are, used again within it.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -42,9 +42,58 @@ impl Waiting {
     }
 }
 
+/// Of more tuples it is not known since when they are: a minute's at 70,000 a second are as many. What
+/// comes faster still, from more of them than these, counts one that is used again in its minute twice.
+const KNOWN_MAX: u64 = 1 << 22;
+
+/// Tuples in TIME-WAIT that may be used again, as where a client's host has `tcp_tw_reuse`: with the
+/// next connection theirs is over.
+#[derive(Debug)]
+pub(crate) struct Reusable {
+    tuples: usize,
+    /// When that of each tuple began, or 0. There once there was one; its memory is used as tuples are.
+    begun_ns: Vec<u64>,
+}
+
+impl Reusable {
+    /// None yet, of tuples whose numbers are below this one.
+    pub(crate) fn new(tuples: u64) -> Self {
+        let tuples = if tuples > KNOWN_MAX { 0 } else { tuples as usize };
+        Self { tuples, begun_ns: Vec::new() }
+    }
+
+    /// A tuple comes to it, at a time that is not 0.
+    pub(crate) fn hold(&mut self, tuple: Tuple, now_ns: u64) {
+        if self.begun_ns.is_empty() {
+            self.begun_ns = vec![0; self.tuples];
+        }
+        if let Some(begun_ns) = self.begun_ns.get_mut(tuple as usize) {
+            *begun_ns = now_ns;
+        }
+    }
+
+    /// A tuple is used again: when what is over with that had begun, however long ago.
+    #[inline]
+    pub(crate) fn reuse(&mut self, tuple: Tuple) -> Option<u64> {
+        let begun_ns = std::mem::take(self.begun_ns.get_mut(tuple as usize)?);
+        (begun_ns > 0).then_some(begun_ns)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_used_again_is_over_once() {
+        let mut reusable = Reusable::new(10);
+        assert_eq!(reusable.reuse(9), None);
+        reusable.hold(9, 5);
+        assert_eq!([9, 8, 9].map(|tuple| reusable.reuse(tuple)), [Some(5), None, None]);
+        let mut reusable = Reusable::new(KNOWN_MAX + 1);
+        reusable.hold(9, 5);
+        assert_eq!(reusable.reuse(9), None, "of so many it is not known");
+    }
 
     #[test]
     fn each_is_held_for_a_minute() {

@@ -81,6 +81,9 @@ impl Crowd<'_> {
         let Coming { place, tuple, visit, first, requests, delay_ns, intended_ns } = coming;
         self.tally.started(intended_ns, now_ns - self.begun_ns);
         self.meter.started();
+        if let Some(waited_ns) = self.reusable.reuse(tuple) {
+            self.tally.time_wait_ends(waited_ns - self.begun_ns, now_ns - self.begun_ns);
+        }
         let persona = &self.personas[place];
         let (target, address, port) = self.tuples.parts(tuple);
         let mut post = Post {
@@ -192,7 +195,7 @@ impl Crowd<'_> {
     }
 
     /// A client's host holds TIME-WAIT, or the pair. Says whether nobody uses the tuple meanwhile.
-    fn hold(&mut self, wait: Wait, tuple: Tuple, now_ns: u64) -> bool {
+    pub(super) fn hold(&mut self, wait: Wait, tuple: Tuple, now_ns: u64) -> bool {
         if wait == Wait::Nothing {
             return false;
         }
@@ -202,12 +205,14 @@ impl Crowd<'_> {
             self.tally.time_wait_ends(begun_ns, now_ns - self.begun_ns);
         }
         self.tally.time_wait_begins(now_ns - self.begun_ns);
-        let waiting = self.waiting.as_mut().filter(|_| wait == Wait::Own);
-        let is_held = waiting.is_some();
-        if let Some(waiting) = waiting {
-            waiting.hold(tuple, now_ns);
+        if wait == Wait::Pair {
+            return false;
         }
-        is_held
+        match &mut self.waiting {
+            Some(waiting) => waiting.hold(tuple, now_ns),
+            None => self.reusable.hold(tuple, now_ns),
+        }
+        self.waiting.is_some()
     }
 
     fn count(&mut self, end: End, part: Option<usize>, intended_ns: u64, now_ns: u64, syns: u32) {

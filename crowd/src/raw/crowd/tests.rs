@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use ipnet::IpNet;
 use rand_chacha::rand_core::SeedableRng;
 use tidegate_client::segment::DATA_ORDER;
-use tidegate_client::{Browser, Flags, LastNumbers, Os, Pairs, Segment};
+use tidegate_client::{Browser, Flags, LastNumbers, Os, Pairs, Segment, Wait};
 use tidegate_policy::raw::tg_key;
 
 use super::*;
@@ -108,6 +108,32 @@ fn a_client_whose_second_connection_has_no_port_does_not_pause() {
     let outcome = crowd.tally.outcome(plan.seed);
     assert_eq!((outcome.errors.other["EADDRNOTAVAIL"], crowd.visits.clients()), (1, 1));
     assert_eq!(crowd.schedule.next_ns(0), Some(0), "another would come at once");
+}
+
+/// The ports of one address have their turns within the minute, and more connections than there are
+/// ports would else be in TIME-WAIT.
+#[test]
+fn a_port_that_is_used_again_is_in_time_wait_once() {
+    let plan = Plan { classes: vec![Class::default()], ports: None, ..plan() };
+    let mut watch = |_: Progress| {};
+    let mut crowd = Crowd::gather(&plan, parts(&plan), &mut watch).unwrap();
+    let (now_ns, ports) = (crowd.begun_ns, crowd.tuples.len());
+    let start = |crowd: &mut Crowd<'_>| {
+        crowd.start(0, now_ns);
+        let numbers: Vec<u32> = crowd.attempts.numbers().collect();
+        (numbers[0], crowd.attempts.get(numbers[0]).unwrap().tuple)
+    };
+    for _ in 0..ports + 1000 {
+        let (number, tuple) = start(&mut crowd);
+        assert!(!crowd.hold(Wait::Own, tuple, now_ns), "its client may use it");
+        crowd.attempts.end(number);
+        crowd.attempts.remove(number);
+        crowd.tuples.give_back(tuple);
+    }
+    // This one is in use, and no longer in TIME-WAIT.
+    start(&mut crowd);
+    let held = crowd.tally.outcome(plan.seed).time_waits.unwrap();
+    assert_eq!((held.most, held.at_end), (ports, ports - 1));
 }
 
 /// They browse, and others beside them have a network of their own.
