@@ -16,7 +16,7 @@ use crate::interfaces::{self, Interface};
 use crate::link::{self, Place};
 use crate::pins::{Claim, Pins};
 use crate::plain::from_bytes;
-use crate::programs::{Objects, Program, Programs, Sizes};
+use crate::programs::{GUARD_MAPS, Objects, Program, Programs, Sizes};
 use crate::raw::tg_control;
 use crate::resized;
 
@@ -285,17 +285,21 @@ impl Guard {
     /// Opens the maps of a guard that stands, to read them; `None` where none does.
     ///
     /// # Errors
-    /// [`Error::OtherVersion`](crate::error::Error::OtherVersion): it would be read wrong.
+    /// [`Error::OtherVersion`](crate::error::Error::OtherVersion): it would be read wrong. [`Error::Pin`]: a map is
+    /// missing, in whose place there would be a new one, with nothing in it.
     pub fn open_to_read(pins: &Pins) -> Result<Option<Programs>> {
-        let maps = standing_maps(pins)?;
-        maps.map(|maps| Programs::load(Objects::Readers, maps)).transpose()
+        let Some(maps) = standing_maps(pins)? else { return Ok(None) };
+        match GUARD_MAPS.iter().find(|name| !maps.contains_key(**name)) {
+            Some(name) => Err(pins.missing(name)),
+            None => Programs::load(Objects::Readers, maps).map(Some),
+        }
     }
 
-    /// Opens what is needed to give applications their backlogs back, of a guard of any version; `None`
-    /// where none stands.
+    /// Opens what is needed to give applications their backlogs back, of a guard of any version, and of one of which
+    /// a part is missing; `None` where none stands.
     pub fn open_to_put_back(pins: &Pins) -> Option<Programs> {
         match Self::open_to_read(pins) {
-            Err(Error::OtherVersion) => {
+            Err(Error::OtherVersion | Error::Pin { .. }) => {
                 Programs::load(Objects::Readers, backlogs_before(pins)).ok()
             }
             standing => standing.ok().flatten(),
@@ -365,7 +369,9 @@ impl Guard {
     /// Whether all is there that was attached last. Whoever may do so can take it away, or a part of it:
     /// the daemon keeps no link of its own.
     pub fn is_whole(&self) -> bool {
-        self.pins.are_of(self.programs.maps())
+        let maps = self.programs.maps();
+        self.pins.are_of(maps)
+            && self.pins.have_all(maps)
             && self.attached.iter().all(|name| self.pins.is_attached(name))
     }
 

@@ -193,6 +193,12 @@ impl Pins {
         maps.get(CONTROL).is_some_and(|control| self.has(CONTROL, control))
     }
 
+    /// Whether something is pinned under the name of each of these maps.
+    pub(crate) fn have_all(&self, maps: &BTreeMap<String, MapHandle>) -> bool {
+        let pinned = names_in(&self.maps_folder()).unwrap_or_default();
+        maps.keys().all(|name| pinned.contains(name))
+    }
+
     /// Pins the maps that are not pinned yet, and those in whose place another map is.
     pub fn pin_maps(&self, maps: &BTreeMap<String, MapHandle>) -> Result<()> {
         use std::os::fd::AsFd;

@@ -418,6 +418,37 @@ fn a_guard_that_is_taken_away_under_its_daemon_is_put_back() {
     }
 }
 
+/// Where the daemon does not see it, nobody is told that nothing was counted.
+#[test]
+fn a_map_that_is_taken_away_is_told_of_until_it_is_put_back() {
+    if skip_without_root("a_map_that_is_taken_away_is_told_of_until_it_is_put_back") {
+        return;
+    }
+    let full = Full::new("map-away");
+    let host = &full.stage.server;
+    let mut guard = Guard::start(host, &arguments("rst-syn", "ip"));
+    // One that the readers' object declares, and one that it does not.
+    for map in ["counters", "accepts"] {
+        let seen = fetch(&full.stage.client, server(80), PATIENCE);
+        assert_eq!(seen.answer, Answer::Refused, "{map}");
+        let before = Counted::of(host).all();
+        guard.signal(Signal::SIGSTOP);
+        let taken = format!("find {} -name {map} -delete", bpf::PINS);
+        host.output(host.command(&taken)).expect("it is taken away");
+        let output = run_to_end(host, &["status"]);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{map}: {told}");
+        assert!(told.contains(&format!("/maps/{map}: ")), "{told}");
+        guard.signal(Signal::SIGCONT);
+        let told = guard.complaint().expect("the daemon says so");
+        assert!(told.contains("a part of the guard away: it is put back"), "{map}: {told}");
+        assert!(Counted::of(host).all() >= before && before > 0, "{map}");
+    }
+    let objects = objects(&guard, &full.stage);
+    guard.stop();
+    nothing_is_left(&full.stage, &objects);
+}
+
 #[test]
 fn an_interface_that_comes_back_is_guarded_again() {
     if skip_without_root("an_interface_that_comes_back_is_guarded_again") {
