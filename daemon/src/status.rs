@@ -356,7 +356,7 @@ pub fn read_if_any() -> Result<Option<Status>> {
         mounts::require_those_of_the_daemon(&pins)?;
         return Ok(agent.map(|agent| Status { agent: Some(agent), ..Status::default() }));
     };
-    let rows = sockets::listeners(&programs)?;
+    let rows = sockets::listeners_by_two_looks(&programs)?;
     let guards = configuration::read(&programs)?;
     let guards = guards
         .iter()

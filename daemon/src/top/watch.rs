@@ -52,12 +52,26 @@ fn sockets_of(status: &Status) -> impl Iterator<Item = (Owner, &ListenerStatus)>
     guards.flat_map(move |guard| guard.listeners.iter().map(move |one| (of(guard, one), one)))
 }
 
+/// What became of clients by who counts, and when that was seen.
+type Totals = BTreeMap<Owner, (Instant, Fates<u64>)>;
+
 /// Of each socket, and of each guard: that counts for sockets which have no place of their own, or are gone,
 /// and a path has none.
-fn totals(status: &Status) -> BTreeMap<Owner, Fates<u64>> {
-    let sockets = sockets_of(status).map(|(owner, socket)| (owner, fates(&socket.verdicts)));
-    let guards = status.guards.iter().map(|guard| (owner(guard, None), fates(&guard.verdicts)));
-    sockets.chain(guards).collect()
+fn totals(status: &Status, now: Instant) -> Totals {
+    let sockets = sockets_of(status).map(|(owner, socket)| (owner, &socket.verdicts));
+    let guards = status.guards.iter().map(|guard| (owner(guard, None), &guard.verdicts));
+    sockets.chain(guards).map(|(owner, verdicts)| (owner, (now, fates(verdicts)))).collect()
+}
+
+/// Those of this look, and of the sockets that it misses and the one before had. The second that misses one says
+/// that it is gone, as it does to the daemon, which then gives its counts away.
+fn kept(now: Totals, before: Totals, looked_before: Option<Instant>) -> Totals {
+    let missed = |((_, _, socket), (seen_at, _)): &(Owner, (Instant, _))| {
+        socket.is_some() && Some(*seen_at) == looked_before
+    };
+    let mut all: Totals = before.into_iter().filter(missed).collect();
+    all.extend(now);
+    all
 }
 
 /// Packets of each guard by reason and verdict. Those of all would fall when one is taken out.
@@ -98,7 +112,7 @@ pub struct Watch {
     pub causes: Vec<Cause>,
     seen_at: Option<Instant>,
     counts: Counts,
-    totals: BTreeMap<Owner, Fates<u64>>,
+    totals: Totals,
 }
 
 /// Counts that begin anew, as those of another guard do, are all of this time.
@@ -126,22 +140,26 @@ fn counts(status: &Status) -> Counts {
 impl Watch {
     /// Takes in another look. The first says nothing of a second.
     pub fn see(&mut self, status: Option<Status>, now: Instant) {
-        let passed_s = self.seen_at.map(|before| (now - before).as_secs_f64());
-        self.seen_at = Some(now);
+        let looked_before = self.seen_at.replace(now);
+        let passed_s = looked_before.map(|before| (now - before).as_secs_f64());
         let empty = Status::default();
         let seen = status.as_ref().unwrap_or(&empty);
         let counts = counts(seen);
-        let totals = totals(seen);
+        let totals = totals(seen, now);
         if let Some(passed_s) = passed_s.filter(|passed_s| *passed_s > 0.0) {
             self.compare(&counts, &totals, passed_s);
         }
-        (self.status, self.counts, self.totals) = (status, counts, totals);
+        (self.status, self.counts) = (status, counts);
+        self.totals = kept(totals, std::mem::take(&mut self.totals), looked_before);
     }
 
-    fn compare(&mut self, counts: &Counts, totals: &BTreeMap<Owner, Fates<u64>>, passed_s: f64) {
-        let before = |owner: &Owner| self.totals.get(owner).copied().unwrap_or_default();
-        let rates = |(owner, now): (&Owner, &Fates<u64>)| {
-            (owner.clone(), fates_per_s(*now, before(owner), passed_s))
+    fn compare(&mut self, counts: &Counts, totals: &Totals, passed_s: f64) {
+        let rates = |(owner, (now_at, now)): (&Owner, &(Instant, Fates<u64>))| {
+            let per_s = match self.totals.get(owner) {
+                Some((at, before)) => fates_per_s(*now, *before, (*now_at - *at).as_secs_f64()),
+                None => fates_per_s(*now, Fates::default(), passed_s),
+            };
+            (owner.clone(), per_s)
         };
         self.by_owner = totals.iter().map(rates).collect();
         let mut by_name: BTreeMap<_, (f64, u64)> = BTreeMap::new();
@@ -259,6 +277,32 @@ mod tests {
         let silent = Fates { silent: 20.0, ..Fates::default() };
         assert_eq!(watch.sockets().iter().map(|s| s.1).collect::<Vec<_>>(), [refused, silent]);
         assert_eq!(watch.history, [Fates { refused: 100.0, silent: 20.0, let_in: 0.0 }]);
+    }
+
+    /// The iterator may pass one over while another closes.
+    #[test]
+    fn a_socket_that_a_look_has_missed_has_not_begun_anew() {
+        let at = |count| {
+            let counted = [("NewFirst", "reset", count)];
+            Status { guards: vec![guard(vec![listener(&counted)], &counted)], ..Status::default() }
+        };
+        let missed = |count| {
+            let counted = [("NewFirst", "reset", count)];
+            Status { guards: vec![guard(vec![], &counted)], ..Status::default() }
+        };
+        let (mut watch, begun) = (Watch::default(), Instant::now());
+        let mut refused = |second, status| {
+            watch.see(Some(status), begun + Duration::from_secs(second));
+            watch.sockets().first().map(|(_, fates)| fates.refused)
+        };
+        assert_eq!(refused(0, at(9_000_000)), Some(0.0));
+        assert_eq!(refused(1, missed(9_000_004)), None);
+        assert_eq!(refused(2, at(9_000_010)), Some(5.0), "of both seconds");
+        assert_eq!(refused(3, at(9_000_030)), Some(20.0));
+        for second in [4, 5] {
+            assert_eq!(refused(second, missed(9_000_030)), None);
+        }
+        assert_eq!(watch.totals.len(), 1, "of one that is gone nothing is kept");
     }
 
     #[test]
