@@ -3,13 +3,13 @@
 //! change as time passes, and that of persistent dropping, which stays.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::Path;
 
 pub use tidegate_datapath::key::random;
 use tidegate_policy::raw::{tg_cookie_keys, tg_key};
 
 use crate::failure::{Failure, Result};
+use crate::reader;
 
 /// Random keys are changed this often. The key before stays good for the cookies that it
 /// made, which live 137 s at most.
@@ -46,16 +46,8 @@ fn parse_line(line: &str) -> Option<tg_key> {
 
 /// Every line of a file that is neither empty nor a comment, as a key.
 fn lines(path: &Path, setting: &str) -> Result<Vec<tg_key>> {
-    let text = fs::read_to_string(path).map_err(|source| Failure::File {
-        path: path.to_owned(),
-        fix: match source.kind() {
-            ErrorKind::PermissionDenied => {
-                format!("make root its owner (chown root {}), and run as root", path.display())
-            }
-            _ => format!("make it with `openssl rand -hex 16`, or leave {setting} out"),
-        },
-        source,
-    })?;
+    let fix = || format!("make it with `openssl rand -hex 16`, or leave {setting} out");
+    let text = fs::read_to_string(path).map_err(|source| reader::unreadable(path, source, fix))?;
     let mut keys = Vec::new();
     for (at, line) in text.lines().enumerate() {
         let line = line.trim();

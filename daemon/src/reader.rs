@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 use std::fs;
+use std::io;
 use std::net::IpAddr;
 use std::ops::{Range, RangeInclusive};
 use std::path::Path;
@@ -17,11 +18,20 @@ use crate::setting::{self, Written, Wrong};
 
 /// A configuration file's text.
 pub fn text(path: &Path) -> Result<String> {
-    fs::read_to_string(path).map_err(|source| Failure::File {
-        path: path.to_owned(),
-        source,
-        fix: "name a configuration that can be read with --config".to_owned(),
-    })
+    let fix = || "name a configuration that can be read with --config".to_owned();
+    fs::read_to_string(path).map_err(|source| unreadable(path, source, fix))
+}
+
+/// A file that could not be read, with a fix where it may be read. A unit's root has no rights to what is another
+/// user's.
+pub fn unreadable(path: &Path, source: io::Error, fix: impl FnOnce() -> String) -> Failure {
+    let fix = match source.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("make root its owner (chown root {}), and run as root", path.display())
+        }
+        _ => fix(),
+    };
+    Failure::File { path: path.to_owned(), source, fix }
 }
 
 /// Tells what is wrong at a place of the text.

@@ -27,9 +27,11 @@ const SYSTEMCTL: &str = r#"#!/bin/sh
 echo "$@" >>/run/asked
 case "$1" in
 show)
-	for unit; do :; done
-	starts=$(sed -n 's/^ExecStart=//p' "/usr/lib/systemd/system/$unit")
-	echo "{ path=/usr/bin/tidegate ; argv[]=$starts ; pid=7 }" ;;
+	value=$(sed -n "s/^$3=//p" "/usr/lib/systemd/system/$5")
+	case "$3" in
+	ExecStart) echo "{ path=/usr/bin/tidegate ; argv[]=$value ; pid=7 }" ;;
+	*) echo "$value" | tr A-Z a-z ;;
+	esac ;;
 esac
 "#;
 
@@ -276,17 +278,34 @@ fn the_package_is_put_on_runs_as_its_units_allow_and_is_gone_when_removed() {
     figures.terminate();
 
     let (asked, _) = host.upgraded();
-    assert!(asked.contains("try-restart tidegate.service\n"), "{asked}");
+    for unit in ["tidegate.service", "tidegate-agent.service", "tidegate-metrics.service"] {
+        assert!(asked.contains(&format!("try-restart {unit}\n")), "{asked}");
+    }
     let good = host.read("/etc/tidegate/tidegate.toml");
     host.write("/etc/tidegate/tidegate.toml", "[[listener]]\nport = 80\nrefusals = 9\n".to_owned());
     let (asked, told) = host.upgraded();
     assert!(asked.contains("try-restart tidegate-agent.service\n"), "{asked}");
     assert!(!asked.contains("try-restart tidegate.service"), "{asked}");
+    assert!(!asked.contains("try-restart tidegate-metrics.service"), "it reads that one: {asked}");
     assert!(
         told.contains("goes on as it was: tidegate: /etc/tidegate/tidegate.toml:3: "),
         "{told}"
     );
     host.write("/etc/tidegate/tidegate.toml", good);
+
+    // Root may read it, and the unit's root may not.
+    for (unit, configuration, _) in DAEMONS {
+        let configuration = format!("/etc/tidegate/{configuration}");
+        host.told(&format!("chown 1000 {configuration}"));
+        host.told(&format!("chmod 600 {configuration}"));
+        let (asked, told) = host.upgraded();
+        assert!(!asked.contains(&format!("try-restart {unit}")), "{asked}");
+        assert!(told.contains(&format!("{unit} was not started anew and goes on as it was: ")));
+        assert!(told.contains(&format!("(chown root {configuration})")), "{told}");
+        host.told(&format!("chown root {configuration}"));
+        host.told(&format!("chmod 644 {configuration}"));
+    }
+
     let good = host.read("/etc/tidegate/agent.toml");
     host.write("/etc/tidegate/agent.toml", "[[destination]]\nnetworks = 9\n".to_owned());
     let (asked, told) = host.upgraded();
