@@ -13,8 +13,10 @@ use crate::status::{ListenerStatus, OverloadStatus, Queue, Status};
 
 /// Rows of the three curves, with their titles.
 const CURVES_ROWS: u16 = 7;
-/// A screen of so many columns has room for all that is told of a listener.
-const WIDE: u16 = 100;
+/// The header of the listening sockets, and the row below them.
+const AROUND_SOCKETS: u16 = 2;
+/// Between two columns of a table.
+const GAP: u16 = 1;
 
 /// What became of clients: its name, of which fate, and its colour.
 type Curve = (&'static str, fn(&Fates<f64>) -> f64, Color);
@@ -121,16 +123,33 @@ fn aligned(number: usize, span: Span<'static>) -> Line<'static> {
     if number < 2 { span.into() } else { Line::from(span).right_aligned() }
 }
 
+/// The width at which every column has room, and each address all of its own.
+fn wide(sockets: &[(&ListenerStatus, Fates<f64>)]) -> usize {
+    let others = COLUMNS.iter().filter_map(|column| match column.1 {
+        Constraint::Length(width) => Some(usize::from(width + GAP)),
+        _ => None,
+    });
+    let addresses = sockets.iter().map(|(socket, _)| socket.address.len());
+    others.sum::<usize>() + addresses.max().unwrap_or(0).max(COLUMNS[0].0.len())
+}
+
 fn draw_sockets(frame: &mut Frame<'_>, area: Rect, sockets: &[(&ListenerStatus, Fates<f64>)]) {
-    let is_shown = |(_, column): &(usize, &Column)| area.width >= WIDE || column.2;
+    let is_wide = usize::from(area.width) >= wide(sockets);
+    let is_shown = |(_, column): &(usize, &Column)| is_wide || column.2;
     let columns: Vec<_> = COLUMNS.iter().enumerate().filter(is_shown).collect();
     let header = columns.iter().map(|(number, column)| aligned(*number, column.0.into()));
-    let rows = sockets.iter().map(|(socket, fates)| {
+    // Where not all have room, the last row says of how many that is.
+    let room = usize::from(area.height.saturating_sub(AROUND_SOCKETS));
+    let shown = if sockets.len() > room { room.saturating_sub(1) } else { sockets.len() };
+    let rows = sockets[..shown].iter().map(|(socket, fates)| {
         columns.iter().map(|(number, column)| aligned(*number, column.3(socket, fates))).collect()
     });
-    let rows: Vec<Row<'_>> = rows.collect();
+    let left_out = sockets.len() - shown;
+    let more = Row::new([Line::from(format!("and {left_out} more")).dim()]);
+    let rows: Vec<Row<'_>> = rows.chain((left_out > 0).then_some(more)).collect();
     let widths = columns.iter().map(|(_, column)| column.1);
-    frame.render_widget(Table::new(rows, widths).header(Row::from_iter(header).bold()), area);
+    let table = Table::new(rows, widths).column_spacing(GAP);
+    frame.render_widget(table.header(Row::from_iter(header).bold()), area);
 }
 
 fn right(title: &'static str) -> Line<'static> {
@@ -157,15 +176,23 @@ fn draw_causes(frame: &mut Frame<'_>, area: Rect, causes: &[Cause]) {
     frame.render_widget(Table::new(rows, widths).header(header.bold()), area);
 }
 
+/// The rows of so many sockets: half of all rows that there are, where they and the causes want more. The other
+/// half is for why.
+fn sockets_rows(sockets: usize, causes: usize, rows: u16) -> u16 {
+    let of = |number: usize| u16::try_from(number).unwrap_or(u16::MAX);
+    let wanted = of(sockets).saturating_add(AROUND_SOCKETS);
+    let without_causes = rows.saturating_sub(of(causes).saturating_add(1));
+    wanted.min(without_causes.max(rows / 2))
+}
+
 /// Draws all of it.
 pub fn draw(frame: &mut Frame<'_>, watch: &Watch) {
     let sockets = watch.sockets();
-    // With its header, and a row below.
-    let sockets_rows = u16::try_from(sockets.len()).unwrap_or(u16::MAX).saturating_add(2);
+    let below_curves = frame.area().height.saturating_sub(CURVES_ROWS + 2);
     let [top, curves, listeners, causes, bottom] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(CURVES_ROWS),
-        Constraint::Max(sockets_rows),
+        Constraint::Max(sockets_rows(sockets.len(), watch.causes.len(), below_curves)),
         Constraint::Fill(1),
         Constraint::Length(1),
     ])
@@ -185,7 +212,8 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
-    use crate::status::example::{guard, listener};
+    use crate::status::GuardStatus;
+    use crate::status::example::{Counted, guard, listener};
 
     fn drawn(width: u16, height: u16, watch: &Watch) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
@@ -193,20 +221,25 @@ mod tests {
         terminal.backend().to_string()
     }
 
-    fn crowd() -> Watch {
+    /// So many seconds of a crowd before the guard that `of` makes of what is counted.
+    fn seen(seconds: u64, of: impl Fn(&[Counted]) -> GuardStatus) -> Watch {
         let mut watch = Watch::default();
         let begun = Instant::now();
-        for second in 0..5 {
+        for second in 0..=seconds {
             let counted = [
                 ("Room", "pass", second * 1000),
                 ("NewFirst", "reset", second * 2100),
                 ("WaitLimit", "drop", second * 80),
             ];
-            let guards = vec![guard(vec![listener(&counted)], &counted)];
-            let seen = Status { daemon_pid: Some(77), guards, ..Status::default() };
+            let seen =
+                Status { daemon_pid: Some(77), guards: vec![of(&counted)], ..Status::default() };
             watch.see(Some(seen), begun + Duration::from_secs(second));
         }
         watch
+    }
+
+    fn crowd() -> Watch {
+        seen(4, |counted| guard(vec![listener(counted)], counted))
     }
 
     #[test]
@@ -230,6 +263,37 @@ mod tests {
         let screen = drawn(72, 18, &crowd());
         let expected = "192.0.2.1:443        persistent     1000      2100       80        12/16";
         assert!(screen.contains(expected), "{screen}");
+    }
+
+    /// Of nginx with a socket for each processor, say.
+    #[test]
+    fn many_sockets_leave_room_for_why() {
+        let sockets = |number: u64| -> Vec<ListenerStatus> {
+            let one = |socket_cookie| ListenerStatus { socket_cookie, ..listener(&[]) };
+            (0..number).map(one).collect()
+        };
+        let screen = |number| drawn(110, 24, &seen(1, |counted| guard(sockets(number), counted)));
+        let full = screen(30);
+        assert!(full.contains("NewFirst ") && full.contains("WaitLimit "), "{full}");
+        // Below the curves are 15 rows, of which three causes have four.
+        assert!(full.contains("and 22 more "), "{full}");
+        assert_eq!(full.matches("192.0.2.1:443").count(), 8, "{full}");
+        let all = screen(9);
+        assert!(!all.contains(" more ") && all.contains("NewFirst "), "{all}");
+        assert_eq!(all.matches("192.0.2.1:443").count(), 9, "{all}");
+        assert_eq!(sockets_rows(30, 20, 15), 7, "half, where there are many causes");
+    }
+
+    #[test]
+    fn no_address_is_cut_for_a_column_that_may_be_left_out() {
+        let address = "192.168.100.100:8443";
+        let one = || ListenerStatus { address: address.to_owned(), ..listener(&[]) };
+        let screen = |width| drawn(width, 18, &seen(1, |counted| guard(vec![one()], counted)));
+        for (width, is_wide) in [(99, false), (100, false), (101, false), (102, true)] {
+            let screen = screen(width);
+            assert!(screen.contains(&format!("{address} ")), "{width}: {screen}");
+            assert_eq!(screen.contains("SYN queue"), is_wide, "{width}: {screen}");
+        }
     }
 
     #[test]
