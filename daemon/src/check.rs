@@ -20,6 +20,11 @@ fn answer(name: &str, good: bool, what: &str) -> String {
     format!("  {} {name:<22} {what}\n", if good { "yes" } else { "no " })
 }
 
+/// Whether programs may read the kernel's memory, by what the kernel says of its lockdown: nothing, where it has none.
+fn reads_memory(lockdown: &str) -> bool {
+    !lockdown.contains("[confidentiality]")
+}
+
 fn described(kernel: &Kernel) -> String {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut out = format!("kernel {}\n", release.trim());
@@ -27,8 +32,14 @@ fn described(kernel: &Kernel) -> String {
         (true, Some(part)) => (false, part.to_string()),
         (is_there, _) => (is_there, "cgroup2; socket_option = true".to_owned()),
     };
+    let lockdown = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
     for (name, good, what) in [
         ("describes its types", kernel.btf, "CONFIG_DEBUG_INFO_BTF; everything needs it"),
+        (
+            "reads its memory",
+            reads_memory(&lockdown),
+            "no lockdown=confidentiality; everything needs it",
+        ),
         ("live queue lengths", kernel.casts, "Linux 6.2; everything needs it"),
         ("IP entry (tcx)", kernel.tcx, "Linux 6.6; everything needs it"),
         ("TCP entry (netfilter)", kernel.netfilter, "Linux 6.4; hook = \"tcp\", exact reserv"),
@@ -149,4 +160,21 @@ pub fn run(config: Option<Config>) -> Result<()> {
     let rows = sockets::listeners(&programs)?;
     output::print(&listeners(&rows))?;
     config.map_or(Ok(()), |config| output::print(&would_be(&config, &kernel, &rows)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_lockdown_that_hides_memory_is_in_the_way() {
+        for (lockdown, expected) in [
+            ("[none] integrity confidentiality\n", true),
+            ("none [integrity] confidentiality\n", true),
+            ("none integrity [confidentiality]\n", false),
+            ("", true),
+        ] {
+            assert_eq!(reads_memory(lockdown), expected, "{lockdown}");
+        }
+    }
 }

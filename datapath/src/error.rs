@@ -108,11 +108,23 @@ pub enum Error {
     },
 }
 
+/// What may help where the verifier has refused: of a helper it says what this kernel allows, and not what it knows.
+fn advice(why: &str) -> &'static str {
+    if why.contains("bpf_probe_read") {
+        ": under lockdown=confidentiality no kernel gives it to a program"
+    } else if why.contains("cannot use helper") || why.starts_with("unknown func") {
+        ""
+    } else {
+        ": Linux 6.12, 6.18 and 7.3 are known to take it"
+    }
+}
+
 fn refusal(object: &str, refused: Option<&Refused>, source: &libbpf_rs::Error) -> String {
     match refused {
-        Some(Refused { program, why }) => format!(
-            "the kernel's verifier refused {program}: {why} ({source}): Linux 6.12, 6.18 and 7.3 are known to take it"
-        ),
+        Some(Refused { program, why }) => {
+            let advice = advice(why);
+            format!("the kernel's verifier refused {program}: {why} ({source}){advice}")
+        }
         None => format!("the kernel refused the {object} programs: {source}"),
     }
 }
@@ -124,3 +136,29 @@ pub(crate) fn map_error(map: &str) -> impl FnOnce(libbpf_rs::Error) -> Error {
 
 /// The result of a datapath operation.
 pub type Result<T> = std::result::Result<T, Error>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_helper_that_is_refused_is_none_of_the_kernels_age() {
+        let told = |why: &str| {
+            let refused = Refused { program: "listeners".to_owned(), why: why.to_owned() };
+            refusal("iter", Some(&refused), &libbpf_rs::Error::from_raw_os_error(libc::EINVAL))
+        };
+        let (known, lockdown) = ("are known to take it", "lockdown=confidentiality");
+        for (why, is_known, is_lockdown) in [
+            ("combined stack size of 3 calls is 528. Too large", true, false),
+            ("program of this type cannot use helper bpf_probe_read_kernel#113", false, true),
+            // In whose place libbpf puts the older one.
+            ("unknown func bpf_probe_read#4", false, true),
+            ("program of this type cannot use helper bpf_sk_fullsock#95", false, false),
+        ] {
+            let told = told(why);
+            assert!(told.contains(why), "{told}");
+            assert_eq!(told.contains(known), is_known, "{told}");
+            assert_eq!(told.contains(lockdown), is_lockdown, "{told}");
+        }
+    }
+}
