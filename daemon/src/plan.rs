@@ -88,8 +88,8 @@ fn is_virtual(interface: &Interface) -> bool {
         || matches!(interface.driver.as_str(), "" | "veth" | "bridge" | "bonding" | "tun" | "dummy")
 }
 
-/// Loopback has no driver, and a VLAN or an ipvlan none of its own: what is asked of the driver is decided at the IP
-/// entry.
+/// Loopback has no driver, and a VLAN, an ipvlan or a macvlan none that takes a program: what is asked of the driver is
+/// decided at the IP entry.
 fn has_no_driver(interface: &Interface) -> bool {
     interface.loopback || interface.below.is_some()
 }
@@ -177,10 +177,10 @@ fn candidates<'a>(
     interfaces.iter().filter(|i| i.ethernet).filter(is_meant)
 }
 
-/// The interface at which a VLAN's or an ipvlan's packets can be judged before they come to it: that below it,
-/// where they are for it by their frame's address. Of a VLAN with an address of its own they are others' there
-/// (`PACKET_OTHERHOST`, until `vlan_do_receive()`); and where a container has a VLAN of its host's,
-/// another interface may have the name of the one below it.
+/// The interface at which a VLAN's, an ipvlan's or a macvlan's packets can be judged before they come to it: that below
+/// it, where they are for it by their frame's address. A macvlan has the same in passthru mode alone. Of a VLAN with an
+/// address of its own they are others' there (`PACKET_OTHERHOST`, until `vlan_do_receive()`); and where a container has
+/// a VLAN of its host's, another interface may have the name of the one below it.
 fn below<'a>(above: &Interface, interfaces: &'a [Interface]) -> Option<&'a Interface> {
     let below = by_name(above.below.as_deref()?, interfaces)?;
     (below.index != above.index && below.hardware == above.hardware).then_some(below)
@@ -349,6 +349,11 @@ mod tests {
         Interface { below, ..interface(name, index, "ipvlan", addresses) }
     }
 
+    fn macvlan(name: &str, index: u32, below: &str, addresses: &[&str]) -> Interface {
+        let below = Some(below.to_owned());
+        Interface { below, ..interface(name, index, "macvlan", addresses) }
+    }
+
     fn hooks_of(plan: &Plan) -> Vec<(u32, Hooks)> {
         plan.interfaces.iter().map(|(index, (_, hooks))| (*index, *hooks)).collect()
     }
@@ -492,6 +497,23 @@ mod tests {
         let container = [host[0].clone(), host[2].clone(), Interface { below: None, ..above }];
         let found: Vec<u32> = at(&every, &[], &container).iter().map(|(index, _)| *index).collect();
         assert_eq!(found, [1, 3, 5]);
+    }
+
+    /// In passthru mode all that comes in below goes on to it, and both have one hardware address. In any other
+    /// it has its own.
+    #[test]
+    fn a_macvlan_in_passthru_mode_is_guarded_once_and_any_other_apart() {
+        let every = [guarded(None, TG_HOOK_AUTO)];
+        let passthru = macvlan("mv0", 5, "eth0", &["192.0.2.7"]);
+        let apart = Interface { hardware: Some([4; 6]), ..passthru.clone() };
+        let below = [(1, Hooks::Ip), (2, Hooks::DriverIfPossible), (3, Hooks::Ip)];
+        for (above, at) in [(passthru, &below[..]), (apart, &[&below[..], &[(5, Hooks::Ip)]].concat())]
+        {
+            let host = [host(), vec![above.clone()]].concat();
+            assert_eq!(hooks_of(&plan(&every, &[], &host, &[])), at, "{above:?}");
+            let own = [guarded(Some("192.0.2.7"), TG_HOOK_AUTO)];
+            assert_eq!(hooks_of(&plan(&own, &[], &host, &[])), [(5, Hooks::Ip)], "it alone");
+        }
     }
 
     /// A port has a link-local address. What comes in there comes in at the bridge, too, and with a VLAN's

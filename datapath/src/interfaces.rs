@@ -34,8 +34,8 @@ pub struct Interface {
     pub driver: String,
     /// The address of its frames, where it has one.
     pub hardware: Option<[u8; 6]>,
-    /// Of a VLAN's and an ipvlan's: the name of the interface below it. A VLAN's may be in another namespace, and
-    /// another have its name here.
+    /// Of a VLAN's, an ipvlan's and a macvlan's: the name of the interface below it. A VLAN's may be in another
+    /// namespace, and another have its name here.
     pub below: Option<String>,
     /// Of a port of a bridge or of Open vSwitch, and of a bond's or a team's: the index of the interface that takes
     /// what comes in here, where it comes in once more. A VRF's slave has none, for what comes in there does so
@@ -143,6 +143,8 @@ fn driver_by(answer: io::Result<String>, before: Option<&str>) -> String {
 
 /// drivers/net/ipvlan/ipvlan.h, IPVLAN_DRV.
 const IPVLAN: &str = "ipvlan";
+/// drivers/net/macvlan.c, macvlan_ethtool_get_drvinfo(): a macvtap's, too.
+const MACVLAN: &str = "macvlan";
 /// net/8021q/vlan.h, DRV_FULLNAME: what a VLAN's driver calls itself.
 const VLAN: &str = "802.1Q VLAN Support";
 const SIOCGIFVLAN: libc::c_ulong = 0x8982;
@@ -200,7 +202,7 @@ pub(crate) fn is_gone(index: u32) -> bool {
 fn below(name: &str, driver: &str, ties: &Ties) -> Option<String> {
     match driver {
         VLAN => below_vlan(name),
-        IPVLAN => name_of(ties.below?).ok().flatten(),
+        IPVLAN | MACVLAN => name_of(ties.below?).ok().flatten(),
         _ => None,
     }
 }
@@ -353,10 +355,13 @@ mod tests {
     }
 
     #[test]
-    fn an_ipvlan_stands_on_the_interface_that_its_link_names() {
+    fn an_ipvlan_or_a_macvlan_stands_on_the_interface_that_its_link_names() {
         let lo = Ties { below: Some(if_nametoindex("lo").unwrap()), ..Default::default() };
-        assert_eq!(below("ipvl0", IPVLAN, &lo).as_deref(), Some("lo"));
-        assert_eq!(below("ipvl0", IPVLAN, &Ties::default()), None, "it is in another namespace");
+        for driver in [IPVLAN, MACVLAN] {
+            assert_eq!(below("above0", driver, &lo).as_deref(), Some("lo"), "{driver}");
+            let elsewhere = below("above0", driver, &Ties::default());
+            assert_eq!(elsewhere, None, "{driver}: it is in another namespace");
+        }
         assert_eq!(below("eth0", "veth", &lo), None, "that is its other end");
     }
 

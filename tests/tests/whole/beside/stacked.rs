@@ -13,7 +13,7 @@ use tidegate_tests::{
     skip_without_root, until,
 };
 
-/// The host's own ipvlan's.
+/// That of an interface of the host's own, above the card.
 const SHIM: &str = "10.77.0.7";
 
 /// A server with an interface by `ip link add WORDS`, unless this kernel has none of the kind.
@@ -41,16 +41,12 @@ fn at(address: &str, port: u16) -> SocketAddr {
     SocketAddr::new(address.parse().expect("an address"), port)
 }
 
-/// It comes in at the card first, by that's hardware address. Judged again it would take two tokens, and
-/// stand twice in the counts.
-#[test]
-fn a_syn_to_the_hosts_own_ipvlan_is_judged_once() {
-    const TEST: &str = "a_syn_to_the_hosts_own_ipvlan_is_judged_once";
-    let Some(stage) = stage_with(TEST, "ipvlan", "ipvl0 link srv0 type ipvlan mode l2") else {
-        return;
-    };
-    stage.server.ip(&format!("address add {SHIM}/24 dev ipvl0")).expect("an address");
-    stage.server.ip("link set ipvl0 up").expect("an interface that is up");
+/// A SYN to the host's own interface `name`, by `ip link add WORDS`. It comes in at the card first, by that's
+/// hardware address. Judged again it would take two tokens, and stand twice in the counts.
+fn is_judged_once(test: &str, name: &str, words: &str) {
+    let Some(stage) = stage_with(test, name, words) else { return };
+    stage.server.ip(&format!("address add {SHIM}/24 dev {name}")).expect("an address");
+    stage.server.ip(&format!("link set {name} up")).expect("an interface that is up");
     stage.receive_offload();
     let _listener = Stalled::new(&stage.server, at("::", 80), 16);
     for (hook, first_port) in [("ip", 20_000), ("driver", 20_100)] {
@@ -70,6 +66,18 @@ fn a_syn_to_the_hosts_own_ipvlan_is_judged_once() {
         assert_eq!(judged, (2, 0), "at {hook}");
         guard.stop();
     }
+}
+
+#[test]
+fn a_syn_to_the_hosts_own_ipvlan_is_judged_once() {
+    const TEST: &str = "a_syn_to_the_hosts_own_ipvlan_is_judged_once";
+    is_judged_once(TEST, "ipvl0", "ipvl0 link srv0 type ipvlan mode l2");
+}
+
+#[test]
+fn a_syn_to_a_macvlan_in_passthru_mode_is_judged_once() {
+    const TEST: &str = "a_syn_to_a_macvlan_in_passthru_mode_is_judged_once";
+    is_judged_once(TEST, "mv0", "mv0 link srv0 type macvlan mode passthru");
 }
 
 #[test]
