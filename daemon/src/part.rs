@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a host does in part of what is asked for: no reason to refuse all of it, and told where it is put in force.
 
+use std::collections::BTreeSet;
+use std::fs;
+
 use tidegate_datapath::cgroup;
+use tidegate_datapath::configuration::Guarded;
+use tidegate_datapath::raw::TG_HOOK_TCP;
 use tidegate_datapath::sockets::{self, Unremovable};
 
 use crate::config::Config;
@@ -34,6 +39,34 @@ fn stays(why: Unremovable, cleans: bool, ends: bool) -> Failure {
     Failure::argument(format!("the kernel {lacks}: {stays}"), format!("{fix}take {keys} out"))
 }
 
+/// The ports of IPVS's services by TCP, as the kernel lists them.
+fn served_by_ipvs(listed: &str) -> BTreeSet<u16> {
+    let port = |line: &str| {
+        let mut words = line.split_whitespace();
+        let place = words.next().filter(|protocol| *protocol == "TCP").and(words.next())?;
+        u16::from_str_radix(place.rsplit_once(':')?.1, 16).ok()
+    };
+    listed.lines().filter_map(port).collect()
+}
+
+/// The guarded ports whose SYNs IPVS may take elsewhere when they have been judged as the listener's on every address.
+fn taken_by_ipvs(guards: &[Guarded], listed: &str) -> Option<Failure> {
+    let served = served_by_ipvs(listed);
+    let before = guards.iter().filter(|g| g.address.is_none() && g.hook != TG_HOOK_TCP);
+    let ports: BTreeSet<u16> = before.map(|g| g.port).filter(|port| served.contains(port)).collect();
+    let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+    (!ports.is_empty()).then(|| {
+        Failure::argument(
+            format!(
+                "IPVS has services on port {}: their clients are refused, too, while what listens there on every \
+                 address is full",
+                ports.join(", ")
+            ),
+            "give the listener an address, or hook = \"tcp\"",
+        )
+    })
+}
+
 /// All that is to be told of a configuration.
 pub fn of(config: &Config) -> impl Iterator<Item = Failure> {
     let cleans = config.guards.iter().any(|g| g.rules.clean_after_ms != 0);
@@ -41,12 +74,45 @@ pub fn of(config: &Config) -> impl Iterator<Item = Failure> {
     let why = (cleans || ends).then(sockets::unremovable).flatten();
     let seen = (config.socket_option || ends).then(of_sockets).flatten();
     let reserved = reserv::in_vain(&config.guards, host::sysctl("net/ipv4/tcp_syncookies"));
-    why.map(|why| stays(why, cleans, ends)).into_iter().chain(seen).chain(reserved)
+    // Without the module there is no such file.
+    let ipvs = fs::read_to_string("/proc/thread-self/net/ip_vs").unwrap_or_default();
+    let taken = taken_by_ipvs(&config.guards, &ipvs);
+    why.map(|why| stays(why, cleans, ends)).into_iter().chain(seen).chain(reserved).chain(taken)
 }
 
 #[cfg(test)]
 mod tests {
+    use tidegate_datapath::raw::{TG_HOOK_AUTO, TG_HOOK_DRIVER, TG_HOOK_IP};
+
     use super::*;
+
+    const IPVS: &str = "IP Virtual Server version 1.2.1 (size=4096)\n\
+        Prot LocalAddress:Port Scheduler Flags\n  -> RemoteAddress:Port Forward Weight ActiveConn InActConn\n\
+        TCP  0A600001:01BB rr  \n  -> 0A700001:1F90      Masq    1      0          0         \n\
+        UDP  0A60000A:0035 rr  \nFWM  00000001 rr  \n\
+        TCP  [2001:0db8:0000:0000:0000:0000:0000:0007]:0050 rr\n";
+
+    #[test]
+    fn services_of_ipvs_are_those_by_tcp_whatever_their_address() {
+        assert_eq!(served_by_ipvs(IPVS), BTreeSet::from([80, 443]));
+        assert_eq!(served_by_ipvs(""), BTreeSet::new());
+    }
+
+    #[test]
+    fn what_ipvs_takes_from_a_listener_on_every_address_is_told_where_that_is_judged_before() {
+        let on = |port, hook| Guarded { port, hook, ..Default::default() };
+        let own = Guarded { address: Some([192, 0, 2, 1].into()), ..on(443, TG_HOOK_IP) };
+        for none in [on(443, TG_HOOK_TCP), on(8080, TG_HOOK_IP), own.clone()] {
+            assert!(taken_by_ipvs(&[none], IPVS).is_none());
+        }
+        let guards = [own, on(443, TG_HOOK_AUTO), on(80, TG_HOOK_DRIVER), on(53, TG_HOOK_IP)];
+        assert!(taken_by_ipvs(&guards, "").is_none());
+        assert_eq!(
+            taken_by_ipvs(&guards, IPVS).unwrap().to_string(),
+            "IPVS has services on port 80, 443: their clients are refused, too, while what listens there on \
+             every address is full; give the listener an address, or hook = \"tcp\""
+        );
+    }
 
     #[test]
     fn what_stays_is_told_with_the_way_to_have_it_removed() {
