@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -41,6 +42,9 @@ pub struct Socket {
     /// Whether any of them was left in silence.
     #[serde(skip)]
     comes_again: bool,
+    /// SYNs that were shed whatever room there was.
+    #[serde(skip)]
+    shed_anyway: u64,
     /// Whether the burst was over by the end.
     has_ended: bool,
 }
@@ -63,6 +67,12 @@ impl Socket {
                     .to_owned(),
             );
         }
+        if self.shed_anyway > 0 {
+            warnings.push(format!(
+                "{} SYNs were shed whatever room there was, by a p or a rate_per_s: the burst is without them",
+                self.shed_anyway
+            ));
+        }
         if !self.has_ended {
             warnings.push("the burst had not ended yet: watch for longer".to_owned());
         }
@@ -70,8 +80,50 @@ impl Socket {
     }
 }
 
-/// What was counted of a socket so far, and when.
+/// What a socket has counted under one of the guards that its SYNs fall under.
+struct Under<'a> {
+    guarded: &'a Guarded,
+    counted: tg_counters,
+}
+
+impl Under<'_> {
+    /// Whether it sheds whom the server cannot drain, and a longer queue would have let in.
+    fn sheds_by_the_queue(&self) -> bool {
+        let shed = &self.guarded.shed;
+        shed.is_auto != 0 && shed.rate_per_s == 0
+    }
+
+    /// Those of whom it sheds a share, or what is above a rate, whatever room there is.
+    fn shed_anyway(&self) -> u64 {
+        if self.sheds_by_the_queue() { 0 } else { sum(&self.counted, is_shed) }
+    }
+
+    /// What it counted without these.
+    fn others(&self) -> tg_counters {
+        let mut counted = self.counted;
+        if !self.sheds_by_the_queue() {
+            for reason in SHED {
+                counted.packets[reason as usize] = Default::default();
+            }
+        }
+        counted
+    }
+}
+
+/// Under one guard: those who were let in, and ACKs that were looked at, while it was watched.
 #[derive(Clone, Copy)]
+struct Heard {
+    entered: u64,
+    acks: u64,
+}
+
+impl Heard {
+    fn of(counted: &tg_counters) -> Self {
+        Heard { entered: sum(counted, lets_in), acks: sum(counted, answers) }
+    }
+}
+
+/// What was counted of a socket so far, under all of its guards, and when.
 struct Count {
     at: Instant,
     arrived: u64,
@@ -80,19 +132,28 @@ struct Count {
     /// Dropped, and not told.
     silent: u64,
     entered: u64,
-    /// ACKs that were looked at, while the guard was watched; and those that opened a connection.
-    acks: u64,
+    /// ACKs that opened a connection, of those that were looked at.
     opened: u64,
+    /// By guard.
+    heard: Vec<Heard>,
+    shed_anyway: u64,
     queued: u32,
     /// In both queues.
     inside: u64,
 }
 
+/// Why persistent dropping turns a SYN away.
+const SHED: RangeInclusive<u32> = TG_SHED_STATELESS..=TG_SHED_UNIFORM;
+
+fn is_shed(decision: tg_decision) -> bool {
+    SHED.contains(&decision.reason)
+}
+
 /// Whether it is of a SYN's coming, and a longer queue may let that in: who has its request already does not
 /// come anew, and a network that sends more than it may is kept out whatever room there is.
 fn arrives(decision: tg_decision) -> bool {
-    (TG_ROOM..TG_HANDSHAKE).contains(&decision.reason)
-        && ![TG_HALF_OPEN, TG_POLICED].contains(&decision.reason)
+    let is_judged = (TG_ROOM..TG_HANDSHAKE).contains(&decision.reason) || is_shed(decision);
+    is_judged && ![TG_HALF_OPEN, TG_POLICED].contains(&decision.reason)
 }
 
 fn finds_no_room(decision: tg_decision) -> bool {
@@ -125,18 +186,30 @@ fn sum(counted: &tg_counters, is: fn(tg_decision) -> bool) -> u64 {
 }
 
 impl Count {
-    fn of(counted: &tg_counters, row: &tg_listener_row) -> Self {
+    fn of(under: &[Under], row: &tg_listener_row) -> Self {
+        let mut counted = tg_counters::default();
+        for one in under {
+            counters::accumulate(&mut counted, &one.others());
+        }
         Count {
             at: Instant::now(),
-            arrived: sum(counted, arrives),
-            dropped: sum(counted, finds_no_room),
-            silent: sum(counted, is_silent),
-            entered: sum(counted, lets_in),
-            acks: sum(counted, answers),
-            opened: sum(counted, opens),
+            arrived: sum(&counted, arrives),
+            dropped: sum(&counted, finds_no_room),
+            silent: sum(&counted, is_silent),
+            entered: sum(&counted, lets_in),
+            opened: sum(&counted, opens),
+            heard: under.iter().map(|one| Heard::of(&one.counted)).collect(),
+            shed_anyway: under.iter().map(Under::shed_anyway).sum(),
             queued: row.listen_len,
             inside: u64::from(row.listen_len) + u64::from(row.syn_len),
         }
+    }
+
+    /// Whether ACKs were looked at since, under every guard that has let anybody in.
+    fn hears_acks_since(&self, before: &Count) -> bool {
+        let each = || self.heard.iter().zip(&before.heard);
+        each().any(|(now, before)| now.acks > before.acks)
+            && each().all(|(now, before)| now.acks > before.acks || now.entered == before.entered)
     }
 
     /// Connections that the server has taken since, by the ACKs: what came into the listen queue, and is not
@@ -173,19 +246,24 @@ struct Watched {
     /// ACKs were counted up to the last look: the guard is watched.
     hears_acks: bool,
     comes_again: bool,
+    shed_anyway: u64,
     record: Record,
 }
 
 impl Watched {
     fn new(row: tg_listener_row, last: Count) -> Self {
-        Watched { row, last, hears_acks: false, comes_again: false, record: Record::default() }
+        let record = Record::default();
+        Watched { row, last, hears_acks: false, comes_again: false, shed_anyway: 0, record }
     }
 
     /// What happened since the last look. A guard that begins to be watched has counted some of the ACKs.
     fn see(&mut self, row: tg_listener_row, count: Count) -> Option<Look> {
-        let hears_acks = count.acks > self.last.acks;
+        let hears_acks = count.hears_acks_since(&self.last);
         let look = count.since(&self.last, hears_acks && self.hears_acks);
-        self.comes_again |= look.is_some() && count.silent > self.last.silent;
+        if look.is_some() {
+            self.comes_again |= count.silent > self.last.silent;
+            self.shed_anyway += count.shed_anyway.saturating_sub(self.last.shed_anyway);
+        }
         (self.row, self.last, self.hears_acks) = (row, count, hears_acks);
         look
     }
@@ -314,19 +392,40 @@ fn listed(all: &BTreeSet<impl ToString>) -> String {
     all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
+/// The counter slots of a socket, one for each guard that its SYNs fall under: one queue is before them all.
+/// `None` while one of them is missing.
+fn slots_of<'a>(
+    slots: &BTreeMap<(u32, u64), u32>,
+    row: &tg_listener_row,
+    guards: &'a [(u32, Guarded)],
+) -> Option<Vec<(&'a Guarded, u32)>> {
+    let all = || guards.iter().map(|(_, guarded)| guarded);
+    let judging = guards.iter().filter(|(_, guarded)| guarded.judges(row, all()));
+    let slot = |index: u32| slots.get(&(index, row.socket_cookie)).copied();
+    judging.map(|(index, guarded)| Some((guarded, slot(*index)?))).collect()
+}
+
+fn count(programs: &Programs, slots: &[(&Guarded, u32)], row: &tg_listener_row) -> Result<Count> {
+    let mut under = Vec::new();
+    for (guarded, slot) in slots {
+        under.push(Under { guarded, counted: counters::read(programs, *slot)? });
+    }
+    Ok(Count::of(&under, row))
+}
+
 /// One look at every listening socket of a guard that has counters of its own. Who listens, with counters or
 /// without.
 fn look(
     programs: &Programs,
-    (index, guarded): &(u32, Guarded),
+    guarded: &Guarded,
     guards: &[(u32, Guarded)],
     watched: &mut BTreeMap<u64, Watched>,
 ) -> Result<Listening> {
     let slots = counters::slots(programs);
     let listening = Listening::of(&sockets::listeners(programs)?, guarded, guards);
     for row in &listening.judged {
-        let Some(slot) = slots.get(&(*index, row.socket_cookie)) else { continue };
-        let count = Count::of(&counters::read(programs, *slot)?, row);
+        let Some(own) = slots_of(&slots, row, guards) else { continue };
+        let count = count(programs, &own, row)?;
         match watched.get_mut(&row.socket_cookie) {
             Some(socket) => {
                 if let Some(look) = socket.see(*row, count) {
@@ -356,6 +455,7 @@ fn socket(watched: &Watched, seen: &Seen, lasts: Duration) -> Socket {
         queued: seen.queued,
         dropped: seen.dropped,
         comes_again: watched.comes_again,
+        shed_anyway: watched.shed_anyway,
         has_ended: seen.has_ended,
     }
 }
@@ -376,11 +476,11 @@ pub fn burst(port: u16, address: Option<IpAddr>, lasts: Duration) -> Result<(Soc
         ));
     };
     let guards = configuration::read(&programs)?;
-    let guard = guard_on(&guards, port, address)?;
+    let (_, guarded) = guard_on(&guards, port, address)?;
     let (begun, mut watched) = (Instant::now(), BTreeMap::new());
     let mut listening = Listening::default();
     while begun.elapsed() < lasts && (!watched.is_empty() || begun.elapsed() < COUNTED_BY) {
-        listening = look(&programs, &guard, &guards, &mut watched)?;
+        listening = look(&programs, &guarded, &guards, &mut watched)?;
         if !pins.are_of(programs.maps()) {
             return Err(Failure::argument(
                 "the guard was taken down while it was watched",
@@ -417,11 +517,15 @@ mod tests {
     }
 
     fn counted_at(row: &tg_listener_row, packets: &Packets) -> Count {
-        let mut counters = tg_counters::default();
+        Count::of(&[under(&Guarded::default(), packets)], row)
+    }
+
+    fn under<'a>(guarded: &'a Guarded, packets: &Packets) -> Under<'a> {
+        let mut counted = tg_counters::default();
         for (reason, verdict, count) in packets {
-            counters.packets[*reason as usize][*verdict as usize] = *count;
+            counted.packets[*reason as usize][*verdict as usize] = *count;
         }
-        Count::of(&counters, row)
+        Under { guarded, counted }
     }
 
     #[test]
@@ -439,6 +543,95 @@ mod tests {
             (TG_POLICED, TG_DROP, 5000),
         ]);
         assert_eq!((count.arrived, count.dropped, count.entered), (1393, 9, 1370));
+    }
+
+    /// p follows this very queue where it is `auto`; any other is what the section asks for.
+    #[test]
+    fn who_is_shed_for_the_queues_sake_found_no_room_and_others_did_not_come() {
+        let shed = |is_auto, rate_per_s| Guarded {
+            shed: tg_shed_rules { policy: TG_SLPD, is_auto, rate_per_s, ..Default::default() },
+            ..Default::default()
+        };
+        let packets = [
+            (TG_ROOM, TG_PASS, 1000),
+            (TG_SHED_STATELESS, TG_DROP, 400),
+            (TG_SHED_AGAIN, TG_DROP, 30),
+            (TG_SHED_UNIFORM, TG_RESET, 2),
+        ];
+        let told = |guarded: &Guarded| {
+            let count = Count::of(&[under(guarded, &packets)], &tg_listener_row::default());
+            (count.arrived, count.dropped, count.silent, count.shed_anyway)
+        };
+        assert_eq!(told(&shed(1, 0)), (1432, 432, 430, 0));
+        for by_itself in [shed(0, 0), shed(1, 1000)] {
+            assert_eq!(told(&by_itself), (1000, 0, 0, 432));
+        }
+    }
+
+    #[test]
+    fn a_burst_without_some_who_were_shed_is_told_to_be() {
+        let row = tg_listener_row::default();
+        let at = |shed: u64| counted(&[(TG_ROOM, TG_PASS, 9), (TG_SHED_NEW, TG_DROP, shed)]);
+        let mut watched = Watched::new(row, at(100));
+        for shed in [100, 140, 150] {
+            watched.see(row, at(shed)).expect("counts that go on");
+        }
+        let seen = Seen {
+            drain_per_s: 1.0,
+            burst_per_s: 2.0,
+            burst_s: 1.0,
+            calm_per_s: 0.0,
+            queued: 0,
+            dropped: 0,
+            has_ended: true,
+        };
+        let warnings = socket(&watched, &seen, COUNTED_BY).warnings();
+        assert!(
+            warnings.len() == 1 && warnings[0].starts_with("50 SYNs were shed"),
+            "{warnings:?}"
+        );
+    }
+
+    /// One socket of every address under the port's guard and under that of one address.
+    #[test]
+    fn what_comes_to_a_socket_is_counted_under_all_of_its_guards() {
+        let guards = guards([None, Some("192.0.2.1")]);
+        let socket = |address| tg_listener_row { socket_cookie: 7, ..listening_on(address) };
+        let counted_under = |slots: &[u32], address| {
+            let slots = slots.iter().map(|slot| ((*slot - 100, 7), *slot)).collect();
+            slots_of(&slots, &socket(address), &guards)
+                .map(|found| found.iter().map(|(_, slot)| *slot).collect::<Vec<_>>())
+        };
+        assert_eq!(counted_under(&[100, 101], [0; 4]), Some(vec![100, 101]));
+        assert_eq!(counted_under(&[100], [0; 4]), None, "half of it is counted elsewhere");
+        assert_eq!(counted_under(&[101], [192, 0, 2, 1]), Some(vec![101]));
+        assert_eq!(counted_under(&[100], [192, 0, 2, 2]), Some(vec![100]));
+
+        let half = [(TG_ROOM, TG_PASS, 500), (TG_LISTENQ_FULL_AT_SYN, TG_PASS, 70)];
+        let both = [under(&guards[0].1, &half), under(&guards[1].1, &half)];
+        let count = Count::of(&both, &socket([0; 4]));
+        assert_eq!((count.arrived, count.dropped, count.entered), (1140, 140, 1000));
+    }
+
+    /// Of two guards one is watched: what the other's ACKs opened nobody has counted.
+    #[test]
+    fn acks_are_heard_where_every_guard_that_lets_in_is_watched() {
+        let every = Guarded::default();
+        let at = |guards: [(u64, u64); 2]| {
+            let packets = guards.map(|(entered, acks)| {
+                [(TG_ROOM, TG_PASS, entered), (TG_HANDSHAKE, TG_PASS, acks)]
+            });
+            Count::of(&packets.map(|p| under(&every, &p)), &tg_listener_row::default())
+        };
+        let before = at([(100, 100), (100, 100)]);
+        for (now, hears) in [
+            ([(200, 200), (200, 200)], true),
+            ([(200, 200), (200, 100)], false),
+            ([(200, 200), (100, 100)], true),
+            ([(100, 100), (100, 100)], false),
+        ] {
+            assert_eq!(at(now).hears_acks_since(&before), hears, "{now:?}");
+        }
     }
 
     /// A full listen queue, to which 500 come in each look, and from which 100 are taken.
@@ -488,15 +681,15 @@ mod tests {
         (0..).zip(addresses.map(guarded)).collect()
     }
 
+    fn listening_on(address: [u8; 4]) -> tg_listener_row {
+        let addr = [u32::from_ne_bytes(address), 0, 0, 0];
+        tg_listener_row { addr, port: 443, ..Default::default() }
+    }
+
     #[test]
     fn what_cannot_be_seen_of_a_port_is_told_by_its_cause() {
         let guards = guards([None, Some("192.0.2.1")]);
-        let socket = |address: [u8; 4], chosen| tg_listener_row {
-            addr: [u32::from_ne_bytes(address), 0, 0, 0],
-            port: 443,
-            chosen,
-            ..Default::default()
-        };
+        let socket = |address, chosen| tg_listener_row { chosen, ..listening_on(address) };
         let seen = |guard: usize, rows: &[tg_listener_row]| {
             let listening = Listening::of(rows, &guards[guard].1, &guards);
             (listening.judged.len(), listening.unseen(443).to_string())

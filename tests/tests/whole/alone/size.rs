@@ -2,8 +2,9 @@
 //! `tidegate size` recommends queues that hold a burst before a real server, and finds the burst in
 //! what it sees of one.
 
+use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -29,6 +30,9 @@ const PAUSE_MS: f64 = 200.0;
 const TARGET: f64 = 0.001;
 const LONG_BACKLOG: u64 = 4096;
 const SHORT_BACKLOG: u64 = 64;
+const FILE: &str = "/run/tidegate.toml";
+/// Another address of the server's.
+const OTHER: &str = "10.77.0.3";
 
 fn server() -> SocketAddr {
     SocketAddr::new(SERVER_V4.parse().expect("an address"), 80)
@@ -42,10 +46,14 @@ struct Slow {
 
 impl Slow {
     fn start(stage: &Stage, backlog: u64) -> Self {
+        Self::start_at(stage, server(), backlog)
+    }
+
+    fn start_at(stage: &Stage, at: SocketAddr, backlog: u64) -> Self {
         let listener: TcpListener = stage.server.run(move || {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a TCP socket");
             socket.set_reuse_address(true).expect("SO_REUSEADDR");
-            socket.bind(&server().into()).expect("a free port");
+            socket.bind(&at.into()).expect("a free port");
             socket.listen(backlog as i32).expect("a listening socket");
             socket.into()
         });
@@ -85,9 +93,14 @@ fn send(stage: &Stage, load: Load, lasts: Duration) -> Outcome {
 }
 
 fn send_from(stage: &Stage, class: Class, load: Load, lasts: Duration) -> Outcome {
+    send_to(stage, &[SERVER_V4], class, load, lasts)
+}
+
+fn send_to(stage: &Stage, to: &[&str], class: Class, load: Load, lasts: Duration) -> Outcome {
+    let target = |address: &&str| SocketAddr::new(address.parse().expect("an address"), 80);
     let plan = Plan {
         driver: Driver::Raw,
-        targets: vec![server()],
+        targets: to.iter().map(target).collect(),
         sources: vec![format!("{CLIENT_V4}/32").parse().expect("an address")],
         load,
         duration: lasts,
@@ -117,10 +130,21 @@ fn size(stage: &Stage, arguments: &[String]) -> Value {
     serde_json::from_slice(&output.stdout).expect("size prints JSON")
 }
 
+/// A guard of the server's, by a file.
+fn guard(stage: &Stage, sections: &'static str) -> Guard {
+    stage.server.run(move || fs::write(FILE, sections).expect("a configuration"));
+    Guard::start(&stage.server, &["--config", FILE])
+}
+
 /// `tidegate size` before the guarded port, for so long.
 fn watch(stage: &Stage, seconds: u32) -> Child {
+    watch_with(stage, seconds, &[])
+}
+
+fn watch_with(stage: &Stage, seconds: u32, more: &[&str]) -> Child {
     let mut command = Command::new(tidegate_program());
     command.args(["size", "--json", "--port", "80", "--for", &seconds.to_string()]);
+    command.args(more);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     stage.server.spawn(command).expect("tidegate starts")
 }
@@ -227,5 +251,59 @@ fn before_a_queue_that_is_too_short_no_more_are_counted_than_are_served() {
     let seen = seen_by(watching);
     assert!(number(&seen, "seen", "dropped") > 0.0, "{seen:#}");
     assert!(number(&seen, "burst", "drain_per_s") < 1.1 * MOST_PER_S, "{seen:#}");
+    guard.stop();
+}
+
+/// One socket of every address, and a section for one of them: half of the burst comes under each.
+#[test]
+fn a_burst_to_a_socket_of_two_sections_is_seen_whole() {
+    if skip_without_root("a_burst_to_a_socket_of_two_sections_is_seen_whole") {
+        return;
+    }
+    let stage = Stage::new("size-sections");
+    stage.link.a().add_address(&format!("{OTHER}/24")).expect("another address");
+    let every = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 80);
+    let _server = Slow::start_at(&stage, every, LONG_BACKLOG);
+    let guard = guard(
+        &stage,
+        "[[listener]]\nport = 80\nmechanism = \"default\"\n\
+         [[listener]]\nport = 80\naddress = \"10.77.0.3\"\nmechanism = \"default\"\n",
+    );
+    let watching = watch_with(&stage, 5, &["--address", OTHER]);
+    std::thread::sleep(Duration::from_millis(500));
+    let patient = Class { timeout: Duration::from_secs(20), ..Class::default() };
+    let burst = Load::Poisson { per_s: 3.0 * MOST_PER_S };
+    let both = [SERVER_V4, OTHER];
+    let sent = send_to(&stage, &both, patient, burst, Duration::from_millis(800)).attempts as f64;
+    let seen = seen_by(watching);
+    let arrived = number(&seen, "burst", "burst_per_s") * number(&seen, "burst", "burst_s");
+    assert!((arrived / sent - 1.0).abs() < 0.1, "{sent} came: {seen:#}");
+    assert!(number(&seen, "burst", "drain_per_s") < 1.1 * MOST_PER_S, "{seen:#}");
+    guard.stop();
+}
+
+/// It holds the queue at what the server drains, and nobody of those who are let through is dropped.
+#[test]
+fn an_overload_that_is_shed_for_the_queues_sake_is_seen() {
+    if skip_without_root("an_overload_that_is_shed_for_the_queues_sake_is_seen") {
+        return;
+    }
+    let stage = Stage::new("size-shed");
+    let _server = Slow::start(&stage, 4 * SHORT_BACKLOG);
+    let guard = guard(
+        &stage,
+        "[[listener]]\nport = 80\nmechanism = \"default\"\n\
+         shed = { p = \"auto\", key = \"connection\" }\n",
+    );
+    let watching = watch(&stage, 5);
+    std::thread::sleep(Duration::from_millis(500));
+    // Whose SYN is dropped does not come again.
+    let once = Class { timeout: Duration::from_millis(900), ..Class::default() };
+    let crowd = Load::Poisson { per_s: 3.0 * MOST_PER_S };
+    let sent = send_from(&stage, once, crowd, Duration::from_secs(3)).attempts as f64;
+    let seen = seen_by(watching);
+    let arrived = number(&seen, "burst", "burst_per_s") * number(&seen, "burst", "burst_s");
+    assert!((arrived / sent - 1.0).abs() < 0.1, "{sent} came: {seen:#}");
+    assert!(number(&seen, "seen", "dropped") > sent / 3.0, "{seen:#}");
     guard.stop();
 }
