@@ -80,6 +80,41 @@ impl Socket {
     }
 }
 
+/// What keeps a listen queue as short as it is: what it is called, and the places that this leaves.
+#[derive(Clone, Copy)]
+struct Bound {
+    name: &'static str,
+    value: u32,
+    places: u32,
+}
+
+impl Bound {
+    /// Where SYNs fall under several guards the queue is as long as one of them lets it become.
+    fn of<'a>(row: &tg_listener_row, guards: impl Iterator<Item = &'a Guarded>) -> Self {
+        let value = row.listen_max;
+        // Linux takes one more than the backlog.
+        let backlog = Bound { name: "backlog", value, places: value.saturating_add(1) };
+        let under = |guarded: &Guarded| {
+            let limits = [("places", guarded.rules.places), ("ahead", guarded.rules.ahead)];
+            let limits = limits.into_iter().filter(|(_, value)| *value > 0);
+            let limits = limits.map(|(name, value)| Bound { name, value, places: value });
+            limits.fold(
+                backlog,
+                |least, limit| if limit.places < least.places { limit } else { least },
+            )
+        };
+        guards.map(under).max_by_key(|bound| bound.places).unwrap_or(backlog)
+    }
+
+    /// How the queue becomes one in which a burst is seen.
+    fn fix(&self) -> String {
+        match self.name {
+            "backlog" => "give it 128 (resize = true, backlog = 128), and watch again".to_owned(),
+            name => format!("take {name} out meanwhile, and watch again"),
+        }
+    }
+}
+
 /// What a socket has counted under one of the guards that its SYNs fall under.
 struct Under<'a> {
     guarded: &'a Guarded,
@@ -140,6 +175,7 @@ struct Count {
     queued: u32,
     /// In both queues.
     inside: u64,
+    bound: Bound,
 }
 
 /// Why persistent dropping turns a SYN away.
@@ -202,6 +238,7 @@ impl Count {
             shed_anyway: under.iter().map(Under::shed_anyway).sum(),
             queued: row.listen_len,
             inside: u64::from(row.listen_len) + u64::from(row.syn_len),
+            bound: Bound::of(row, under.iter().map(|one| one.guarded)),
         }
     }
 
@@ -236,6 +273,7 @@ impl Count {
             dropped: self.dropped.checked_sub(before.dropped)?,
             drained: if hears_acks { left.min(taken) } else { left },
             queued: self.queued,
+            places: self.bound.places,
         })
     }
 }
@@ -440,10 +478,23 @@ fn look(
     Ok(listening)
 }
 
-/// Of several that were too calm the one that the most came to.
-fn calmest(all: impl Iterator<Item = NoBurst>) -> NoBurst {
-    let came = |NoBurst::TooCalm { arrived, .. }: &NoBurst| *arrived;
-    all.max_by_key(came).unwrap_or(NoBurst::TooCalm { arrived: 0, queued: 0 })
+/// Why nothing is recommended: of several sockets by the one that the most came to.
+fn no_burst(port: u16, all: impl Iterator<Item = (Bound, NoBurst)>) -> Failure {
+    let busiest = all.max_by_key(|(_, why)| why.arrived());
+    match busiest {
+        Some((bound, why @ NoBurst::TooShort { .. })) => {
+            let Bound { name, value, .. } = bound;
+            let what = format!("the queue of port {port} ({name} {value}) is {why}");
+            Failure::argument(what, bound.fix())
+        }
+        calm => {
+            let calm = calm.map_or(NoBurst::TooCalm { arrived: 0, queued: 0 }, |(_, why)| why);
+            Failure::argument(
+                format!("port {port} was {calm}"),
+                "watch in a busier hour or for longer (--for), or give the burst (--drain-per-s)",
+            )
+        }
+    }
 }
 
 fn socket(watched: &Watched, seen: &Seen, lasts: Duration) -> Socket {
@@ -496,11 +547,8 @@ pub fn burst(port: u16, address: Option<IpAddr>, lasts: Duration) -> Result<(Soc
     let seen = bursts().filter_map(|(one, burst)| Some((one, burst.ok()?)));
     let largest = seen.max_by(|(_, a), (_, b)| excess(a).total_cmp(&excess(b)));
     let Some((one, seen)) = largest else {
-        let calm = calmest(bursts().filter_map(|(_, burst)| burst.err()));
-        return Err(Failure::argument(
-            format!("port {port} was {calm}"),
-            "watch in a busier hour or for longer (--for), or give the burst (--drain-per-s)",
-        ));
+        let none = bursts().filter_map(|(one, burst)| Some((one.last.bound, burst.err()?)));
+        return Err(no_burst(port, none));
     };
     Ok((socket(one, &seen, lasts), seen))
 }
@@ -634,6 +682,46 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_queue_that_is_too_short_is_told_by_what_keeps_it_so() {
+        let row = tg_listener_row { listen_max: 5, ..Default::default() };
+        let guarded = |places, ahead| Guarded {
+            rules: tg_rules { places, ahead, ..Default::default() },
+            ..Default::default()
+        };
+        let bound = |listen_max, guards: &[Guarded]| {
+            let bound = Bound::of(&tg_listener_row { listen_max, ..row }, guards.iter());
+            (bound.name, bound.value, bound.places)
+        };
+        assert_eq!(bound(5, &[guarded(0, 0)]), ("backlog", 5, 6));
+        assert_eq!(bound(5, &[guarded(16, 0)]), ("backlog", 5, 6));
+        assert_eq!(bound(128, &[guarded(4, 16)]), ("places", 4, 4));
+        assert_eq!(bound(128, &[guarded(0, 7)]), ("ahead", 7, 7));
+        assert_eq!(bound(128, &[guarded(4, 0), guarded(0, 0)]), ("backlog", 128, 129));
+        let told = |guards: &[Guarded], why| {
+            let listen_max = if guards.is_empty() { 5 } else { 128 };
+            let row = tg_listener_row { listen_max, ..row };
+            no_burst(80, [(Bound::of(&row, guards.iter()), why)].into_iter()).to_string()
+        };
+        let short = NoBurst::TooShort { arrived: 50, dropped: 40 };
+        let why = "too short to see what the server takes: 50 SYNs came, and 40 found no room";
+        assert_eq!(
+            told(&[], short),
+            format!(
+                "the queue of port 80 (backlog 5) is {why}; \
+                 give it 128 (resize = true, backlog = 128), and watch again"
+            )
+        );
+        assert_eq!(
+            told(&[guarded(4, 0)], short),
+            format!(
+                "the queue of port 80 (places 4) is {why}; take places out meanwhile, and watch again"
+            )
+        );
+        let calm = NoBurst::TooCalm { arrived: 50, queued: 0 };
+        assert!(told(&[], calm).starts_with("port 80 was too calm"));
+    }
+
     /// A full listen queue, to which 500 come in each look, and from which 100 are taken.
     #[test]
     fn whom_a_full_queue_has_not_let_in_the_server_has_not_taken() {
@@ -745,9 +833,13 @@ mod tests {
 
     #[test]
     fn of_sockets_that_were_too_calm_the_busiest_is_told_of() {
-        let calm = |arrived| NoBurst::TooCalm { arrived, queued: 0 };
-        assert_eq!(calmest([calm(3), calm(9), calm(0)].into_iter()), calm(9));
-        assert_eq!(calmest([].into_iter()), calm(0));
+        let bound = Bound::of(&tg_listener_row::default(), [].into_iter());
+        let told = |arrived: &[u64]| {
+            let calm = |arrived: &u64| (bound, NoBurst::TooCalm { arrived: *arrived, queued: 0 });
+            no_burst(443, arrived.iter().map(calm)).to_string()
+        };
+        let of = |arrived| format!("too calm to recommend anything: {arrived} SYNs came");
+        assert!(told(&[3, 9, 0]).contains(&of(9)) && told(&[]).contains(&of(0)));
     }
 
     #[test]

@@ -14,9 +14,13 @@ pub struct Look {
     pub drained: u64,
     /// Connections that wait for accept() now.
     pub queued: u32,
+    /// Connections that can wait for accept().
+    pub places: u32,
 }
 
-/// A queue shorter than this is one that a server below its capacity has.
+/// A queue shorter than this is one that a server below its capacity has. One that cannot be longer is no measure:
+/// full at both looks it may have been empty in between. Behind six places a server to which as many come as it
+/// takes is idle for an eighth of its time, behind one for a third (M/M/1/K with K = 7 and 2).
 const BUSY_PLACES: u32 = 8;
 /// Fewer connections than this tell no rate.
 const DRAINED_LEAST: u64 = 100;
@@ -52,6 +56,8 @@ pub struct Record {
     /// Connections that waited for accept() at most, and at the last look.
     queued_most: u32,
     queued: u32,
+    /// Connections that could wait, at most.
+    places: u32,
     /// What left the queues from look to look at which some waited, and how long that took.
     drained: u64,
     drained_s: f64,
@@ -87,6 +93,25 @@ pub enum NoBurst {
         /// Connections that waited for accept() at most.
         queued: u32,
     },
+    /// Nobody can wait long enough.
+    #[error(
+        "too short to see what the server takes: {arrived} SYNs came, and {dropped} found no room"
+    )]
+    TooShort {
+        /// SYNs in all.
+        arrived: u64,
+        /// SYNs of them that found no room.
+        dropped: u64,
+    },
+}
+
+impl NoBurst {
+    /// SYNs in all.
+    #[must_use]
+    pub fn arrived(&self) -> u64 {
+        let (Self::TooCalm { arrived, .. } | Self::TooShort { arrived, .. }) = *self;
+        arrived
+    }
 }
 
 impl Record {
@@ -99,6 +124,7 @@ impl Record {
         self.dropped += look.dropped;
         self.queued = look.queued;
         self.queued_most = self.queued_most.max(look.queued);
+        self.places = self.places.max(look.places);
         self.steps.push(Step { lasted_s: look.lasted_s, arrived: look.arrived });
         if self.steps.len() > STEPS_MOST {
             self.thin();
@@ -117,6 +143,14 @@ impl Record {
 
     fn too_calm(&self) -> NoBurst {
         NoBurst::TooCalm { arrived: Step::of(&self.steps).arrived, queued: self.queued_most }
+    }
+
+    /// Why the drain was not seen. In no hour, however busy, where the queue never has the places for it.
+    fn unseen(&self) -> NoBurst {
+        if self.steps.is_empty() || self.places > BUSY_PLACES {
+            return self.too_calm();
+        }
+        NoBurst::TooShort { arrived: Step::of(&self.steps).arrived, dropped: self.dropped }
     }
 
     /// What the server takes a second while any wait: from look to look at which some did.
@@ -147,7 +181,7 @@ impl Record {
     /// # Errors
     /// [`NoBurst`], where there was none to speak of.
     pub fn burst(&self) -> Result<Seen, NoBurst> {
-        let drain_per_s = self.drain_per_s().ok_or_else(|| self.too_calm())?;
+        let drain_per_s = self.drain_per_s().ok_or_else(|| self.unseen())?;
         let (burst, longest) = self.longest(drain_per_s);
         if longest < BURST_PLACES {
             return Err(self.too_calm());
@@ -181,7 +215,8 @@ mod tests {
             let drained = (queued + arrived).min(100);
             queued = queued + arrived - drained;
             let queued = queued as u32;
-            record.add(Look { lasted_s: 0.1, arrived, dropped: 0, drained, queued });
+            let places = u32::MAX;
+            record.add(Look { lasted_s: 0.1, arrived, dropped: 0, drained, queued, places });
             assert!(record.steps.len() <= STEPS_MOST);
         }
         record
@@ -255,5 +290,31 @@ mod tests {
         assert!(Record::default().burst().is_err());
         // A few wait now and then, as before any server.
         assert!(record(&[103, 90, 103, 90, 103]).burst().is_err());
+    }
+
+    /// A queue of six places, which is full at each look: its server may yet have had nothing to do in between.
+    #[test]
+    fn a_queue_that_cannot_be_seen_to_be_busy_is_told_to_be_too_short() {
+        let burst = |places, queued| {
+            let mut record = Record::default();
+            for _ in 0..50 {
+                let look = Look {
+                    lasted_s: 0.1,
+                    arrived: 300,
+                    dropped: 200,
+                    drained: 100,
+                    queued,
+                    places,
+                };
+                record.add(look);
+            }
+            record.burst()
+        };
+        let short = burst(6, 6).unwrap_err();
+        assert_eq!(short, NoBurst::TooShort { arrived: 15_000, dropped: 10_000 });
+        assert_eq!((short.arrived(), burst(8, 7)), (15_000, Err(short)));
+        // Long enough: other causes than its length kept them out.
+        assert_eq!(burst(9, 7), Err(NoBurst::TooCalm { arrived: 15_000, queued: 7 }));
+        assert!(burst(8, 8).is_ok_and(|seen| (seen.drain_per_s - 1000.0).abs() < 1e-6));
     }
 }

@@ -30,6 +30,8 @@ const PAUSE_MS: f64 = 200.0;
 const TARGET: f64 = 0.001;
 const LONG_BACKLOG: u64 = 4096;
 const SHORT_BACKLOG: u64 = 64;
+/// Python's socketserver has it.
+const SHORTEST_BACKLOG: u64 = 5;
 const FILE: &str = "/run/tidegate.toml";
 /// Another address of the server's.
 const OTHER: &str = "10.77.0.3";
@@ -305,5 +307,27 @@ fn an_overload_that_is_shed_for_the_queues_sake_is_seen() {
     let arrived = number(&seen, "burst", "burst_per_s") * number(&seen, "burst", "burst_s");
     assert!((arrived / sent - 1.0).abs() < 0.1, "{sent} came: {seen:#}");
     assert!(number(&seen, "seen", "dropped") > sent / 3.0, "{seen:#}");
+    guard.stop();
+}
+
+#[test]
+fn a_queue_in_which_nobody_can_wait_for_long_is_told_to_be_too_short() {
+    if skip_without_root("a_queue_in_which_nobody_can_wait_for_long_is_told_to_be_too_short") {
+        return;
+    }
+    let stage = Stage::new("size-shortest");
+    let _server = Slow::start(&stage, SHORTEST_BACKLOG);
+    let guard = Guard::on_port(&stage.server, 80, "abort", "ip");
+    let watching = watch(&stage, 4);
+    std::thread::sleep(Duration::from_millis(500));
+    let brief = Class { timeout: Duration::from_millis(900), ..Class::default() };
+    send_from(&stage, brief, Load::Poisson { per_s: 3.0 * MOST_PER_S }, Duration::from_secs(2));
+    let output = watching.wait_with_output().expect("tidegate ends");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.lines().count() == 1, "{said}");
+    for part in ["the queue of port 80 (backlog 5) is too short to see", "give it 128"] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert!(!said.contains("and 0 found no room"), "{said}");
     guard.stop();
 }
