@@ -17,6 +17,10 @@ use crate::host;
 /// A socket that could not be taken is tried again after this long: every process is looked at for it.
 const AGAIN: Duration = Duration::from_secs(10);
 
+/// Remembered in place of a backlog while it is being changed: whoever is killed meanwhile may leave the one that
+/// was there or the new one, and either is ours. No socket has it: listen() takes an int.
+const CHANGING: u32 = u32::MAX;
+
 /// What is to be done about one listening socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
@@ -29,9 +33,10 @@ enum Step {
 
 /// `limit` is the backlog that the kernel has now, `known` what we remember of having changed it.
 fn step(wanted: Option<u32>, limit: u32, known: Option<&tg_resized>) -> Step {
-    let ours = known.filter(|known| known.ours == limit);
+    let is_unfinished = known.is_some_and(|known| known.ours == CHANGING);
+    let ours = known.filter(|known| is_unfinished || known.ours == limit);
     match (wanted, known) {
-        (Some(wanted), _) if wanted == limit => Step::Nothing,
+        (Some(wanted), _) if wanted == limit && !is_unfinished => Step::Nothing,
         (Some(wanted), _) => {
             let before = ours.map_or(limit, |known| known.before);
             Step::Resize(tg_resized { before, ours: wanted })
@@ -173,7 +178,7 @@ impl Resizer {
     }
 }
 
-/// What was before is remembered first: whoever is killed in between has changed nothing. Else why not.
+/// Does it to a socket. Else why not.
 fn change(
     programs: &Programs,
     row: &tg_listener_row,
@@ -182,19 +187,34 @@ fn change(
     socket: &Listening,
 ) -> std::result::Result<(), String> {
     let cookie = row.socket_cookie;
-    let set = |backlog| socket.set_backlog(backlog).map_err(|e| e.to_string());
-    let keep = |resized| resized::keep(programs, cookie, resized).map_err(|e| e.to_string());
-    let forget = || resized::forget(programs, cookie).map_err(|e| e.to_string());
+    apply(
+        step,
+        known,
+        |backlog| socket.set_backlog(backlog).map_err(|e| e.to_string()),
+        |resized| resized::keep(programs, cookie, resized).map_err(|e| e.to_string()),
+        || resized::forget(programs, cookie).map_err(|e| e.to_string()),
+    )
+}
+
+/// What was before is remembered first, and what is ours once it is done: whoever is killed in between has lost
+/// nothing.
+fn apply(
+    step: Step,
+    known: Option<&tg_resized>,
+    mut set: impl FnMut(u32) -> std::result::Result<(), String>,
+    mut keep: impl FnMut(&tg_resized) -> std::result::Result<(), String>,
+    mut forget: impl FnMut() -> std::result::Result<(), String>,
+) -> std::result::Result<(), String> {
     match step {
         Step::Nothing => Ok(()),
         Step::Resize(resized) => {
-            keep(&resized)?;
-            let done = set(resized.ours);
-            // Else what we gave it before would be taken for the application's own.
-            if done.is_err() {
+            keep(&tg_resized { ours: CHANGING, ..resized })?;
+            if let Err(why) = set(resized.ours) {
+                // Else what we gave it before would be taken for the application's own.
                 known.map_or_else(forget, keep)?;
+                return Err(why);
             }
-            done
+            keep(&resized)
         }
         Step::PutBack(before) => set(before).and_then(|()| forget()),
         Step::Forget => forget(),
@@ -216,12 +236,14 @@ pub fn put_back(programs: &Programs) {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::{Cell, RefCell};
+
     use super::*;
 
     #[test]
     fn the_applications_own_backlog_is_what_it_said_last() {
         let resized = |before, ours| tg_resized { before, ours };
-        let known = resized(64, 512);
+        let (known, changing) = (resized(64, 512), resized(64, CHANGING));
         for (wanted, limit, known, expected) in [
             (None, 64, None, Step::Nothing),
             (Some(512), 64, None, Step::Resize(resized(64, 512))),
@@ -235,8 +257,78 @@ mod tests {
             // Killed after it was remembered, and before it was done.
             (Some(512), 64, Some(&known), Step::Resize(resized(64, 512))),
             (None, 64, Some(&known), Step::Forget),
+            // Killed while it was changed, from 512 to 300: whichever it has is ours.
+            (Some(300), 512, Some(&changing), Step::Resize(resized(64, 300))),
+            (Some(300), 300, Some(&changing), Step::Resize(resized(64, 300))),
+            (None, 512, Some(&changing), Step::PutBack(64)),
+            (None, 300, Some(&changing), Step::PutBack(64)),
         ] {
             assert_eq!(step(wanted, limit, known), expected, "{wanted:?}, now {limit}");
+        }
+    }
+
+    /// A socket, and what is remembered of it.
+    #[derive(Clone, Copy)]
+    struct Kept {
+        limit: u32,
+        known: Option<tg_resized>,
+    }
+
+    impl Kept {
+        /// Follows what is wanted until it is killed, before the call of that number.
+        fn follow(&mut self, wanted: Option<u32>, killed_at: usize) {
+            let (step, known) = (step(wanted, self.limit, self.known.as_ref()), self.known);
+            let (calls, state) = (Cell::new(0), RefCell::new(*self));
+            let call = |change: &dyn Fn(&mut Kept)| {
+                calls.set(calls.get() + 1);
+                if calls.get() <= killed_at {
+                    change(&mut state.borrow_mut());
+                }
+                Ok(())
+            };
+            let set = |limit| call(&|kept| kept.limit = limit);
+            let keep = |known: &tg_resized| call(&|kept| kept.known = Some(*known));
+            let forget = || call(&|kept| kept.known = None);
+            apply(step, known.as_ref(), set, keep, forget).expect("nothing fails");
+            *self = state.into_inner();
+        }
+    }
+
+    #[test]
+    fn whenever_it_is_killed_the_next_one_knows_the_applications_own() {
+        const NEVER: usize = usize::MAX;
+        for first in [None, Some(512)] {
+            for killed_at in 0..4 {
+                let mut kept = Kept { limit: 64, known: None };
+                kept.follow(first, NEVER);
+                kept.follow(Some(300), killed_at);
+                let mut ended = kept;
+                ended.follow(None, NEVER);
+                assert_eq!((ended.limit, ended.known.is_some()), (64, false), "{killed_at}");
+                kept.follow(Some(300), NEVER);
+                assert_eq!(step(Some(300), kept.limit, kept.known.as_ref()), Step::Nothing);
+                kept.follow(None, killed_at);
+                kept.follow(None, NEVER);
+                assert_eq!((kept.limit, kept.known.is_some()), (64, false), "{killed_at}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_changed_is_known_as_it_was() {
+        for known in [None, Some(tg_resized { before: 64, ours: 512 })] {
+            let kept = RefCell::new(known);
+            let resize = Step::Resize(tg_resized { before: 64, ours: 300 });
+            let keep = |resized: &tg_resized| {
+                *kept.borrow_mut() = Some(*resized);
+                Ok(())
+            };
+            let forget = || {
+                *kept.borrow_mut() = None;
+                Ok(())
+            };
+            let done = apply(resize, known.as_ref(), |_| Err("busy".to_owned()), keep, forget);
+            assert_eq!((done, kept.into_inner()), (Err("busy".to_owned()), known));
         }
     }
 

@@ -232,7 +232,7 @@ struct tg_listener_row {
 /* A listening socket whose backlog we changed. */
 struct tg_resized {
 	__u32 before; /* the application's own */
-	__u32 ours;
+	__u32 ours;   /* all ones while it is being changed */
 };
 
 /* What the request iterator tells of one half-open request that should go. */
