@@ -40,17 +40,20 @@
 /* A leap has emptied the queue where a sixteenth of it is left. */
 #define TG_ACCEPTS_EMPTY_SHIFT 4
 
-/* What was seen in some time. */
+/*
+ * What was seen in some time. Counts are in 256ths: of whole ones that are few in a window, as
+ * leaps are where each is followed by much work, nothing would be kept in the next.
+ */
 struct tg_accepts_sum {
 	__u64 lasted_ns;
-	__u64 seen;    /* SYNs */
-	__u64 refused; /* of them, those that found no room */
-	__u64 taken;   /* of them, those let in: while more come, no fewer than are accepted */
-	__u64 waited;  /* the length of the listen queue that they found, added up */
-	__u64 leaps;
-	__u64 leapt;   /* connections that were taken in leaps */
-	__u64 emptied; /* leaps that have emptied the queue */
-	__u64 dark_ns; /* between looks too far apart to tell a leap of half of the queue */
+	__u64 seen_x256;    /* SYNs */
+	__u64 refused_x256; /* of them, those that found no room */
+	__u64 taken_x256;   /* of them, those let in: while more come, no fewer than are accepted */
+	__u64 waited_x256;  /* the length of the listen queue that they found, added up */
+	__u64 leaps_x256;
+	__u64 leapt_x256;   /* connections that were taken in leaps */
+	__u64 emptied_x256; /* leaps that have emptied the queue */
+	__u64 dark_ns;      /* between looks too far apart to tell a leap of half of the queue */
 };
 
 /* Of one listening socket. All zero: no SYN has been without room. */
@@ -113,13 +116,13 @@ TG_INLINE void tg_accepts_turn(struct tg_accepts *a, __u32 listen_len, __u64 now
 		a->leap_ns = 0;
 	} else {
 		b->lasted_ns = tg_accepts_keep(b->lasted_ns, passed_ns);
-		b->seen = tg_accepts_keep(b->seen, w->seen);
-		b->refused = tg_accepts_keep(b->refused, w->refused);
-		b->taken = tg_accepts_keep(b->taken, w->taken);
-		b->waited = tg_accepts_keep(b->waited, w->waited);
-		b->leaps = tg_accepts_keep(b->leaps, w->leaps);
-		b->leapt = tg_accepts_keep(b->leapt, w->leapt);
-		b->emptied = tg_accepts_keep(b->emptied, w->emptied);
+		b->seen_x256 = tg_accepts_keep(b->seen_x256, w->seen_x256);
+		b->refused_x256 = tg_accepts_keep(b->refused_x256, w->refused_x256);
+		b->taken_x256 = tg_accepts_keep(b->taken_x256, w->taken_x256);
+		b->waited_x256 = tg_accepts_keep(b->waited_x256, w->waited_x256);
+		b->leaps_x256 = tg_accepts_keep(b->leaps_x256, w->leaps_x256);
+		b->leapt_x256 = tg_accepts_keep(b->leapt_x256, w->leapt_x256);
+		b->emptied_x256 = tg_accepts_keep(b->emptied_x256, w->emptied_x256);
 		b->dark_ns = tg_accepts_keep(b->dark_ns, w->dark_ns);
 	}
 	__builtin_memset(w, 0, sizeof(*w));
@@ -130,7 +133,7 @@ TG_INLINE void tg_accepts_turn(struct tg_accepts *a, __u32 listen_len, __u64 now
 TG_INLINE void tg_accepts_see(struct tg_accepts *a, const struct tg_rules *rules,
                               const struct tg_queues *queues, __u64 now_ns)
 {
-	__u64 passed_ns = tg_since(now_ns, a->looked_ns), even, fall = 0;
+	__u64 passed_ns = tg_since(now_ns, a->looked_ns), apart_ns, even, fall = 0;
 	__u64 most = tg_accepts_most(rules, queues);
 	const struct tg_accepts_sum *b = &a->before;
 	struct tg_accepts_sum *w = &a->window;
@@ -140,25 +143,27 @@ TG_INLINE void tg_accepts_see(struct tg_accepts *a, const struct tg_rules *rules
 		fall = a->listen_len - len;
 	a->listen_len = len;
 	a->looked_ns = now_ns;
-	if (!b->lasted_ns || !b->taken)
+	if (!b->lasted_ns || !b->taken_x256)
 		return;
-	if (a->leap_ns && tg_since(now_ns, a->leap_ns) >= b->lasted_ns / b->taken
-	                                                          << TG_ACCEPTS_TIMES_SHIFT)
+	apart_ns = b->lasted_ns * TG_ONE_X256 / b->taken_x256;
+	if (a->leap_ns && tg_since(now_ns, a->leap_ns) >= apart_ns << TG_ACCEPTS_TIMES_SHIFT)
 		a->leap_ns = 0;
-	even = (b->taken * passed_ns / b->lasted_ns << TG_ACCEPTS_TIMES_SHIFT) + TG_ACCEPTS_FEW;
+	/* In steps of 256 ns: by the ns, a count in 256ths might come to more than 2^64. */
+	even = b->taken_x256 * (passed_ns / TG_ONE_X256) / b->lasted_ns;
+	even = (even << TG_ACCEPTS_TIMES_SHIFT) + TG_ACCEPTS_FEW;
 	if (2 * even > most)
 		w->dark_ns += passed_ns;
 	if (fall <= even)
 		return;
 	if (!a->leap_ns) {
-		w->leaps++;
+		w->leaps_x256 += TG_ONE_X256;
 		a->has_emptied = 0;
 	}
 	a->leap_ns = now_ns;
-	w->leapt += fall;
+	w->leapt_x256 += fall * TG_ONE_X256;
 	if (!a->has_emptied && (__u64)len << TG_ACCEPTS_EMPTY_SHIFT <= most) {
 		a->has_emptied = 1;
-		w->emptied++;
+		w->emptied_x256 += TG_ONE_X256;
 	}
 }
 
@@ -177,11 +182,12 @@ TG_INLINE void tg_accepts_look(struct tg_accepts *a, const struct tg_rules *rule
 		tg_accepts_turn(a, queues->listen_len, now_ns);
 	if (tg_syn_is_lost(reason)) {
 		a->trouble_ns = now_ns;
-		w->refused++;
+		w->refused_x256 += TG_ONE_X256;
 	}
-	w->seen++;
-	w->taken += tg_syn_has_room(reason);
-	w->waited += queues->listen_len;
+	w->seen_x256 += TG_ONE_X256;
+	if (tg_syn_has_room(reason))
+		w->taken_x256 += TG_ONE_X256;
+	w->waited_x256 += (__u64)queues->listen_len * TG_ONE_X256;
 	if (tg_since(now_ns, a->looked_ns) >= TG_ACCEPTS_LOOK_NS)
 		tg_accepts_see(a, rules, queues, now_ns);
 	a->looking = 0;

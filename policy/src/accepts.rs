@@ -20,7 +20,9 @@
 //!   chapter 6 wants as many accepted as were closed.
 //! - **Between them**: nothing to change. What is refused matters more then than what is accepted.
 
-use crate::raw::{self, TG_ACCEPTS_HOLD_NS, tg_accepts, tg_accepts_sum, tg_queues, tg_rules};
+use crate::raw::{
+    self, TG_ACCEPTS_HOLD_NS, TG_ONE_X256, tg_accepts, tg_accepts_sum, tg_queues, tg_rules,
+};
 
 /// Of the SYNs that came, the share without room below which a server keeps up: chance has some
 /// refused before a queue that is long enough.
@@ -35,7 +37,7 @@ pub const MANY: f64 = 64.0;
 /// Leaps that empty the queue, of all: a server that takes all who wait.
 const EMPTIED_MOST: f64 = 0.5;
 /// SYNs that tell anything.
-const SEEN_LEAST: u64 = 100;
+const SEEN_LEAST_X256: u64 = 100 * TG_ONE_X256 as u64;
 /// Of the time looked at, that in which nothing could be told.
 const DARK_MOST: f64 = 0.5;
 
@@ -51,7 +53,7 @@ impl tg_accepts {
     pub fn admit(&mut self, rules: &tg_rules, reason: u32) {
         // SAFETY: the function reads only through this valid reference.
         let admits = unsafe { raw::tg_native_accepts_admits(rules, reason) != 0 };
-        self.window.taken += u64::from(admits);
+        self.window.taken_x256 += u64::from(admits) * u64::from(TG_ONE_X256);
     }
 
     /// What was seen within the last seconds, by the clock of the SYNs; `None` where nobody has been
@@ -60,7 +62,7 @@ impl tg_accepts {
     pub fn seen(&self, now_ns: u64) -> Option<Seen> {
         let is_over = now_ns.saturating_sub(self.trouble_ns) >= TG_ACCEPTS_HOLD_NS.into();
         let sum = &self.before;
-        if is_over || sum.seen < SEEN_LEAST || sum.taken == 0 || sum.lasted_ns == 0 {
+        if is_over || sum.seen_x256 < SEEN_LEAST_X256 || sum.taken_x256 == 0 || sum.lasted_ns == 0 {
             return None;
         }
         Some(Seen::of(sum))
@@ -102,14 +104,14 @@ impl Seen {
     fn of(sum: &tg_accepts_sum) -> Self {
         let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
         let is_told = share(sum.dark_ns, sum.lasted_ns) <= DARK_MOST;
-        let leaps = is_told && share(sum.leapt, sum.taken) >= LEAPT_FEW;
+        let leaps = is_told && share(sum.leapt_x256, sum.taken_x256) >= LEAPT_FEW;
         Self {
-            let_in_per_s: sum.taken as f64 * 1e9 / sum.lasted_ns as f64,
-            at_a_time: leaps.then(|| share(sum.leapt, sum.leaps)),
+            let_in_per_s: 1e9 * share(sum.taken_x256, sum.lasted_ns) / f64::from(TG_ONE_X256),
+            at_a_time: leaps.then(|| share(sum.leapt_x256, sum.leaps_x256)),
             is_told,
-            emptied: share(sum.emptied, sum.leaps),
-            waiting: share(sum.waited, sum.seen),
-            refused: share(sum.refused, sum.seen),
+            emptied: share(sum.emptied_x256, sum.leaps_x256),
+            waiting: share(sum.waited_x256, sum.seen_x256),
+            refused: share(sum.refused_x256, sum.seen_x256),
         }
     }
 

@@ -22,13 +22,13 @@ fn near(rng: &mut Rng, anchors: [u64; 4]) -> u64 {
 fn sum(rng: &mut Rng) -> tg_accepts_sum {
     tg_accepts_sum {
         lasted_ns: near(rng, [0, 1, 1 << 28, 1 << 31]),
-        seen: rng.u64(..1 << 20),
-        refused: rng.u64(..1 << 20),
-        taken: near(rng, [0, 1, 1000, 40_000]),
-        waited: rng.u64(..1 << 30),
-        leaps: rng.u64(..1 << 10),
-        leapt: rng.u64(..1 << 20),
-        emptied: rng.u64(..1 << 10),
+        seen_x256: rng.u64(..1 << 28),
+        refused_x256: rng.u64(..1 << 28),
+        taken_x256: near(rng, [0, 256, 1000 * 256, 40_000 * 256]),
+        waited_x256: rng.u64(..1 << 38),
+        leaps_x256: rng.u64(..1 << 18),
+        leapt_x256: rng.u64(..1 << 28),
+        emptied_x256: rng.u64(..1 << 18),
         dark_ns: rng.u64(..1 << 31),
     }
 }
@@ -89,9 +89,10 @@ fn the_kernel_and_the_native_build_see_the_same_leaps() {
             turned += u32::from(is_new);
             asked += native.asks;
             if !is_new {
-                leaps += u32::from(now.leaps > was.leaps);
-                longer += u32::from(now.leapt > was.leapt && now.leaps == was.leaps);
-                emptied += u32::from(now.emptied > was.emptied);
+                leaps += u32::from(now.leaps_x256 > was.leaps_x256);
+                longer +=
+                    u32::from(now.leapt_x256 > was.leapt_x256 && now.leaps_x256 == was.leaps_x256);
+                emptied += u32::from(now.emptied_x256 > was.emptied_x256);
             }
         },
     );

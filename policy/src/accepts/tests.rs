@@ -6,9 +6,11 @@ const SECOND_NS: u64 = 1_000_000_000;
 const BACKLOG: u32 = 128;
 /// Between two SYNs: 20,000 come a second.
 const SYN_NS: u64 = 50_000;
+/// Ten seconds are looked at.
+const END_NS: u64 = 11 * SECOND_NS;
 
 /// A server of so many connections a second that takes so many at a time, before which the queue is
-/// full: seen for five seconds.
+/// full.
 fn seen(at_a_time: u32, taken_per_s: u64) -> Seen {
     seen_with(&mut tg_accepts::default(), at_a_time, taken_per_s)
 }
@@ -16,7 +18,7 @@ fn seen(at_a_time: u32, taken_per_s: u64) -> Seen {
 fn seen_with(accepts: &mut tg_accepts, at_a_time: u32, taken_per_s: u64) -> Seen {
     let phase_ns = u64::from(at_a_time) * SECOND_NS / taken_per_s;
     let (mut len, mut next_ns, mut now_ns) = (0, phase_ns, SECOND_NS);
-    while now_ns < 6 * SECOND_NS {
+    while now_ns < END_NS {
         while now_ns >= SECOND_NS + next_ns {
             len -= at_a_time.min(len);
             next_ns += phase_ns;
@@ -44,6 +46,28 @@ fn how_many_are_taken_at_a_time_is_seen_in_the_queue() {
     let all = seen(1000, 100_000);
     assert!(all.at_a_time.is_some_and(|many| many > 100.0) && all.emptied > 0.9, "{all:?}");
     assert_eq!(all.advice(), Advice::Fewer);
+}
+
+/// Each leap is followed by more work than a window of 268 ms is long: by 270 ms, or by a second.
+#[test]
+fn leaps_that_are_rare_are_counted_as_they_are() {
+    for (at_a_time, taken_per_s, told, advice) in [
+        (100, 370, 100.0, Advice::Keep),
+        (100, 100, 100.0, Advice::Keep),
+        (1000, 1000, f64::from(BACKLOG + 1), Advice::Fewer),
+    ] {
+        let seen = seen(at_a_time, taken_per_s);
+        let many = seen.at_a_time.expect("it takes many at a time");
+        assert!((many - told).abs() <= 0.1 * told, "{at_a_time}: {seen:?}");
+        assert_eq!(seen.advice(), advice, "{at_a_time}: {seen:?}");
+    }
+}
+
+/// Two or three in a window.
+#[test]
+fn a_server_that_takes_few_a_second_is_told_as_fast_as_it_is() {
+    let seen = seen(1, 10);
+    assert!((seen.let_in_per_s - 10.0).abs() < 1.0, "{seen:?}");
 }
 
 /// Clients far away fill the queue a round trip after it has room: it falls far, and evenly.
@@ -78,7 +102,7 @@ fn nothing_is_said_of_a_server_that_keeps_up() {
     assert_eq!(accepts, tg_accepts::default());
     // Nor of what was a while ago.
     seen_with(&mut accepts, 1, 10_000);
-    assert_eq!(accepts.seen(6 * SECOND_NS + u64::from(TG_ACCEPTS_HOLD_NS)), None);
+    assert_eq!(accepts.seen(END_NS + u64::from(TG_ACCEPTS_HOLD_NS)), None);
 }
 
 #[test]
