@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * reserv's own count of what the kernel does not show yet, of a guard's sockets together.
+ * reserv's own count of what the kernel does not show yet, of all sockets of a port together.
  *
  * A driver hands up a batch of SYNs before TCP sees the first, and several
  * processors do so at once; for that time a SYN that was let through stands in
@@ -18,6 +18,12 @@
  * hide as many of the lost; that is too many claims and never too few, and no more than
  * go up in a period. Where nobody is let in nothing is settled either, so that even a guard
  * that such claims have closed is open again after two periods, whatever comes.
+ *
+ * Claims are a port's and not a guard's: one socket may stand behind several guards, each with
+ * addresses of its own. Where each has its own socket that is too many claims and never too few.
+ * Their index is that of the port's first guard (tg_guard.claims_index). Where a reload puts
+ * another first, what is claimed is forgotten: a place may be promised twice for as long as a batch
+ * takes.
  */
 #ifndef TG_CLAIMS_H
 #define TG_CLAIMS_H
@@ -78,9 +84,9 @@ TG_INLINE __u32 tg_claim(struct tg_claims *c, __u64 now_ns)
 }
 
 /* The places claimed now. */
-TG_INLINE __u32 tg_claimed(__u32 guard)
+TG_INLINE __u32 tg_claimed(__u32 index)
 {
-	struct tg_claims *c = bpf_map_lookup_elem(&claims, &guard);
+	struct tg_claims *c = bpf_map_lookup_elem(&claims, &index);
 	__u64 settled = c ? c->settled : 0;
 
 	return c && c->made > settled ? c->made - settled : 0;
@@ -105,10 +111,10 @@ TG_INLINE void tg_settle(struct tg_claims *c, struct tg_unsettled *u, __u64 sinc
 }
 
 /* Another SYN is here: TCP has seen the one that went up from this processor before. */
-TG_INLINE void tg_settle_previous(__u32 guard)
+TG_INLINE void tg_settle_previous(__u32 index)
 {
-	struct tg_unsettled *u = bpf_map_lookup_elem(&unsettled, &guard);
-	struct tg_claims *c = bpf_map_lookup_elem(&claims, &guard);
+	struct tg_unsettled *u = bpf_map_lookup_elem(&unsettled, &index);
+	struct tg_claims *c = bpf_map_lookup_elem(&claims, &index);
 
 	if (u && c)
 		tg_settle(c, u, u->since_ns);
@@ -116,13 +122,13 @@ TG_INLINE void tg_settle_previous(__u32 guard)
 
 struct tg_settling {
 	__u64 now_ns;
-	__u32 guard;
+	__u32 index;
 };
 
 static long tg_settle_processors(__u32 processor, struct tg_settling *s)
 {
-	struct tg_unsettled *u = bpf_map_lookup_percpu_elem(&unsettled, &s->guard, processor);
-	struct tg_claims *c = bpf_map_lookup_elem(&claims, &s->guard);
+	struct tg_unsettled *u = bpf_map_lookup_percpu_elem(&unsettled, &s->index, processor);
+	struct tg_claims *c = bpf_map_lookup_elem(&claims, &s->index);
 	__u64 since_ns;
 
 	/* There are no more. */
@@ -135,10 +141,10 @@ static long tg_settle_processors(__u32 processor, struct tg_settling *s)
 }
 
 /* Once in a while: settles what every processor has noted. Global: it is verified once. */
-__noinline int tg_settle_all(__u32 guard, __u64 now_ns)
+__noinline int tg_settle_all(__u32 index, __u64 now_ns)
 {
-	struct tg_claims *c = bpf_map_lookup_elem(&claims, &guard);
-	struct tg_settling s = {.now_ns = now_ns, .guard = guard};
+	struct tg_claims *c = bpf_map_lookup_elem(&claims, &index);
+	struct tg_settling s = {.now_ns = now_ns, .index = index};
 	__u64 looked_ns = c ? c->looked_ns : now_ns;
 
 	/* One processor does it. */
@@ -150,11 +156,11 @@ __noinline int tg_settle_all(__u32 guard, __u64 now_ns)
 }
 
 /* A SYN goes up to TCP now, and is settled by the next one. */
-TG_INLINE void tg_settle_later(__u32 guard, __u64 now_ns)
+TG_INLINE void tg_settle_later(__u32 index, __u64 now_ns)
 {
-	struct tg_unsettled *u = bpf_map_lookup_elem(&unsettled, &guard);
+	struct tg_unsettled *u = bpf_map_lookup_elem(&unsettled, &index);
 
-	tg_settle_previous(guard);
+	tg_settle_previous(index);
 	if (u)
 		u->since_ns = now_ns;
 }

@@ -103,7 +103,7 @@ int stale_requests(struct bpf_iter__tcp *ctx)
 	row.guard = at.index;
 	listener = tg_untrusted(req->req.req.__req_common.skc_listener);
 	tg_read_queues(listener, &queues);
-	queues.claimed = tg_claimed(at.index);
+	queues.claimed = tg_claimed(at.guard->claims_index);
 	now_us = bpf_ktime_get_ns() / 1000;
 	/* 0 until the SYN/ACK is made. */
 	row.age_ms =

@@ -55,6 +55,7 @@ struct tg_guard {
 	__u32 has_limits; /* networks of clients are policed or exempt */
 	/* Its rules may give cookies, or those before did, which may still come back. */
 	__u32 takes_cookies;
+	__u32 claims_index; /* of tg_claims: that of the port's first guard */
 };
 
 /* A whole configuration. Two stand in the map; tg_control.active names one. */
@@ -187,7 +188,7 @@ enum tg_agent_count {
 	TG_AGENT_COUNTS,
 };
 
-/* reserv's own count of one guard: see claims.h. */
+/* reserv's own count of one port: see claims.h. */
 struct tg_claims {
 	__u64 made;    /* SYNs let through, and those that are being decided */
 	__u64 passed;  /* SYNs let through */

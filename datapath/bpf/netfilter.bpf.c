@@ -102,7 +102,7 @@ int tidegate_tcp(struct bpf_nf_ctx *ctx)
 	if (at.guard->hook != TG_HOOK_TCP ||
 	    !tg_told_at_tcp_entry(&packet.tuple, s.syn.now_ns, &s.socket)) {
 		if (reserve)
-			tg_settle_later(at.index, s.syn.now_ns);
+			tg_settle_later(at.guard->claims_index, s.syn.now_ns);
 		return NF_ACCEPT;
 	}
 	s.syn.source = tg_source_of(&packet, &at);
@@ -110,6 +110,6 @@ int tidegate_tcp(struct bpf_nf_ctx *ctx)
 	if (tg_syn_conclude(&s) == TG_DROP)
 		return NF_DROP;
 	if (reserve)
-		tg_settle_later(at.index, s.syn.now_ns);
+		tg_settle_later(at.guard->claims_index, s.syn.now_ns);
 	return NF_ACCEPT;
 }

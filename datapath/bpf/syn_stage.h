@@ -109,11 +109,11 @@ TG_INLINE int tg_syn_may_stand(const struct tg_syn_stage *s)
 TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 {
 	const struct tg_rules *rules = &s->at->guard->rules;
-	__u32 claimed = 0, index = s->at->index;
+	__u32 claimed = 0, index = s->at->index, claims_index = s->at->guard->claims_index;
 	struct tg_claims *own;
 	int wants_cookie, looks_up;
 
-	own = bpf_map_lookup_elem(&claims, &index);
+	own = bpf_map_lookup_elem(&claims, &claims_index);
 	if (!own)
 		return 0;
 	if (tg_share_concerns(rules, s->syn.source) &&
@@ -122,8 +122,8 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 		                                s->syn.now_ns);
 	if (rules->room == TG_ROOM_RESERVE) {
 		/* TCP is done with what went up from this processor before. */
-		tg_settle_previous(index);
-		tg_settle_all(index, s->syn.now_ns);
+		tg_settle_previous(claims_index);
+		tg_settle_all(claims_index, s->syn.now_ns);
 		/* Before the queues are read: a SYN that TCP sees in between counts twice, not
 		 * never. */
 		claimed = tg_claim(own, s->syn.now_ns);
@@ -193,7 +193,7 @@ TG_INLINE int tg_syn_cookie_usable(const struct tg_syn_stage *s, __u32 tags_most
 
 TG_INLINE void tg_syn_claim_end(const struct tg_syn_stage *s, __u32 verdict)
 {
-	__u32 index = s->at->index;
+	__u32 index = s->at->guard->claims_index;
 	struct tg_claims *own = bpf_map_lookup_elem(&claims, &index);
 
 	if (own)

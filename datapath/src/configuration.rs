@@ -247,6 +247,8 @@ fn build(configuration: &Configuration, indexes: &[u32], parts: &[u32]) -> Resul
             time_wait: guarded.time_wait,
             has_limits: (!guarded.limits.is_empty()).into(),
             takes_cookies: guarded.rules.may_give_cookies().into(),
+            // Until another is put in front of it.
+            claims_index: index,
         };
         *first = (index + 1) as u8;
         let on_port = configuration.guards.iter().filter(|g| g.port == guarded.port).count();
@@ -257,6 +259,10 @@ fn build(configuration: &Configuration, indexes: &[u32], parts: &[u32]) -> Resul
                 limit: TG_GUARDS_A_PORT as usize,
             });
         }
+    }
+    for (guarded, index) in configuration.guards.iter().zip(indexes) {
+        let first = config.port_guard[usize::from(guarded.port)];
+        config.guards[*index as usize].claims_index = u32::from(first) - 1;
     }
     Ok(config)
 }
@@ -473,6 +479,7 @@ mod tests {
         assert_eq!((config.guards[0].addr_kind, config.guards[0].next), (0, 0));
         assert_eq!(config.port_guard[81], 3);
         assert_eq!(config.port_guard[82], 0);
+        assert_eq!([0, 1, 2].map(|i| config.guards[i].claims_index), [1, 1, 2]);
     }
 
     #[test]

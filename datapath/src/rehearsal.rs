@@ -224,9 +224,11 @@ impl Rehearsal {
 
     fn copy_guard(&self, index: u32, guarded: &Guarded, slots: &[u32]) -> Result<()> {
         let one = |map, index| array::copy(&self.live, &self.own, map, (index, index));
-        one("claims", index)?;
+        let (_, config) = self.copied.as_ref().expect("the configuration is copied first");
+        let claims = config.guards[index as usize].claims_index;
+        one("claims", claims)?;
         one("shed_state", index)?;
-        for map in ["refusals", "unsettled", "shed_monitor"] {
+        for (map, index) in [("refusals", index), ("unsettled", claims), ("shed_monitor", index)] {
             per_cpu::copy(&self.live, &self.own, map, index)?;
         }
         if guarded.rules.is_auto != 0 {

@@ -102,7 +102,7 @@ struct tg_queues {
 	__u32 syn_len;    /* half-open connections: SYN/ACKs in flight */
 	__u32 syn_max;    /* net.ipv4.tcp_max_syn_backlog */
 	__u32 syncookies; /* net.ipv4.tcp_syncookies: 0, 1 or 2 */
-	__u32 claimed; /* SYNs let through that TCP has not seen yet, to any socket of the guard */
+	__u32 claimed; /* SYNs let through that TCP has not seen yet, to any socket of the port */
 	__u32 places;  /* auto: of the listen queue those in use now; 0: all */
 	__u16 shut;    /* auto: enum tg_shut */
 	__u16 members; /* of its SO_REUSEPORT group; 0: it is in none */

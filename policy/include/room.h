@@ -95,7 +95,7 @@ TG_INLINE __u64 tg_reserve_taken(const struct tg_rules *rules, const struct tg_q
 }
 
 /*
- * Of a guard's claims those for this socket: which member of a SO_REUSEPORT group gets a connection
+ * Of a port's claims those for this socket: which member of a SO_REUSEPORT group gets a connection
  * is chosen by a hash, so that each has as many.
  */
 TG_INLINE __u64 tg_reserve_own_claims(const struct tg_queues *queues)

@@ -73,14 +73,16 @@ fn forgotten() {
 /// As many as there are places, and not one more: none is counted twice, none is forgotten while it
 /// may still be on its way.
 fn assert_as_many_as_places(guards: &Guards, hook: Hook, frame: &[u8], why: &str) {
-    assert_claims(guards, hook, frame, PLACES, why);
+    assert_claims(guards, hook, &[frame], PLACES, why);
 }
 
-fn assert_claims(guards: &Guards, hook: Hook, frame: &[u8], most: usize, why: &str) {
+/// Of these frames in turn.
+fn assert_claims(guards: &Guards, hook: Hook, frames: &[&[u8]], most: usize, why: &str) {
     eventually("a burst within the life of a claim", || {
         forgotten();
         let begun = Instant::now();
-        let let_through = (0..3 * most).filter(|_| is_let_through(guards, hook, frame)).count();
+        let in_turn = frames.iter().cycle().take(3 * most);
+        let let_through = in_turn.filter(|frame| is_let_through(guards, hook, frame)).count();
         if begun.elapsed() > LIFE / 2 {
             return false;
         }
@@ -116,10 +118,36 @@ fn a_batch_claims_as_many_places_as_lazy_has_ahead_for_all_workers() {
         pin_thread(processors().0).unwrap();
         for to in both_families() {
             for hook in HOOKS {
-                assert_claims(&guards, hook, &plain(to).bytes(), 3 * WORKERS, "a batch");
+                assert_claims(&guards, hook, &[&plain(to).bytes()], 3 * WORKERS, "a batch");
             }
         }
         drop(workers);
+    });
+}
+
+/// A guard of one address and one of all the others, before one socket of every address: what a driver
+/// hands up at once may be for both, and either settles what TCP has seen of the other's.
+#[test]
+fn guards_of_several_addresses_before_one_socket_promise_no_place_twice() {
+    in_a_namespace("guards_of_several_addresses_before_one_socket", |_| {
+        let _server = server(at("::", ROOMY));
+        let rules = tg_rules { room: TG_ROOM_RESERVE, ..Default::default() };
+        let guards =
+            Guards::new(vec![guarded(Some(V4), ROOMY, rules), guarded(None, ROOMY, rules)]);
+        let guards = guards.ready(&HOOKS.map(|hook| hook.program)).ready(&[TCP]);
+        pin_thread(processors().0).unwrap();
+        let segments = both_families().map(plain);
+        let frames = segments.each_ref().map(Segment::bytes);
+        for hook in HOOKS {
+            forgotten();
+            for number in 0..50 * PLACES {
+                let (segment, frame) = (&segments[number % 2], &frames[number % 2]);
+                assert!(is_let_through(&guards, hook, frame), "{number}: {segment:?}, {hook:?}");
+                comes_to_tcp(&guards, segment);
+            }
+            let frames = frames.each_ref().map(Vec::as_slice);
+            assert_claims(&guards, hook, &frames, PLACES, "to both in turn");
+        }
     });
 }
 
