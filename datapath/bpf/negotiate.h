@@ -238,13 +238,10 @@ __noinline int tg_ops_accepted(struct bpf_sock_ops *ctx)
 		return 0;
 	}
 	tg_ops_tuple(ctx, TG_TW_SERVER, &t);
-	if (!tg_find_guard(&t, &at) || !at.guard->time_wait.negotiate) {
-		/* Of a listener that another address's guard, or one before, had ask. */
-		if (ctx->bpf_sock_ops_cb_flags & BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG)
-			tg_ask_for(ctx, 0);
+	answered = tg_find_guard(&t, &at) ? at.guard->time_wait.negotiate : TG_TW_NOBODY;
+	/* Else of a listener that another address's guard, or one before, had ask. */
+	if (!answered && !(ctx->bpf_sock_ops_cb_flags & BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG))
 		return 0;
-	}
-	answered = at.guard->time_wait.negotiate;
 	/* Fast Open: the handshake is not over, and its client gets a SYN/ACK without our option.
 	 */
 	confirmed = ctx->skb_tcp_flags & TG_TCP_SYN ? TG_TW_NOBODY : tg_ops_named(ctx, &t, 0);

@@ -171,11 +171,15 @@ TG_INLINE __u32 tg_tw_judge(const struct tg_tw_rules *rules, __u32 offered, __u3
  * What the end that spoke last but one believes once the handshake is over: us, a server, or
  * either end of a simultaneous open. An ACK without the value it sent may come from one that
  * agreed, and whose option was taken out on the way: then the other counts on us. In doubt we
- * hold what we said that we would, and leave nothing to one that may know nothing of it.
+ * hold what we said that we would, and leave nothing to one that may know nothing of it. Whoever
+ * says that we hold has it from us, though our rule be another by now, and counts on us as well;
+ * who makes it up has a place of a table that is bounded, as for any connection that it agrees to.
  */
 TG_INLINE __u32 tg_tw_settle(__u32 us, __u32 answered, __u32 confirmed)
 {
-	return confirmed == answered || answered == us ? answered : TG_TW_NOBODY;
+	if (answered == us || confirmed == us)
+		return us;
+	return confirmed == answered ? answered : TG_TW_NOBODY;
 }
 
 /* Network byte order: the first byte in memory is the highest. */

@@ -10,12 +10,14 @@ use nix::libc::{self, IPPROTO_TCP};
 use socket2::{Domain, Socket, Type};
 use tidegate_tests::waits::{PORT, at, count, guard, held, settled, time_wait};
 use tidegate_tests::{
-    Guard, SERVER_V4, Stage, Stalled, closing, kernel_time_wait, option_of, set_option,
-    skip_without_root, until,
+    Guard, Plain, SERVER_V4, Stage, Stalled, Withheld, closing, half_open, kernel_time_wait,
+    option_of, set_option, skip_without_root, until,
 };
 
 /// Of which no section says anything.
 const UNGUARDED: u16 = 81;
+/// Of which one section says something, where another says it of `PORT`.
+const OTHER: u16 = 82;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 fn to(port: u16) -> SocketAddr {
@@ -23,7 +25,11 @@ fn to(port: u16) -> SocketAddr {
 }
 
 fn listener_config(time_wait: &str) -> String {
-    format!("[[listener]]\nport = {PORT}\nmechanism = \"default\"\ntime_wait = \"{time_wait}\"\n")
+    section(PORT, time_wait)
+}
+
+fn section(port: u16, time_wait: &str) -> String {
+    format!("[[listener]]\nport = {port}\nmechanism = \"default\"\ntime_wait = \"{time_wait}\"\n")
 }
 
 /// A server and a client that have this end wait.
@@ -149,6 +155,39 @@ fn a_socket_that_connects_again_agrees_again() {
         kernel_time_wait(&stage.client).iter().any(|peer| peer.ends_with(&format!(":{UNGUARDED}")))
     });
     guards.into_iter().for_each(Guard::stop);
+}
+
+/// A SYN/ACK names the server, and its ACK gets in when the listener names another end, or none: as from
+/// a full listen queue, which it leaves only seconds later.
+#[test]
+fn what_a_syn_ack_promised_is_kept_over_a_reload() {
+    if skip_without_root("what_a_syn_ack_promised_is_kept_over_a_reload") {
+        return;
+    }
+    const FROM: u16 = 5000;
+    for now in ["client", "off"] {
+        let (stage, [mut server, client]) = agreeing("reloaded", "server");
+        let listener = Stalled::new(&stage.server, to(PORT), 8);
+        let withheld = Withheld::from_ports(&stage.client, FROM, FROM);
+        let mut stream = Plain::connect(&stage.client, FROM, to(PORT), PATIENCE).into_stream();
+        settled("the client agrees", || count(&time_wait(&stage.client), "agreed_there") == 1);
+        assert_eq!(half_open(&stage.server, PORT), 1, "its ACK is not there yet");
+        // Where another one negotiates, sockets are still listened to.
+        let config = listener_config(now) + &section(OTHER, "server");
+        let path = format!("/run/{}.toml", stage.server.label());
+        stage.server.place_file(path, config).expect("a file");
+        server.reload();
+        drop(withheld);
+        stream.write_all(b"request").expect("an open connection");
+        let mut accepted = accept(&listener);
+        drop(stream);
+        accepted.read_to_end(&mut Vec::new()).expect("the client closes first");
+        drop(accepted);
+        settled("the server waits, as it said", || held(&stage.server) == (0, 1));
+        settled("the client does not", || held(&stage.client) == (0, 0));
+        server.stop();
+        client.stop();
+    }
 }
 
 /// Where this end is to wait, in doubt too, the kernel keeps a listener's SYNs: as the configuration
