@@ -12,6 +12,7 @@
 #include "../../policy/include/notice.h"
 #include "layout.h"
 
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
@@ -223,9 +224,21 @@ TG_INLINE int tg_fails(const struct tg_target *to, __u64 netns_cookie)
 	return 1;
 }
 
+/*
+ * MPTCP's own sockets, the first and those that it adds, are TCP's, and the kernel connects them as
+ * a program would. Each says what it is from the beginning (subflow_ulp_init()).
+ */
+TG_INLINE int tg_is_subflow(const struct bpf_sock_addr *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct tcp_sock *tp = sk ? bpf_skc_to_tcp_sock(sk) : NULL;
+
+	return tp && bpf_core_field_exists(tp->is_mptcp) && tp->is_mptcp;
+}
+
 TG_INLINE int tg_connects(const struct bpf_sock_addr *ctx)
 {
-	return ctx->type == SOCK_STREAM && ctx->protocol == IPPROTO_TCP;
+	return ctx->type == SOCK_STREAM && ctx->protocol == IPPROTO_TCP && !tg_is_subflow(ctx);
 }
 
 SEC("cgroup/connect4")

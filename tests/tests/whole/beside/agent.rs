@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::libc;
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 use tidegate_lab::Namespace;
 use tidegate_tests::wire::{ACK, RST, SYN, Segment, WIRE_V4, WIRE_V6};
 use tidegate_tests::{
@@ -287,6 +287,41 @@ fn nobody_is_avoided_who_was_not_named() {
     assert_ne!(begin(&stage.server, servers[1].at), OVERLOADED);
     agent.stop();
     assert_eq!(connect(client, servers[1].at), REFUSED, "stopped");
+    guard.stop();
+}
+
+/// Its subflows are TCP sockets, which the kernel connects for it.
+#[test]
+fn an_mptcp_socket_connects_as_ever() {
+    if skip_without_root("an_mptcp_socket_connects_as_ever") {
+        return;
+    }
+    let stage = Stage::new("agent-mptcp");
+    let client = &stage.client;
+    let mptcp = |to| {
+        client.run(move || {
+            let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::MPTCP));
+            socket.map(|s| s.connect(&to.into()).err().and_then(|error| error.raw_os_error()))
+        })
+    };
+    let agent = heeding(client);
+    let guard = refusing(&stage, &[PORT], 600.0);
+    for to in servers() {
+        let mut server = Server::full(&stage, to);
+        match mptcp(to) {
+            Ok(met) => assert_eq!(met, REFUSED, "by the server: {to}"),
+            Err(error) => {
+                println!("this kernel has no MPTCP: {error}");
+                break;
+            }
+        }
+        assert_eq!(connect(client, to), OVERLOADED, "others heed what it was told: {to}");
+        assert_eq!(mptcp(to).expect("a socket"), REFUSED, "by the server, once more: {to}");
+        server.recover();
+        assert_eq!(mptcp(to).expect("a socket"), None, "{to}");
+        assert_eq!(connect(client, to), OVERLOADED, "{to}");
+    }
+    agent.stop();
     guard.stop();
 }
 
