@@ -310,6 +310,11 @@ __u32 tg_native_tw_answer(const struct tg_tw_rules *rules, __u32 offered, __u32 
 	return tg_tw_answer(rules, offered, can_hold);
 }
 
+__u32 tg_native_tw_promise(__u32 us, __u32 named, __u32 is_met)
+{
+	return tg_tw_promise(us, named, is_met);
+}
+
 __u32 tg_native_tw_judge(const struct tg_tw_rules *rules, __u32 offered, __u32 answered,
                          __u32 can_hold)
 {

@@ -37,6 +37,18 @@ struct {
 	__type(value, struct tg_leaving);
 } late SEC(".maps");
 
+/*
+ * SYNs that ask this host to hold, until their connection is accepted: enum tg_tw_syn, by the tuple
+ * as the server's socket has it. A SYN/ACK to one that was not met, or is forgotten, promises
+ * nothing.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 64);
+	__type(key, struct tg_tuple);
+	__type(value, __u32);
+} asking SEC(".maps");
+
 /* Sockets by local port that wait for an ACK which we must see: only then are ACKs looked up. */
 struct tg_closing_ports {
 	__u32 sockets[65536];

@@ -117,6 +117,7 @@ struct tg_agreement {
 	__u32 holder;  /* what was agreed */
 	__u32 writing; /* our segments still carry the value */
 	__u32 close_swap;
+	__u32 is_met;            /* what answered came by the IP entry as this socket has it */
 	__u32 closing;           /* counted in closing_ports */
 	__u32 fin_seq;           /* our FIN's sequence number, once this end closes */
 	struct tg_tw_value peer; /* what the other end's SYN said, where both opened at once */
@@ -129,11 +130,17 @@ struct tg_leaving {
 	__u32 bound_ifindex;
 };
 
+/* Of a SYN with our option, to a guard that would hold: does the IP entry meet its pair? */
+enum tg_tw_syn {
+	TG_TW_SYN_MET = 1,
+	TG_TW_SYN_UNMET, /* not as its socket has it: no SYN/ACK says that we hold */
+};
+
 /* What happened to the ends of connections, counted. */
 enum tg_tw_count {
 	TG_TW_AGREED_HERE,  /* agreed that this host holds */
 	TG_TW_AGREED_THERE, /* agreed that the other holds */
-	TG_TW_UNSPOKEN,     /* we named an end, and the other said nothing */
+	TG_TW_UNSPOKEN,     /* we named an end, and the other said nothing, or named us in vain */
 	TG_TW_REFUSED,      /* the server's choice was not acceptable: RST */
 	TG_TW_HELD,         /* closed second, and held in our table */
 	TG_TW_SWAPPED,      /* close_swap: RST sent, and held in our table */

@@ -82,6 +82,32 @@ TG_INLINE __u32 tg_room_for(const struct tg_tuple *t, __u32 us, __u32 holder)
 	return tg_can_hold(&pair);
 }
 
+/*
+ * Whether the IP entry has met a SYN as its socket has it, which only the server that is to hold
+ * needs. It has met it before TCP, or will not: that is noted for tg_ops_accepted.
+ */
+TG_INLINE __u32 tg_syn_is_met(const struct tg_tuple *t, __u32 holder)
+{
+	__u32 *syn, unmet = TG_TW_SYN_UNMET;
+
+	if (holder != TG_TW_SERVER)
+		return 1;
+	syn = bpf_map_lookup_elem(&asking, t);
+	if (!syn)
+		bpf_map_update_elem(&asking, t, &unmet, BPF_ANY);
+	return syn && *syn == TG_TW_SYN_MET;
+}
+
+/* Whether a SYN/ACK may have said that we hold, which is asked once. What is forgotten may. */
+TG_INLINE __u32 tg_syn_may_be_met(const struct tg_tuple *t)
+{
+	__u32 *syn = bpf_map_lookup_elem(&asking, t);
+	__u32 is_unmet = syn && *syn == TG_TW_SYN_UNMET;
+
+	bpf_map_delete_elem(&asking, t);
+	return !is_unmet;
+}
+
 TG_INLINE void tg_ask_for(struct bpf_sock_ops *ctx, __u32 flags)
 {
 	__u32 others = ctx->bpf_sock_ops_cb_flags &
@@ -128,15 +154,16 @@ TG_INLINE __u32 tg_ops_answer(struct bpf_sock_ops *ctx, struct tg_tuple *t)
 	__u32 keeps = ctx->args[0] != BPF_WRITE_HDR_TCP_SYNACK_COOKIE;
 	const struct tg_tw_rules *rules;
 	struct tg_place at = {};
-	__u32 offered;
+	__u32 offered, answered;
 
 	tg_ops_tuple(ctx, TG_TW_SERVER, t);
 	if (!tg_find_guard(t, &at) || !at.guard->time_wait.negotiate)
 		return TG_TW_NOBODY;
 	rules = &at.guard->time_wait;
 	offered = tg_ops_named(ctx, t, BPF_LOAD_HDR_OPT_TCP_SYN);
-	return tg_tw_answer(rules, offered,
-	                    keeps && tg_room_for(t, TG_TW_SERVER, rules->negotiate));
+	answered = tg_tw_answer(rules, offered,
+	                        keeps && tg_room_for(t, TG_TW_SERVER, rules->negotiate));
+	return tg_tw_promise(TG_TW_SERVER, answered, tg_syn_is_met(t, answered));
 }
 
 /* The option for a segment that is about to go out; 0 where it carries none. */
@@ -184,7 +211,7 @@ __noinline int tg_ops_opened(struct bpf_sock_ops *ctx)
 		return 0;
 	tg_ops_tuple(ctx, TG_TW_CLIENT, &t);
 	rules = tg_destination_rules(t.daddr, t.is_ipv6);
-	answered = tg_ops_named(ctx, &t, 0);
+	answered = tg_tw_promise(TG_TW_CLIENT, tg_ops_named(ctx, &t, 0), a->is_met);
 	/* There was room for what it offered itself. */
 	taken = answered == a->offered ? TG_TW_NOBODY : answered;
 	if (rules)
@@ -245,7 +272,9 @@ __noinline int tg_ops_accepted(struct bpf_sock_ops *ctx)
 	/* Fast Open: the handshake is not over, and its client gets a SYN/ACK without our option.
 	 */
 	confirmed = ctx->skb_tcp_flags & TG_TCP_SYN ? TG_TW_NOBODY : tg_ops_named(ctx, &t, 0);
-	/* A client that never spoke is not held for. */
+	/* A client that never spoke is not held for, nor one that no SYN/ACK can have told so. */
+	if (answered == TG_TW_SERVER)
+		answered = tg_tw_promise(TG_TW_SERVER, answered, tg_syn_may_be_met(&t));
 	if (confirmed != answered && answered == TG_TW_SERVER &&
 	    !tg_ops_named(ctx, &t, BPF_LOAD_HDR_OPT_TCP_SYN))
 		answered = TG_TW_NOBODY;

@@ -181,13 +181,17 @@ __noinline __u32 tg_end_judge(struct __sk_buff *ctx, const struct tg_packet *p, 
 }
 
 /* Our option among a segment's; the same bounds as tg_read_options. */
-static __noinline int tg_find_tw_option(struct __sk_buff *ctx, const struct tg_packet *p,
-                                        struct tg_tw_value *value)
+__noinline int tg_find_tw_option(struct __sk_buff *ctx, const struct tg_packet *p,
+                                 struct tg_tw_value *value)
 {
-	__u32 offset = tg_options_offset(p), end = tg_options_end(p);
 	struct tg_tw_option option = {};
 	__u8 head[TG_TW_HEAD_BYTES];
+	__u32 offset, end;
 
+	if (!p || !value)
+		return 0;
+	offset = tg_options_offset(p);
+	end = tg_options_end(p);
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < TG_OPTIONS_READ; i++) {
 		if (offset + TG_TW_HEAD_BYTES > end ||
@@ -212,6 +216,22 @@ static __noinline int tg_find_tw_option(struct __sk_buff *ctx, const struct tg_p
 		}
 		offset += head[1];
 	}
+	return 0;
+}
+
+/*
+ * A SYN that asks whom to hold, to a guard that would. What comes on that pair is met here: if its
+ * socket has it by the same addresses and ports, a SYN/ACK may say that we hold.
+ */
+__noinline int tg_end_ask(struct __sk_buff *ctx, const struct tg_packet *p)
+{
+	struct tg_tw_value value = {};
+	struct tg_place at = {};
+	__u32 met = TG_TW_SYN_MET;
+
+	if (p && tg_find_guard(&p->tuple, &at) && at.guard->time_wait.negotiate == TG_TW_SERVER &&
+	    tg_find_tw_option(ctx, p, &value))
+		bpf_map_update_elem(&asking, &p->tuple, &met, BPF_ANY);
 	return 0;
 }
 
@@ -243,6 +263,7 @@ __noinline int tg_end_syn(struct __sk_buff *ctx, const struct tg_packet *p, __u3
 	a = sk->state == TCP_SYN_SENT ? bpf_sk_storage_get(&agreements, sk, NULL, 0) : NULL;
 	tp = a ? bpf_skc_to_tcp_sock(sk) : NULL;
 	if (a && tp && (!ack || p->ack == tp->write_seq)) {
+		a->is_met = 1;
 		*snd_nxt = tp->write_seq;
 		__builtin_memcpy(t.saddr, p->tuple.daddr, 16);
 		__builtin_memcpy(t.daddr, p->tuple.saddr, 16);
@@ -334,6 +355,8 @@ int tidegate_ends_in(struct __sk_buff *ctx)
 	if (packet.flags & TG_TCP_SYN) {
 		if (tg_end_judge(ctx, &packet, 0) == TG_HELD_BLOCK)
 			return TCX_DROP;
+		if (tg_is_syn(&packet))
+			tg_end_ask(ctx, &packet);
 		if (tg_end_syn(ctx, &packet, &snd_nxt) == TG_END_REFUSE)
 			return tg_end_connect(ctx, &packet, snd_nxt);
 		return TCX_NEXT;

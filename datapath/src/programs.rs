@@ -216,7 +216,9 @@ impl Sizes {
         match map {
             shed::TABLE => Some(self.shed_blocks.max(1)),
             time_wait::TABLE => Some(self.held_blocks.max(1)),
-            _ if time_wait::LEAVING.contains(&map) => Some(time_wait::leaving_of(self.held_blocks)),
+            _ if map == time_wait::ASKING || time_wait::LEAVING.contains(&map) => {
+                Some(time_wait::leaving_of(self.held_blocks))
+            }
             _ => None,
         }
     }

@@ -32,13 +32,17 @@ pub(crate) const DESTINATIONS: Networks = Networks {
 /// The maps of connections whose TIME-WAIT is the other end's.
 pub const LEAVING: [&str; 2] = ["leaving", "late"];
 
+/// The map of SYNs that ask this host to hold.
+pub const ASKING: &str = "asking";
+
 /// The blocks of a table of at least so many entries.
 #[must_use]
 pub fn blocks_of(entries: u32) -> u32 {
     entries.div_ceil(TG_HELD_CELLS)
 }
 
-/// How many connections may be leaving at once, beside a table of so many blocks.
+/// How many connections may be leaving at once, or be under way to be held, beside a table of so many
+/// blocks.
 #[must_use]
 pub fn leaving_of(held_blocks: u32) -> u32 {
     (held_blocks * TG_HELD_CELLS / 2).clamp(64, 65_536)
@@ -51,7 +55,7 @@ pub fn table_blocks(programs: &Programs) -> u32 {
 
 /// What all that stands about TIME-WAIT takes of the kernel's memory, in bytes. It does not grow.
 pub fn bytes(programs: &Programs) -> Result<u64> {
-    let maps = [TABLE, LEAVING[0], LEAVING[1], "closing_ports"];
+    let maps = [TABLE, LEAVING[0], LEAVING[1], ASKING, "closing_ports"];
     maps.iter().map(|map| memory::map_bytes(programs, map)).sum()
 }
 

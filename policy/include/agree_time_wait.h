@@ -50,14 +50,13 @@ struct tg_tw_answers {
 	__u32 verdict;
 	__u32 settled;
 	__u32 end;
-	__u32 padding;
+	__u32 promised;
 };
 
 TG_INLINE void tg_agree_time_wait(const struct tg_tw_case *c, struct tg_tw_answers *a)
 {
 	struct tg_held *cell;
 
-	a->padding = 0;
 	a->one = c->one;
 	a->other = c->other;
 	a->hash = tg_held_hash(&c->key, &c->pair);
@@ -76,6 +75,7 @@ TG_INLINE void tg_agree_time_wait(const struct tg_tw_case *c, struct tg_tw_answe
 	a->verdict = tg_tw_judge(&c->rules, c->offered, c->answered, c->can_hold);
 	a->settled = tg_tw_settle(c->us, c->answered, c->confirmed);
 	a->end = tg_tw_end(c->answered, c->us, c->close, c->rules.close_swap);
+	a->promised = tg_tw_promise(c->us, c->answered, c->can_hold);
 }
 
 #endif

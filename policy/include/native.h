@@ -99,6 +99,7 @@ __u32 tg_native_tw_named(const struct tg_tuple *tuple, const struct tg_tw_value 
 void tg_native_tw_name(const struct tg_tuple *tuple, __u32 holder, struct tg_tw_value *value);
 __u32 tg_native_tw_offer(const struct tg_tw_rules *rules, __u32 can_hold);
 __u32 tg_native_tw_answer(const struct tg_tw_rules *rules, __u32 offered, __u32 can_hold);
+__u32 tg_native_tw_promise(__u32 us, __u32 named, __u32 is_met);
 __u32 tg_native_tw_judge(const struct tg_tw_rules *rules, __u32 offered, __u32 answered,
                          __u32 can_hold);
 __u32 tg_native_tw_settle(__u32 us, __u32 answered, __u32 confirmed);

@@ -143,6 +143,16 @@ TG_INLINE __u32 tg_tw_answer(const struct tg_tw_rules *rules, __u32 offered, __u
 	return rules->negotiate <= TG_TW_SERVER ? rules->negotiate : TG_TW_NOBODY;
 }
 
+/*
+ * Whom an end takes for the holder of what a segment names, or is to name: itself only where its
+ * segments are met as its socket has them (is_met). Behind an interface at which no program stands,
+ * or where this host changes addresses or ports in between, the pair would be blocked in vain.
+ */
+TG_INLINE __u32 tg_tw_promise(__u32 us, __u32 named, __u32 is_met)
+{
+	return named == us && !is_met ? TG_TW_NOBODY : named;
+}
+
 /* What the client does with the SYN/ACK. */
 enum tg_tw_verdict {
 	TG_TW_TODAY, /* no agreement: TCP as it is */

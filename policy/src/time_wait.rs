@@ -169,6 +169,15 @@ pub fn answer(rules: &tg_tw_rules, offered: Option<End>, can_hold: bool) -> Opti
     holder(unsafe { raw::tg_native_tw_answer(rules, number(offered), can_hold.into()) })
 }
 
+/// Whom `us` takes for the holder where `named` is: itself only where its segments are met as its
+/// socket has them.
+#[must_use]
+pub fn promise(us: End, named: Option<End>, is_met: bool) -> Option<End> {
+    let us = number(Some(us));
+    // SAFETY: the function takes numbers.
+    holder(unsafe { raw::tg_native_tw_promise(us, number(named), is_met.into()) })
+}
+
 /// What the client does with the SYN/ACK (step 3).
 #[must_use]
 pub fn judge(

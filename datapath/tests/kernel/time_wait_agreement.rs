@@ -130,6 +130,7 @@ fn the_kernel_and_the_native_build_decide_alike() {
                 ("verdict", native.verdict),
                 ("settled", native.settled),
                 ("end", native.end),
+                ("promised", native.promised),
                 ("room", native.room),
             ]);
         },
@@ -145,6 +146,7 @@ fn the_kernel_and_the_native_build_decide_alike() {
         ("verdict", 3),
         ("settled", 3),
         ("end", 4),
+        ("promised", 3),
         ("room", 2),
     ] {
         assert_eq!(answers(what), kinds, "{what}: {seen:?}");

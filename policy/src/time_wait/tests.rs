@@ -167,6 +167,38 @@ fn whatever_is_lost_on_the_way_someone_waits() {
     }
 }
 
+/// The table of an end whose segments are met elsewhere, or otherwise, than its socket has them holds
+/// nothing back: who counts on that is alone.
+#[test]
+fn whatever_an_end_does_not_meet_someone_waits() {
+    for choice in ENDS {
+        for unmet in [End::Client, End::Server] {
+            for insist in [0, 1] {
+                let wish = Some(End::Client);
+                let client = tg_tw_rules { insist, ..negotiate(wish) };
+                let promised = |us, named| promise(us, named, us != unmet);
+                let answered = promised(End::Server, answer(&negotiate(choice), wish, true));
+                let seen = promised(End::Client, answered);
+                // What is not met is not reset, either.
+                let agreed = seen.filter(|_| judge(&client, wish, seen, true) == Verdict::Agree);
+                let settled = settle(End::Server, answered, agreed);
+                for first in [End::Client, End::Server] {
+                    let for_good = |us, agreed| {
+                        let is_kernels = us == first;
+                        waits(agreed, us, first) && (is_kernels || us != unmet)
+                    };
+                    let client = for_good(End::Client, agreed);
+                    let server = for_good(End::Server, settled);
+                    assert!(client || server, "{choice:?}, unmet at {unmet:?}, first {first:?}");
+                }
+            }
+        }
+    }
+    // That the other holds is no promise of ours.
+    assert_eq!(promise(End::Client, Some(End::Server), false), Some(End::Server));
+    assert_eq!(promise(End::Server, None, true), None);
+}
+
 /// An ACK may get in seconds after the SYN/ACK that it answers, from a full listen queue.
 #[test]
 fn whatever_the_rule_is_when_the_ack_gets_in_someone_waits() {

@@ -7,9 +7,13 @@ use std::time::{Duration, Instant};
 
 use tidegate_lab::{Counters, Namespace};
 use tidegate_tests::waits::{
-    FIRST_PORT, PORT, at, count, families, negotiating, settled, time_wait, visit, visits, waiting,
+    FIRST_PORT, PORT, at, count, families, guard, negotiating, settled, time_wait, visit, visits,
+    waiting,
 };
-use tidegate_tests::{First, Guard, Stage, close_first, kernel_time_wait, skip_without_root};
+use tidegate_tests::{
+    First, Guard, SERVER_V4, SERVER_V6, Stage, close_first, kernel_time_wait, serve_closers,
+    skip_without_root,
+};
 
 /// Five ways to close, in an order that no one knows.
 fn any(seed: u64) -> impl Fn(u16) -> First + Send + 'static {
@@ -142,6 +146,80 @@ fn a_cookie_names_the_client_and_never_the_server() {
     assert_eq!(cookies(&stage.server), 40);
     assert_eq!(count(&time_wait(&stage.client), "unspoken"), 40);
     guards.into_iter().for_each(Guard::stop);
+}
+
+/// Both are to have this end wait; servers listen on `port`, and each host's configuration begins with
+/// these lines, the server's first.
+fn both_name(holder: &str, port: u16, before: [&str; 2]) -> (Stage, [Guard; 2]) {
+    let stage = Stage::new("tw-unmet");
+    stage.keep_order();
+    for host in [&stage.server, &stage.client] {
+        host.ip("link set lo up").expect("a loopback interface");
+    }
+    serve_closers(&stage.server, port);
+    let listener = format!(
+        "{}[[listener]]\nport = {port}\nmechanism = \"default\"\ntime_wait = \"{holder}\"\n",
+        before[0]
+    );
+    let host = format!("{}[time_wait]\nnegotiate = \"{holder}\"\n", before[1]);
+    let guards = [guard(&stage.server, &listener), guard(&stage.client, &host)];
+    // As `negotiating` has it.
+    sleep(Duration::from_millis(400));
+    (stage, guards)
+}
+
+/// The end that is named could hold nothing back, and says that it will not.
+fn nothing_is_promised((stage, guards): (Stage, [Guard; 2])) {
+    forty_wait_as_today(&stage);
+    for host in [&stage.server, &stage.client] {
+        let status = time_wait(host);
+        for name in ["agreed_here", "agreed_there", "held"] {
+            assert_eq!(count(&status, name), 0, "{name}: {status:#}");
+        }
+    }
+    assert_eq!(count(&time_wait(&stage.client), "unspoken"), 40);
+    guards.into_iter().for_each(Guard::stop);
+}
+
+/// An interface that is none of Ethernet, or that the configuration leaves out.
+#[test]
+fn who_connects_where_no_program_stands_waits_as_today() {
+    if skip_without_root("who_connects_where_no_program_stands_waits_as_today") {
+        return;
+    }
+    const ELSEWHERE: &str = "interfaces = [\"lo\"]\n";
+    nothing_is_promised(both_name("client", PORT, ["", ELSEWHERE]));
+    nothing_is_promised(both_name("server", PORT, [ELSEWHERE, ""]));
+}
+
+/// Has a host's own firewall change the port of what comes in, or of what goes out.
+fn translate(host: &Namespace, table: &str) {
+    host.place_file("/run/nat.nft", table.to_owned()).expect("a file");
+    host.output(host.command("nft -f /run/nat.nft")).expect("nft takes it");
+}
+
+/// What is held is told by addresses and ports of the socket, and a SYN by those on the wire.
+#[test]
+fn who_connects_through_nat_of_its_own_waits_as_today() {
+    if skip_without_root("who_connects_through_nat_of_its_own_waits_as_today") {
+        return;
+    }
+    const BEHIND: u16 = 8080;
+    let chain = |hook: &str, rule: &str| {
+        format!(
+            "{{\nchain c {{\ntype nat hook {hook} priority -100\ntcp dport {PORT} {rule}\n}}\n}}\n"
+        )
+    };
+    let scene = both_name("server", BEHIND, [""; 2]);
+    let redirected = chain("prerouting", &format!("redirect to :{BEHIND}"));
+    translate(&scene.0.server, &format!("table inet nat {redirected}"));
+    nothing_is_promised(scene);
+
+    let scene = both_name("client", BEHIND, [""; 2]);
+    let [v4, v6] = [at(SERVER_V4, BEHIND), at(SERVER_V6, BEHIND)]
+        .map(|to| chain("output", &format!("dnat to {to}")));
+    translate(&scene.0.client, &format!("table ip nat {v4}table ip6 nat {v6}"));
+    nothing_is_promised(scene);
 }
 
 /// "If the server returned no TW-Negotiate option, the connection will use current TCP semantics"
