@@ -15,6 +15,7 @@ mod hook;
 mod host;
 mod instance;
 mod keys;
+mod local_routes;
 mod metrics;
 mod mounts;
 mod notice;

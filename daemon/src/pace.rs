@@ -17,16 +17,25 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// What looks may take: one part in so many of a processor.
 const SHARE: u32 = 50;
 
+/// Of what may be seen later where it takes long.
+const LONGEST_UNHURRIED: Duration = Duration::from_secs(30);
+
 /// When the next look is due.
 #[derive(Debug)]
 pub struct Pace {
     due: Instant,
+    longest: Duration,
 }
 
 impl Pace {
     /// A look has just been taken.
     pub fn new() -> Self {
-        Self { due: Instant::now() + TICK }
+        Self { due: Instant::now() + TICK, longest: LONGEST }
+    }
+
+    /// One is due, and no other soon that takes long.
+    pub fn unhurried() -> Self {
+        Self { due: Instant::now(), longest: LONGEST_UNHURRIED }
     }
 
     /// Looks, if a look is due, and sees how much of a processor that takes.
@@ -39,13 +48,14 @@ impl Pace {
         }
         let before = processor_time();
         let found = look();
-        self.due = Instant::now() + rest_after(processor_time().saturating_sub(before));
+        let took = processor_time().saturating_sub(before);
+        self.due = Instant::now() + rest_after(took, self.longest);
         found
     }
 }
 
-fn rest_after(took: Duration) -> Duration {
-    (took * SHARE).clamp(TICK, LONGEST)
+fn rest_after(took: Duration, longest: Duration) -> Duration {
+    (took * SHARE).clamp(TICK, longest)
 }
 
 /// What this thread has had of a processor.
@@ -60,15 +70,15 @@ mod tests {
     #[test]
     fn looks_take_a_fiftieth_of_a_processor_and_come_within_two_seconds() {
         let ms = Duration::from_millis;
-        assert_eq!(rest_after(Duration::ZERO), ms(250));
-        assert_eq!(rest_after(ms(5)), ms(250));
-        assert_eq!(rest_after(ms(10)), ms(500));
-        assert_eq!(rest_after(ms(100)), ms(2_000));
+        for (took, rest) in [(0, 250), (5, 250), (10, 500), (100, 2_000)] {
+            assert_eq!(rest_after(ms(took), LONGEST), ms(rest));
+        }
+        assert_eq!(rest_after(ms(100), LONGEST_UNHURRIED), ms(5_000), "where it need not");
     }
 
     #[test]
     fn a_look_that_is_not_due_is_not_taken() {
-        let mut pace = Pace { due: Instant::now() };
+        let mut pace = Pace { due: Instant::now(), ..Pace::new() };
         let busy = || {
             let from = processor_time();
             while processor_time() - from < Duration::from_millis(10) {}

@@ -77,6 +77,8 @@ struct tg_control {
 	__u32 rfc1337;        /* the kernel's TIME-WAIT ignores RST: the daemon ends it */
 	__u32 tick_ns;        /* of the kernel's; 0: not known */
 	__u64 ticks_began_ns; /* monotonic, modulo 2^64: when their count was 0 */
+	__u32 knows_local;    /* what local_routes does not have is not this host's */
+	__u32 padding;
 };
 
 /*
@@ -96,7 +98,7 @@ struct tg_said {
 /* A network, as an LPM trie has its keys. */
 struct tg_network {
 	__u32 prefix_bits; /* TG_NETWORK_OWNER_BITS, and those of the network */
-	__u32 owner;       /* tg_destination_owner() or tg_client_owner() */
+	__u32 owner;       /* tg_destination_owner(), tg_client_owner() or tg_local_owner() */
 	__u32 addr[4];     /* network byte order; IPv4 in word 0 */
 };
 
@@ -108,6 +110,15 @@ struct tg_network {
 TG_INLINE __u32 tg_destination_owner(__u32 config, __u32 is_ipv6)
 {
 	return config << 8 | !!is_ipv6;
+}
+
+/* Addresses of this host's own, and networks that are routed to it. */
+#define TG_LOCAL_ROUTES 65536
+
+/* Whose these are. */
+TG_INLINE __u32 tg_local_owner(__u32 is_ipv6)
+{
+	return !!is_ipv6;
 }
 
 /* What one connection's socket knows of the end of it. */

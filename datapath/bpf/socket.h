@@ -115,12 +115,23 @@ TG_INLINE __u32 tg_is_answered(__u32 state)
 }
 
 /*
- * Is this packet for the host, or one that it forwards? A wildcard listener
- * matches both, and what is forwarded is not ours to judge. Where the interface
- * does not forward at all, everything that arrives is for the host. A function of its
- * own: what it asks the kernel is on the stack only meanwhile.
+ * The addresses of this host, and the networks that are routed to it (AnyIP). The daemon fills it,
+ * for bpf_fib_lookup() does not tell them from what leads nowhere.
  */
-static __noinline int tg_is_local(void *ctx, const struct tg_tuple *t, __u32 ifindex)
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, TG_LOCAL_ROUTES);
+	__type(key, struct tg_network);
+	__type(value, __u32);
+} local_routes SEC(".maps");
+
+/*
+ * Is it none that the host forwards? Its own are not, nor those without a route, broadcast and
+ * anycast; where the interface does not forward at all, none is. A function of its own: what it
+ * asks the kernel is on the stack only meanwhile. So is the next.
+ */
+static __noinline int tg_is_kept(void *ctx, const struct tg_tuple *t, __u32 ifindex)
 {
 	struct bpf_fib_lookup fib = {};
 	long answer;
@@ -138,6 +149,28 @@ static __noinline int tg_is_local(void *ctx, const struct tg_tuple *t, __u32 ifi
 	}
 	answer = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
 	return answer == BPF_FIB_LKUP_RET_NOT_FWDED || answer == BPF_FIB_LKUP_RET_FWD_DISABLED;
+}
+
+/* Is its destination this host's? Where the daemon could not say, whatever it is. */
+static __noinline int tg_is_own(const struct tg_tuple *t)
+{
+	struct tg_network key = {
+		.prefix_bits = TG_NETWORK_OWNER_BITS + (t->is_ipv6 ? 128 : 32),
+		.owner = tg_local_owner(t->is_ipv6),
+		.addr = {t->daddr[0], t->daddr[1], t->daddr[2], t->daddr[3]},
+	};
+	struct tg_control *c = tg_control_of();
+
+	return !c || !c->knows_local || bpf_map_lookup_elem(&local_routes, &key);
+}
+
+/*
+ * Is this packet for the host? A wildcard listener matches also what it forwards or drops, and that
+ * is not ours to judge.
+ */
+TG_INLINE int tg_is_local(void *ctx, const struct tg_tuple *t, __u32 ifindex)
+{
+	return tg_is_kept(ctx, t, ifindex) && tg_is_own(t);
 }
 
 TG_INLINE __u32 tg_dport_family(const struct tg_tuple *t)

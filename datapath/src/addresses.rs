@@ -17,7 +17,7 @@ const IFA_LOCAL: u16 = 2;
 const OWN_BYTES: usize = 8;
 
 /// The address of these bytes; they may be of a family that is not TCP's.
-fn address(family: u8, bytes: &[u8]) -> Option<IpAddr> {
+pub(crate) fn address(family: u8, bytes: &[u8]) -> Option<IpAddr> {
     match i32::from(family) {
         libc::AF_INET => Some(<[u8; 4]>::try_from(bytes).ok()?.into()),
         libc::AF_INET6 => Some(<[u8; 16]>::try_from(bytes).ok()?.into()),

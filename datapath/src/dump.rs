@@ -64,7 +64,7 @@ impl<T> Listed<T> {
     }
 
     fn once(&self, question: &[u8]) -> io::Result<Told<T>> {
-        let netlink = netlink::ask(SockProtocol::NetlinkRoute, question.to_vec())?;
+        let netlink = netlink::ask_strictly(SockProtocol::NetlinkRoute, question.to_vec())?;
         let (mut told, mut answer) = (Told::nothing(), vec![0; ANSWER_BYTES]);
         loop {
             let length = recv(netlink.as_raw_fd(), &mut answer, MsgFlags::empty())?;

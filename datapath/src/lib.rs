@@ -20,6 +20,7 @@ pub mod guard;
 pub mod interfaces;
 pub mod key;
 pub mod link;
+pub mod local_routes;
 pub mod memory;
 mod netlink;
 pub mod network;

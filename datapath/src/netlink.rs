@@ -20,12 +20,44 @@ pub(crate) fn question(kind: u16, flags: u16, own_bytes: usize) -> Vec<u8> {
     message
 }
 
-/// Puts a question to the kernel, which answers on this socket.
-pub(crate) fn ask(protocol: SockProtocol, mut question: Vec<u8>) -> io::Result<OwnedFd> {
+fn open(protocol: SockProtocol) -> io::Result<OwnedFd> {
+    Ok(socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?)
+}
+
+fn put(netlink: &OwnedFd, mut question: Vec<u8>) -> io::Result<()> {
     let length = question.len() as u32;
     question[..4].copy_from_slice(&length.to_ne_bytes());
-    let netlink = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
     send(netlink.as_raw_fd(), &question, MsgFlags::empty())?;
+    Ok(())
+}
+
+/// Puts a question to the kernel, which answers on this socket.
+pub(crate) fn ask(protocol: SockProtocol, question: Vec<u8>) -> io::Result<OwnedFd> {
+    let netlink = open(protocol)?;
+    put(&netlink, question)?;
+    Ok(netlink)
+}
+
+/// The same of a question for many things, of which the kernel picks out those that it names: unless it is to, it
+/// tells of all.
+pub(crate) fn ask_strictly(protocol: SockProtocol, question: Vec<u8>) -> io::Result<OwnedFd> {
+    const NETLINK_GET_STRICT_CHK: libc::c_int = 12;
+    let netlink = open(protocol)?;
+    let on: libc::c_int = 1;
+    // SAFETY: the value is an int, as this option wants it, and outlives the call.
+    let set = unsafe {
+        libc::setsockopt(
+            netlink.as_raw_fd(),
+            libc::SOL_NETLINK,
+            NETLINK_GET_STRICT_CHK,
+            (&raw const on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    if set < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    put(&netlink, question)?;
     Ok(netlink)
 }
 

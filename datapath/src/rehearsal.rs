@@ -23,13 +23,15 @@ use crate::programs::{Objects, Program, Programs, Sizes};
 use crate::raw::*;
 use crate::table::Table;
 use crate::{
-    array, by_socket, clock, counters, per_cpu, police, shed, speaks, test_run, time_wait,
+    array, by_socket, clock, counters, local_routes, per_cpu, police, shed, speaks, test_run,
+    time_wait,
 };
 use tidegate_policy::raw::*;
 use tidegate_policy::{overload, share as policy_share, shed as policy_shed};
 
 /// Filled with a configuration or by the daemon, never by a packet.
-const READ_BY_PACKETS: [&str; 4] = ["slots", "preferred", "limits", "destinations"];
+const READ_BY_PACKETS: [&str; 5] =
+    ["slots", "preferred", "limits", "destinations", local_routes::MAP];
 
 /// linux/bpf.h, enum tcx_action_base.
 const TCX_DROP: u32 = 2;

@@ -10,15 +10,15 @@ use nix::sys::socket::{MsgFlags, SockProtocol, recv};
 use crate::netlink::{self, HEADER_BYTES, NLMSG_ERROR, half, word};
 
 // linux/rtnetlink.h.
-const RTM_NEWROUTE: u16 = 24;
-const RTM_GETROUTE: u16 = 26;
-const RTA_DST: u16 = 1;
+pub(crate) const RTM_NEWROUTE: u16 = 24;
+pub(crate) const RTM_GETROUTE: u16 = 26;
+pub(crate) const RTA_DST: u16 = 1;
 const RTA_SRC: u16 = 2;
 const RTA_OIF: u16 = 4;
-const ROUTE_BYTES: usize = 12;
+pub(crate) const ROUTE_BYTES: usize = 12;
 /// Where a route's kind stands (struct rtmsg), and that of this very host.
-const TYPE_AT: usize = 7;
-const RTN_LOCAL: u8 = 2;
+pub(crate) const TYPE_AT: usize = 7;
+pub(crate) const RTN_LOCAL: u8 = 2;
 
 fn octets(address: IpAddr) -> Vec<u8> {
     match address {

@@ -19,6 +19,7 @@ use super::check_host;
 use crate::config::{self, Config};
 use crate::failure::{Failure, Result, tell};
 use crate::host::Kernel;
+use crate::local_routes::LocalRoutes;
 use crate::resize::{self, Resizer};
 use crate::{hook, host, keys, outcome, part, plan, shed, time_wait as ends, writer};
 
@@ -49,6 +50,7 @@ pub struct Daemon {
     /// The listeners that have been looked at for whether they negotiate.
     spoken_to: BTreeSet<u64>,
     resizer: Resizer,
+    local_routes: LocalRoutes,
     /// What kept the last look, or another turn, from being whole, so that the same is not told four times a second.
     complaint: String,
     /// What was wrong by the last look that was, and has been told.
@@ -85,6 +87,8 @@ impl Daemon {
         let plan = planned(config, &interfaces, &listened);
         let syn_ns = syn_ns(&guard, &plan);
         control::write_clock(guard.programs(), kernel.cookies)?;
+        let mut local_routes = LocalRoutes::new();
+        let own = local_routes.follow(guard.programs(), &interfaces);
         guard.stand(&configuration_of(config, keys, shed_key, syn_ns), &plan)?;
         let plan = guard.what_stands(plan);
         let mut daemon = Daemon {
@@ -102,12 +106,13 @@ impl Daemon {
             interfaces: interfaces.clone(),
             spoken_to: BTreeSet::new(),
             resizer: Resizer::default(),
+            local_routes,
             complaint: String::new(),
             told: BTreeSet::new(),
         };
         tell_parts(config);
         // The guard stands, whatever of this cannot be done: with some of the interfaces, too.
-        if let Err(failure) = daemon.follow_at_first(config, &rows, &interfaces) {
+        if let Err(failure) = daemon.follow_at_first(config, &rows, &interfaces, own) {
             daemon.complain(&failure);
         }
         Ok(daemon)
@@ -119,11 +124,12 @@ impl Daemon {
         config: &Config,
         rows: &[tg_listener_row],
         interfaces: &[Interface],
+        own: Result<()>,
     ) -> Result<()> {
         self.follow_speakers(config, rows)?;
         self.follow_sockets(rows)?;
         let backlogs = self.follow_backlogs(config, rows, rows);
-        self.tell_wrongs(config, interfaces, rows, backlogs);
+        self.tell_wrongs(config, interfaces, rows, [own, backlogs]);
         Ok(())
     }
 
@@ -134,9 +140,10 @@ impl Daemon {
         config: &Config,
         interfaces: &[Interface],
         rows: &[tg_listener_row],
-        backlogs: Result<()>,
+        [own, backlogs]: [Result<()>; 2],
     ) {
         let found = [
+            own,
             backlogs,
             plan::require(&config.interfaces, interfaces),
             plan::require_others(&config.guards, interfaces),
@@ -170,6 +177,8 @@ impl Daemon {
             true => self.tell_refusals()?,
             false => drop(refusals::take(self.guard.programs())?),
         }
+        // What is wrong with it the next look tells.
+        let _ = self.local_routes.follow(self.guard.programs(), &interfaces);
         if let Err(error) = self.guard.stand(&next, &plan) {
             let before = configuration_of(before, self.keys, self.shed_key, self.syn_ns);
             match self.guard.stand(&before, &self.plan) {
@@ -290,12 +299,13 @@ impl Daemon {
         self.follow_speakers(config, &rows)?;
         let interfaces = interfaces::list_after(&self.interfaces)?;
         self.interfaces.clone_from(&interfaces);
+        let own = self.local_routes.follow(self.guard.programs(), &interfaces);
         self.listened = plan::listened(&config.guards, &self.listened, &there);
         let plan = planned(config, &interfaces, &self.listened);
         self.follow_plan(plan)?;
         self.follow_costs(config)?;
         let backlogs = self.follow_backlogs(config, &rows, &there);
-        self.tell_wrongs(config, &interfaces, &there, backlogs);
+        self.tell_wrongs(config, &interfaces, &there, [own, backlogs]);
         // What is wrong next is told, even if it is the same again.
         self.complaint.clear();
         Ok(())

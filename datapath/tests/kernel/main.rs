@@ -11,6 +11,7 @@ mod common;
 mod destinations;
 mod fin;
 mod half_open;
+mod local_routes;
 mod malformed;
 mod malformed_ends;
 mod malformed_notices;

@@ -7,7 +7,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use tidegate_lab::{Link, Namespace, skip_without};
-use tidegate_tests::{Guard, SERVER_V4, SERVER_V6, Stage, guard_of, packets, skip_without_root};
+use tidegate_tests::{
+    Guard, SERVER_V4, SERVER_V6, Stage, guard_of, packets, skip_without_root, until,
+};
 
 /// Connects and reads one byte.
 fn fetch(client: &Namespace, to: String) -> Result<u8, ErrorKind> {
@@ -105,6 +107,48 @@ fn what_is_only_forwarded_is_not_judged() {
     let status = guard.status();
     for reason in ["CookieForeign", "FinNoConnection"] {
         assert_eq!(packets(guard_of(&status, 80, None), reason, "pass"), 0, "{reason}: {status:#}");
+    }
+    guard.stop();
+}
+
+/// One that comes, as VRRP brings it, is judged with the daemon's next look; and one that has gone to another host is left
+/// to the kernel, which drops what still comes here for it.
+#[test]
+fn an_address_is_judged_while_it_is_the_hosts() {
+    if skip_without_root("an_address_is_judged_while_it_is_the_hosts") {
+        return;
+    }
+    let stage = Stage::new("own");
+    stage.link.b().add_route("10.79.0.0/16", Some(SERVER_V4)).expect("a route");
+    stage.link.b().add_route("fd79::/64", Some(SERVER_V6)).expect("a route");
+    let _full = listen(&stage.server);
+    for _ in 0..2 {
+        let filling = fetch(&stage.client, format!("{SERVER_V4}:80"));
+        assert_eq!(filling, Err(ErrorKind::WouldBlock), "accepted by the kernel, never answered");
+    }
+    let guard = Guard::on_port(&stage.server, 80, "rst-syn", "ip");
+    for forwards in [0, 1] {
+        for name in ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"] {
+            stage.server.sysctl(name, forwards).expect("a sysctl");
+        }
+        for (to, kind, own) in [
+            ("10.79.0.1:80", "address", "10.79.0.1/32 dev lo"),
+            ("10.79.1.1:80", "route", "local 10.79.1.0/24 dev lo"),
+            ("[fd79::1]:80", "address", "fd79::1/128 dev lo"),
+        ] {
+            let is_judged =
+                || fetch(&stage.client, to.to_owned()) == Err(ErrorKind::ConnectionRefused);
+            assert!(!is_judged(), "{to} is nobody's yet, forwards: {forwards}");
+            stage.server.ip(&format!("{kind} add {own}")).expect("it comes");
+            until(&format!("{to} is judged"), is_judged);
+            stage.server.ip(&format!("{kind} del {own}")).expect("it goes");
+            until(&format!("{to} is judged no more"), || !is_judged());
+        }
+        assert_eq!(
+            fetch(&stage.client, format!("{SERVER_V4}:80")),
+            Err(ErrorKind::ConnectionRefused),
+            "the host's own is judged all the while"
+        );
     }
     guard.stop();
 }
