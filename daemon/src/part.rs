@@ -53,7 +53,8 @@ fn served_by_ipvs(listed: &str) -> BTreeSet<u16> {
 fn taken_by_ipvs(guards: &[Guarded], listed: &str) -> Option<Failure> {
     let served = served_by_ipvs(listed);
     let before = guards.iter().filter(|g| g.address.is_none() && g.hook != TG_HOOK_TCP);
-    let ports: BTreeSet<u16> = before.map(|g| g.port).filter(|port| served.contains(port)).collect();
+    let ports: BTreeSet<u16> =
+        before.map(|g| g.port).filter(|port| served.contains(port)).collect();
     let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
     (!ports.is_empty()).then(|| {
         Failure::argument(

@@ -507,7 +507,8 @@ mod tests {
         let passthru = macvlan("mv0", 5, "eth0", &["192.0.2.7"]);
         let apart = Interface { hardware: Some([4; 6]), ..passthru.clone() };
         let below = [(1, Hooks::Ip), (2, Hooks::DriverIfPossible), (3, Hooks::Ip)];
-        for (above, at) in [(passthru, &below[..]), (apart, &[&below[..], &[(5, Hooks::Ip)]].concat())]
+        for (above, at) in
+            [(passthru, &below[..]), (apart, &[&below[..], &[(5, Hooks::Ip)]].concat())]
         {
             let host = [host(), vec![above.clone()]].concat();
             assert_eq!(hooks_of(&plan(&every, &[], &host, &[])), at, "{above:?}");

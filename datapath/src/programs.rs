@@ -57,11 +57,12 @@ fn is_shared(map: &str) -> bool {
 }
 
 /// All maps of a guard. Its objects declare them; to open these takes longer than all that `status` does.
-pub(crate) const GUARD_MAPS: [&str; 42] = [
+pub(crate) const GUARD_MAPS: [&str; 44] = [
     "accepts",
     "agreements",
     "answered",
     "anyone_said",
+    "asking",
     "claims",
     "cleaned",
     "closing_ports",
@@ -78,6 +79,7 @@ pub(crate) const GUARD_MAPS: [&str; 42] = [
     "left_in_silence",
     "limit_full_ns",
     "limits",
+    "local_routes",
     "log_buckets",
     "manners",
     "overload",
