@@ -127,3 +127,18 @@ pub fn waiting(stage: &Stage) -> (u64, u64) {
     };
     (of(&stage.server), of(&stage.client))
 }
+
+/// The same, once it has been so for longer than a daemon takes to end a TIME_WAIT of the kernel's that
+/// came after all: what is compared with it is not to fall below.
+pub fn waiting_at_rest(stage: &Stage) -> (u64, u64) {
+    const REST: Duration = Duration::from_millis(600);
+    let (mut last, mut since) = (waiting(stage), Instant::now());
+    while since.elapsed() < REST {
+        sleep(Duration::from_millis(50));
+        let now = waiting(stage);
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+    }
+    last
+}

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tidegate_lab::{Counters, Namespace};
 use tidegate_tests::waits::{
     FIRST_PORT, PORT, at, count, families, guard, negotiating, settled, time_wait, visit, visits,
-    waiting,
+    waiting, waiting_at_rest,
 };
 use tidegate_tests::{
     First, Guard, SERVER_V4, SERVER_V6, Stage, close_first, kernel_time_wait, serve_closers,
@@ -310,7 +310,7 @@ fn no_pair_is_unguarded(holder: &str) {
         );
         strip(&stage.server, hook, flags);
         for (first, from) in First::ALL.into_iter().zip((0..).step_by(20)) {
-            let (there, here) = waiting(&stage);
+            let (there, here) = waiting_at_rest(&stage);
             visit(&stage, Duration::ZERO, from..from + 20, move |_| first);
             let who = format!("{holder}, {flags} at {hook}: {first:?} closes first");
             settled(&who, || {
