@@ -9,6 +9,7 @@
 #include "../../policy/include/fin.h"
 #include "beside.h"
 #include "guard.h"
+#include "mptcp.h"
 #include "said.h"
 #include "socket.h"
 #include "tc_packet.h"
@@ -29,7 +30,7 @@ TG_INLINE void tg_fin_read(struct bpf_sock *sk, struct tg_fin *fin)
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 
 	/* A subflow of MPTCP ends by rules of its own. */
-	if (!tp || tp->is_mptcp)
+	if (!tp || tg_is_mptcp(tp))
 		return;
 	fin->connection = tg_connection_of(tp->inet_conn.icsk_inet.sk.__sk_common.skc_state);
 	fin->rcv_nxt = tp->rcv_nxt;

@@ -11,8 +11,8 @@
 
 #include "../../policy/include/notice.h"
 #include "layout.h"
+#include "mptcp.h"
 
-#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
@@ -233,7 +233,7 @@ TG_INLINE int tg_is_subflow(const struct bpf_sock_addr *ctx)
 	struct bpf_sock *sk = ctx->sk;
 	struct tcp_sock *tp = sk ? bpf_skc_to_tcp_sock(sk) : NULL;
 
-	return tp && bpf_core_field_exists(tp->is_mptcp) && tp->is_mptcp;
+	return tp && tg_is_mptcp(tp);
 }
 
 TG_INLINE int tg_connects(const struct bpf_sock_addr *ctx)

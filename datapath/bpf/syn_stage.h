@@ -11,6 +11,7 @@
 #include "claims.h"
 #include "guard.h"
 #include "log.h"
+#include "mptcp.h"
 #include "share_stage.h"
 #include "socket.h"
 #include "watch.h"
@@ -185,7 +186,7 @@ TG_INLINE int tg_syn_cookie_usable(const struct tg_syn_stage *s, __u32 tags_most
 		return 0;
 	/* Without net.ipv4.tcp_syncookies the kernel lets nobody in by one, not by ours either. */
 	if (!s->at->control->cookies_work || !s->queues.syncookies || s->syn.taken ||
-	    o->unanswerable || s->socket.tp->is_mptcp)
+	    o->unanswerable || tg_is_mptcp(s->socket.tp))
 		return 0;
 	least = tg_cookie_mss_least(s->packet->tuple.is_ipv6);
 	return tg_syn_mss_clamp(s, tg_has_option(o, TG_OPTION_MSS) ? o->mss : least) >= least;
