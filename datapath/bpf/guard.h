@@ -75,13 +75,7 @@ TG_INLINE int tg_find_guard(const struct tg_tuple *t, struct tg_place *at)
 /* By which a client is looked up among a guard's networks. */
 TG_INLINE struct tg_network tg_network_of(const struct tg_tuple *t, __u32 active, __u32 guard)
 {
-	struct tg_network key = {
-		.prefix_bits = TG_NETWORK_OWNER_BITS + (t->is_ipv6 ? 128 : 32),
-		.owner = tg_client_owner(active, guard, t->is_ipv6),
-		.addr = {t->saddr[0], t->saddr[1], t->saddr[2], t->saddr[3]},
-	};
-
-	return key;
+	return tg_network_key(t->saddr, t->is_ipv6, tg_client_owner(active, guard, t->is_ipv6));
 }
 
 TG_INLINE void tg_count(__u32 slot, struct tg_decision decision)

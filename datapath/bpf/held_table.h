@@ -185,9 +185,7 @@ TG_INLINE struct tg_tw_rules *tg_destination_rules(const __u32 *addr, __u32 is_i
 
 	if (!c)
 		return NULL;
-	key.prefix_bits = TG_NETWORK_OWNER_BITS + (is_ipv6 ? 128 : 32);
-	key.owner = tg_destination_owner(c->active & 1, is_ipv6);
-	__builtin_memcpy(key.addr, addr, 16);
+	key = tg_network_key(addr, is_ipv6, tg_destination_owner(c->active & 1, is_ipv6));
 	return bpf_map_lookup_elem(&destinations, &key);
 }
 

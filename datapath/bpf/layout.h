@@ -112,6 +112,18 @@ TG_INLINE __u32 tg_destination_owner(__u32 config, __u32 is_ipv6)
 	return config << 8 | !!is_ipv6;
 }
 
+/* By which an address is looked up: what it matches is the longest prefix of its owner's. */
+TG_INLINE struct tg_network tg_network_key(const __u32 *addr, __u32 is_ipv6, __u32 owner)
+{
+	struct tg_network key = {
+		.prefix_bits = TG_NETWORK_OWNER_BITS + (is_ipv6 ? 128 : 32),
+		.owner = owner,
+		.addr = {addr[0], addr[1], addr[2], addr[3]},
+	};
+
+	return key;
+}
+
 /* Addresses of this host's own, and networks that are routed to it. */
 #define TG_LOCAL_ROUTES 65536
 

@@ -79,11 +79,8 @@ TG_INLINE int tg_is_our_namespace(__u64 netns_cookie)
 /* What is to be obeyed of a destination; what is said of its port goes before its network's. */
 static __noinline struct tg_obeyed *tg_obeyed_of(const struct tg_target *t)
 {
-	struct tg_network key = {
-		.prefix_bits = TG_NETWORK_OWNER_BITS + (t->is_ipv6 ? 128 : 32),
-		.owner = tg_obeyed_owner(t->port, t->is_ipv6),
-		.addr = {t->addr[0], t->addr[1], t->addr[2], t->addr[3]},
-	};
+	struct tg_network key =
+		tg_network_key(t->addr, t->is_ipv6, tg_obeyed_owner(t->port, t->is_ipv6));
 	struct tg_obeyed *found = bpf_map_lookup_elem(&obeyed, &key);
 
 	if (found)

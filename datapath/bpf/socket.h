@@ -154,11 +154,7 @@ static __noinline int tg_is_kept(void *ctx, const struct tg_tuple *t, __u32 ifin
 /* Is its destination this host's? Where the daemon could not say, whatever it is. */
 static __noinline int tg_is_own(const struct tg_tuple *t)
 {
-	struct tg_network key = {
-		.prefix_bits = TG_NETWORK_OWNER_BITS + (t->is_ipv6 ? 128 : 32),
-		.owner = tg_local_owner(t->is_ipv6),
-		.addr = {t->daddr[0], t->daddr[1], t->daddr[2], t->daddr[3]},
-	};
+	struct tg_network key = tg_network_key(t->daddr, t->is_ipv6, tg_local_owner(t->is_ipv6));
 	struct tg_control *c = tg_control_of();
 
 	return !c || !c->knows_local || bpf_map_lookup_elem(&local_routes, &key);

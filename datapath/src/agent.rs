@@ -16,6 +16,7 @@ use crate::array::write_one;
 use crate::error::{Error, Result, map_error};
 use crate::link::{self, Place};
 use crate::network::Network;
+use crate::networks::key_of;
 use crate::plain::{bytes_of, from_bytes};
 use crate::programs::{Objects, Programs};
 use crate::raw::*;
@@ -44,13 +45,7 @@ pub struct Destination {
 
 impl Destination {
     fn key(&self) -> tg_network {
-        let (kind, addr) = address::words(Some(self.network.address));
-        let port = u32::from(self.port.unwrap_or(0));
-        tg_network {
-            prefix_bits: TG_NETWORK_OWNER_BITS + u32::from(self.network.bits),
-            owner: u32::from(kind == 6) << 16 | port,
-            addr,
-        }
+        key_of(&self.network, 16, self.port.unwrap_or(0).into())
     }
 
     fn from_key(key: &tg_network, rules: &tg_obeyed) -> Option<Self> {

@@ -14,6 +14,7 @@ use crate::dump::{self, Listed};
 use crate::error::{Error, Result, map_error};
 use crate::netlink::{HEADER_BYTES, bytes_in};
 use crate::network::Network;
+use crate::networks::key_of;
 use crate::plain::bytes_of;
 use crate::programs::Programs;
 use crate::raw::*;
@@ -77,9 +78,7 @@ pub fn all() -> Result<BTreeSet<Network>> {
 
 /// As tg_local_owner() has it.
 fn key(network: &Network) -> tg_network {
-    let (kind, addr) = crate::address::words(Some(network.address));
-    let prefix_bits = TG_NETWORK_OWNER_BITS + u32::from(network.bits);
-    tg_network { prefix_bits, owner: u32::from(kind == 6), addr }
+    key_of(network, 0, 0)
 }
 
 /// Tells the programs that these are this host's, and nothing else.

@@ -25,16 +25,20 @@ pub(crate) struct Networks {
     pub ipv6_bit: u32,
 }
 
+/// A network's key, of an owner whose bit `ipv6_bit` says IPv6.
+pub(crate) fn key_of(network: &Network, ipv6_bit: u32, owner: u32) -> tg_network {
+    let (kind, addr) = address::words(Some(network.address));
+    tg_network {
+        prefix_bits: TG_NETWORK_OWNER_BITS + u32::from(network.bits),
+        owner: u32::from(kind == 6) << ipv6_bit | owner,
+        addr,
+    }
+}
+
 impl Networks {
     /// A network's key; `whose` is what the owner's lower bits say.
     pub fn key(&self, config: u32, whose: u32, network: &Network) -> tg_network {
-        let (kind, addr) = address::words(Some(network.address));
-        let is_ipv6 = u32::from(kind == 6);
-        tg_network {
-            prefix_bits: TG_NETWORK_OWNER_BITS + u32::from(network.bits),
-            owner: config << self.config_bit | is_ipv6 << self.ipv6_bit | whose,
-            addr,
-        }
+        key_of(network, self.ipv6_bit, config << self.config_bit | whose)
     }
 
     fn keys_of(&self, programs: &Programs, config: u32) -> Vec<tg_network> {
