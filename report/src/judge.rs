@@ -3,11 +3,11 @@
 
 use std::iter::once;
 
-use tidegate_scenarios::{Claim, Combination, Form, Scenario, Take};
+use tidegate_scenarios::{Claim, Combination, Form, Load, Scenario, Take};
 
 use crate::number::load;
 use crate::point::{Point, World};
-use crate::statistics::{Cell, Estimate, mean, same_load};
+use crate::statistics::{Cell, Estimate, mean, same_length, same_load};
 
 /// What became of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,7 +77,8 @@ pub fn judge_all<'a>(scenario: &'a Scenario, points: &[Point]) -> Vec<(&'a Claim
 /// `than_offered` divides what `take` made of one range by what it made of the other. Where there are
 /// factors `take` makes one number of those of all combinations. A claim is undecided when any rate of
 /// its range is missing that the scenario asks for, or that another curve has, in any combination of
-/// the form that was run; and when any run of a point lacks the number.
+/// the form that was run; and when any run of a point lacks the number. Where all rates are of one's own
+/// these are asked for alone.
 #[must_use]
 pub fn judge(scenario: &Scenario, claim: &Claim, world: World, points: &[Point]) -> Judgement {
     let cells = cells_of(scenario, world, points);
@@ -141,30 +142,64 @@ fn cells_of<'a>(scenario: &Scenario, world: World, points: &'a [Point]) -> Vec<C
     all.filter(|cell| cell.world == world).collect()
 }
 
-/// The form that was run: the shorter one that has every curve of the scenario's that there is a point
-/// of, and every load, or neither.
-fn form_run(scenario: &Scenario, cells: &[Cell]) -> Option<Form> {
-    [Form::Short, Form::Full].into_iter().find(|form| {
-        let loads = scenario.load(*form).offered;
-        let has_load = |cell: &Cell| loads.iter().any(|load| same_load(*load, cell.offered));
-        let others: Vec<String> = scenario
-            .combinations
-            .iter()
-            .filter(|at| !at.is_of(*form))
-            .flat_map(|at| scenario.base_curves().map(|curve| at.curve(curve)))
-            .collect();
-        cells.iter().all(|cell| has_load(cell) && !others.iter().any(|curve| curve == cell.curve))
+/// The form that was run, or begun; none where every load is of one's own.
+///
+/// A load that only the full form has is a part of that one. So is one that both have where it was counted
+/// as long as in the full form alone, or in a combination that the short form has not; but not where the
+/// short form's own loads were, too: such a time, and such levels, are of one's own.
+fn form_run(scenario: &Scenario, cells: &[Cell], beyond_short: &[String]) -> Option<Form> {
+    let [short, full] = [Form::Short, Form::Full].map(|form| scenario.load(form));
+    let of = |in_short: bool, in_full: bool| -> Vec<&Cell> {
+        let is = |cell: &&Cell| (has(&short, cell), has(&full, cell)) == (in_short, in_full);
+        cells.iter().filter(is).collect()
+    };
+    if !cells.is_empty() && of(false, false).len() == cells.len() {
+        return None;
+    }
+    let (of_short, of_both) = (of(true, false), of(true, true));
+    let begun = |is_so: &dyn Fn(&Cell) -> bool| {
+        of_both.iter().any(|cell| is_so(cell)) && !of_short.iter().any(|cell| is_so(cell))
+    };
+    let is_full = !of(false, true).is_empty()
+        || begun(&|cell| is_only_as_long(scenario, cell, &full, &short))
+        || begun(&|cell| is_any_of(beyond_short, cell));
+    Some(if is_full { Form::Full } else { Form::Short })
+}
+
+fn is_any_of(curves: &[String], cell: &Cell) -> bool {
+    curves.iter().any(|curve| curve == cell.curve)
+}
+
+fn has(load: &Load, cell: &Cell) -> bool {
+    load.offered.iter().any(|offered| same_load(*offered, cell.offered))
+}
+
+/// Whether it was counted as long as this load says of it, and not as long as the other.
+fn is_only_as_long(scenario: &Scenario, cell: &Cell, load: &Load, other: &Load) -> bool {
+    let setting = scenario.settings.iter().find(|setting| setting.curve == cell.curve);
+    setting.is_some_and(|setting| {
+        let is_as_long = |load: &Load| {
+            let asked = load.phases(&setting.clients, cell.offered).duration;
+            same_length(asked.as_secs_f64(), cell.runs[0].duration_s)
+        };
+        is_as_long(load) && !is_as_long(other)
     })
 }
 
-/// The loads that any curve has.
-fn seen(cells: &[Cell]) -> Vec<f64> {
-    let mut loads: Vec<f64> = Vec::new();
+/// Curves in the combinations that only the full form has.
+fn curves_beyond_short(scenario: &Scenario) -> Vec<String> {
+    let others = scenario.combinations.iter().filter(|at| !at.is_of(Form::Short));
+    others.flat_map(|at| scenario.base_curves().map(|curve| at.curve(curve))).collect()
+}
+
+/// These loads and all others that any curve has, rising.
+fn with_seen(mut loads: Vec<f64>, cells: &[Cell]) -> Vec<f64> {
     for cell in cells {
         if !loads.iter().any(|load| same_load(*load, cell.offered)) {
             loads.push(cell.offered);
         }
     }
+    loads.sort_by(f64::total_cmp);
     loads
 }
 
@@ -173,7 +208,7 @@ const REASONS: usize = 6;
 
 struct Evidence<'a, 'c> {
     claim: &'a Claim,
-    /// Those that a whole run has: of the form that was run, or all that were seen where it was neither.
+    /// Those that a whole run has: of the form that was run, and whatever else was seen.
     loads: Vec<f64>,
     combinations: Vec<&'a Combination>,
     cells: &'c [Cell<'c>],
@@ -193,12 +228,14 @@ struct Rival {
 
 impl<'a, 'c> Evidence<'a, 'c> {
     fn new(scenario: &'a Scenario, claim: &'a Claim, cells: &'c [Cell<'c>]) -> Self {
-        let form = form_run(scenario, cells);
+        let beyond_short = curves_beyond_short(scenario);
+        let form = form_run(scenario, cells, &beyond_short);
+        let is_short =
+            form == Some(Form::Short) && !cells.iter().any(|cell| is_any_of(&beyond_short, cell));
         let combinations = scenario.combinations.iter();
-        let combinations = combinations.filter(|one| form.is_none_or(|form| one.is_of(form)));
-        let mut loads = form.map_or_else(|| seen(cells), |form| scenario.load(form).offered);
-        loads.sort_by(f64::total_cmp);
-        Self { claim, loads, combinations: combinations.collect(), cells }
+        let combinations = combinations.filter(|one| !is_short || one.is_of(Form::Short));
+        let asked = form.map_or_else(Vec::new, |form| scenario.load(form).offered);
+        Self { claim, loads: with_seen(asked, cells), combinations: combinations.collect(), cells }
     }
 
     /// The claim's number, and what lacks for it to be decided.

@@ -14,6 +14,11 @@ pub(crate) fn same_load(a: f64, b: f64) -> bool {
     is_near(a, b, SAME_LOAD)
 }
 
+/// Whether two runs were counted for the same time.
+pub(crate) fn same_length(a_s: f64, b_s: f64) -> bool {
+    is_near(a_s, b_s, SAME_LENGTH)
+}
+
 fn is_near(a: f64, b: f64, apart: f64) -> bool {
     (a - b).abs() <= apart * a.abs().max(b.abs())
 }
@@ -108,7 +113,7 @@ impl<'a> Cell<'a> {
 
     fn add(&mut self, point: &'a Point) {
         let [longest, lasts] = [self.runs[0].duration_s, point.duration_s];
-        if !is_near(longest, lasts, SAME_LENGTH) {
+        if !same_length(longest, lasts) {
             if lasts < longest {
                 return;
             }

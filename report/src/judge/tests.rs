@@ -218,7 +218,59 @@ fn the_short_form_and_rates_of_ones_own_are_whole_runs_too() {
     assert_eq!(judged(claim, &at(&[1.0 - 1e-9, 3.0])).verdict, Verdict::Held);
     // One that is only near it is another.
     let three = "measure = \"replies_per_s\"\noffered = [3, 3]";
-    undecided(three, &at(&[1.0, 2.99]), "no rate was run in 3× capacity");
+    undecided(three, &at(&[2.99]), "no rate was run in 3× capacity");
+    undecided(three, &at(&[1.0, 2.99]), "no point of abort at 3× capacity");
+}
+
+/// It lacks what it lacked before.
+#[test]
+fn a_further_load_makes_no_whole_of_a_part() {
+    let at = |loads: &[f64]| loads.iter().map(|load| point("abort", *load)).collect::<Vec<_>>();
+    let claim = "measure = \"replies_per_s\"\noffered = [0.5, 4]";
+    let lacks = "no point of abort at 1×, 2× capacity";
+    undecided(claim, &at(&[0.5, 4.0]), lacks);
+    undecided(claim, &at(&[0.5, 3.0, 4.0]), lacks);
+    undecided(claim, &at(&[0.5, 1.7, 4.0]), lacks);
+    undecided(claim, &at(&[1.0]), "no point of abort at 3× capacity");
+    undecided(claim, &at(&[1.0, 1.7]), "no point of abort at 3× capacity");
+    let held = |loads: &[f64]| judged(&format!("{claim}\nat_least = 900"), &at(loads)).verdict;
+    assert_eq!(held(&[0.5, 1.0, 1.7, 2.0, 3.0, 4.0]), Verdict::Held);
+    assert_eq!(held(&[1.0, 1.7, 3.0]), Verdict::Held);
+}
+
+/// A rate that both forms have is the one's or the other's by how long it was counted.
+#[test]
+fn a_part_of_the_full_form_is_no_whole_short_one() {
+    let text = scenario(
+        "[[claim]]\nsays = \"x\"\nsource = \"us\"\ncurve = \"abort\"\nmeasure = \"replies_per_s\"\n\
+         offered = [0.5, 4]\nat_least = 900",
+    )
+    .text;
+    let found = |short: &str, points: &[(f64, f64)]| {
+        let text = text.replace("offered = [1, 3]", short);
+        let scenario = Scenario::parse("s", "s.toml", &text).unwrap();
+        let point = |(load, duration_s): &(f64, f64)| Point {
+            duration_s: *duration_s,
+            ..point("abort", *load)
+        };
+        let points: Vec<Point> = points.iter().map(point).collect();
+        let judgement = judge(&scenario, &scenario.claims[0], World::Live, &points);
+        (judgement.verdict, judgement.reason)
+    };
+    let held = (Verdict::Held, String::new());
+    let lacks = |at: &str| {
+        let reason = format!("no point of abort at {at} capacity");
+        (Verdict::Undecided, reason)
+    };
+    let one = "offered = [1]";
+    assert_eq!(found(one, &[(1.0, 5.0)]), held);
+    assert_eq!(found(one, &[(1.0, 30.0)]), held, "a time of one's own");
+    assert_eq!(found(one, &[(1.0, 120.0)]), lacks("0.5×, 2×, 4×"));
+    let same = "offered = [1], duration_s = 120";
+    assert_eq!(found(same, &[(1.0, 120.0)]), held);
+    let two = "offered = [1, 3]";
+    assert_eq!(found(two, &[(1.0, 120.0), (3.0, 120.0)]), held, "a time of one's own, too");
+    assert_eq!(found(two, &[(1.0, 120.0), (3.0, 5.0)]), lacks("0.5×, 2×, 4×"));
 }
 
 #[test]
@@ -385,4 +437,18 @@ fn a_combination_that_lacks_leaves_a_claim_undecided_but_not_in_short() {
         .iter_mut()
         .for_each(|point| point.offered_over_capacity = 3.0_f64.min(point.offered_over_capacity));
     assert_eq!(judged(&points).verdict, Verdict::NotHeld);
+}
+
+#[test]
+fn levels_of_ones_own_at_the_short_forms_loads_are_a_whole_run_too() {
+    let (scenario, mut points) = varied();
+    points.retain(|point| [1.0, 4.0].contains(&point.offered_over_capacity));
+    points
+        .iter_mut()
+        .for_each(|point| point.offered_over_capacity = 3.0_f64.min(point.offered_over_capacity));
+    let judged = |points: &[Point]| judge(&scenario, &scenario.claims[0], World::Live, points);
+    assert_eq!(judged(&points).verdict, Verdict::NotHeld);
+    points.retain(|point| point.curve.ends_with("quick"));
+    let found = judged(&points);
+    assert_eq!(found.reason, "nothing was run in 1 of 2 combinations, such as slow");
 }
