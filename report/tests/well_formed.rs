@@ -263,6 +263,36 @@ fn counts_by_the_second_are_drawn_over_time() {
     assert!(!found.contains("The figures' numbers") && !found.contains("127 k/s"));
 }
 
+/// Curves under other steps than each other's are no figure.
+#[test]
+fn what_is_drawn_over_time_is_of_one_load_and_says_of_which() {
+    let text = "title = \"t\"\nsource = \"s\"\n[load]\noffered = [1]\n[[curve]]\nmechanism = \"default\"\n\
+                [[curve]]\nmechanism = \"abort\"\n[[panel]]\nmeasure = \"seconds.replies\"";
+    let found = |loads: &[(&str, f64)]| {
+        let point = |(curve, load): &(&str, f64)| {
+            let mut point = samples::point("s", curve, *load, World::Live);
+            point.seconds = [("replies".to_owned(), vec![1000.0 * load, 1001.0 * load])].into();
+            point
+        };
+        let points = loads.iter().map(point).collect();
+        let study = samples::study(samples::parsed("s", text), points, "tidelab");
+        parsed(&page(&[study])).join(" ")
+    };
+    let several = found(&[("default", 1.0), ("abort", 1.0), ("abort", 2.0)]);
+    for text in [", at 1× capacity", "Not drawn: abort at 2×.", "abort: from 1,000/s at 0 s"] {
+        assert!(several.contains(text), "{text}: {several}");
+    }
+    assert!(!several.contains("2,002/s"), "{several}");
+    // Of as many curves the highest; who has no such load is not drawn.
+    let apart = found(&[("default", 1.0), ("abort", 2.0)]);
+    for text in [", at 2× capacity", "Not drawn: default at 1×.", "abort: from 2,000/s at 0 s"] {
+        assert!(apart.contains(text), "{text}: {apart}");
+    }
+    assert!(!apart.contains("1,001/s"), "{apart}");
+    let one = found(&[("default", 1.0), ("abort", 1.0)]);
+    assert!(!one.contains(", at 1×") && !one.contains("Not drawn"), "{one}");
+}
+
 fn thousands(number: f64) -> String {
     format!("{},{:03}/s", (number / 1e3) as u32, number.round() as u32 % 1000)
 }

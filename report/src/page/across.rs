@@ -11,6 +11,9 @@ pub(super) struct Across {
     pub places: Vec<f64>,
     /// What the loads are multiples of, requests a second, if all points agree on it.
     pub capacity: Option<f64>,
+    /// Against time: the one load that every curve is drawn at. Under several they would not be
+    /// comparable.
+    pub drawn_at: Option<f64>,
     is_time: bool,
 }
 
@@ -18,16 +21,18 @@ impl Across {
     /// What this measure is drawn against.
     pub fn of(view: &View, measure: &str) -> Self {
         let Some(name) = measure.strip_prefix("seconds.") else {
-            return Self { places: view.loads(), capacity: view.capacity(), is_time: false };
+            let (places, capacity) = (view.loads(), view.capacity());
+            return Self { places, capacity, drawn_at: None, is_time: false };
         };
-        let counts = view.points.iter().filter_map(|point| point.seconds.get(name));
-        let most = counts.map(Vec::len).max().unwrap_or(0);
+        let drawn_at = commonest(view, name);
+        let at_it = |cell: &&Cell| drawn_at.is_some_and(|at| same_load(at, cell.offered));
+        let runs = view.cells.iter().filter(at_it).flat_map(|cell| &cell.runs);
+        let most = runs.filter_map(|run| run.seconds.get(name)).map(Vec::len).max().unwrap_or(0);
         let places = (0..most).map(|second| second as f64).collect();
-        Self { places, capacity: None, is_time: true }
+        Self { places, capacity: None, drawn_at, is_time: true }
     }
 
-    /// The numbers of one curve. Against time it has those of its highest load; a scenario whose load
-    /// changes by steps has only one.
+    /// The numbers of one curve.
     pub fn dots<'a>(
         &'a self,
         series: &'a [&'a Cell<'a>],
@@ -36,11 +41,23 @@ impl Across {
         if !self.is_time {
             return Box::new(series.iter().map(|cell| (cell.offered, cell.estimate(measure))));
         }
-        let last = series.last().into_iter();
-        Box::new(last.flat_map(move |cell| {
+        let drawn = series.iter().filter(|cell| self.is_drawn(cell));
+        Box::new(drawn.flat_map(move |cell| {
             let at = move |second: &f64| (*second, cell.estimate(&format!("{measure}.{second}")));
             self.places.iter().map(at)
         }))
+    }
+
+    /// The loads of one curve that have numbers and are not drawn, rising.
+    pub fn left_out(&self, series: &[&Cell], measure: &str) -> Vec<f64> {
+        let has_numbers = |cell: &&&Cell| cell.estimate(measure).is_some();
+        let left_out = series.iter().filter(|cell| !self.is_drawn(cell)).filter(has_numbers);
+        left_out.map(|cell| cell.offered).collect()
+    }
+
+    /// Against load all of a curve's are.
+    fn is_drawn(&self, cell: &Cell) -> bool {
+        !self.is_time || self.drawn_at.is_some_and(|at| same_load(at, cell.offered))
     }
 
     /// The column that a number stands in.
@@ -85,6 +102,17 @@ impl Across {
     pub fn name(&self) -> &'static str {
         if self.is_time { "time" } else { "offered load" }
     }
+}
+
+/// The load at which most curves have these counts by the second; of equals the highest.
+fn commonest(view: &View, name: &str) -> Option<f64> {
+    let has = |cell: &&Cell| cell.runs.iter().any(|run| run.seconds.contains_key(name));
+    let curves_at = |at: f64| {
+        let at_it = view.cells.iter().filter(|cell| same_load(cell.offered, at));
+        at_it.filter(has).count()
+    };
+    let loads = view.loads().into_iter().filter(|at| curves_at(*at) > 0);
+    loads.max_by_key(|at| curves_at(*at))
 }
 
 /// What a reader sees above the values at one load.

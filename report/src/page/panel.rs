@@ -9,7 +9,7 @@ use super::axis::{Axis, drawable};
 use super::legend::{colour, marker, world_class};
 use super::study::View;
 use super::words;
-use crate::number::{Unit, bare};
+use crate::number::{Unit, bare, load};
 use crate::point::World;
 use crate::statistics::Estimate;
 
@@ -35,6 +35,8 @@ struct Curve<'a> {
     world: World,
     /// Every load that was run, or every second, with the number if it has a place here.
     dots: Vec<(f64, Option<Estimate>)>,
+    /// Loads that are not drawn, since all curves are drawn at another one.
+    left_out: Vec<f64>,
 }
 
 /// The figure, with its caption above.
@@ -44,11 +46,15 @@ pub(super) fn panel(view: &View, index: usize, panel: &Panel) -> Markup {
     let across = Across::of(view, &panel.measure);
     let curves = curves(view, panel, &across);
     let empty = curves.iter().all(|curve| curve.dots.iter().all(|(_, dot)| dot.is_none()));
+    let several = curves.iter().any(|curve| !curve.left_out.is_empty());
     html! {
         figure.panel {
             figcaption {
                 b { "(" (words::letter(index)) ") " } (title)
                 @if panel.log && !empty { span.aside { ", logarithmic" } }
+                @if let Some(at) = across.drawn_at.filter(|_| several) {
+                    span.aside { ", at " (load(at)) " capacity" }
+                }
             }
             @if empty {
                 p.empty { "No point has a number for " code { (panel.measure) } "." }
@@ -66,12 +72,16 @@ fn curves<'a>(view: &View<'a>, panel: &Panel, across: &Across) -> Vec<Curve<'a>>
     };
     let drawn = view.drawn().into_iter();
     drawn
-        .map(|(name, world)| Curve {
-            name,
-            shown: view.name(name, world),
-            place: view.place(name),
-            world,
-            dots: across.dots(&view.series(name, world), &panel.measure).map(dot).collect(),
+        .map(|(name, world)| {
+            let series = view.series(name, world);
+            Curve {
+                name,
+                shown: view.name(name, world),
+                place: view.place(name),
+                world,
+                dots: across.dots(&series, &panel.measure).map(dot).collect(),
+                left_out: across.left_out(&series, &panel.measure),
+            }
         })
         .collect()
 }
@@ -80,10 +90,14 @@ fn curves<'a>(view: &View<'a>, panel: &Panel, across: &Across) -> Vec<Curve<'a>>
 fn gaps(across: &Across, curves: &[Curve], measure: &str) -> Option<String> {
     let of = |curve: &Curve| {
         let lacking = curve.dots.iter().filter(|(_, dot)| dot.is_none());
-        let lacking: Vec<String> = lacking.map(|(at, _)| across.show(*at)).collect();
-        (!lacking.is_empty()).then(|| format!("{} at {}", curve.shown, lacking.join(", ")))
+        let lacking = lacking.map(|(at, _)| across.show(*at)).collect();
+        let left_out = curve.left_out.iter().map(|at| load(*at)).collect();
+        let told = |places: Vec<String>| {
+            (!places.is_empty()).then(|| format!("{} at {}", curve.shown, places.join(", ")))
+        };
+        [left_out, lacking].into_iter().filter_map(told).collect::<Vec<_>>()
     };
-    let all: Vec<String> = curves.iter().filter_map(of).collect();
+    let all: Vec<String> = curves.iter().flat_map(of).collect();
     let why = if measure.starts_with("response_ms") { " (no reply)" } else { "" };
     (!all.is_empty()).then(|| format!("Not drawn{why}: {}.", all.join("; ")))
 }
