@@ -68,6 +68,8 @@ pub struct Cell<'a> {
     pub offered: f64,
     /// The runs.
     pub runs: Vec<&'a Point>,
+    /// Shorter ones, which count for nothing beside these.
+    pub set_aside: Vec<&'a Point>,
 }
 
 impl<'a> Cell<'a> {
@@ -93,6 +95,7 @@ impl<'a> Cell<'a> {
                     curve: &point.curve,
                     offered,
                     runs: vec![point],
+                    set_aside: Vec::new(),
                 }),
             }
         }
@@ -115,13 +118,12 @@ impl<'a> Cell<'a> {
         let [longest, lasts] = [self.runs[0].duration_s, point.duration_s];
         if !same_length(longest, lasts) {
             if lasts < longest {
+                add_once(&mut self.set_aside, point);
                 return;
             }
-            self.runs.clear();
+            self.set_aside.append(&mut self.runs);
         }
-        if !self.runs.contains(&point) {
-            self.runs.push(point);
-        }
+        add_once(&mut self.runs, point);
     }
 
     /// A number over the runs that have it; `None` when none has.
@@ -144,6 +146,13 @@ impl<'a> Cell<'a> {
             quotient.is_finite().then_some(quotient)
         };
         over_runs(&self.runs.iter().filter_map(quotient).collect::<Vec<_>>(), None)
+    }
+}
+
+/// The same line twice, of results that lie in two folders, is one run.
+fn add_once<'a>(runs: &mut Vec<&'a Point>, point: &'a Point) {
+    if !runs.contains(&point) {
+        runs.push(point);
     }
 }
 
@@ -252,8 +261,9 @@ mod tests {
         let run = |seed, duration_s| Point { seed, duration_s, ..point("default", 2.0) };
         let runs = [run(1, 5.0), run(2, 120.0), run(3, 5.0), run(4, 120.5)];
         let cells = Cell::gather("s", &runs);
-        let seeds: Vec<u64> = cells[0].runs.iter().map(|run| run.seed).collect();
-        assert_eq!((cells.len(), seeds), (1, vec![2, 4]));
+        let seeds = |runs: &[&Point]| runs.iter().map(|run| run.seed).collect::<Vec<_>>();
+        assert_eq!((cells.len(), seeds(&cells[0].runs)), (1, vec![2, 4]));
+        assert_eq!(seeds(&cells[0].set_aside), [1, 3]);
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub(super) fn conditions(view: &View) -> Markup {
                     (entry("Server", &of(|point| point.server.clone())))
                     (entry("Capacity", &of(|point| Unit::PerSecond.show(point.capacity_per_s))))
                     (entry("Clients", &of(|point| point.clients.clone())))
-                    (entry("Counted", &of(|point| format!("{} a point", Unit::Seconds.round(point.duration_s)))))
+                    (entry("Counted", &counted(view)))
                     (entry("Seed", &of(|point| point.seed.to_string())))
                     (entry("Generator", &late(view)))
                 }
@@ -123,6 +123,18 @@ fn said(view: &View, text: fn(&Point) -> String) -> Vec<String> {
         _ if live == sim => vec![live],
         _ => vec![named(World::Live, live), named(World::Sim, sim)],
     }
+}
+
+/// For how long, and that not all there is counts.
+fn counted(view: &View) -> Vec<String> {
+    let mut lines =
+        said(view, |point| format!("{} a point", Unit::Seconds.round(point.duration_s)));
+    match view.cells.iter().map(|cell| cell.set_aside.len()).sum::<usize>() {
+        0 => {}
+        1 => lines.push("1 shorter run is set aside".to_owned()),
+        several => lines.push(format!("{several} shorter runs are set aside")),
+    }
+    lines
 }
 
 /// How late the generator was at most: an open-loop generator that lags offers another load.

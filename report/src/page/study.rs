@@ -15,6 +15,7 @@ pub(super) struct View<'a> {
     pub id: String,
     pub study: &'a Study,
     pub scenario: &'a Scenario,
+    /// Those that count: the runs of the cells.
     pub points: Vec<&'a Point>,
     pub cells: Vec<Cell<'a>>,
     /// Names of the curves: the scenario's, then any that only the points know.
@@ -26,9 +27,8 @@ pub(super) struct View<'a> {
 impl<'a> View<'a> {
     pub fn new(index: usize, study: &'a Study) -> Self {
         let scenario = &study.scenario;
-        let points: Vec<&Point> =
-            study.points.iter().filter(|point| point.scenario == scenario.name).collect();
         let cells = Cell::gather(&scenario.name, &study.points);
+        let points = cells.iter().flat_map(|cell| cell.runs.iter().copied()).collect();
         let asked = scenario.settings.iter().map(|setting| setting.curve.as_str());
         let mut curves: Vec<&str> = Vec::new();
         for curve in asked.chain(cells.iter().map(|cell| cell.curve)) {
@@ -152,20 +152,50 @@ mod tests {
     use super::*;
     use crate::example;
 
+    fn study_of(points: Vec<Point>) -> Study {
+        Study {
+            scenario: example::scenario(""),
+            points,
+            machine: None,
+            hosts: Vec::new(),
+            commands: Vec::new(),
+            left_out: Vec::new(),
+        }
+    }
+
+    /// They would warn of numbers that nobody sees.
+    #[test]
+    fn runs_that_are_set_aside_say_nothing_but_how_many_they_are() {
+        let short = Point {
+            capacity_per_s: 1000.0,
+            warnings: vec!["the generator was late".to_owned()],
+            ..example::point("abort", 2.0)
+        };
+        let again = Point { seed: 2, ..short.clone() };
+        let long =
+            Point { duration_s: 60.0, capacity_per_s: 1100.0, ..example::point("abort", 2.0) };
+        let shown = |points: Vec<Point>| {
+            let study = study_of(points);
+            let view = View::new(0, &study);
+            (view.capacity(), super::study(&view).into_string())
+        };
+        let (capacity, page) = shown(vec![short.clone(), long.clone()]);
+        assert_eq!(capacity, Some(1100.0));
+        assert!(!page.contains("the generator was late") && !page.contains("1,000/s"), "{page}");
+        assert!(page.contains("<div>60 s a point</div><div>1 shorter run is set aside</div>"));
+        let (_, page) = shown(vec![short.clone(), long, again]);
+        assert!(page.contains("2 shorter runs are set aside"), "{page}");
+        let (_, page) = shown(vec![short]);
+        assert!(page.contains("the generator was late") && !page.contains("set aside"), "{page}");
+    }
+
     /// The simulated curves would stand beside requests a second of the other machine.
     #[test]
     fn a_figure_of_two_worlds_has_a_capacity_where_both_have_the_same() {
         let found = |simulated: f64| {
             let live = example::point("abort", 2.0);
             let sim = Point { world: World::Sim, capacity_per_s: simulated, ..live.clone() };
-            let study = Study {
-                scenario: example::scenario(""),
-                points: vec![live, sim],
-                machine: None,
-                hosts: Vec::new(),
-                commands: Vec::new(),
-                left_out: Vec::new(),
-            };
+            let study = study_of(vec![live, sim]);
             let view = View::new(0, &study);
             [view.capacity(), view.capacity_in(World::Live), view.capacity_in(World::Sim)]
         };
