@@ -56,14 +56,18 @@ pub(crate) fn point(curve: &str, offered: f64) -> Point {
 }
 
 /// The scenario `s`: curves `default` and `abort` at 0.5, 1, 2 and 4 × capacity, in short 1 and 3,
-/// with these tables of TOML behind.
+/// with these tables of TOML behind. Where a claim is about seconds, its clients come by steps, which are
+/// of one rate: twice the capacity, for half a minute.
 pub(crate) fn scenario(more: &str) -> Scenario {
+    let load = match more.contains("\nseconds = ") {
+        true => "offered = [2]\n[clients]\narrivals = { steps = [{ lasts_s = 30, times = 1 }] }",
+        false => "offered = [0.5, 1, 2, 4]\nshort = { offered = [1, 3] }",
+    };
     let text = format!(
         r#"title = "Overload"
 source = "us"
 [load]
-offered = [0.5, 1, 2, 4]
-short = {{ offered = [1, 3] }}
+{load}
 [[curve]]
 mechanism = "default"
 [[curve]]

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a paper says that a figure shows, in a form that can be checked.
 
+use std::iter::once;
+
 use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::clients::Arrivals;
+use crate::curve::Setting;
+use crate::{groups, steps};
 
 /// How the points of a curve in a range become one number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,7 +118,7 @@ impl Claim {
     }
 
     pub(crate) fn check(&self, curves: &[String], has_factors: bool) -> Result<(), String> {
-        for curve in std::iter::once(&self.curve).chain(&self.than) {
+        for curve in once(&self.curve).chain(&self.than) {
             if !curves.contains(curve) {
                 return Err(format!(
                     "a claim is about the curve \"{curve}\"; there are \"{}\"",
@@ -136,6 +142,14 @@ impl Claim {
                 self.measure
             ));
         }
+        let is_of_one = |path: &&String| groups::of_one_second(path).is_some();
+        if self.seconds.is_some()
+            && let Some(path) = once(&self.measure).chain(&self.over).find(is_of_one)
+        {
+            return Err(format!(
+                "{path} is of one second, and seconds say of which: leave its own out"
+            ));
+        }
         if self.at_least.is_none() && self.at_most.is_none() && self.not_comparable.is_none() {
             return Err(format!(
                 "nothing decides \"{}\": give at_least, at_most or not_comparable",
@@ -153,6 +167,31 @@ impl Claim {
                 "nothing decides \"{}\" on {}: give at_least or at_most",
                 self.says,
                 self.comparable_on.join(", ")
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether it needs numbers of a curve, by its name in the file.
+    pub(crate) fn is_about(&self, curve: &str) -> bool {
+        once(&self.curve).chain(&self.than).any(|one| one == curve)
+    }
+
+    /// That a curve which it is about has the seconds that it is about.
+    pub(crate) fn check_seconds(&self, setting: &Setting) -> Result<(), String> {
+        let Some((_, last)) = self.seconds else { return Ok(()) };
+        let Arrivals::Steps(steps) = &setting.clients.arrivals else {
+            return Err(format!(
+                "a claim is about seconds of \"{}\", whose clients do not come by steps",
+                setting.curve
+            ));
+        };
+        let whole = steps::whole_seconds(steps);
+        if u64::from(last) >= whole {
+            return Err(format!(
+                "a claim is about the second {last}, and the steps of \"{}\" last for {whole}, the \
+                 first of which is 0",
+                setting.curve
             ));
         }
         Ok(())

@@ -317,6 +317,31 @@ fn is_one_second(part: &str) -> bool {
     part.split_once('.').is_some_and(of_it)
 }
 
+/// That a column's number is one: a sum of all seconds is no rate, and a table has no place for each.
+pub(crate) fn check_column(path: &str) -> Result<(), String> {
+    let is_over_time = |part: &str| SECONDS.contains(&part);
+    match path.strip_prefix("seconds.").is_some_and(is_over_time) {
+        true => Err(format!(
+            "{path} has a number each second, and a table one: name a second, as in \"{path}.7\""
+        )),
+        false => Ok(()),
+    }
+}
+
+/// That a panel's number is not of one second: what is by the second is drawn over time.
+pub(crate) fn check_panel(path: &str) -> Result<(), String> {
+    match of_one_second(path) {
+        Some(all) => Err(format!("{path} is of one second, and a panel of all: ask for {all}")),
+        None => Ok(()),
+    }
+}
+
+/// The number over time that one of a single second is of: `seconds.replies` for `seconds.replies.7`.
+pub(crate) fn of_one_second(path: &str) -> Option<&str> {
+    path.strip_prefix("seconds.").filter(|part| is_one_second(part))?;
+    path.rsplit_once('.').map(|(all, _)| all)
+}
+
 /// As the kernel's headers write them.
 fn is_errno(part: &str) -> bool {
     let is_of_it = |letter: char| letter.is_ascii_uppercase() || letter.is_ascii_digit();

@@ -110,14 +110,23 @@ impl File {
             let at = Some(claim.span().start);
             once(measure).chain(over).map(move |path| (at, path.as_str()))
         });
-        let columns = self.table.iter().flat_map(|table| {
-            let at = Some(table.span().start);
+        let columns = self.columns().map(|(at, path)| (Some(at), path));
+        claims.chain(columns).chain(self.panels().map(|path| (None, path)))
+    }
+
+    /// Those of its tables.
+    fn columns(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.table.iter().flat_map(|table| {
+            let at = table.span().start;
             let columns = table.get_ref().columns.iter();
             let paths = columns.flat_map(|column| once(&column.measure).chain(&column.over));
             paths.map(move |path| (at, path.as_str()))
-        });
-        let panels = self.panel.iter().flatten().map(|panel| (None, panel.measure.as_str()));
-        claims.chain(columns).chain(panels)
+        })
+    }
+
+    /// Those of its panels.
+    fn panels(&self) -> impl Iterator<Item = &str> {
+        self.panel.iter().flatten().map(|panel| panel.measure.as_str())
     }
 
     /// Every quotient of two numbers of a result that it asks for, with where.
@@ -317,13 +326,24 @@ impl Scenario {
             ));
         }
         for claim in &read.claim {
-            let checked = claim.get_ref().check(&curves, !factors.is_empty());
-            checked.map_err(|what| at(Some(claim.span().start), what))?;
+            let wrong = |what: String| at(Some(claim.span().start), what);
+            let claim = claim.get_ref();
+            claim.check(&curves, !factors.is_empty()).map_err(wrong)?;
+            let each = settings.iter().zip(curves.iter().cycle());
+            for (setting, _) in each.filter(|(_, curve)| claim.is_about(curve)) {
+                claim.check_seconds(setting).map_err(wrong)?;
+            }
         }
         let networks = settings.iter().flat_map(|setting| setting.clients.networks.numbers());
         let networks: Vec<String> = networks.collect::<BTreeSet<_>>().into_iter().collect();
         for (offset, path) in read.measures() {
             groups::check(path, &networks).map_err(|what| at(offset, what))?;
+        }
+        for (offset, path) in read.columns() {
+            groups::check_column(path).map_err(|what| at(Some(offset), what))?;
+        }
+        for path in read.panels() {
+            groups::check_panel(path).map_err(|what| at(None, what))?;
         }
         for bars in &read.bars {
             groups::check_bars(&bars.measure, &networks).map_err(|what| at(None, what))?;
@@ -669,6 +689,69 @@ mechanism = "default""#;
             let begins = format!("s.toml{place}: queue_drops_per_s has no part");
             assert!(told.starts_with(&begins) && told.contains("ListenQFullAtSyn\""), "{told}");
         }
+    }
+
+    /// After every run of it a claim of others would be undecided.
+    #[test]
+    fn a_claim_is_about_seconds_that_each_of_its_curves_has() {
+        let steps = "{ steps = [{ lasts_s = 2, times = 0.5 }, { lasts_s = 7.5, times = 3 }] }";
+        let of_all = format!("[clients]\narrivals = {steps}\n[load]");
+        let bursts = "{ bursts = { burst_s = 10, silence_s = 5 } }";
+        let one_rate = GOOD.replace("[0.5, 2]", "[1]");
+        let [none, mine, all] = [
+            one_rate.replace("[load]", &of_all),
+            one_rate.replace(bursts, steps),
+            one_rate.replace("[load]", &of_all).replace(bursts, steps),
+        ];
+        let with = |text: &str, keys: &str| {
+            let text = text.replace("measure = \"replies_per_s\"", keys);
+            Scenario::parse("s", "s.toml", &text).map(drop).map_err(|error| error.to_string())
+        };
+        let until = |second: u32| format!("measure = \"seconds.replies\"\nseconds = [3, {second}]");
+        assert_eq!(with(&all, &until(8)), Ok(()));
+        for (text, keys, told) in [
+            (&all, until(9), "s.toml:16: a claim is about the second 9, and the steps of"),
+            (&none, until(8), "s.toml:16: a claim is about seconds of \"impatient\", "),
+            (&mine, until(8), "s.toml:14: a claim is about seconds of \"default\", "),
+            (
+                &all,
+                "measure = \"seconds.replies.7\"\nseconds = [3, 8]".to_owned(),
+                "s.toml:16: seconds.replies.7 is of one second, and seconds say of which",
+            ),
+            (
+                &all,
+                format!("{}\nover = \"seconds.started.7\"", until(8)),
+                "s.toml:16: seconds.started.7 is of one second, and seconds say of which",
+            ),
+        ] {
+            let error = with(text, &keys).unwrap_err();
+            assert!(error.starts_with(told) && error.lines().count() == 1, "{error}");
+        }
+    }
+
+    /// A table would have the sum of all seconds, as a rate, and a panel nothing.
+    #[test]
+    fn a_table_has_one_second_and_a_panel_all() {
+        let with = |more: String| {
+            let text = format!("{GOOD}{more}");
+            Scenario::parse("s", "s.toml", &text).map(drop).map_err(|error| error.to_string())
+        };
+        let table = |keys: &str| {
+            with(format!("[[table]]\ntitle = \"t\"\ncolumns = [{{ name = \"n\", {keys} }}]"))
+        };
+        let panel = |measure: &str| with(format!("[[panel]]\nmeasure = \"{measure}\""));
+        let second = "measure = \"seconds.failed.7\"";
+        assert_eq!(table(&format!("{second}, over = \"seconds.started.7\"")), Ok(()));
+        for keys in
+            ["measure = \"seconds.failed\"", &format!("{second}, over = \"seconds.failed\"")]
+        {
+            let told = table(keys).unwrap_err();
+            let is_placed = told.starts_with("s.toml:22: seconds.failed has a number each second");
+            assert!(is_placed && told.ends_with("as in \"seconds.failed.7\""), "{told}");
+        }
+        assert_eq!(panel("seconds.failed"), Ok(()));
+        let told = panel("seconds.failed.7").unwrap_err();
+        assert!(told.ends_with("and a panel of all: ask for seconds.failed"), "{told}");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Load that changes by steps.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::load::{Phases, SHORTEST_S};
@@ -22,6 +24,11 @@ const MOST_TIMES: f64 = 100.0;
 /// How long all of them take, in s.
 pub(crate) fn last_s(steps: &[Step]) -> f64 {
     steps.iter().map(|step| step.lasts_s).sum()
+}
+
+/// How many whole seconds they take, of each of which a result has its counts.
+pub(crate) fn whole_seconds(steps: &[Step]) -> u64 {
+    Duration::from_secs_f64(last_s(steps)).as_secs()
 }
 
 /// In a few words: `0.5× for 5 s, 3× for 10 s`.
@@ -68,8 +75,6 @@ pub(crate) fn check(steps: &[Step]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -84,6 +89,13 @@ mod tests {
         let seen: Vec<_> = schedule.iter().map(|step| (step.lasts_ns, step.times)).collect();
         assert_eq!(seen, [(8_000_000_000, 0.5), (10_000_000_000, 3.0)]);
         assert_eq!(summary(&steps), "0.5× for 5 s, 3× for 10 s");
+    }
+
+    /// Ten tenths are a little less than one where they are added up.
+    #[test]
+    fn a_second_that_is_begun_is_not_whole() {
+        let each = |lasts_s: f64, count: usize| vec![Step { lasts_s, times: 1.0 }; count];
+        assert_eq!([each(2.9, 1), each(0.1, 10)].map(|steps| whole_seconds(&steps)), [2, 1]);
     }
 
     #[test]
