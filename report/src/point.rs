@@ -139,7 +139,7 @@ impl Point {
     /// Any number of this point, by its path as the JSON shows it: `replies_per_s`,
     /// `response_ms.mean`, `errors_per_s.timeout`, `syns_per_attempt.1.attempts`.
     ///
-    /// A group as a whole is the sum of its numbers (of `syns_per_attempt`: of its attempts;
+    /// A group whose parts add up is, as a whole, their sum (of `syns_per_attempt`: of its attempts;
     /// `syns_per_attempt.mean` is how many SYNs an attempt took). A
     /// part that its group lacks is 0 where what never happened is not written down. `None` is what
     /// was not measured: a path that the schema lacks, a group that may be left out and is empty,
@@ -177,12 +177,11 @@ impl Point {
             ("cpu", None) => measured(&self.cpu, None, |n| *n),
             ("cpu_components", _) => measured(&self.cpu_components, part, |n| *n),
             ("cpu_calls", _) => measured(&self.cpu_calls, part, |n| *n),
+            // Rates and times, which have no sum.
             ("visits", Some(part)) => self.visits.get(part).copied(),
-            ("visits", None) => measured(&self.visits, None, |n| *n),
             // A part of it may have parts of its own, and is not there where nobody came.
             ("networks", Some(part)) => self.networks.get(part).copied(),
             ("serving", Some(part)) => self.serving.get(part).copied(),
-            ("serving", None) => measured(&self.serving, None, |n| *n),
             ("time_wait", Some(part)) => self.time_wait.get(part).copied(),
             ("seconds", Some(part)) => self.second(part),
             ("kernel", _) => measured(&self.kernel, part, |n| *n as f64),
@@ -435,14 +434,15 @@ mod tests {
             "serving.found_dead_pers_s",
             "visits.completed_per_s",
             "queue_drops_per_s.SynQFull",
+            // Calls and descriptors a call, visits and how long they take, add up to nothing.
+            "serving",
+            "visits",
         ] {
             assert_eq!(point.measure(path), None, "{path}");
         }
         for (path, number) in [
             ("cpu", 4.0),
             ("cpu.user", 1.0),
-            ("serving", 1.0),
-            ("visits", 1.0),
             ("queue_drops_per_s", 2.0),
             ("queue_drops_per_s.ListenOverflows", 1.0),
             // By sampling: what was never met is not written down.

@@ -237,12 +237,12 @@ fn a_page_says_what_is_simulated_and_of_which_machine() {
 fn bars_of_nothing_are_told_from_bars_of_what_was_not_measured() {
     let text = "title = \"t\"\nsource = \"s\"\n[load]\noffered = [0.5]\n[[curve]]\nmechanism = \"abort\"\n\
                 [[bars]]\ntitle = \"drops\"\nmeasure = \"queue_drops_per_s\"\n\
-                [[bars]]\ntitle = \"visits\"\nmeasure = \"visits\"";
+                [[bars]]\ntitle = \"calls\"\nmeasure = \"cpu_calls\"";
     let point = samples::point("s", "abort", 0.5, World::Live);
     let study = samples::study(samples::parsed("s", text), vec![point], "tidelab");
     let found = parsed(&page(&[study])).join("");
     assert!(found.contains("queue_drops_per_s is 0 at every load."), "{found}");
-    assert!(found.contains("No point has a number for <code>visits"), "{found}");
+    assert!(found.contains("No point has a number for <code>cpu_calls"), "{found}");
 }
 
 /// Counts by the second have time along their axis, and none of the loads.

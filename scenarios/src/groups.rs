@@ -84,7 +84,7 @@ pub const NUMBERS: [&str; 28] = [
 ];
 
 /// The groups whose parts add up: alone they are their sum, and bars are of them.
-pub const SUMS: [&str; 11] = [
+pub const SUMS: [&str; 9] = [
     "cpu",
     "cpu_calls",
     "cpu_components",
@@ -92,21 +92,21 @@ pub const SUMS: [&str; 11] = [
     "kernel",
     "queue_drops_per_s",
     "segments",
-    "serving",
     "syns_per_attempt",
     "verdicts_per_s",
-    "visits",
 ];
 
 /// The groups whose parts do not: alone they are no number.
-pub const SUMLESS: [&str; 7] = [
+pub const SUMLESS: [&str; 9] = [
     "answered_within_per_s",
     "delay_ms",
     "networks",
     "refusal_ms",
     "response_ms",
     "seconds",
+    "serving",
     "time_wait",
+    "visits",
 ];
 
 /// The parts of `response_ms`, `refusal_ms` and `delay_ms`.
@@ -367,7 +367,6 @@ mod tests {
             "queue_drops_per_s.ListenDrops, others",
             "kernel.TcpExtListenDrops",
             "verdicts_per_s.drop: SynQFull",
-            "serving",
             "serving.found_dead_per_s",
             "visits.page_mean_ms",
             "cpu.softirq",
