@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use tidegate_client::{Outcome, Second};
 use tidegate_scenarios::{
-    Arrivals, Load, NO_PORT_ERRNO, NO_PORT_FREE, OTHER_ERRORS, PLOTTED_ERRORS, Scenario, Setting,
+    Arrivals, Clients, Driver, Load, NO_PORT_ERRNO, NO_PORT_FREE, OTHER_ERRORS, PLOTTED_ERRORS,
+    Scenario, Setting,
 };
 
 use crate::point::{Point, World};
@@ -42,8 +43,8 @@ impl OperatingPoint<'_> {
             world,
             curve: self.setting.curve.clone(),
             mechanism: self.setting.done(),
-            server: self.setting.server.summary(),
-            clients: self.setting.clients.summary(),
+            server: self.setting.server.under(&self.setting.treatment).summary(),
+            clients: self.clients(world),
             tcp: None,
             capacity_per_s: self.capacity_per_s,
             offered_per_s: self.offered_per_s(outcome),
@@ -74,6 +75,15 @@ impl OperatingPoint<'_> {
             warnings: Vec::new(),
             duration_s: outcome.duration_s,
             seed: self.load.seed,
+        }
+    }
+
+    /// The clients in a few words. Simulated ones have no kernel's sockets, whatever a scenario asks for.
+    fn clients(&self, world: World) -> String {
+        let clients = &self.setting.clients;
+        match world {
+            World::Live => clients.summary(),
+            World::Sim => Clients { driver: Driver::Raw, ..clients.clone() }.summary(),
         }
     }
 
@@ -179,9 +189,13 @@ mod tests {
 
     /// Of ten seconds in which one visit began, and was given up.
     fn point(clients: &str) -> Point {
+        seen(World::Sim, clients, "mechanism = \"default\"")
+    }
+
+    fn seen(world: World, clients: &str, curve: &str) -> Point {
         let text = format!(
             "title = \"t\"\nsource = \"s\"\n[clients]\n{clients}\n[load]\noffered = [1]\n\
-             [[curve]]\nmechanism = \"default\""
+             [[curve]]\n{curve}"
         );
         let scenario = Scenario::parse("t", "t.toml", &text).unwrap();
         let load = scenario.load(Form::Full);
@@ -196,7 +210,25 @@ mod tests {
             capacity_per_s,
             offered_over_capacity,
         };
-        at.seen_by_clients(World::Sim, &tally.outcome(1))
+        at.seen_by_clients(world, &tally.outcome(1))
+    }
+
+    /// Under one peer it has another listen queue than the scenario says.
+    #[test]
+    fn a_point_names_the_server_as_it_was_started() {
+        for (peer, begins) in
+            [("kernel", "userver, backlog 128, "), ("large-backlog", "userver, backlog 65535, ")]
+        {
+            let point = seen(World::Live, "", &format!("peer = \"{peer}\""));
+            assert!(point.server.starts_with(begins), "{}", point.server);
+        }
+    }
+
+    #[test]
+    fn a_kernels_sockets_are_live_clients() {
+        let clients = |world| seen(world, "driver = \"sockets\"", "peer = \"kernel\"").clients;
+        assert!(clients(World::Live).ends_with(", kernel sockets"));
+        assert_eq!(clients(World::Sim), point("").clients);
     }
 
     #[test]

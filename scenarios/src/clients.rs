@@ -194,6 +194,9 @@ impl Clients {
     #[must_use]
     pub fn summary(&self) -> String {
         let mut words = format!("{}, timeout {} s", self.os, self.timeout_s);
+        if self.driver == Driver::Sockets {
+            words.push_str(", kernel sockets");
+        }
         match self.close {
             Close::Fin => {}
             Close::Reset => words.push_str(", close with RST"),
@@ -224,7 +227,8 @@ impl Clients {
             words.push_str(&format!(", {} ms away", self.delay.mean_ms));
         }
         match &self.arrivals {
-            Arrivals::Poisson | Arrivals::Constant => {}
+            Arrivals::Poisson => {}
+            Arrivals::Constant => words.push_str(", arrivals evenly spaced"),
             Arrivals::Bursts { burst_s, silence_s } => {
                 words.push_str(&format!(", bursts of {burst_s} s, {silence_s} s apart"));
             }

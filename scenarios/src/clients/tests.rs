@@ -75,3 +75,12 @@ fn a_delay_that_is_spread_has_a_mean() {
     assert!(told.contains("spread by 20 ms"), "{told}");
     assert_eq!(over(&plain, "delay = { mean_ms = 10, spread_ms = 20 }").check(), Ok(()));
 }
+
+/// A result says no more of them.
+#[test]
+fn a_summary_tells_who_makes_packets_and_how_they_come() {
+    let words = |text: &str| over(&Clients::default(), text).summary();
+    let plain = Clients::default().summary();
+    assert_eq!(words("driver = \"sockets\""), format!("{plain}, kernel sockets"));
+    assert_eq!(words("arrivals = \"constant\""), format!("{plain}, arrivals evenly spaced"));
+}
