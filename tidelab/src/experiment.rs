@@ -82,7 +82,8 @@ struct How {
     /// Offer these multiples of the capacity, and no others, as in 0.5,1.5.
     #[arg(long, value_name = "N", value_delimiter = ',', allow_negative_numbers = true)]
     offered: Option<Vec<f64>>,
-    /// Count attempts for so long at each; bursts for as long as whole ones take.
+    /// Count attempts for so long at each; bursts for as long as whole ones take. Not where clients come
+    /// by steps, which last as long as they say.
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     duration: Option<Duration>,
     /// How often to run all of it, by turns, each time with other clients; numbers are then means,

@@ -5,6 +5,8 @@
 use std::iter::repeat_n;
 
 use super::Scenario;
+use crate::clients::Arrivals;
+use crate::curve::Setting;
 use crate::error::ScenarioError;
 use crate::factor::Combination;
 use crate::load::{Form, Load};
@@ -43,6 +45,18 @@ impl Part {
         levels.all(|(factor, (name, is_of_form))| self.picks(factor, name, is_of_form))
     }
 
+    /// That a time which is given is one for which these curves can be counted.
+    fn check_duration(&self, settings: &[Setting]) -> Result<(), String> {
+        let by_steps = |one: &&Setting| matches!(one.clients.arrivals, Arrivals::Steps(_));
+        match settings.iter().find(by_steps).filter(|_| self.duration_s.is_some()) {
+            Some(setting) => Err(format!(
+                "clients of \"{}\" come by steps, which last as long as they say: leave --duration out",
+                setting.curve
+            )),
+            None => Ok(()),
+        }
+    }
+
     fn load(&self, scenario: &Scenario) -> Load {
         let load = scenario.load(self.form);
         Load {
@@ -57,8 +71,8 @@ impl Scenario {
     /// No more of it, and the load that goes with it.
     ///
     /// # Errors
-    /// [`ScenarioError::Part`]: a name that it does not have, a load that it cannot have, or a curve
-    /// left out whose server's capacity all others' rates are multiples of.
+    /// [`ScenarioError::Part`]: a name that it does not have, a load or a time that it cannot have, or a
+    /// curve left out whose server's capacity all others' rates are multiples of.
     pub fn part(&self, part: &Part) -> Result<(Self, Load), ScenarioError> {
         let wrong = |what: String| ScenarioError::Part { scenario: self.name.clone(), what };
         let factors = self.levels();
@@ -82,6 +96,7 @@ impl Scenario {
         let load = part.load(self);
         let mut clients = cut.settings.iter().map(|setting| &setting.clients);
         load.check().and_then(|()| clients.try_for_each(|of| load.suits(of))).map_err(wrong)?;
+        part.check_duration(&cut.settings).map_err(wrong)?;
         Ok((cut, load))
     }
 
@@ -200,11 +215,28 @@ short = { duration_s = 3, offered = [2] }
         assert!(scenario(&text).part(&only(&["default"], Form::Full)).is_ok());
     }
 
+    fn by_steps() -> String {
+        let steps = "[clients]\narrivals = { steps = [{ lasts_s = 2, times = 0.5 }] }\n[load]";
+        whole().replace("[load]", steps).replace("[0.5, 2]", "[1]").replace("[2]", "[1]")
+    }
+
+    /// It would have no effect, and a point take as long as ever.
+    #[test]
+    fn steps_take_no_other_time() {
+        let shorter = Part { duration_s: Some(5.0), ..Part::default() };
+        let told = refused(&by_steps(), &shorter);
+        assert!(told.starts_with("s: clients of \"default, slow, 10 s\" come by steps"), "{told}");
+        assert!(told.contains("leave --duration out"), "{told}");
+        assert!(scenario(&by_steps()).part(&Part::default()).is_ok());
+        let others = "mechanism = \"abort\"\nclients = { arrivals = \"poisson\" }";
+        let both = by_steps().replace("mechanism = \"abort\"", others);
+        let of_others = Part { duration_s: Some(5.0), ..only(&["abort"], Form::Short) };
+        assert!(scenario(&both).part(&of_others).is_ok());
+    }
+
     #[test]
     fn steps_are_of_one_rate_in_a_part_too() {
-        let steps = "[clients]\narrivals = { steps = [{ lasts_s = 2, times = 0.5 }] }\n[load]";
-        let text =
-            whole().replace("[load]", steps).replace("[0.5, 2]", "[1]").replace("[2]", "[1]");
+        let text = by_steps();
         let several = Part { offered: Some(vec![1.0, 2.0]), ..Part::default() };
         assert!(refused(&text, &several).contains("several"));
         assert!(
