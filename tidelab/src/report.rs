@@ -39,6 +39,8 @@ fn folder_of(given: &Path) -> Result<PathBuf, Failure> {
         Some(parent) if is_results && given.is_file() => parent,
         _ => given,
     };
+    // That of a file's name alone is "", which cannot be listed.
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     if folder::results_in(folder).is_file() {
         return Ok(folder.to_owned());
     }

@@ -231,6 +231,10 @@ fn a_scenario_of_which_nothing_could_be_run_is_in_the_report() {
     fs::remove_file(folder.join("it/report.html")).unwrap();
     succeeds(folder, "report it");
     assert!(page().contains("In vain") && page().contains("In parts"), "{}", page());
+    // Also from within.
+    fs::remove_file(folder.join("it/report.html")).unwrap();
+    succeeds(&folder.join("it"), "report result.jsonl");
+    assert!(page().contains("In vain") && page().contains("In parts"), "{}", page());
 }
 
 /// A trace is what is in it: not its name, nor where it lies.
