@@ -48,6 +48,9 @@ impl Take {
     }
 }
 
+/// The TCPs of simulated machines, as their files call them.
+pub const TCPS: [&str; 4] = ["linux-2.4", "linux-6", "bsd", "windows"];
+
 /// A sentence of a paper, and the number that decides whether it holds here.
 ///
 /// The number is what [`Claim::take`] makes of [`Claim::measure`] on [`Claim::curve`] in the
@@ -92,8 +95,7 @@ pub struct Claim {
     pub paper: Option<f64>,
     /// Why today's kernel cannot show the same: the number is reported, and not judged.
     pub not_comparable: Option<String>,
-    /// Simulated TCPs that can, as a machine's file calls them (`linux-2.4`, …): what was found on these
-    /// is judged all the same.
+    /// Simulated TCPs that can, of [`TCPS`]: what was found on these is judged all the same.
     #[serde(default)]
     pub comparable_on: Vec<String>,
 }
@@ -160,6 +162,12 @@ impl Claim {
             return Err(format!(
                 "\"{}\" is judged everywhere: comparable_on belongs to not_comparable",
                 self.says
+            ));
+        }
+        if let Some(other) = self.comparable_on.iter().find(|tcp| !TCPS.contains(&tcp.as_str())) {
+            return Err(format!(
+                "comparable_on names the TCP \"{other}\", which no simulated machine has; there are \"{}\"",
+                TCPS.join("\", \"")
             ));
         }
         if !self.comparable_on.is_empty() && self.at_least.is_none() && self.at_most.is_none() {

@@ -30,7 +30,7 @@ mod view;
 
 pub use browsing::Browsing;
 pub use capacity::{CAPACITY_CLIENTS, CAPACITY_PHASES};
-pub use claim::{Claim, Take};
+pub use claim::{Claim, TCPS, Take};
 pub use clients::{Arrivals, Clients, Delay, Driver};
 pub use curve::{Peer, ServerUse, Setting, Treatment};
 pub use error::ScenarioError;

@@ -800,6 +800,10 @@ mechanism = "default""#;
         assert_eq!(claim.not_comparable_on(None), Some("no such queue"));
         assert_eq!(claim.not_comparable_on(Some("linux-6")), Some("no such queue"));
         assert_eq!(claim.not_comparable_on(Some("linux-2.4")), None);
+        let told = with(&keys.replace("linux-2.4", "linux-2.5")).unwrap_err();
+        let names =
+            "the TCP \"linux-2.5\", which no simulated machine has; there are \"linux-2.4\"";
+        assert!(told.starts_with("s.toml:14: ") && told.contains(names), "{told}");
         let unbounded = GOOD.replace("at_least = 1.1", &keys);
         let told = Scenario::parse("s", "s.toml", &unbounded).unwrap_err().to_string();
         assert!(told.contains("give at_least or at_most"), "{told}");

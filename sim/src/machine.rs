@@ -257,7 +257,7 @@ fn too_long(name: &str, table: &toml::Table) -> Option<String> {
 mod tests {
     use serde::de::IntoDeserializer;
     use serde::de::value::Error;
-    use tidegate_scenarios::{named, shelf};
+    use tidegate_scenarios::{TCPS, named, shelf};
 
     use super::*;
 
@@ -276,6 +276,20 @@ mod tests {
             }
         }
         assert!(judged > 0, "there are some");
+    }
+
+    /// Which refuse a claim that names another.
+    #[test]
+    fn scenarios_know_the_tcps_of_machines() {
+        let read = |name: &str| -> Result<Profile, Error> {
+            Profile::deserialize(name.into_deserializer())
+        };
+        for tcp in TCPS {
+            assert_eq!(read(tcp).map(Profile::name), Ok(tcp));
+        }
+        // "unknown variant `none`, expected one of `linux-2.4`, …"
+        let told = read("none").unwrap_err().to_string();
+        assert_eq!(told.split('`').skip(3).step_by(2).collect::<Vec<_>>(), TCPS, "{told}");
     }
 
     #[test]
