@@ -28,6 +28,32 @@ pub fn listened(
     guards.iter().filter(|g| g.address.is_none()).flat_map(last).collect()
 }
 
+/// The interfaces as guards are placed by them. One with a program at its driver goes on having an address that it
+/// had by the look `before`, until another interface has that: a card may lose its carrier each time that its driver takes
+/// a program or gives one up, and its addresses with that. What no guard goes by is not kept: they go by the addresses
+/// that their listening sockets are bound to, and by whether there is any.
+pub fn kept(
+    guards: &[Guarded],
+    listeners: &[tg_listener_row],
+    before: &[Interface],
+    now: &[Interface],
+    is_at_driver: impl Fn(u32) -> bool,
+) -> Vec<Interface> {
+    let asked: BTreeSet<IpAddr> = guards.iter().flat_map(|g| bound(g, listeners)).collect();
+    let is_nowhere = |address: &IpAddr| now.iter().all(|i| !i.addresses.contains(address));
+    let lost = |interface: &Interface| {
+        let was = before.iter().find(|i| i.index == interface.index && is_at_driver(i.index));
+        let counts = |a: &&IpAddr| interface.addresses.is_empty() || asked.contains(*a);
+        let had = was.into_iter().flat_map(|was| &was.addresses).filter(counts);
+        had.copied().filter(is_nowhere).collect::<Vec<IpAddr>>()
+    };
+    let with_lost = |interface: &Interface| {
+        let addresses = [interface.addresses.clone(), lost(interface)].concat();
+        Interface { addresses, ..interface.clone() }
+    };
+    now.iter().map(with_lost).collect()
+}
+
 /// The addresses that a guard's listening sockets are bound to; empty where none has listened yet.
 fn bound(guarded: &Guarded, listeners: &[tg_listener_row]) -> BTreeSet<IpAddr> {
     match guarded.address {
@@ -406,6 +432,48 @@ mod tests {
         assert_eq!(look(&[other]), at);
         assert_eq!(look(&[]), at);
         assert_eq!(look(&[socket([192, 0, 2, 1], 80)]), [(2, Hooks::DriverIfPossible)]);
+    }
+
+    /// Its card has no carrier for a moment, because its driver has taken a program, or for longer.
+    #[test]
+    fn a_guard_whose_address_is_gone_stays_at_the_driver_where_it_was() {
+        let card = |addresses: &[&str]| interface("eth0", 2, "ixgbe", addresses);
+        let other = |addresses: &[&str]| interface("eth1", 3, "ixgbe", addresses);
+        let at_card = [(2, Hooks::DriverIfPossible)];
+        let own = [guarded(Some("192.0.2.1"), TG_HOOK_AUTO)];
+        let mut before = Vec::new();
+        let mut look = |guards: &[Guarded], now: &[Interface], stands: bool| {
+            before = kept(guards, &[], &before, now, |index| stands && index == 2);
+            hooks_of(&plan(guards, &[], &before, &[]))
+        };
+        let rest = other(&["198.51.100.1"]);
+        let with = |addresses: &[&str]| [card(addresses), rest.clone()];
+        assert!(look(&own, &with(&[]), true).is_empty(), "it never had it");
+        assert_eq!(look(&own, &with(&["192.0.2.1", "192.0.2.2"]), true), at_card);
+        for round in 0..2 {
+            assert_eq!(look(&own, &with(&[]), true), at_card, "round {round}: none is left");
+            assert_eq!(look(&own, &with(&["192.0.2.2"]), true), at_card, "round {round}");
+        }
+        let moved = [card(&["192.0.2.2"]), other(&["192.0.2.1"])];
+        assert_eq!(look(&own, &moved, true), [(3, Hooks::DriverIfPossible)], "it follows it");
+        assert!(look(&own, &with(&["192.0.2.2"]), true).is_empty(), "no program stands there yet");
+        let any = [guarded(None, TG_HOOK_AUTO)];
+        let both = [at_card[0], (3, Hooks::DriverIfPossible)];
+        assert_eq!(look(&any, &with(&["192.0.2.2"]), true), both);
+        assert_eq!(look(&any, &with(&[]), true), both, "any is one that it had");
+        assert_eq!(look(&any, std::slice::from_ref(&rest), true), both[1..], "the card is down");
+        assert_eq!(look(&any, &with(&["192.0.2.2"]), false), both);
+        assert_eq!(look(&any, &with(&[]), false), both[1..], "at the IP entry no card begins anew");
+    }
+
+    /// A host may have other addresses each day (RFC 8981).
+    #[test]
+    fn an_address_that_no_guard_goes_by_is_not_kept() {
+        let own = [guarded(Some("192.0.2.1"), TG_HOOK_AUTO)];
+        let card = |addresses: &[&str]| [interface("eth0", 2, "ixgbe", addresses)];
+        let before = card(&["192.0.2.1", "2001:db8::1"]);
+        let found = kept(&own, &[], &before, &card(&["2001:db8::2"]), |_| true);
+        assert_eq!(found, card(&["2001:db8::2", "192.0.2.1"]));
     }
 
     #[test]

@@ -617,6 +617,11 @@ impl Guard {
         }
     }
 
+    /// Whether a program was attached at this interface's driver last.
+    pub fn is_at_driver(&self, index: u32) -> bool {
+        self.attached.contains(&driver_pin(index))
+    }
+
     /// [`Plan::syn_ns`], by what took a program.
     pub fn syn_ns(&self, plan: &Plan) -> u64 {
         plan.syn_ns(|index| !self.no_driver.contains_key(&index))

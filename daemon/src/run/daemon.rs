@@ -45,7 +45,7 @@ pub struct Daemon {
     listened: Vec<tg_listener_row>,
     /// The sockets that the last look has found.
     found: Vec<tg_listener_row>,
-    /// The interfaces that it has found.
+    /// The interfaces that it has found, by which guards are placed: with addresses that are gone for now.
     interfaces: Vec<Interface>,
     /// The listeners that have been looked at for whether they negotiate.
     spoken_to: BTreeSet<u64>,
@@ -169,7 +169,7 @@ impl Daemon {
         plan::require_others(&config.guards, &interfaces)?;
         plan::require_driver(&config.guards, &config.interfaces, &interfaces)?;
         let listened = plan::listened(&config.guards, &self.listened, &rows);
-        let plan = planned(config, &interfaces, &listened);
+        let plan = planned(config, &self.kept(config, &listened, &interfaces), &listened);
         let syn_ns = syn_ns(&self.guard, &plan);
         let next = configuration_of(config, keys, shed_key, syn_ns);
         // What was refused when nobody was to be told is not told later, as if it were of then.
@@ -298,10 +298,11 @@ impl Daemon {
         self.clean_reservations(config, &rows)?;
         self.follow_speakers(config, &rows)?;
         let interfaces = interfaces::list_after(&self.interfaces)?;
-        self.interfaces.clone_from(&interfaces);
+        // An address that is gone is none of this host's own, wherever its guard stays.
         let own = self.local_routes.follow(self.guard.programs(), &interfaces);
         self.listened = plan::listened(&config.guards, &self.listened, &there);
-        let plan = planned(config, &interfaces, &self.listened);
+        self.interfaces = self.kept(config, &self.listened, &interfaces);
+        let plan = planned(config, &self.interfaces, &self.listened);
         self.follow_plan(plan)?;
         self.follow_costs(config)?;
         let backlogs = self.follow_backlogs(config, &rows, &there);
@@ -309,6 +310,17 @@ impl Daemon {
         // What is wrong next is told, even if it is the same again.
         self.complaint.clear();
         Ok(())
+    }
+
+    /// The interfaces as guards are placed by them.
+    fn kept(
+        &self,
+        config: &Config,
+        listened: &[tg_listener_row],
+        now: &[Interface],
+    ) -> Vec<Interface> {
+        let at = |index| self.guard.is_at_driver(index);
+        plan::kept(&config.guards, listened, &self.interfaces, now, at)
     }
 
     /// Makes what is attached be `plan`. One that fails is told of once, and tried again now and then: a

@@ -555,6 +555,48 @@ fn an_interface_is_let_alone_while_no_socket_is_bound_to_another() {
     assert!(guard.complaint().is_none_or(|line| line.is_empty()), "nothing to complain of");
 }
 
+/// A card may lose its carrier when its driver takes a program or gives one up, and its address with that: it would
+/// begin anew without end.
+#[test]
+fn an_interface_is_let_alone_while_no_other_has_its_address() {
+    if skip_without_root("an_interface_is_let_alone_while_no_other") {
+        return;
+    }
+    let stage = Stage::new("readdressed");
+    stage.receive_offload();
+    let host = &stage.server;
+    let _listener = Stalled::new(host, server(80), BACKLOG);
+    let words = [&arguments("rst-syn", "driver")[..], &["--address", SERVER_V4]].concat();
+    let guard = Guard::start(host, &words);
+    let stands = bpf::pinned(host);
+    let with_address = |what: &str, interface: &str| {
+        let words = format!("address {what} {SERVER_V4}/24 dev {interface}");
+        host.ip(&words).unwrap_or_else(|e| panic!("{words}: {e}"));
+    };
+    for what in ["del", "add"] {
+        with_address(what, "srv0");
+        // By then the daemon has looked.
+        std::thread::sleep(Duration::from_secs(3));
+        assert_eq!(bpf::pinned(host), stands, "it has the links that it had: {what}");
+    }
+    let _clients = fill(&stage.client, server(80), PLACES);
+    assert_eq!(fetch(&stage.client, server(80), PATIENCE).answer, Answer::Refused);
+
+    let before = guard.status()["attached"].clone();
+    host.ip("link add other0 type veth peer name other1").expect("a veth");
+    for name in ["other0", "other1"] {
+        host.ip(&format!("link set {name} up")).expect("an interface that is up");
+    }
+    with_address("del", "srv0");
+    with_address("add", "other0");
+    until("it follows its address", || {
+        let now = guard.status()["attached"].clone();
+        let (now, before) = (now.as_array().expect("links"), before.as_array().expect("links"));
+        now.len() == before.len() && now.iter().all(|link| !before.contains(link))
+    });
+    guard.stop();
+}
+
 /// Starts `tidegate` with these arguments, and kills it so long after, wherever it is by then.
 fn killed_after(stage: &Stage, arguments: &[&str], after: Duration) {
     let mut command = Command::new(tidegate_program());
