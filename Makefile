@@ -66,8 +66,11 @@ setup-lint: setup-test
 build: setup
 	$(CARGO) build --release --locked -p tidegate -p tidelab
 
+# Who may not use sudo is shown the same, simulated.
 demo: build
-	@$(SUDO) $(BUILT)/release/tidelab demo
+	@sudo="$(SUDO)"; \
+	if [ -n "$$sudo" ] && ! $$sudo -n true 2>/dev/null && ! $$sudo -v; then sudo=""; fi; \
+	$$sudo $(BUILT)/release/tidelab demo
 
 # Builds nothing: root may have no cargo.
 install:
