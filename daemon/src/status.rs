@@ -46,9 +46,11 @@ pub fn each(verdicts: &Verdicts) -> impl Iterator<Item = (&'static str, &'static
 /// The whole answer.
 #[derive(Debug, Default, Serialize)]
 pub struct Status {
-    /// The daemon's process; null where it was killed and the guard stands alone, or where there is
-    /// only an agent.
+    /// The daemon's process; null where it was killed and the guard stands alone, where its /run is another
+    /// than this one, or where there is only an agent.
     pub daemon_pid: Option<i32>,
+    /// Whether a daemon looks after the guard, known here by its number or not.
+    pub daemon_running: bool,
     /// The links that stand: `ingress-<ifindex>`, `driver-<ifindex>`, `tcp-<family>`; about TIME-WAIT
     /// `ends_in-<ifindex>`, `ends_out-<ifindex>` and `sockets`; `socket-set` and `socket-get`.
     pub attached: Vec<String>,
@@ -60,6 +62,16 @@ pub struct Status {
     /// The agent, where one runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentStatus>,
+}
+
+impl Status {
+    /// What is known of the daemon; `None` where none runs.
+    pub fn daemon(&self) -> Option<String> {
+        match self.daemon_pid {
+            Some(pid) => Some(format!("daemon {pid}")),
+            None => self.daemon_running.then(|| "a daemon whose /run is another".to_owned()),
+        }
+    }
 }
 
 /// One guarded listener of the configuration.
@@ -370,7 +382,9 @@ pub fn read_if_any() -> Result<Option<Status>> {
     let asked = attached.iter().any(|name| name == "sockets");
     let time_wait = asked.then(|| time_wait::status(&programs)).transpose()?;
     let daemon_pid = instance::running(Role::Guard)?;
-    Ok(Some(Status { daemon_pid, attached, guards, time_wait, agent }))
+    // That of another container has its file in another /run.
+    let daemon_running = daemon_pid.is_some() || pins.are_held()?;
+    Ok(Some(Status { daemon_pid, daemon_running, attached, guards, time_wait, agent }))
 }
 
 /// The same, of what must be there.

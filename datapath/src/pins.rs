@@ -80,17 +80,34 @@ impl Pins {
         self.folder().join("links")
     }
 
+    /// The folder, where there is one.
+    fn open_folder(&self) -> Result<Option<File>> {
+        let folder = self.folder();
+        match File::open(&folder) {
+            Ok(open) => Ok(Some(open)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(pin_error(&folder)(e)),
+        }
+    }
+
+    /// Whether a process has claimed the folder. Who asks has a share in it for a moment, and keeps nobody else from
+    /// asking.
+    pub fn are_held(&self) -> Result<bool> {
+        let Some(open) = self.open_folder()? else { return Ok(false) };
+        match Flock::lock(open, FlockArg::LockSharedNonblock) {
+            Ok(_) => Ok(false),
+            Err((_, Errno::EWOULDBLOCK)) => Ok(true),
+            Err((_, e)) => Err(pin_error(&self.folder())(e.into())),
+        }
+    }
+
     /// Claims the folder, where there is one.
     ///
     /// # Errors
     /// [`Error::Held`]: another process has.
     pub fn claim(&self) -> Result<Option<Claim>> {
         let folder = self.folder();
-        let mut open = match File::open(&folder) {
-            Ok(open) => open,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(pin_error(&folder)(e)),
-        };
+        let Some(mut open) = self.open_folder()? else { return Ok(None) };
         for _ in 0..CLAIM_TRIES {
             match Flock::lock(open, FlockArg::LockExclusiveNonblock) {
                 Ok(lock) => return Ok(Some(Claim(lock))),
@@ -437,9 +454,11 @@ mod tests {
     fn a_folder_is_its_claimants_and_not_that_in_its_place() {
         let (root, pins) = pins("claimed");
         assert!(pins.claim().unwrap().is_none(), "there is none");
+        assert!(!pins.are_held().unwrap());
         pins.make_folders(false).unwrap();
+        assert!(!pins.are_held().unwrap(), "nobody has it");
         let claim = pins.claim().unwrap().unwrap();
-        assert!(matches!(pins.claim(), Err(Error::Held { .. })));
+        assert!(matches!(pins.claim(), Err(Error::Held { .. })) && pins.are_held().unwrap());
         assert!(pins.are_claimed(&claim));
         fs::remove_dir_all(&root).unwrap();
         assert!(!pins.are_claimed(&claim));

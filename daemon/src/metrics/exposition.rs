@@ -237,7 +237,7 @@ impl OfHost {
     fn add(&self, status: &Status) {
         self.build.add(vec![("version", env!("CARGO_PKG_VERSION").to_owned())], 1.0);
         self.guard_attached.add(Labels::new(), f64::from(!status.attached.is_empty()));
-        self.daemon_running.add(Labels::new(), f64::from(status.daemon_pid.is_some()));
+        self.daemon_running.add(Labels::new(), f64::from(status.daemon_running));
     }
 }
 

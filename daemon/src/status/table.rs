@@ -10,10 +10,8 @@ impl Display for Status {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         // Nothing is attached where nothing but an agent runs.
         if !self.attached.is_empty() || self.agent.is_none() {
-            let who =
-                self.daemon_pid.map_or("no daemon: the guard stands alone".to_owned(), |pid| {
-                    format!("daemon {pid}")
-                });
+            let none = || "no daemon: the guard stands alone".to_owned();
+            let who = self.daemon().unwrap_or_else(none);
             let none = self.attached.is_empty();
             let links = if none { "nothing".to_owned() } else { self.attached.join(", ") };
             writeln!(out, "{who}; attached: {links}")?;
@@ -141,6 +139,12 @@ daemon 42; attached: driver-2, tcp-ipv4
     WaitLimit                    reset           1234
 "
         );
+    }
+
+    #[test]
+    fn a_daemon_whose_number_is_not_known_runs_all_the_same() {
+        let status = Status { daemon_running: true, ..Status::default() };
+        assert_eq!(status.to_string(), "a daemon whose /run is another; attached: nothing\n");
     }
 
     /// Nothing is said of what nobody asked for, and the daemon may be gone.

@@ -41,11 +41,11 @@ fn rate(per_s: f64) -> String {
 }
 
 fn header(status: Option<&Status>) -> Line<'static> {
-    let who = match status {
+    let stands = status.is_some_and(|status| !status.attached.is_empty());
+    let who = match status.and_then(Status::daemon) {
+        Some(daemon) => Span::from(daemon),
+        None if stands => "no daemon: the guard stands alone".yellow(),
         None => "no guard stands here".red(),
-        Some(Status { daemon_pid: Some(pid), .. }) => format!("daemon {pid}").into(),
-        Some(status) if status.attached.is_empty() => "no guard stands here".red(),
-        Some(_) => "no daemon: the guard stands alone".yellow(),
     };
     let guards = status.map_or(&[][..], |status| &status.guards);
     let guards = guards.iter().map(|guard| format!("; {}", guard.title()).into());

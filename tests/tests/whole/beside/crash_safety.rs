@@ -352,6 +352,38 @@ fn a_second_daemon_is_refused_whose_run_is_another() {
     stop_says_that_nothing_stands(host);
 }
 
+/// As `tidegate metrics` is asked in such a container, while the host has the daemon.
+#[test]
+fn a_daemon_is_seen_to_run_whose_run_is_another() {
+    if skip_without_root("a_daemon_is_seen_to_run_whose_run_is_another") {
+        return;
+    }
+    let full = Full::new("another-runs");
+    let host = &full.stage.server;
+    let guard = Guard::start(host, &arguments("rst-syn", "ip"));
+    let elsewhere = |words: &str| {
+        let mut command = with_another_run(words);
+        let ended = host.run(move || command.output()).expect("unshare");
+        assert!(ended.status.success(), "{words}: {}", String::from_utf8_lossy(&ended.stderr));
+        String::from_utf8(ended.stdout).expect("UTF-8")
+    };
+    let is_told = |runs: bool, words: &str| {
+        let json = elsewhere("status --json");
+        let status: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert!(status["daemon_pid"].is_null(), "{status:#}");
+        assert_eq!(status["daemon_running"], runs, "{status:#}");
+        let told = elsewhere("status");
+        assert!(told.starts_with(words), "{told}");
+        let figure = format!("\ntidegate_daemon_running {}", u8::from(runs));
+        let figures = elsewhere("metrics");
+        assert!(figures.contains(&figure), "{figures}");
+    };
+    is_told(true, "a daemon whose /run is another; ");
+    guard.kill();
+    is_told(false, "no daemon: the guard stands alone; ");
+    stop(&full.stage);
+}
+
 fn stop_says_that_nothing_stands(host: &Namespace) {
     let told = fails_in_a_line(host, &["stop"]);
     assert!(told.contains("no guard stands here"), "{told}");
