@@ -137,7 +137,16 @@ impl Measured<'_> {
 
     fn warnings(&self) -> Vec<String> {
         let lost = self.report.counted.ring_lost;
-        let warning = || format!("{lost} packets found the server's receive ring full");
-        if lost > 0 { vec![warning()] } else { Vec::new() }
+        let full = || format!("{lost} packets found the server's receive ring full");
+        let setting = self.at.setting;
+        let (asked, given) =
+            (setting.server.under(&setting.treatment).backlog, self.report.backlog);
+        let cut = || {
+            let whose = self.profile.name();
+            format!(
+                "the server asked for a listen queue of {asked}, and {whose} gave it one of {given}"
+            )
+        };
+        [(lost > 0).then(full), (given < asked).then(cut)].into_iter().flatten().collect()
     }
 }

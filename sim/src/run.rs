@@ -204,6 +204,7 @@ mod tests {
     struct Heard {
         left_out: Vec<String>,
         points: usize,
+        warnings: Vec<String>,
     }
 
     impl Watcher for Heard {
@@ -211,8 +212,9 @@ mod tests {
 
         fn progress(&mut self, _index: usize, _progress: &Progress) {}
 
-        fn point(&mut self, _point: &Point) -> Result<(), ResultsError> {
+        fn point(&mut self, point: &Point) -> Result<(), ResultsError> {
             self.points += 1;
+            self.warnings.extend(point.warnings.clone());
             Ok(())
         }
 
@@ -235,5 +237,18 @@ mod tests {
         for (told, curve) in heard.left_out.iter().zip(["ours", "theirs"]) {
             assert!(told.starts_with(curve) && told.contains("no nginx"), "{told}");
         }
+    }
+
+    #[test]
+    fn a_listen_queue_that_is_cut_is_told() {
+        let text = "title = \"t\"\nsource = \"s\"\n[server]\nbacklog = 2048\n[load]\noffered = [0.5]\n\
+             duration_s = 0.1\nwarm_up_s = 0.1\n[[curve]]\nname = \"cut\"\nmechanism = \"default\"\n\
+             [[curve]]\nname = \"not\"\nmechanism = \"default\"\nserver = { kind = \"tux\" }";
+        let scenario = Scenario::parse("t", "t.toml", text).unwrap();
+        let settings = Settings { machine: Machine::xeon(), threads: NonZeroUsize::MIN };
+        let mut heard = Heard::default();
+        run(&scenario, scenario.load(Form::Full), &settings, &mut heard).unwrap();
+        let told = "the server asked for a listen queue of 2048, and linux-2.4 gave it one of 128";
+        assert_eq!((heard.points, heard.warnings), (2, vec![told.to_owned()]));
     }
 }

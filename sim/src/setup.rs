@@ -25,7 +25,7 @@ pub struct Setup {
     /// Threads that hold connections, of a Knot: as many as Knot-C has, and at most as many as
     /// Knot-A begins.
     pub threads: u32,
-    /// The listen queue that the application asked for.
+    /// The listen queue that the application asks for.
     pub backlog: u32,
     /// How many connections it accepts in a row.
     pub accept_limit: AcceptLimit,
@@ -54,6 +54,11 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// The listen queue that the application gets.
+    pub(crate) fn backlog_given(&self) -> u32 {
+        self.backlog.min(self.machine.profile.backlog_max(self.program))
+    }
+
     /// One-packet requests, one a connection, at a machine's own server; `None` is the kernel alone.
     #[must_use]
     pub fn one_packet(machine: Machine, guard: Option<(tg_rules, Hook)>, os: &'static Os) -> Self {
@@ -158,4 +163,26 @@ pub struct Balance {
     pub packets_arrived: u64,
     /// Packets under way.
     pub packets_under_way: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stack::Profile;
+    use crate::world::World;
+
+    /// `tux_max_backlog` is 2,048, and Shukla's figures of TUX have it so.
+    #[test]
+    fn a_listen_queue_is_cut_for_applications_and_not_for_tux_in_the_kernel() {
+        let given = |profile, program| {
+            let machine = Machine { profile, ..Machine::xeon() };
+            let usual = Setup::one_packet(machine, None, Os::linux());
+            World::new(Setup { program, backlog: 2048, ..usual }).host.listener.backlog
+        };
+        assert_eq!(given(Profile::Linux24, Program::Tux), 2048);
+        assert_eq!(given(Profile::Linux24, Program::PapersUserver), 128);
+        assert_eq!(given(Profile::Bsd, Program::PapersUserver), 128);
+        assert_eq!(given(Profile::Windows, Program::PapersUserver), 200);
+        assert_eq!(given(Profile::Linux6, Program::Tux), 2048);
+    }
 }

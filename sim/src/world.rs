@@ -49,6 +49,8 @@ pub struct Report {
     pub balance: Balance,
     /// Events in all.
     pub events: u64,
+    /// The listen queue that the application got.
+    pub(crate) backlog: u32,
     /// Sockets that the server had when that time ended, the listening one among them.
     pub(crate) sockets: u64,
     /// What was counted at the server in the time that counts.
@@ -142,6 +144,7 @@ impl World {
     #[must_use]
     pub fn new(setup: Setup) -> Self {
         let (ends, app) = (Ends::of(&setup), App::of(&setup));
+        let listener = Listener::new(setup.backlog_given());
         let Setup { machine, kernel, way, crowd, seed, .. } = setup;
         let counted_ns = crowd.warm_up_ns..crowd.warm_up_ns + crowd.duration_ns;
         let guard = setup.guard.map(|(rules, hook)| {
@@ -153,7 +156,7 @@ impl World {
             costs: machine.costs,
             guard,
             shed: setup.shed.map(|shed| Shedders::new(&shed, seed)),
-            listener: Listener::new(setup.backlog.min(machine.profile.backlog_max())),
+            listener,
             cores: Cores::of(&machine),
             driver_elsewhere: machine.driver_elsewhere,
             app,
@@ -218,6 +221,7 @@ impl World {
             accepts: end.4,
             balance,
             events: self.events,
+            backlog: self.host.listener.backlog,
         }
     }
 

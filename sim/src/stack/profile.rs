@@ -24,6 +24,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::machine::Program;
+
 /// Whose TCP the server has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Profile {
@@ -118,9 +120,11 @@ impl Profile {
         }
     }
 
-    /// The longest listen queue that an application gets (`SOMAXCONN` of Linux 2.4 and FreeBSD).
-    pub(crate) fn backlog_max(self) -> u32 {
+    /// The longest listen queue that a program gets (`SOMAXCONN` of Linux 2.4 and FreeBSD). Linux cuts it
+    /// in sys_listen(), which is for applications: the papers' TUX is in the kernel, and asks TCP itself.
+    pub(crate) fn backlog_max(self, program: Program) -> u32 {
         match self {
+            Self::Linux24 if program == Program::Tux => u32::MAX,
             Self::Linux24 | Self::Bsd => 128,
             Self::Linux6 => 65_535,
             Self::Windows => 200,
