@@ -114,7 +114,9 @@ impl App {
             cost_ns,
             is_impatient: match program {
                 Program::Userver | Program::UserverScanning => true,
-                Program::PapersUserver | Program::Tux => false,
+                // The papers' TUX has `tux_keepalive_timeout`, which is 0: never.
+                Program::Tux => setup.machine.userver != Program::PapersUserver,
+                Program::PapersUserver => false,
                 Program::KnotC | Program::KnotA => threading == Threading::Kernel,
             },
             step: Step::Blocked,
@@ -210,10 +212,7 @@ impl Host {
         self.app.statistics.accepted += 1;
         self.app.held += 1;
         flow.conn.state = State::Accepted;
-        if self.app.is_impatient {
-            flow.conn.patience_at_ns = now_ns + PATIENCE_NS;
-            flow.conn.wake_at(place, flow.conn.patience_at_ns, wire);
-        }
+        self.bear_with(flow, place, now_ns, wire);
         match self.order(now_ns) {
             (Order::Phases(phases), _) => phases.accepted(now_ns),
             (Order::Threads(threads), sight) => {
@@ -223,6 +222,14 @@ impl Host {
             }
         }
         self.tell(flow, place);
+    }
+
+    /// From now on a connection may stand still for as long as the application bears it.
+    fn bear_with(&self, flow: &mut Flow, place: u32, now_ns: u64, wire: &mut Wire) {
+        if self.app.is_impatient {
+            flow.conn.patience_at_ns = now_ns + PATIENCE_NS;
+            flow.conn.wake_at(place, flow.conn.patience_at_ns, wire);
+        }
     }
 
     /// Begins the next step, or waits.

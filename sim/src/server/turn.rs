@@ -3,7 +3,7 @@
 
 use tidegate_client::Close;
 
-use super::{Order, PATIENCE_NS, Step};
+use super::{Order, Step};
 use crate::flow::Flow;
 use crate::machine::Program;
 use crate::stack::{Host, State};
@@ -27,6 +27,8 @@ impl Host {
     pub(super) fn begin_turn(&mut self, flow: &mut Flow, place: u32, now_ns: u64, wire: &mut Wire) {
         // Also where a thread only tries: what comes meanwhile is not told of twice.
         flow.conn.is_ready = true;
+        // Who has asked after all waits for us.
+        flow.conn.is_overdue &= flow.conn.requests == 0;
         let conn = &flow.conn;
         let writes = self.app.program != Program::PapersUserver;
         let turn = if conn.was_reset || conn.is_overdue {
@@ -60,7 +62,6 @@ impl Host {
     ) {
         let mut work = Work::new(wire, &self.costs, place, now_ns);
         flow.conn.is_ready = false;
-        let is_patient = flow.conn.patience_at_ns != u64::MAX;
         match turn {
             // It was reset meanwhile: the call fails, and the next turn sees why.
             Turn::Read { .. } | Turn::Write | Turn::ClientClose if flow.conn.was_reset => {}
@@ -80,8 +81,8 @@ impl Host {
             Turn::Close => self.let_go(flow, &mut work),
             Turn::Nothing => {}
         }
-        if is_patient && flow.conn.state == State::Accepted && !flow.conn.was_reset {
-            flow.conn.patience_at_ns = now_ns + PATIENCE_NS;
+        if flow.conn.state == State::Accepted && !flow.conn.was_reset {
+            self.bear_with(flow, place, now_ns, work.wire);
         }
         self.app.owes = work.took;
         self.tell(flow, place);

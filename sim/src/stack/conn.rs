@@ -110,7 +110,7 @@ pub(crate) struct Conn {
     pub was_reset: bool,
     /// A request was read, and its reply is not handed over.
     pub replies: bool,
-    /// The application has waited for too long.
+    /// The application has waited for its client for too long.
     pub is_overdue: bool,
     /// The application is told, or being told, of something to do.
     pub is_ready: bool,

@@ -168,7 +168,8 @@ impl Host {
         let conn = &mut flow.conn;
         if conn.patience_at_ns <= now_ns {
             conn.patience_at_ns = NEVER;
-            conn.is_overdue = true;
+            // Who is queued for a turn waits for the application, whose patience begins anew with that.
+            conn.is_overdue = !conn.is_ready;
             self.tell(flow, work.place);
         }
         let conn = &mut flow.conn;

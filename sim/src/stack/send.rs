@@ -55,13 +55,15 @@ impl Host {
         if conn.was_reset {
             return conn.forget(work.wire);
         }
-        if conn.requests > 0 || conn.replies {
+        if conn.requests > 0 {
             let (seq, now_ns) = (conn.next, work.now_ns());
             let segment = conn.segment(self.profile, now_ns, Flags::RST, seq, b"");
             work.send(flow, &segment);
             return flow.conn.forget(work.wire);
         }
         conn.state = State::Closing;
+        // What it has not handed over of a reply is never sent.
+        (conn.replies, conn.left, conn.reply_end) = (false, 0, conn.data_end);
         conn.wants_fin = true;
         conn.closed_first = !conn.fin_seen;
         conn.patience_at_ns = NEVER;
@@ -238,5 +240,44 @@ impl super::Conn {
     pub(super) fn begin_flight(&mut self, first_flight: u16) {
         self.flight = first_flight;
         self.flight_slow = FLIGHT_MAX;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_client::Os;
+    use tidegate_scenarios::Page;
+
+    use crate::machine::Machine;
+    use crate::pages::Pages;
+    use crate::setup::Setup;
+    use crate::stack::{Conn, Profile};
+    use crate::world::World;
+
+    /// Nothing is unread, so that Linux' close() sends what write() took, and a FIN.
+    #[test]
+    fn who_is_given_up_amid_a_reply_gets_what_was_handed_over_and_no_rst() {
+        const PLACE: u32 = 0;
+        // A third of its 8 KiB is free before it is told that it can go on.
+        let machine = Machine { profile: Profile::Windows, ..Machine::today() };
+        let mut setup = Setup::one_packet(machine, None, Os::linux());
+        setup.pages = Pages::of(Page::Specweb99, 1);
+        setup.crowd.person.requests = setup.pages.requests("h");
+        let mut world = World::new(setup);
+        let waits = |conn: &Conn| conn.replies && !conn.is_ready;
+        while !(world.balance.attempts > 0 && waits(&world.flows.get(PLACE).conn)) {
+            assert!(world.advance());
+        }
+        let (now_ns, served) = (world.now_ns(), world.balance.served);
+        let flow = world.flows.get(PLACE);
+        flow.conn.is_overdue = true;
+        world.host.tell(flow, PLACE);
+        world.host.wake(now_ns, &mut world.wire);
+        while world.balance.attempts == served + 1 {
+            assert!(world.advance());
+        }
+        let balance = world.balance();
+        assert_eq!((balance.served, balance.others), (served, 1), "closed early: {balance:?}");
+        assert_eq!(world.wire.segments.rst_received, 0);
     }
 }

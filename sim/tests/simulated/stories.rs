@@ -172,6 +172,20 @@ fn who_closes_first_holds_time_wait() {
     assert_eq!(usual.time_waits(), 0, "clients close first");
 }
 
+/// Its ten seconds are for who stands still: who has asked waits for the server, and is served in the end.
+#[test]
+fn who_waits_for_the_server_is_not_given_up() {
+    for program in [Program::Userver, Program::UserverScanning, Program::Tux, Program::KnotC] {
+        let mut world = Setup::one_packet(Machine::today(), None, Os::linux());
+        (world.program, world.cost_ns, world.backlog) = (program, 10_000_000, 4096);
+        world.crowd.person.timeout_ns = 60 * SECOND_NS;
+        world.crowd.load = Load::Open(Arrivals::constant(2000.0));
+        let report = of(world);
+        assert_eq!(report.balance.served, report.balance.attempts, "{program:?}");
+        assert!(report.outcome.response_ms.max > 15_000.0, "{:?}", report.outcome.response_ms);
+    }
+}
+
 /// The papers' machine with another TCP, overloaded by clients so far away.
 fn overloaded(profile: Profile, away_ms: f64) -> Outcome {
     let mut world = setup(Machine { profile, ..Machine::xeon() }, None, 60_000.0);
