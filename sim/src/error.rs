@@ -30,6 +30,17 @@ pub enum SimError {
         /// Which.
         peer: Peer,
     },
+    /// A peer that changes nothing of what this TCP does.
+    #[error(
+        "{} changes nothing on {whose}: leave the curve out, or take a machine with another profile",
+        peer.name()
+    )]
+    PeerAlike {
+        /// Which.
+        peer: Peer,
+        /// The name of the machine's profile.
+        whose: &'static str,
+    },
     /// A hook where the mechanism cannot be carried out.
     #[error("hook \"{given}\" is not auto, driver, ip or tcp: give one of them")]
     Hook {

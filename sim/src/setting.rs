@@ -45,37 +45,29 @@ pub(crate) fn setup(
     if setting.clients.browsing.is_some() {
         return Err(SimError::Browsing);
     }
-    let mut kernel = Kernel::of(machine.profile);
+    let kernel = kernel(setting, &server, program, machine.profile)?;
     let mut guard = None;
     let mut hook = Hook::named(&setting.hook, machine.hook)?;
-    match &setting.treatment {
-        Treatment::Mechanism(name) => {
-            let rules = setting.options.over(mechanism::parse(name)?);
-            let mut rules = tg_rules { fin: setting.fin.rule(), ..rules };
-            if rules.is_auto != 0 && machine.profile != Profile::Linux6 {
-                return Err(SimError::AutoBeforeOthers { whose: machine.profile.name() });
-            }
-            if setting.precedence.fair_share {
-                (rules.share_ipv4_bits, rules.share_ipv6_bits) = (IPV4_BITS, IPV6_BITS);
-            }
-            // As live: where SYNs are shed, they are judged in the same place.
-            if setting.shed.is_some() && hook == Hook::Tcp {
-                hook = Hook::Ip;
-            }
-            // As the daemon has it: the table of held pairs is behind the driver, and would not know of
-            // a pair that a cookie from there opens anew.
-            let holds = setting.time_wait.negotiated() == Some(End::Server);
-            if holds && rules.may_give_cookies() && hook == Hook::Driver {
-                hook = Hook::Ip;
-            }
-            guard = Some((rules, hook));
+    if let Treatment::Mechanism(name) = &setting.treatment {
+        let rules = setting.options.over(mechanism::parse(name)?);
+        let mut rules = tg_rules { fin: setting.fin.rule(), ..rules };
+        if rules.is_auto != 0 && machine.profile != Profile::Linux6 {
+            return Err(SimError::AutoBeforeOthers { whose: machine.profile.name() });
         }
-        Treatment::Peer(Peer::Kernel | Peer::LargeBacklog) => {}
-        Treatment::Peer(Peer::AbortOnOverflow) => kernel.abort_on_overflow = true,
-        Treatment::Peer(Peer::SynCookies0) => kernel.syncookies = 0,
-        Treatment::Peer(Peer::SynCookies1) => kernel.syncookies = 1,
-        Treatment::Peer(Peer::SynCookies2) => kernel.syncookies = 2,
-        Treatment::Peer(peer) => return Err(SimError::Peer { peer: *peer }),
+        if setting.precedence.fair_share {
+            (rules.share_ipv4_bits, rules.share_ipv6_bits) = (IPV4_BITS, IPV6_BITS);
+        }
+        // As live: where SYNs are shed, they are judged in the same place.
+        if setting.shed.is_some() && hook == Hook::Tcp {
+            hook = Hook::Ip;
+        }
+        // As the daemon has it: the table of held pairs is behind the driver, and would not know of
+        // a pair that a cookie from there opens anew.
+        let holds = setting.time_wait.negotiated() == Some(End::Server);
+        if holds && rules.may_give_cookies() && hook == Hook::Driver {
+            hook = Hook::Ip;
+        }
+        guard = Some((rules, hook));
     }
     let judges_addresses =
         setting.shed.is_some() || guard.as_ref().is_some_and(|(rules, _)| rules.is_auto != 0);
@@ -162,6 +154,35 @@ fn last(crowd: &mut Crowd, load: setup::Load, phases: &Phases) {
     crowd.warm_up_ns = ns(phases.warm_up);
     crowd.duration_ns = ns(phases.duration);
     crowd.cool_down_ns = ns(phases.cool_down);
+}
+
+/// The kernel as a peer has it set. One that would change nothing is refused: its curve would be the
+/// kernel's own.
+fn kernel(
+    setting: &Setting,
+    server: &Server,
+    program: Program,
+    profile: Profile,
+) -> Result<Kernel, SimError> {
+    let usual = Kernel::of(profile);
+    let Treatment::Peer(peer) = setting.treatment else { return Ok(usual) };
+    let kernel = match peer {
+        Peer::Kernel | Peer::LargeBacklog => usual,
+        Peer::AbortOnOverflow => Kernel { abort_on_overflow: true, ..usual },
+        Peer::SynCookies0 => Kernel { syncookies: 0, ..usual },
+        Peer::SynCookies1 => Kernel { syncookies: 1, ..usual },
+        Peer::SynCookies2 => Kernel { syncookies: 2, ..usual },
+        _ => return Err(SimError::Peer { peer }),
+    };
+    let given = |server: &Server| server.backlog.min(profile.backlog_max(program));
+    let is_alike = kernel.heeded_by(profile) == usual.heeded_by(profile)
+        && given(server) == given(&setting.server);
+    // Live it is set where a host may have something else.
+    let is_todays = peer == Peer::SynCookies1 && profile == Profile::Linux6;
+    if is_alike && peer != Peer::Kernel && !is_todays {
+        return Err(SimError::PeerAlike { peer, whose: profile.name() });
+    }
+    Ok(kernel)
 }
 
 /// A scenario's server on this machine.
@@ -286,6 +307,46 @@ mod tests {
         assert!(of("backlog = 64").is_ok());
         assert!(matches!(of("time_waits = 20000"), Err(SimError::TimeWaits)));
         assert!(matches!(of("events = \"io_uring\""), Err(SimError::IoUring)));
+    }
+
+    /// As what a server asks for is, above. Each profile has the peers whose curves are its kernel's own.
+    #[test]
+    fn a_peer_that_would_make_no_difference_is_refused() {
+        let of = |peer: &str, keys: &str, profile| {
+            let text = format!(
+                "title = \"t\"\nsource = \"s\"\n[load]\noffered = [1]\n[[curve]]\npeer = \"{peer}\"\n\
+                 server = {{ {keys} }}"
+            );
+            let scenario = Scenario::parse("t", "t.toml", &text).unwrap();
+            let load = scenario.load(Form::Full);
+            let machine = Machine { profile, ..Machine::xeon() };
+            setup(&scenario, &scenario.settings[0], &load, &machine).map(drop)
+        };
+        let alike: [(Profile, &[&str]); 4] = [
+            (Profile::Linux24, &["syncookies-0", "large-backlog"]),
+            (Profile::Linux6, &[]),
+            (Profile::Bsd, &["abort-on-overflow", "syncookies-1", "syncookies-2", "large-backlog"]),
+            (
+                Profile::Windows,
+                &["abort-on-overflow", "syncookies-0", "syncookies-1", "syncookies-2"],
+            ),
+        ];
+        let peers = ["kernel", "abort-on-overflow", "syncookies-0", "syncookies-1", "syncookies-2"];
+        for (profile, alike) in alike {
+            for peer in peers.into_iter().chain(["large-backlog"]) {
+                let is_alike = match of(peer, "backlog = 128", profile) {
+                    Ok(()) => false,
+                    Err(SimError::PeerAlike { .. }) => true,
+                    Err(other) => panic!("{other}"),
+                };
+                assert_eq!(is_alike, alike.contains(&peer), "{peer}, {profile:?}");
+            }
+        }
+        let told = of("large-backlog", "backlog = 128", Profile::Linux24).unwrap_err().to_string();
+        assert!(told.starts_with("large-backlog changes nothing on linux-2.4: "), "{told}");
+        assert!(of("large-backlog", "backlog = 64", Profile::Linux24).is_ok());
+        assert!(of("large-backlog", "backlog = 128, kind = \"tux\"", Profile::Linux24).is_ok());
+        assert!(of("large-backlog", "backlog = 65535", Profile::Linux6).is_err());
     }
 
     /// As `tidegate` takes the IP entry where it is left to choose; a scenario that chooses otherwise is refused.

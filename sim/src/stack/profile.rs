@@ -211,4 +211,15 @@ impl Kernel {
         };
         Self { syn_max, syncookies, abort_on_overflow }
     }
+
+    /// What of it this profile's rules look at: Windows has no cookies, and only today's Linux gives
+    /// them for every SYN.
+    pub(crate) fn heeded_by(self, profile: Profile) -> Self {
+        let syncookies = match profile {
+            Profile::Linux6 => self.syncookies,
+            Profile::Linux24 | Profile::Bsd => self.syncookies.min(1),
+            Profile::Windows => 0,
+        };
+        Self { syncookies, ..self }
+    }
 }
