@@ -51,6 +51,8 @@ pub(crate) struct Wire {
     pub queue: Queue<Event>,
     pub inward: Direction,
     pub outward: Direction,
+    /// Packets that are under way, by the events to come.
+    pub under_way: u64,
     /// How clients are attended to.
     pub clients: Attention,
     /// As clients count them.
@@ -73,6 +75,7 @@ impl Wire {
             queue: Queue::default(),
             inward: Direction::inward(way, Chance::of(seed, Entity::WayIn)),
             outward: Direction::outward(way, Chance::of(seed, Entity::WayOut)),
+            under_way: 0,
             clients,
             segments: Segments::default(),
             ends,
@@ -92,16 +95,19 @@ impl Wire {
         let rst = Segment { flags, ack: packet.end(), ..Segment::default() };
         let rst = Packet::of(packet.flow, &rst);
         self.outward.carried.sent += 1;
-        self.queue.add_to(lane::TO_CLIENTS, now_ns, Event::AtClient(rst));
+        self.comes_to_client(rst, now_ns);
     }
 
-    /// Packets that are under way: those of the events to come.
-    pub(crate) fn under_way(&self) -> u64 {
-        let of = |direction: &Direction| {
-            let carried = direction.carried;
-            carried.sent - carried.lost - carried.arrived
-        };
-        of(&self.inward) + of(&self.outward)
+    #[inline]
+    fn comes_to_server(&mut self, packet: Packet, at_ns: u64) {
+        self.under_way += 1;
+        self.queue.add_to(lane::TO_SERVER, at_ns, Event::AtServer(packet));
+    }
+
+    #[inline]
+    fn comes_to_client(&mut self, packet: Packet, at_ns: u64) {
+        self.under_way += 1;
+        self.queue.add_to(lane::TO_CLIENTS, at_ns, Event::AtClient(packet));
     }
 }
 
@@ -134,7 +140,7 @@ impl Out for Post<'_> {
         self.syns = self.syns.saturating_add(u8::from(segment.flags.has(Flags::SYN)));
         if let Some(at_ns) = arrives {
             self.packets += 1;
-            self.wire.queue.add_to(lane::TO_SERVER, at_ns, Event::AtServer(packet));
+            self.wire.comes_to_server(packet, at_ns);
         }
     }
 
@@ -228,7 +234,7 @@ impl<'a> Work<'a> {
         if let Some(at_ns) = self.wire.outward.carry(now_ns, flow.delay_ns, &packet, 0) {
             flow.packets += 1;
             let seen_ns = self.wire.clients.sees_ns(at_ns);
-            self.wire.queue.add_to(lane::TO_CLIENTS, seen_ns, Event::AtClient(packet));
+            self.wire.comes_to_client(packet, seen_ns);
         }
     }
 

@@ -251,8 +251,14 @@ impl World {
         self.events += 1;
         match event {
             Event::Start => self.start_due(now_ns),
-            Event::AtServer(packet) => self.at_server(&packet, now_ns),
-            Event::AtClient(packet) => self.at_client(&packet, now_ns),
+            Event::AtServer(packet) => {
+                self.wire.under_way -= 1;
+                self.at_server(&packet, now_ns);
+            }
+            Event::AtClient(packet) => {
+                self.wire.under_way -= 1;
+                self.at_client(&packet, now_ns);
+            }
             Event::Client(place) => self.client_timer(place, now_ns),
             Event::Conn(place) => {
                 self.host.timer(self.flows.get(place), place, now_ns, &mut self.wire);
@@ -284,7 +290,7 @@ impl World {
             packets_sent: inward.sent + outward.sent,
             packets_lost: inward.lost + outward.lost,
             packets_arrived: inward.arrived + outward.arrived,
-            packets_under_way: self.wire.under_way(),
+            packets_under_way: self.wire.under_way,
             ..self.balance
         }
     }
