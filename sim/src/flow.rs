@@ -4,7 +4,7 @@
 use tidegate_client::Attempt;
 
 use crate::engine::Ticket;
-use crate::ports::Ports;
+use crate::ports::{ANY, Ports};
 use crate::stack::Conn;
 
 /// A pair of addresses and ports, and what stands on it at either end.
@@ -24,7 +24,7 @@ pub(crate) struct Flow {
     pub count: u16,
     /// Which of all attempts it is.
     pub number: u32,
-    /// Its address and port, or [`ANY`](crate::ports::ANY).
+    /// Its address and port; [`ANY`] where these are not counted, or are another's by now.
     pub port: u32,
     /// The number of its pair of addresses and ports: its port's where these are counted, else its own.
     pub pair: u32,
@@ -77,10 +77,14 @@ impl Flows {
         (flow.port, flow.pair) = (port, port);
         if let Some(place) = left {
             let last = &mut self.all[place as usize];
-            flow.conn = std::mem::take(&mut last.conn);
-            flow.packets = last.packets;
-            *last = flow;
-            return Some(place);
+            if !last.conn.was_reset {
+                flow.conn = std::mem::take(&mut last.conn);
+                flow.packets = last.packets;
+                *last = flow;
+                return Some(place);
+            }
+            // TCP has forgotten it: what is left is the application's.
+            last.port = ANY;
         }
         let place = self.place(flow);
         if let Some(ports) = &mut self.ports {
@@ -116,7 +120,9 @@ impl Flows {
     pub(crate) fn tidy(&mut self, place: u32) {
         let flow = &self.all[place as usize];
         if flow.is_over() {
-            if let Some(ports) = &mut self.ports {
+            if let Some(ports) = &mut self.ports
+                && flow.port != ANY
+            {
                 ports.forget(flow.port);
             }
             self.free.push(place);

@@ -74,3 +74,19 @@ fn a_closed_loop_outlives_its_ports() {
     assert_eq!(outcome.replies, 50);
     assert!((3000..4100).contains(&no_port(&outcome)), "each tries a thousand times: {outcome:?}");
 }
+
+/// The server's TCP has forgotten who was reset, though its application, busy for three seconds, has not
+/// looked yet: the port's next SYN is one to the listening socket.
+#[test]
+fn a_connection_that_was_reset_does_not_meet_its_ports_next_syn() {
+    let mut setup = Setup::one_packet(Machine::today(), None, Os::named("linux").unwrap());
+    setup.cost_ns = 3 * SECOND_NS;
+    setup.crowd.person.close = Close::Reset;
+    setup.crowd.person.timeout_ns = SECOND_NS * 3 / 2;
+    setup.crowd.ports = Some(1);
+    setup.crowd.load = Load::Open(Arrivals::constant(0.5));
+    setup.crowd.duration_ns = 20 * SECOND_NS;
+    let outcome = World::new(setup).run(&mut |_| {}).outcome;
+    assert!((9..=11).contains(&outcome.attempts), "{outcome:?}");
+    assert_eq!(outcome.syns_per_attempt.keys().copied().collect::<Vec<_>>(), [1], "{outcome:?}");
+}
