@@ -178,7 +178,7 @@ pub struct Segments {
     /// All that were received.
     pub received: u64,
     /// Coming or going, that found no room at the clients' own device, or that it could not hand on:
-    /// a veth says so, too, of what finds the server's backlog full.
+    /// a veth says so, too, of what finds the server's backlog full. Until the load is over, and all leave.
     pub lost_here: u64,
 }
 

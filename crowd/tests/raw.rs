@@ -4,12 +4,15 @@
 mod common;
 
 use std::collections::HashMap;
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::wire::{SYN, Wire};
 use common::{NOBODY, Stage, answer, answer_at_length, answer_noting, answer_once, raw};
-use tidegate_crowd::{Class, Close, Delay, Driver, Load, Network, Os, Plan, SynClass, run_watched};
+use tidegate_crowd::{
+    Class, Close, Delay, Driver, Load, Network, Os, Plan, SynClass, Trace, run_watched,
+};
 use tidegate_lab::{Counters, Sockets, allowed_cpus, say_skipped, skip_without_root};
 
 #[test]
@@ -326,6 +329,37 @@ fn frames_that_the_device_drops_are_counted() {
     let outcome = stage.send(raw(&format!("{NOBODY}:80"), 300.0, impatient));
     assert!(outcome.driver.starts_with("AF_XDP"), "{}", outcome.driver);
     assert_eq!((outcome.segments.sent, outcome.segments.lost_here), (300, 300), "{outcome:?}");
+}
+
+/// A hundred of the cool-down still wait when the load is over, and all give up at one time; by then the
+/// cable is pulled out. Of the one that counts the FIN is lost before.
+#[test]
+fn what_is_lost_when_all_leave_is_no_loss_of_the_load() {
+    if skip_without_root("what_is_lost_when_all_leave_is_no_loss_of_the_load") {
+        return;
+    }
+    let stage = Stage::new();
+    // Nobody accepts: they connect, ask and wait.
+    let _listener = stage.server.run(|| TcpListener::bind("10.0.0.1:80").unwrap());
+    let mut times = vec!["0"];
+    times.resize(101, "0.3");
+    let load = Load::Trace { trace: Trace::parse(&times.join("\n")).unwrap(), per_s: None };
+    let (duration, cool_down) = (Duration::from_millis(200), Duration::from_secs(1));
+    let patient = Class { timeout: Duration::from_millis(1500), ..Class::default() };
+    let plan = Plan { load, duration, cool_down, ..raw("10.0.0.1:80", 1.0, patient) };
+    let crowd = stage.clients.thread(move || tidegate_crowd::run(&plan).unwrap()).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while counters(&stage.server).get("TcpPassiveOpens").unwrap() < 101 {
+        assert!(Instant::now() < deadline, "they do not all connect");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Until their requests are acknowledged, too, and nobody has anything to send.
+    std::thread::sleep(Duration::from_millis(200));
+    stage.link.a().down().unwrap();
+    let outcome = crowd.join().unwrap();
+    assert!(outcome.driver.starts_with("AF_XDP"), "{}", outcome.driver);
+    assert_eq!((outcome.attempts, outcome.errors.timed_out_waiting), (1, 1), "{outcome:?}");
+    assert_eq!(outcome.segments.lost_here, 1, "{outcome:?}");
 }
 
 #[test]

@@ -145,8 +145,9 @@ impl<'a> Crowd<'a> {
                 self.wait(arrivals, start_ns.map(|start_ns| self.begun_ns + start_ns))?;
             }
         }
-        self.leave(arrivals)?;
+        // Read once, and here: that all leave at one time is none of the load.
         let lost_here = self.office.transmitter.lost() + arrivals.lost();
+        self.leave(arrivals)?;
         self.tally.segments = Segments { lost_here, ..self.office.segments };
         Ok(self.tally.outcome(self.plan.seed))
     }
