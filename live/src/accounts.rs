@@ -48,8 +48,23 @@ impl Accounts {
         }
     }
 
+    /// What a reader must know of the point: what the server lacked, and what cannot be.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.shortage().into_iter().chain(self.contradiction()).collect()
+    }
+
+    /// How often it could not take a client that came: that limits it, and not how it accepts.
+    fn shortage(&self) -> Option<String> {
+        let failed = self.server.accept_failures;
+        (failed > 0).then(|| {
+            format!(
+                "the server lacked descriptors, memory or threads to accept with {failed} times"
+            )
+        })
+    }
+
     /// What cannot be: of the server's own figures, or of what it accepted and its kernel let in.
-    pub(crate) fn contradiction(&self) -> Option<String> {
+    fn contradiction(&self) -> Option<String> {
         let Self { server, opened } = self;
         if server.accepted != *opened {
             return Some(format!(
@@ -69,10 +84,20 @@ mod tests {
     fn the_servers_figures_must_be_possible_and_the_kernels_count_the_same() {
         let server = Statistics { accepted: 7, accept_phases: 3, ..Statistics::default() };
         let server = Statistics { elapsed_ns: 1_700_000_000, ..server };
-        assert_eq!(Accounts { server, opened: 7 }.contradiction(), None);
+        assert_eq!(Accounts { server, opened: 7 }.warnings(), [""; 0]);
         let one_lost = Accounts { server, opened: 8 };
         assert!(one_lost.contradiction().expect("a loss").contains("let 8 in"));
         let no_phase = Accounts { server: Statistics { accept_phases: 0, ..server }, opened: 7 };
         assert!(no_phase.contradiction().expect("no phase").contains("accept phases"));
+    }
+
+    /// Beside what else is to be said: it may be why.
+    #[test]
+    fn a_server_that_could_not_accept_for_want_of_descriptors_says_so() {
+        let server = Statistics { accept_failures: 3, ..Statistics::default() };
+        let told = Accounts { server, opened: 5 }.warnings();
+        let lacked = "the server lacked descriptors, memory or threads to accept with 3 times";
+        assert_eq!(told[0], lacked);
+        assert!(told[1].contains("let 5 in") && told.len() == 2, "{told:?}");
     }
 }

@@ -77,7 +77,7 @@ impl Measured<'_> {
         if self.is_guarded() && self.reading.guard.is_none() {
             warnings.push("the guard's counters could not be read".to_owned());
         }
-        warnings.extend(self.accounts.and_then(|accounts| accounts.contradiction()));
+        warnings.extend(self.accounts.iter().flat_map(Accounts::warnings));
         warnings
     }
 }

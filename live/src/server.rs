@@ -19,8 +19,8 @@ use crate::programs::Programs;
 
 const START_PATIENCE: Duration = Duration::from_secs(10);
 /// A connection is a descriptor. Others' servers take what they are given, and most shells give 1,024: nginx
-/// then accepts nobody for half a second at a time. More than any of them is told to serve at once, where
-/// the host allows as many.
+/// then accepts nobody for half a second at a time. Ours take what they may have at most, which is less on
+/// some hosts. More than any of them is told to serve at once, where the host allows as many.
 const DESCRIPTORS: u64 = 65_536;
 /// In the server's own `/run`: it ends with the namespace.
 const FOLDER: &str = "/run/tidelab-server";
@@ -42,6 +42,8 @@ impl Running {
         steps_per_us: NonZeroU64,
     ) -> Result<Self, LiveError> {
         place_pages(&ground.server, server.page)?;
+        // Of this process, and so of all that it starts: one curve's server would else have fewer than the next's.
+        tidegate_crowd::allow_descriptors(DESCRIPTORS);
         let child = if server.kind.is_ours() {
             start_ours(ground, programs, server, steps_per_us)?
         } else {
@@ -142,7 +144,6 @@ fn start_other(ground: &Ground, server: &Server) -> Result<Child, LiveError> {
     };
     let mut command = ground.server.command(&line);
     require(kind, &command)?;
-    tidegate_crowd::allow_descriptors(DESCRIPTORS);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     pin_command(&mut command, ground.server_cpu)?;
     let mut child = ground.server.spawn(command)?;
@@ -197,6 +198,7 @@ fn wait_until_it_listens(
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::sync::{Mutex, PoisonError};
 
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     use nix::sys::signal::Signal;
@@ -204,6 +206,18 @@ mod tests {
     use tidegate_scenarios::{Network, Scenario};
 
     use super::*;
+
+    /// The limit is this process's, and so is shared by its tests.
+    static LIMIT: Mutex<()> = Mutex::new(());
+
+    /// The server of a scenario's only curve.
+    fn server(kind: &str) -> Server {
+        let text = format!(
+            "title = \"t\"\nsource = \"s\"\n[server]\nkind = \"{kind}\"\n[load]\noffered = [1]\n\
+             [[curve]]\nname = \"c\"\npeer = \"kernel\""
+        );
+        Scenario::parse("t", "t.toml", &text).unwrap().settings.remove(0).server
+    }
 
     /// So many descriptors a process of ours is allowed.
     fn descriptors(process: u32) -> u64 {
@@ -218,16 +232,31 @@ mod tests {
         if skip_without(TEST, &[("nginx", "nginx-light")]) {
             return;
         }
-        let text = "title = \"t\"\nsource = \"s\"\n[server]\nkind = \"nginx\"\n[load]\noffered = [1]\n\
-                    [[curve]]\nname = \"c\"\npeer = \"kernel\"";
-        let setting = Scenario::parse("t", "t.toml", text).unwrap().settings.remove(0);
+        let _alone = LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
         setrlimit(Resource::RLIMIT_NOFILE, 1024, hard).unwrap();
         let ground = Ground::lay(Network::Direct).unwrap();
         let programs = Programs { tidelab: "/bin/false".into(), tidegate: "/bin/false".into() };
-        let nginx = Running::start(&ground, &programs, &setting.server, NonZeroU64::MIN).unwrap();
+        let nginx = Running::start(&ground, &programs, &server("nginx"), NonZeroU64::MIN).unwrap();
         let allowed = descriptors(nginx.child.id());
         // Not every container's root may have more than it was given.
+        assert!(allowed >= DESCRIPTORS.min(hard), "{allowed} of {hard}");
+    }
+
+    /// It takes them from this process, whether or not it comes to listen.
+    #[test]
+    fn a_server_of_ours_may_serve_as_many_as_anothers() {
+        if skip_without_root("a_server_of_ours_may_serve_as_many_as_anothers") {
+            return;
+        }
+        let _alone = LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        setrlimit(Resource::RLIMIT_NOFILE, 1024, hard).unwrap();
+        let ground = Ground::lay(Network::Direct).unwrap();
+        let programs = Programs { tidelab: "/bin/false".into(), tidegate: "/bin/false".into() };
+        let started = Running::start(&ground, &programs, &server("userver"), NonZeroU64::MIN);
+        assert!(started.is_err(), "/bin/false serves");
+        let allowed = descriptors(std::process::id());
         assert!(allowed >= DESCRIPTORS.min(hard), "{allowed} of {hard}");
     }
 

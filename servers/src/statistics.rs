@@ -284,6 +284,7 @@ impl fmt::Display for Statistics {
             ("work phases", self.work_phases.to_string()),
             ("items per work phase", format!("{:.2}", self.items_per_work_phase())),
             ("accepted and found dead", self.dead_connections.to_string()),
+            ("failed to accept", self.accept_failures.to_string()),
             ("replies", self.replies.to_string()),
             ("throughput", format!("{:.1} replies/s", self.replies_per_s())),
             ("timed out", self.timed_out.to_string()),
@@ -323,6 +324,13 @@ mod tests {
         assert!((statistics.fds_per_s() - 50_173.0).abs() < 2.0);
         let text = statistics.to_string();
         assert!(text.contains("C_avg                   70.425\n"), "{text}");
+    }
+
+    /// A server that lacked descriptors tells so wherever its figures are read.
+    #[test]
+    fn what_could_not_be_accepted_is_told() {
+        let text = Statistics { accept_failures: 3, ..accept_inf() }.to_string();
+        assert!(text.contains("\nfailed to accept        3\n"), "{text}");
     }
 
     #[test]
