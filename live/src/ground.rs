@@ -19,7 +19,7 @@ const BEHIND_ROUTER: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 2);
 /// The crowd's networks, a /24 each: none of their addresses is configured anywhere; a crowd that makes
 /// its own packets needs no more than a route.
 const CROWD: &str = "10.128.0.0/16";
-/// TIME-WAIT blocks that the server may hold: more than come about in a minute.
+/// TIME-WAIT blocks that either side may hold: more than come about in a minute.
 const TIME_WAITS_MAX: u32 = 4_000_000;
 /// Addresses of clients that use this kernel's sockets.
 const SOCKET_CLIENTS: u8 = 24;
@@ -63,8 +63,11 @@ impl Ground {
             }
         };
         server.sysctl("net.core.somaxconn", 65_535)?;
-        // By default a large host keeps 131,072 to 262,144, and drops what comes beyond.
-        server.sysctl("net.ipv4.tcp_max_tw_buckets", TIME_WAITS_MAX)?;
+        // By default a large host keeps 131,072 to 262,144, and drops what comes beyond. Clients that use
+        // this kernel's sockets hold some, too.
+        for side in [&server, &clients] {
+            side.sysctl("net.ipv4.tcp_max_tw_buckets", TIME_WAITS_MAX)?;
+        }
         clients.sysctl("net.ipv4.ip_local_port_range", "1024 65535")?;
         clients.sysctl("net.ipv4.tcp_tw_reuse", 1)?;
         Ok(Self {
@@ -166,4 +169,26 @@ impl Ground {
 /// Packets that the cables lost between two looks.
 pub(crate) fn lost_since(losses: &[Losses], earlier: &[Losses]) -> u64 {
     losses.iter().zip(earlier).map(|(now, before)| now.since(*before)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_lab::skip_without_root;
+
+    use super::*;
+
+    /// Which of them holds it is the scenario's to say.
+    #[test]
+    fn neither_side_drops_what_is_in_time_wait() {
+        if skip_without_root("neither_side_drops_what_is_in_time_wait") {
+            return;
+        }
+        for network in [Network::Direct, Network::Routed] {
+            let ground = Ground::lay(network).unwrap();
+            for side in [&ground.server, &ground.clients] {
+                let most = side.read_file("/proc/sys/net/ipv4/tcp_max_tw_buckets").unwrap();
+                assert_eq!(most.trim(), TIME_WAITS_MAX.to_string(), "{}", side.label());
+            }
+        }
+    }
 }
