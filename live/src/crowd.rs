@@ -18,10 +18,6 @@ use tidegate_scenarios::{
 use crate::error::LiveError;
 use crate::ground::{Ground, network_prefix};
 
-/// How long TIME-WAIT blocks are made before they are counted.
-const ROUND: Phases =
-    Phases { warm_up: Duration::ZERO, duration: Duration::from_secs(1), cool_down: Duration::ZERO };
-
 /// A crowd to be sent.
 pub(crate) struct Crowd {
     plan: Plan,
@@ -88,14 +84,15 @@ impl Crowd {
         Ok(Self { plan, addresses: clients.addresses })
     }
 
-    /// A closed loop for a second, of clients that leave the closing and TIME-WAIT to the server.
-    pub(crate) fn for_time_waits(setting: &Setting) -> Result<Self, LiveError> {
+    /// A closed loop for so long, of clients that leave the closing and TIME-WAIT to the server.
+    pub(crate) fn for_time_waits(setting: &Setting, lasts: Duration) -> Result<Self, LiveError> {
         let mut setting = setting.for_capacity();
         setting.clients.close = Close::Server;
         setting.clients.requests = 1.0;
         setting.clients.driver = Driver::Raw;
         let load = crowd::Load::Closed { clients: CAPACITY_CLIENTS };
-        let mut plan = plan(&setting, load, &ROUND, 1)?;
+        let phases = Phases { warm_up: Duration::ZERO, duration: lasts, cool_down: Duration::ZERO };
+        let mut plan = plan(&setting, load, &phases, 1)?;
         for class in &mut plan.classes {
             class.paths = vec!["/".to_owned()];
         }
