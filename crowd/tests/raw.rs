@@ -13,7 +13,7 @@ use common::{NOBODY, Stage, answer, answer_at_length, answer_noting, answer_once
 use tidegate_crowd::{
     Class, Close, Delay, Driver, Load, Network, Os, Plan, SynClass, Trace, run_watched,
 };
-use tidegate_lab::{Counters, Sockets, allowed_cpus, say_skipped, skip_without_root};
+use tidegate_lab::{Counters, Link, Sockets, allowed_cpus, say_skipped, skip_without_root};
 
 #[test]
 fn replies_are_counted_right_and_both_kernels_agree() {
@@ -360,6 +360,31 @@ fn what_is_lost_when_all_leave_is_no_loss_of_the_load() {
     assert!(outcome.driver.starts_with("AF_XDP"), "{}", outcome.driver);
     assert_eq!((outcome.attempts, outcome.errors.timed_out_waiting), (1, 1), "{outcome:?}");
     assert_eq!(outcome.segments.lost_here, 1, "{outcome:?}");
+}
+
+/// Both of the clients' interfaces are on the target's network, and the routes prefer the other.
+#[test]
+fn the_neighbour_is_asked_for_on_the_interface_that_is_named() {
+    if skip_without_root("the_neighbour_is_asked_for_on_the_interface_that_is_named") {
+        return;
+    }
+    let stage = Stage::new();
+    stage.serve("10.0.0.1:80".parse().unwrap(), answer);
+    let link = Link::between(&stage.server, "srv1", &stage.clients, "cli1").unwrap();
+    link.b().add_address("10.0.0.3/24").unwrap();
+    link.up().unwrap();
+    // What comes by it is answered by it.
+    let ours = stage.hardware_address(&stage.clients, "cli1");
+    let words = format!("neighbor replace 10.0.0.3 lladdr {ours} dev srv1 nud permanent");
+    stage.server.ip(&words).unwrap();
+    link.a().add_route("10.0.0.3/32", None).unwrap();
+    link.a().add_route("10.129.0.0/16", Some("10.0.0.3")).unwrap();
+    let route = stage.clients.ip("route get 10.0.0.1").unwrap();
+    assert!(route.contains("dev cli0"), "{route}");
+    let (interface, sources) = (Some("cli1".to_owned()), vec!["10.129.0.0/16".parse().unwrap()]);
+    let outcome =
+        stage.send(Plan { interface, sources, ..raw("10.0.0.1:80", 100.0, Class::default()) });
+    assert_eq!((outcome.attempts, outcome.replies), (100, 100), "{outcome:?}");
 }
 
 #[test]

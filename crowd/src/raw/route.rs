@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use netlink_sys::{Socket, SocketAddr as NetlinkAddr};
 
 use crate::error::CrowdError;
 use crate::raw::frame::Mac;
+use crate::raw::ring::set_option_at;
 
 const ANSWER_BYTES: usize = 32 * 1024;
 /// ARP and neighbour discovery ask three times, a second apart.
@@ -234,6 +236,9 @@ fn make_resolve(interface: u32, hop: IpAddr) {
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let Ok(socket) = UdpSocket::bind((any, 0)) else { return };
+    // The hop may be on the networks of several interfaces, and routes may prefer another.
+    let by = interface.cast_signed();
+    let _ = set_option_at(socket.as_fd(), libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, &by);
     let to = match hop {
         IpAddr::V4(hop) => SocketAddr::from((hop, DISCARD_PORT)),
         // A link-local hop is one on this interface.
