@@ -25,9 +25,10 @@ pub(crate) fn isolate(label: &str) -> Result<(), LabError> {
     };
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)
         .map_err(failed("unshare the network and mount namespaces"))?;
-    // Without this, what is mounted below would appear on the host.
-    mount(NO_DATA, "/", NO_DATA, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NO_DATA)
-        .map_err(failed("make its mounts private"))?;
+    // Without this, what is mounted below would appear on the host. What the host unmounts goes here, too:
+    // it would else stay in use.
+    mount(NO_DATA, "/", NO_DATA, MsFlags::MS_REC | MsFlags::MS_SLAVE, NO_DATA)
+        .map_err(failed("keep its mounts from the host"))?;
     renew_sysfs();
     // What programs keep in /run then ends with the namespace.
     mount(Some("tmpfs"), "/run", Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, NO_DATA)

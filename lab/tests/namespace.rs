@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::mount::{MsFlags, mount, umount};
+use nix::sched::{CloneFlags, unshare};
 use tidegate_lab::{
     Counters, End, LabError, Link, Namespace, allowed_cpus, is_dead, pin_thread, say_skipped,
     skip_without_root,
@@ -65,6 +67,39 @@ fn it_sees_its_own_devices_bpffs_and_the_hosts_cgroups() {
         assert!(listed.contains("cgroup."), "{point} holds `{listed}`");
     }
     assert_eq!(host_mounts(), before, "the host's mounts changed");
+}
+
+/// A disk that the host gives up is in use by no namespace, and the host has nothing of a namespace's.
+#[test]
+fn what_the_host_unmounts_is_unmounted_in_it() {
+    if skip_without_root("what_the_host_unmounts_is_unmounted_in_it") {
+        return;
+    }
+    let mounts = || fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+    // On a thread with mounts of its own, which stands for the host.
+    let host = std::thread::spawn(move || {
+        unshare(CloneFlags::CLONE_NEWNS).unwrap();
+        let no = None::<&str>;
+        // As systemd has them, but among themselves.
+        for how in [MsFlags::MS_PRIVATE, MsFlags::MS_SHARED] {
+            mount(no, "/", no, MsFlags::MS_REC | how, no).unwrap();
+        }
+        let put = |point| mount(Some("tmpfs"), point, Some("tmpfs"), MsFlags::empty(), no).unwrap();
+        put("/tmp");
+        let without = mounts();
+        fs::create_dir("/tmp/disk").unwrap();
+        put("/tmp/disk");
+        let namespace = Namespace::new("disk").unwrap();
+        let has_disk = || {
+            let inside = namespace.read_file("/proc/thread-self/mountinfo").unwrap();
+            inside.contains(" /tmp/disk ")
+        };
+        assert!(has_disk());
+        umount("/tmp/disk").unwrap();
+        assert!(!has_disk(), "it is in use");
+        assert_eq!(mounts(), without);
+    });
+    host.join().unwrap();
 }
 
 /// Packets that each processor has taken from drivers: the first column of softnet_stat.
