@@ -142,7 +142,8 @@ pub struct Settings {
     /// `in-kernel` can.
     ///
     /// Its reply is under way for a moment in which nobody knows of it: a client that closes its
-    /// side right behind such a request may get none, for the server then closes, too.
+    /// side right behind such a request may get none, for the server then closes, too. One that sends
+    /// the next request without waiting for it, and that one is the server's, may get its reply first.
     pub in_kernel: bool,
     /// Whether others may listen on the same addresses (`SO_REUSEPORT`).
     pub reuse_port: bool,

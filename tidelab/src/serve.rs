@@ -67,7 +67,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     reuse_port: bool,
     /// Let the kernel itself answer for the ordinary page, on connections that stay open; tux only.
-    /// Clients that close their side right behind a request may get no reply to it.
+    /// Clients that close their side right behind a request may get no reply to it; those that send the
+    /// next without waiting for it may get replies in another order.
     #[arg(long)]
     in_kernel: bool,
     /// Write the statistics as JSON to this file, at the end and at every SIGUSR1.
