@@ -11,7 +11,9 @@
  *
  * The paper sets the limit by the link's rate, which a server has not. Here it follows what is
  * lost, SYNs that were let on and found no room, in steps: after one that has lost some the limit
- * falls, after others it rises, the quicker the longer.
+ * falls, after others it rises, the quicker the longer. A step in which the server hardly took any
+ * is not told from one in which too many came: so a limit that was good falls by half at most, and
+ * while it is less than half of what was good it doubles.
  *
  * Short of room is said of a time, not of the queue as it stands: a server that accepts all who
  * wait at once leaves an empty queue in the midst of an overload.
@@ -80,7 +82,8 @@ struct tg_share {
 	__u32 lost;    /* of those let on, those that found no room */
 	__u32 held;    /* SYNs beyond their network's share */
 	__u32 spilt;   /* of those lost, those not said to be below it that met a limit of auto's */
-	__u32 padding;
+	/* Of any step, the last limit with which no more were lost than should be; 0: none yet. */
+	__u32 good_x256;
 	__u64 most_x256; /* SYNs of the network that sent the most */
 };
 
@@ -165,12 +168,14 @@ TG_INLINE void tg_share_begin(struct tg_share *share)
 /*
  * The limit after a step that has lost too many. A limit that lost / let on lower is not low
  * enough, since those below it send what they sent; one that is lost / limited lower is too low,
- * since there are others who come to be limited then. The middle of both.
+ * since there are others who come to be limited then. The middle of both; but the server may have
+ * paused for this step alone.
  */
 TG_INLINE __u64 tg_share_cut(const struct tg_share *share, __u64 lost)
 {
 	__u64 limit_x256 = share->limit_x256, most_x256 = share->most_x256;
 	__u64 all = share->let_on, limited = share->limited;
+	__u64 least_x256 = share->good_x256 ? limit_x256 / 2 : 0;
 	__u64 too_high, too_low = 0;
 
 	/* Nobody was near it: whoever sent the most may have paused for this step alone. */
@@ -182,7 +187,14 @@ TG_INLINE __u64 tg_share_cut(const struct tg_share *share, __u64 lost)
 	if (limited > lost)
 		too_low = limit_x256 - limit_x256 * lost / limited;
 	limit_x256 = (too_high + too_low) / 2;
-	return limit_x256 ? limit_x256 : 1;
+	/* Never nothing. */
+	return (limit_x256 > least_x256 ? limit_x256 : least_x256) | 1;
+}
+
+/* Is the limit no more than half of one that was good? */
+TG_INLINE int tg_share_is_low(const struct tg_share *share)
+{
+	return share->limit_x256 <= share->good_x256 / 2;
 }
 
 /* Has the step at hand lost more than chance has it? */
@@ -200,7 +212,7 @@ TG_INLINE __u64 tg_share_raise(const struct tg_share *share)
 	__u64 limit_x256 = share->limit_x256;
 	__u32 times = share->rising / TG_SHARE_RISE_STEPS;
 
-	if (times > TG_SHARE_RISE_SHIFT)
+	if (tg_share_is_low(share) || times > TG_SHARE_RISE_SHIFT)
 		times = TG_SHARE_RISE_SHIFT;
 	limit_x256 += (limit_x256 >> (TG_SHARE_RISE_SHIFT - times)) + 1;
 	if (tg_share_loses(share) && limit_x256 > share->most_x256 / 4 * 3) {
@@ -229,7 +241,7 @@ TG_INLINE __u64 tg_share_missed(const struct tg_share *share, const struct tg_ru
 }
 
 /* A step is over. When all was lost, the server stood still, which tells nothing of shares. */
-TG_INLINE void tg_share_turn(struct tg_share *share, const struct tg_rules *rules, __u64 now_ns)
+TG_APART void tg_share_turn(struct tg_share *share, const struct tg_rules *rules, __u64 now_ns)
 {
 	__u64 lost = tg_share_missed(share, rules);
 
@@ -237,10 +249,19 @@ TG_INLINE void tg_share_turn(struct tg_share *share, const struct tg_rules *rule
 	if (share->held)
 		share->short_ns = now_ns;
 	if (lost * TG_SHARE_LOST > share->let_on) {
+		/*
+		 * On its way back it has come too far, by twice at most: what was good is so no
+		 * longer. Where far more than half was lost the server paused again.
+		 */
+		if (share->rising && share->limit_x256 < share->good_x256 &&
+		    share->lost < (__u64)share->let_on * 3 / 4)
+			share->good_x256 = (__u32)share->limit_x256 / 2;
 		if (share->lost < share->let_on)
 			share->limit_x256 = tg_share_cut(share, lost);
 		share->rising = 0;
 	} else if (share->limit_x256) {
+		if (tg_share_loses(share) || !tg_share_is_low(share))
+			share->good_x256 = (__u32)share->limit_x256;
 		share->limit_x256 = tg_share_raise(share);
 		/* Where some are lost on purpose it is nearly high enough. */
 		share->rising = tg_share_loses(share) ? 0 : share->rising + 1;
@@ -305,6 +326,7 @@ TG_INLINE void tg_share_end(struct tg_share *share, __u32 source, __u32 reason, 
 		 * little to tell by.
 		 */
 		share->limit_x256 = 0;
+		share->good_x256 = 0;
 		share->rising = 0;
 		share->step = (__u32)(now_ns >> TG_SHARE_STEP_SHIFT) + 1;
 		tg_share_begin(share);

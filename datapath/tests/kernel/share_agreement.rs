@@ -47,7 +47,7 @@ fn case(rng: &mut Rng) -> tg_share_case {
             lost: near(rng, [0, 1, 8, 30]) as u32,
             held: count(rng),
             spilt: near(rng, [0, 1, 8, 30]) as u32,
-            padding: 0,
+            good_x256: sent(rng) as u32,
             most_x256: sent(rng),
         },
         cells: [cell(rng), cell(rng)],
