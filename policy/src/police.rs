@@ -100,7 +100,7 @@ impl Police {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::raw::{TG_SOURCE_EXEMPT, TG_SOURCE_OVER};
+    use crate::raw::{TG_SOURCE_EXEMPT, TG_SOURCE_OVER, tg_bucket};
 
     const MS: u64 = 1_000_000;
 
@@ -124,6 +124,20 @@ mod tests {
         assert_eq!(limit.take(&mut full_ns, 1000 * MS), TG_SOURCE_ANY);
         assert_eq!(limit.take(&mut full_ns, 900 * MS), TG_SOURCE_OVER);
         assert_eq!(limit.take(&mut full_ns, 1010 * MS), TG_SOURCE_ANY);
+    }
+
+    /// The TCP entry's clock is exact, the IP entry's a few ms behind, and both take from one bucket.
+    #[test]
+    fn two_clocks_of_one_bucket_give_no_time_twice() {
+        let (mut bucket, per_s, seconds) = (tg_bucket::default(), 100, 10);
+        let mut take = |now_ns| {
+            // SAFETY: the function reads and writes only through this valid reference.
+            unsafe { raw::tg_native_bucket_take(&mut bucket, 1_000_000_000 / per_s, now_ns) }
+        };
+        let taken = |now_ns| take(now_ns) + take(now_ns - 3 * MS);
+        let taken: i32 = (5000..5000 + 1000 * seconds).map(|at_ms| at_ms * MS).map(taken).sum();
+        // Ten at once, for the bucket was full.
+        assert!((taken as u64).abs_diff(10 + per_s * seconds) <= 1, "{taken}");
     }
 
     #[test]
