@@ -233,7 +233,9 @@ TG_APART void tg_auto_step(const struct tg_shed_rules *rules, struct tg_auto *a,
                            const struct tg_auto_queue *now, __u64 now_ns)
 {
 	__u64 passed_ns = now_ns - a->stepped_ns;
-	__u64 passed = a->passed, seen = a->seen, entered = a->entered;
+	__u64 passed = __sync_lock_test_and_set(&a->passed, 0);
+	__u64 entered = __sync_lock_test_and_set(&a->entered, 0);
+	__u64 seen = a->seen;
 	__u64 limit_x256 = (__u64)now->limit * 256;
 	__u64 queue_x256 = (__u64)now->listen_len * 256, waiting_x256 = (__u64)now->waiting * 256;
 	__u64 aim_x256, admit_x256;
@@ -278,8 +280,6 @@ TG_APART void tg_auto_step(const struct tg_shed_rules *rules, struct tg_auto *a,
 	if (!a->p_x32)
 		a->is_shedding = 0;
 	a->uniform_x32 = tg_auto_root(a->p_x32, rules->attempts);
-	a->passed = 0;
-	a->entered = 0;
 	a->seen = 0;
 	a->queued = 0;
 	a->waited = 0;
@@ -292,9 +292,9 @@ TG_INLINE int tg_auto_due(const struct tg_auto *a, __u64 now_ns)
 }
 
 /*
- * Before a SYN is judged: a step, where one is due. Of several processors one takes it;
- * what the others count meanwhile may be lost, of all counts alike, so that p* is not
- * moved by it.
+ * Before a SYN is judged: a step, where one is due. Of several processors one takes it.
+ * Of the queues that the others meet some may be lost, of sums and number alike: their
+ * means are not moved by it.
  */
 TG_INLINE void tg_auto_begin(const struct tg_shed_rules *rules, struct tg_auto *a,
                              const struct tg_auto_queue *now, __u64 now_ns)
@@ -308,14 +308,20 @@ TG_INLINE void tg_auto_begin(const struct tg_shed_rules *rules, struct tg_auto *
 	a->stepping = 0;
 }
 
-/* After it was judged. */
+/*
+ * After it was judged. What is let through is counted to the last one, whichever
+ * processor it came to: it is what a rate is kept by.
+ */
 TG_INLINE void tg_auto_end(struct tg_auto *a, const struct tg_auto_queue *now, int passes)
 {
 	a->seen++;
 	a->queued += now->listen_len;
 	a->waited += now->waiting;
-	a->passed += passes;
-	a->entered += passes && now->has_room;
+	if (!passes)
+		return;
+	__sync_fetch_and_add(&a->passed, 1);
+	if (now->has_room)
+		__sync_fetch_and_add(&a->entered, 1);
 }
 
 #endif

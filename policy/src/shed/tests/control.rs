@@ -5,6 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::random::Random;
 use crate::mechanism;
@@ -476,6 +477,52 @@ fn whoever_comes_after_a_silence_is_let_in() {
         let fate = plant.syn(60 * SECOND + u64::from(who) * 5_000_000, 1_000_000 + who, 0);
         assert!(fate == Fate::Entered, "number {who}");
     }
+}
+
+/// Each is counted of those whom two processors let through at once: else more are admitted than the rate.
+/// Half are shed, and put no older count back.
+#[test]
+fn what_two_processors_let_through_at_once_is_all_counted() {
+    // Both begin each round together, for on a busy host they would seldom meet.
+    const ROUNDS: u32 = 40;
+    const EACH: u32 = 50_000;
+    let rules = tg_shed_rules::automatic(TG_RBD, TG_KEY_CONNECTION, 1000, 5);
+    let mut state = tg_shed_state::default();
+    state.control.p_x32 = parts_x32(0.5);
+    let shared = (&raw mut state).expose_provenance();
+    let arrived = AtomicU32::new(0);
+    let processor = || {
+        let state = std::ptr::with_exposed_provenance_mut(shared);
+        let (mut monitor, mut bucket) = (tg_shed_monitor::default(), tg_bucket::default());
+        let queue = tg_auto_queue { has_room: 1, ..Default::default() };
+        for round in 1..=ROUNDS {
+            arrived.fetch_add(1, Ordering::SeqCst);
+            while arrived.load(Ordering::SeqCst) < 2 * round {
+                std::thread::yield_now();
+            }
+            for who in 0..2 * EACH {
+                // At one moment, so that no step is taken.
+                let random = if who % 2 == 0 { 0 } else { u32::MAX };
+                let syn = tg_shed_syn { now_ns: SECOND, random, ..Default::default() };
+                let (syn, tuple) = (&syn, &connection(who));
+                let (monitor, bucket) = (&mut monitor, &mut bucket);
+                let table = std::ptr::null_mut();
+                // SAFETY: the state outlives the threads, and is written as from several processors; all
+                // else is read and written through these valid references alone.
+                unsafe {
+                    tg_native_shed(
+                        &rules, &KEY, tuple, syn, &queue, table, state, monitor, bucket, 0, 0, 0,
+                    )
+                };
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(processor);
+        scope.spawn(processor);
+    });
+    let all = u64::from(2 * ROUNDS * EACH);
+    assert_eq!((state.control.passed, state.control.entered), (all, all));
 }
 
 /// What the kernel answers with a cookie of its own becomes a connection too.
