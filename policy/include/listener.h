@@ -173,7 +173,8 @@ struct tg_overload {
 	__u16 is_persistent;
 	__u16 was_quiet; /* hardly a new client came in the window before */
 	__u16 ends_soon; /* within 2 s, more likely than not */
-	__u16 supply;    /* enum tg_supply: where clients are away, of the window before */
+	__u8 supply;     /* enum tg_supply: where clients are away, of the window before */
+	__u8 was_long;   /* the last overload was a long one, and it has not been calm since */
 	__u32 ended;     /* overloads that have ended */
 	/* How long the last of them were, in ms; 0: there was none. */
 	__u32 lasted_ms[TG_OVERLOAD_KNOWN];

@@ -189,6 +189,7 @@ TG_INLINE void tg_overload_learn(struct tg_overload *o)
 {
 	__u64 lasted_ms = tg_overload_lasted_ns(o) / 1000000;
 
+	o->was_long = tg_overload_is_long(o);
 	o->lasted_ms[o->ended++ % TG_OVERLOAD_KNOWN] =
 		lasted_ms < 0xffffffff ? (__u32)lasted_ms : 0xffffffff;
 	o->since_ns = 0;
@@ -242,8 +243,10 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 	if (o->since_ns && tg_since(o->window_ns, o->excess_ns) >= TG_OVERLOAD_CALM_NS)
 		tg_overload_learn(o);
 	/* Until nobody is left of those who wait, for whom it is no burst. */
-	if (phase == TG_CALM)
+	if (phase == TG_CALM) {
 		o->is_persistent = 0;
+		o->was_long = 0;
+	}
 	tg_overload_see_rates(o, queued, is_overloaded && tg_overload_may_fall(o, phase),
 	                      !o->cookies || tg_overload_was_half_full(o, now_ns), passed_ns);
 	if (is_overloaded)

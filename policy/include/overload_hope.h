@@ -138,7 +138,7 @@ TG_INLINE __u64 tg_overload_before_next(const struct tg_overload *o, __u64 clien
 	__u64 served = tg_overload_served(o, o->calm_ms);
 	__u64 most = served + served / 4;
 
-	return o->calm_ms && tg_overload_was_long(o) && most < clients ? most : clients;
+	return o->calm_ms && tg_overload_last_was_long(o) && most < clients ? most : clients;
 }
 
 /*

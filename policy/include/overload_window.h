@@ -48,11 +48,23 @@ TG_INLINE __u64 tg_overload_lasted_ns(const struct tg_overload *o)
 	return tg_since(o->excess_ns, o->since_ns);
 }
 
-/* Was it a long one, the overload at hand or the last? */
+/* Is it a long one, the overload at hand? */
+TG_INLINE int tg_overload_is_long(const struct tg_overload *o)
+{
+	return tg_overload_lasted_ns(o) >= TG_OVERLOAD_LONG_MS * 1000000ull;
+}
+
+/* Was it one, the overload at hand or that of which somebody may be left? */
 TG_INLINE int tg_overload_was_long(const struct tg_overload *o)
 {
+	return o->since_ns ? tg_overload_is_long(o) : o->was_long;
+}
+
+/* The same of the last, however long ago that was. */
+TG_INLINE int tg_overload_last_was_long(const struct tg_overload *o)
+{
 	if (o->since_ns)
-		return tg_overload_lasted_ns(o) >= TG_OVERLOAD_LONG_MS * 1000000ull;
+		return tg_overload_is_long(o);
 	return o->lasted_ms[(o->ended - 1) % TG_OVERLOAD_KNOWN] >= TG_OVERLOAD_LONG_MS;
 }
 

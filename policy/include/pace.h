@@ -63,7 +63,7 @@ TG_INLINE void tg_pace_see_round_trip(struct tg_overload *o, __u64 now_ns)
 }
 
 /* An enum tg_supply. */
-TG_INLINE __u16 tg_pace_supply(const struct tg_overload *o)
+TG_INLINE __u8 tg_pace_supply(const struct tg_overload *o)
 {
 	__u64 places = o->seen * o->places;
 

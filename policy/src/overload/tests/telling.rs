@@ -179,6 +179,30 @@ fn after_a_long_crowd_who_has_waited_comes_in_by_the_short_queue() {
     assert_eq!(story.meets(&queues(places, 0)).0, TG_PASS, "who is new");
 }
 
+/// A long crowd is over when it has been calm. Hours later a server that hardly anybody waits for stands
+/// still for a second: whom it drops comes in as if nothing had been before.
+#[test]
+fn a_long_crowd_is_forgotten_when_it_has_been_calm() {
+    let comes_in_behind_a_pause = |mut story: Story| {
+        story.now_ns += 3600 * S;
+        story.runs(3000, CAPACITY * 2 / 5);
+        for _ in 0..1000 {
+            // As many as it takes in the next millisecond.
+            (story.done_ms, story.queue) = (0, story.queue + 1);
+            story.runs(1, CAPACITY * 2 / 5);
+        }
+        let client = story.clients.pop().expect("one that was dropped");
+        story.runs(1000, CAPACITY * 2 / 5);
+        assert_eq!(story.phase(), "burst");
+        let places = story.watch.overload().places;
+        assert!(places < BACKLOG / 2);
+        story.decides(&client, &queues(places / 2 + 4, 0)).reason
+    };
+    let mut crowded = Story::new();
+    crowded.bursts(1, 20_000, 3 * CAPACITY, 15_000);
+    assert_eq!([Story::new(), crowded].map(comes_in_behind_a_pause), [TG_ROOM; 2]);
+}
+
 /// In a burst, too, new clients go first: who has waited has half of the queue, and all of it behind one
 /// that was over before it came again.
 #[test]
