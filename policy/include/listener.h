@@ -153,7 +153,7 @@ struct tg_overload {
 	__u64 steady;        /* of those dropped in silence, those whom nothing makes come sooner */
 	__u64 connected;     /* of them, those that wait connected, by a SYN cookie */
 	__u64 cookies;       /* of them, those that the kernel's SYN cookies are for */
-	__u64 returned;      /* SYN cookies that came back in this window, and found room */
+	__u64 returned;      /* SYN cookies of ours that came back in this window, let in or told */
 	__u64 on_return;     /* those of the window before that had not come back when it ended */
 	__u64 apart_ns;      /* between two that the server takes */
 	__u64 step_ns;       /* between two that are let in, now */

@@ -317,34 +317,51 @@ TG_INLINE __u32 tg_overload_begin(struct tg_overload *o, struct tg_queues *queue
 	return phase;
 }
 
-/* One less was let in. Never less than none, of a window that begins meanwhile either. */
-TG_INLINE void tg_overload_turn_back(struct tg_overload *o)
+/*
+ * So many less were let in: one, or none. Never less than none, of a window that begins meanwhile
+ * either.
+ */
+TG_INLINE void tg_overload_turn_back(struct tg_overload *o, __u64 clients)
 {
 	__u64 entered = o->entered;
 
 	if (entered)
-		__sync_val_compare_and_swap(&o->entered, entered, entered - 1);
+		__sync_val_compare_and_swap(&o->entered, entered, entered - clients);
+}
+
+/*
+ * 1 where it was counted as let in when its SYN came. Of those who bring a cookie of ours these are
+ * as many as had one for room; who comes beyond them has waited connected, and was counted as one
+ * that found none.
+ */
+TG_INLINE __u64 tg_overload_was_let_in(const struct tg_overload *o, const struct tg_ack *ack)
+{
+	return (ack->cookie != TG_ACK_COOKIE) | tg_less(o->returned, o->cookies + o->on_return);
 }
 
 /*
  * After an ACK was judged: who is told that there is no room was not taken by the server. (Who is
  * not told comes again, and may be.) Behind a bare ACK may come its data, which is told, too. Who
- * has waited connected is taken now; the others who bring a cookie were when their SYN came.
+ * has waited connected is taken now, or had found no room before; the others who bring a cookie
+ * were taken when their SYN came.
  */
 TG_INLINE void tg_overload_meet_ack(struct tg_overload *o, const struct tg_ack *ack,
                                     struct tg_decision decision, __u32 seq, __u64 now_ns)
 {
+	__u64 was_let_in = tg_overload_was_let_in(o, ack);
+
 	if (tg_ack_proves(ack) && tg_pace_tells(o, seq, now_ns))
 		tg_pace_see_round_trip(o, now_ns);
 	if (decision.verdict == TG_ADMIT) {
-		__sync_fetch_and_add(&o->entered, o->returned >= o->cookies + o->on_return);
+		__sync_fetch_and_add(&o->entered, 1 - was_let_in);
 		o->returned++;
 	}
 	if (decision.verdict != TG_RESET || decision.reason != TG_OVERFLOW_SYNACK_ACK)
 		return;
-	tg_overload_turn_back(o);
-	o->dropped++;
-	o->fresh_dropped++;
+	tg_overload_turn_back(o, was_let_in);
+	o->returned += ack->cookie == TG_ACK_COOKIE;
+	o->dropped += was_let_in;
+	o->fresh_dropped += was_let_in;
 }
 
 /* What became of the SYN. */

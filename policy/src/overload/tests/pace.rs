@@ -79,6 +79,51 @@ fn who_is_turned_back_was_not_taken() {
     assert!((990.0..1010.0).contains(&silent), "{silent}");
 }
 
+/// Who waits connected was dropped, and not let in, when its SYN came. Where it is told after all nothing
+/// changes.
+#[test]
+fn who_has_waited_connected_and_is_told_was_never_let_in() {
+    let mut story = Story { gives_cookies: true, ..Story::new() };
+    // So dear that more come than it pays to have wait.
+    story.rules.syn_ns = 35_000;
+    story.bursts(3, 4000, 12 * CAPACITY, 9000);
+    story.runs(2500, 12 * CAPACITY);
+    let full = queues(BACKLOG + 1, 0);
+    let waits = (0..50).any(|_| {
+        story.now_ns += MS;
+        story.meets(&full) == (TG_COOKIE, TG_LISTENQ_FULL_AT_SYN)
+    });
+    assert!(waits);
+    let counts = |story: &Story| {
+        let o = story.watch.overload();
+        (o.entered, o.dropped, o.fresh_dropped)
+    };
+    let before = counts(&story);
+    assert!(before.0 > 0 && before.2 > 0, "{before:?}");
+    story.queue = u64::from(BACKLOG) + 1;
+    let ack = tg_ack { cookie: TG_ACK_COOKIE, bare: 1, ..Default::default() };
+    let decision = story.acknowledges(ack, story.last_name() as u32);
+    assert_eq!((decision.verdict, decision.reason), (TG_RESET, TG_OVERFLOW_SYNACK_ACK));
+    assert_eq!(counts(&story), before);
+}
+
+/// But whose cookie was room was let in: as many as had one, and no more of those who are told.
+#[test]
+fn as_many_cookies_are_turned_back_as_were_room() {
+    let mut story = Story { gives_cookies: true, ..Story::new() };
+    assert_eq!(story.meets(&queues(0, 0)), (TG_PASS, TG_ROOM));
+    for _ in 0..3 {
+        assert_eq!(story.meets(&queues(0, BACKLOG + 1)), (TG_COOKIE, TG_KERNEL_COOKIE));
+    }
+    let ack = tg_ack { cookie: TG_ACK_COOKIE, bare: 1, ..Default::default() };
+    let told = tg_decision { verdict: TG_RESET, reason: TG_OVERFLOW_SYNACK_ACK };
+    (0..4).for_each(|_| story.watch.meet_ack(&ack, told, 7, story.now_ns));
+    let o = story.watch.overload();
+    assert_eq!((o.entered, o.dropped, o.fresh_dropped), (1, 3, 3));
+    assert_eq!(story.acknowledges(ack, 7).verdict, TG_ADMIT);
+    assert_eq!(story.watch.overload().entered, 2, "it has waited connected");
+}
+
 /// What was lost, and came when it was sent again, is no round trip.
 #[test]
 fn an_ack_that_comes_after_half_a_second_tells_nothing() {
