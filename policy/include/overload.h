@@ -136,7 +136,7 @@ TG_INLINE void tg_overload_pass_by(struct tg_overload *o)
  */
 TG_INLINE void tg_overload_keep_out(struct tg_overload *o)
 {
-	o->kept_out++;
+	__sync_fetch_and_add(&o->kept_out, 1);
 }
 
 /* An overload has begun: how long it was calm between the last ones is known from now on. */
@@ -280,8 +280,8 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
  * Before a SYN is judged, where the window is over. Of several processors one closes it;
  * what the others count meanwhile may be lost, of all counts alike. But what is stored by one that
  * read it before brings the window's count back, twice as much as came: where that would last,
- * since what the server takes is measured by it or the most of it is kept (entered, fresh), one
- * adds in one step.
+ * since what the server takes is measured by it or the most of it is kept (entered, fresh and
+ * kept_out), one adds in one step.
  */
 TG_INLINE void tg_overload_turn_window(const struct tg_rules *rules, struct tg_overload *o,
                                        __u32 queued, __u64 now_ns)

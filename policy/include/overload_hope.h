@@ -142,17 +142,19 @@ TG_INLINE __u64 tg_overload_before_next(const struct tg_overload *o, __u64 clien
 }
 
 /*
- * So many clients may wait for this time, where h is the hope that it ends within it: those whom
- * the server takes in it, times 2 (h - 2 c T), and no more than are served before the next.
+ * So many clients may wait for this part of T, where h is the hope that it ends within it: those
+ * whom the server takes in it, times 2 (h - 2 c T). By a mask: see tg_less().
  */
-TG_INLINE __u64 tg_overload_worth(const struct tg_overload *o, __u64 within_ms, __u64 hope_x16)
+TG_INLINE __u64 tg_overload_worth(const struct tg_rules *rules, const struct tg_overload *o,
+                                  __u64 lasted_ms, __u32 part)
 {
+	__u64 within_ms = rules->patience_ms >> part;
+	__u64 hope_x16 = tg_overload_hope_of(o, lasted_ms, within_ms);
 	__u64 served = tg_overload_served(o, within_ms);
 	__u64 cost_x16 = tg_overload_cost_x16(o->syn_ns, served);
+	__u64 gains = tg_less(TG_OVERLOAD_HOPE_X16 - 1, hope_x16) & tg_less(cost_x16, hope_x16);
 
-	if (hope_x16 < TG_OVERLOAD_HOPE_X16 || hope_x16 <= cost_x16)
-		return 0;
-	return tg_overload_before_next(o, 2 * served * (hope_x16 - cost_x16) >> 16);
+	return 2 * served * ((hope_x16 - cost_x16) & -gains) >> 16;
 }
 
 /*
@@ -175,11 +177,27 @@ TG_INLINE __u64 tg_overload_in_time(const struct tg_rules *rules, const struct t
 }
 
 /*
+ * For how many would it pay to wait, if it should go on? Where a server takes that many connections
+ * that a client's SYNs for T seconds cost it more than the client brings, it may still pay to wait
+ * for a part of T, if the overload is likely to end by then. No more than are served before the
+ * next one.
+ */
+TG_INLINE __u64 tg_overload_most_worth(const struct tg_rules *rules, const struct tg_overload *o,
+                                       __u64 lasted_ms)
+{
+	/* Not 0, of which the verifier knows what is more, and would walk each way apart. */
+	__u64 most = tg_overload_worth(rules, o, lasted_ms, 0);
+
+	for (__u32 part = 1; part < TG_OVERLOAD_PARTS; part++)
+		most = tg_cell_better(most, tg_overload_worth(rules, o, lasted_ms, part));
+	return tg_overload_before_next(o, most);
+}
+
+/*
  * Is it likely to end before too many wait, by what is known alone; and if it should go on, how
- * many may wait? Where a server takes that many connections that a client's SYNs for T seconds cost
- * it more than the client brings, it may still pay to wait for a part of T, if the overload is
- * likely to end by then. Before the window is closed that asks for it, and apart from that:
- * together they need more stack than BPF has left.
+ * many may wait? Each is stored once: another processor may close the window meanwhile, and go by
+ * it. Before the window is closed that asks for it, and apart from that: together they need more
+ * stack than BPF has left.
  */
 TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload *o)
 {
@@ -192,15 +210,7 @@ TG_INLINE void tg_overload_hope(const struct tg_rules *rules, struct tg_overload
 	o->small_x16 = tg_overload_ended_by(o, lasted_ms / 2, until_ms, 0);
 	o->ends_soon = tg_overload_hope_of(o, lasted_ms, TG_OVERLOAD_AGAIN_MS) >= 1 << 15;
 	o->in_time = tg_overload_in_time(rules, o) | (tg_less(o->ended, 1) * TG_OVERLOAD_NO_BOUND);
-	for (__u32 part = 0; part < TG_OVERLOAD_PARTS; part++) {
-		__u64 within_ms = rules->patience_ms >> part;
-		__u64 hope_x16 = tg_overload_hope_of(o, lasted_ms, within_ms);
-		__u64 worth = tg_overload_worth(o, within_ms, hope_x16);
-
-		/* Never none meanwhile: another processor may close the window, and go by it. */
-		if (!part || worth > o->worth)
-			o->worth = worth;
-	}
+	o->worth = tg_overload_most_worth(rules, o, lasted_ms);
 }
 
 /*

@@ -2,6 +2,8 @@
 //! What silence is worth: how many may wait, and for how long.
 
 use super::*;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::{mem, thread};
 
 /// Of thirty seconds' worth of clients in a second those wait who can be served before they give up, as
 /// soon as it is known what the server takes: the others are told.
@@ -137,6 +139,61 @@ fn where_silence_is_dear_it_may_pay_for_a_part_of_their_patience() {
     assert!((74_000..80_000).contains(&bursts), "{bursts}");
     assert_eq!(worth(10_000, &[]), 0, "one in three at best");
     assert_eq!(worth(1000, &[60_000; 8]), 0, "it was never over so soon");
+}
+
+/// A SYN that finds the window over.
+fn closes_a_window(overload: *mut tg_overload, rules: &tg_rules, now_ns: u64) {
+    let (mut block, mut manners) = (tg_waiting_block::default(), tg_manners_block::default());
+    let crowd = tg_crowd {
+        overload,
+        block: &mut block,
+        manners: &mut manners,
+        speaks: &tg_speaks::default(),
+        name: 7 << 32 | 7,
+        source: 7 << 32 | 7,
+        isn: 7,
+    };
+    let syn = tg_syn { now_ns, ..Default::default() };
+    let (mut room, mut refusals) = (queues(0, 0), tg_bucket::default());
+    // SAFETY: the caller's overload is there, and so is all else.
+    unsafe {
+        (*overload).window_ns = now_ns - u64::from(TG_OVERLOAD_WINDOW_NS);
+        raw::tg_native_judge(rules, &mut room, &syn, &mut refusals, &crowd);
+    }
+}
+
+/// Of ten seconds it is worth nothing there, and of five it is. While one processor finds that out another
+/// may close the window, and goes by what it reads.
+#[test]
+fn what_silence_is_worth_is_never_none_meanwhile() {
+    let story = Story::new();
+    let first = watched(1000, 20_000, &[], tg_overload::default()).overload;
+    // As a map has it: it is nobody's own.
+    let overload = Box::into_raw(Box::new(first));
+    // SAFETY: it stands until the end of the test, and a word is written and read as a whole.
+    let worth = unsafe { AtomicU64::from_ptr(&raw mut (*overload).worth) };
+    let (windows, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let least = thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let (mut least, mut seen, mut changes) = (first.worth, 0, 0);
+            // Until it has been there beside so many.
+            while changes < 100 {
+                least = least.min(worth.load(Relaxed));
+                let before = mem::replace(&mut seen, windows.load(Relaxed));
+                changes += u32::from(seen != before);
+            }
+            is_over.store(true, Relaxed);
+            least
+        });
+        while !is_over.load(Relaxed) {
+            closes_a_window(overload, &story.rules, story.now_ns);
+            windows.fetch_add(1, Relaxed);
+        }
+        reader.join().unwrap()
+    });
+    // SAFETY: it came from a box, and nobody reads it any more.
+    drop(unsafe { Box::from_raw(overload) });
+    assert!(least > 40_000, "{least} of {}", first.worth);
 }
 
 /// Of the clients of bursts of two seconds, before a server that takes 20,000 a second: 2 (h - 2 c T)
