@@ -120,6 +120,9 @@ __u32 tg_native_overload_places(const struct tg_overload *overload, __u64 now_ns
 	/* As long as the listen queue may be. */
 	struct tg_queues queues = {.listen_max = ~0u};
 
+	/* Of a crowd that has gone: the next SYN would have it forgotten. */
+	if (tg_since(now_ns, copy.window_ns) > TG_OVERLOAD_BURST_NS)
+		copy.bound = 0;
 	tg_overload_begin(&copy, &queues, now_ns);
 	return queues.places;
 }

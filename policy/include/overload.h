@@ -306,6 +306,7 @@ TG_INLINE __u32 tg_overload_begin(struct tg_overload *o, struct tg_queues *queue
 	if (queues->syn_len < o->half_open)
 		o->half_open = queues->syn_len;
 	o->places = tg_overload_within(o->places, queues->listen_max);
+	o->few_places = tg_overload_within(o->few_places, queues->listen_max);
 	tg_pace_begin(o, queues);
 	TG_IN_TURN();
 	queues->places = tg_overload_limit(o, phase, now_ns);

@@ -22,6 +22,15 @@ fn who_is_let_in_while_it_persists_waits_for_a_short_queue() {
     assert!((22..=28).contains(&places(100_000, most)));
 }
 
+/// `listen(fd, 5)`: a crowd that stays has no more places than there are.
+#[test]
+fn a_short_queue_has_no_more_places_than_the_listen_queue() {
+    let mut story = Story { backlog: 5, ..Story::new() };
+    story.runs(40_000, 3 * CAPACITY);
+    assert_eq!(story.phase(), "persistent");
+    assert_eq!(story.watch.overload().places(story.now_ns), Some(5));
+}
+
 /// Once another has shown what the server takes, who is let in waits no longer in a burst either.
 #[test]
 fn in_a_burst_the_queue_is_short_once_it_is_known_what_the_server_takes() {
@@ -162,6 +171,21 @@ fn a_listen_queue_is_no_longer_than_a_second_though_the_kernel_would_have_it() {
         assert!(story.queue < 20, "{per_s} a second: {} after a minute", story.queue);
         assert_eq!(story.phase(), "persistent", "{per_s} a second");
     }
+}
+
+/// When nobody has come for a while nothing bounds it any more, though no SYN has said so yet.
+#[test]
+fn the_listen_queue_of_a_crowd_that_has_gone_is_told_without_a_bound() {
+    let mut story = Story { backlog: 8192, ..Story::new() };
+    let is_bounded = (0..1000).any(|_| {
+        story.runs(10, 2 * CAPACITY);
+        story.watch.overload().bound > 0
+    });
+    assert!(is_bounded);
+    let bound = story.watch.overload().bound as u32;
+    assert_eq!(story.watch.overload().places(story.now_ns), Some(bound));
+    story.now_ns += 3600 * S;
+    assert_eq!(story.watch.overload().places(story.now_ns), None);
 }
 
 /// A server that stands still for some seconds, before which hardly anybody waits otherwise, serves them
