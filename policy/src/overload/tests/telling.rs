@@ -473,7 +473,7 @@ fn programs_that_connect_again_at_once_are_told_later() {
 }
 
 /// Many clients behind one address look like that, until they are told later once and come as before:
-/// one second in seventeen.
+/// one second in sixteen.
 #[test]
 fn many_clients_behind_one_address_are_told_at_once() {
     let (_, seen) = told_at_once(Told::Stops, false, 1, 2 * CAPACITY);
