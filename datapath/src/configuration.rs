@@ -309,7 +309,7 @@ fn guarded_before<'a>(
 }
 
 /// Persistent dropping goes on as it was where its rules are the same, wherever its part of the table is, and begins
-/// anew where they are not. A stamp is whose the hash says that it is: where another part of the table, another policy
+/// anew where they are not, but for what it has counted. A stamp is whose the hash says that it is: where another part of the table, another policy
 /// or another key says so, it is nobody's.
 fn begin_shed_anew(
     programs: &Programs,
@@ -323,8 +323,10 @@ fn begin_shed_anew(
         let now = config.guards[*index as usize].shed;
         let was = guarded_before(before, *index, guarded).map(|was| was.shed);
         let rules = |r: tg_shed_rules| tg_shed_rules { first_block: 0, ..r };
-        if was.map(rules) != Some(rules(now)) {
-            shed::clear(programs, *index)?;
+        match was {
+            None => shed::clear(programs, *index)?,
+            Some(was) if rules(was) != rules(now) => shed::measure_anew(programs, *index)?,
+            Some(_) => {}
         }
         let stamps = |r: tg_shed_rules| (r.first_block, r.blocks, r.policy, r.key);
         if is_key_new || was.map(stamps) != Some(stamps(now)) {

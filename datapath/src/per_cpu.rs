@@ -115,6 +115,22 @@ pub(crate) fn copy_all(from: &Programs, to: &Programs, map: &str) -> Result<()> 
     })
 }
 
+/// Changes an element on every processor.
+pub(crate) fn change<T: Plain>(
+    programs: &Programs,
+    map: &str,
+    index: u32,
+    change: impl Fn(&mut T),
+) -> Result<()> {
+    let mut shares = look_up(programs, map, index)?;
+    for bytes in &mut shares {
+        let mut share: T = from_bytes(bytes);
+        change(&mut share);
+        bytes[..size_of::<T>()].copy_from_slice(bytes_of(&share));
+    }
+    update(programs, map, index, &shares)
+}
+
 /// Sets an element to zero on every processor.
 pub fn clear(programs: &Programs, map: &str, index: u32) -> Result<()> {
     let mut shares = look_up(programs, map, index)?;

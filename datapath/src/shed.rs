@@ -43,10 +43,20 @@ pub fn clear_part(programs: &Programs, rules: &tg_shed_rules) -> Result<()> {
     }
 }
 
-/// A guard begins anew: no fallback, nothing measured.
+/// A guard begins anew: no fallback, nothing measured, nothing counted.
 pub fn clear(programs: &Programs, guard: u32) -> Result<()> {
     write_one(programs, "shed_state", guard, &tg_shed_state::default())?;
     per_cpu::clear(programs, "shed_monitor", guard)
+}
+
+/// It falls back no longer, and measures anew. What it has counted is its listener's, whatever is shed there.
+pub fn measure_anew(programs: &Programs, guard: u32) -> Result<()> {
+    let tg_shed_state { changes, .. } = read_one(programs, "shed_state", guard)?;
+    let anew = tg_shed_state { changes, ..Default::default() };
+    write_one(programs, "shed_state", guard, &anew)?;
+    per_cpu::change(programs, "shed_monitor", guard, |monitor: &mut tg_shed_monitor| {
+        *monitor = tg_shed_monitor { spared: monitor.spared, ..Default::default() };
+    })
 }
 
 /// How persistent dropping of one guard does.

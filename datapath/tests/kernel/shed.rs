@@ -657,6 +657,44 @@ fn a_swap_forgets_only_what_it_changes() {
     });
 }
 
+/// Counts are a listener's, whatever is shed there: they go on, and only another listener's begin anew.
+#[test]
+fn a_swap_of_what_is_shed_costs_no_counts() {
+    in_a_namespace("a_swap_of_what_is_shed_costs_no_counts", |_| {
+        let to = at(BEYOND, FULL);
+        let sparing = |port: u16, policy: u32, p: f64| Guarded {
+            port,
+            preferred: vec!["10.9.0.0/16".parse().unwrap()],
+            ..path(BEYOND, rules(policy, p))
+        };
+        let guards = guards_at(CALM, vec![sparing(FULL, TG_SLPD, 1.0)]);
+        for number in 0..5 {
+            one(&guards, DRIVER, &syn(someone(to, number), to).bytes());
+        }
+        let fallen =
+            tg_shed_state { fallback: TG_FALLBACK_UNIFORM, changes: 3, ..Default::default() };
+        write_one(&guards.programs, "shed_state", 0, &fallen).unwrap();
+        let after = |guarded: Guarded| {
+            let guards_now = vec![guarded];
+            let swapped =
+                Configuration { guards: guards_now, shed_key: SHED_KEY, ..Default::default() };
+            configuration::write(&guards.programs, &swapped).unwrap();
+            let now = condition(&guards, 0);
+            (now.spared, now.state.changes, now.state.fallback)
+        };
+        for (guarded, counted, why) in [
+            (sparing(FULL, TG_SLPD, 1.0), (5, 3, TG_FALLBACK_UNIFORM), "the same again"),
+            (sparing(FULL, TG_SLPD, 0.5), (5, 3, TG_FALLBACK_NONE), "another p"),
+            (sparing(FULL, TG_SBPD, 0.5), (5, 3, TG_FALLBACK_NONE), "another policy"),
+            (path(BEYOND, tg_shed_rules::default()), (5, 3, TG_FALLBACK_NONE), "none"),
+            (sparing(FULL, TG_SLPD, 0.5), (5, 3, TG_FALLBACK_NONE), "one again"),
+            (sparing(FULL + 1, TG_SLPD, 0.5), (0, 0, TG_FALLBACK_NONE), "another listener"),
+        ] {
+            assert_eq!(after(guarded), counted, "{why}");
+        }
+    });
+}
+
 /// Every section has its own part of the table: what is known in it is forgotten where it would be taken for
 /// what it is not, and there alone.
 #[test]
