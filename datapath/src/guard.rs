@@ -366,6 +366,11 @@ impl Guard {
         !self.is_claimed() && self.pins.are_left().unwrap_or(true)
     }
 
+    /// Whether none stands here: not this one, nor any whose place it was to take.
+    pub fn is_gone(&self) -> bool {
+        !self.pins.exist()
+    }
+
     /// Whether all is there that was attached last. Whoever may do so can take it away, or a part of it:
     /// the daemon keeps no link of its own.
     pub fn is_whole(&self) -> bool {

@@ -89,7 +89,12 @@ impl Daemon {
         control::write_clock(guard.programs(), kernel.cookies)?;
         let mut local_routes = LocalRoutes::new();
         let own = local_routes.follow(guard.programs(), &interfaces);
-        guard.stand(&configuration_of(config, keys, shed_key, syn_ns), &plan)?;
+        let stood = guard.stand(&configuration_of(config, keys, shed_key, syn_ns), &plan);
+        if stood.is_err() && guard.is_gone() {
+            // Another version's has gone with it, and nobody after us would know of backlogs that it changed.
+            resize::put_back(guard.programs());
+        }
+        stood?;
         let plan = guard.what_stands(plan);
         let mut daemon = Daemon {
             guard,

@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use tidegate_lab::{Child, Counters, Namespace, skip_without};
 use tidegate_tests::bpf;
 use tidegate_tests::{
-    Answer, Guard, Nginx, Plain, SERVER_V4, Stage, Stalled, copy_for_all, fetch, guard_of,
+    Answer, Guard, Nginx, Plain, SERVER_V4, Stage, Stalled, bridge, copy_for_all, fetch, guard_of,
     listen_queue, run_to_end, serve, skip_without_root, tidegate_program, tidelab_program, until,
 };
 
@@ -328,6 +328,29 @@ fn a_backlog_is_put_back_by_another_version_than_changed_it() {
     let output = run_to_end(&stage.server, &["stop"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(backlog(&stage.server), 64, "by `tidegate stop`");
+}
+
+/// The other version's guard has been taken away by then, and what it knew with it.
+#[test]
+fn a_backlog_is_put_back_where_the_start_of_another_version_fails() {
+    if skip_without_root("a_backlog_is_put_back_where_the_start_of_another_version_fails") {
+        return;
+    }
+    let stage = Stage::new("resize-failed");
+    bridge(&stage.server, "br0", "10.78.0.1/24");
+    let _listener = Stalled::new(&stage.server, server(), 64);
+    resize_to(&stage, 512);
+    Guard::start(&stage.server, &["--config", FILE]).kill();
+    bpf::write_first_word(&stage.server, "control", 1);
+    assert_eq!(backlog(&stage.server), 512);
+    // A bridge's driver takes no program.
+    let refused = "interfaces = [\"br0\"]\n[[listener]]\nport = 80\nmechanism = \"default\"\n\
+                   hook = \"driver\"\nresize = true\nbacklog = 512\n";
+    stage.server.run(move || fs::write(FILE, refused).expect("a configuration"));
+    let output = run_to_end(&stage.server, &["run", "--config", FILE]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && told.contains("the driver of br0"), "{told}");
+    assert_eq!(backlog(&stage.server), 64, "what the application said");
 }
 
 /// No sysctl is changed: the host's bound holds, and is told.
