@@ -192,7 +192,7 @@ pub fn rules(
         Some(value) => reader.number(name, value, 1, to.into()).map(|number| number as u32),
         None => Ok(default),
     };
-    let attempts = number("attempts", &options.attempts, shed::ATTEMPTS, shed::ATTEMPTS_MOST)?;
+    let attempts = number("attempts", &options.attempts, refusal.attempts(), shed::ATTEMPTS_MOST)?;
     let arrivals_per_s = number(
         "arrivals_per_s",
         &options.arrivals_per_s,
@@ -315,7 +315,7 @@ mod tests {
             let shed = &config.guards[at].shed;
             (shed.is_auto, shed.rate_per_s, shed.p_x32, shed.attempts)
         };
-        assert_eq!([told(0), told(1), told(2)], [(1, 0, 0, 5), (1, 500, 0, 5), (1, 1000, 0, 7)]);
+        assert_eq!([told(0), told(1), told(2)], [(1, 0, 0, 1), (1, 500, 0, 5), (1, 1000, 0, 7)]);
         let described = |at: usize| described(&config.guards[at]);
         assert_eq!(
             described(0),
@@ -323,6 +323,23 @@ mod tests {
         );
         assert_eq!(described(1), "abort rst-syn, rbd of what is above 500/s of the SYNs");
         assert_eq!(described(2), "slpd of what is above 1000/s by connection");
+    }
+
+    #[test]
+    fn who_is_told_sends_one_syn_unless_something_else_is_said() {
+        for (options, attempts) in [
+            ("", 5),
+            ("refuse = \"silence\"", 5),
+            ("refuse = \"rst\"", 1),
+            ("refuse = \"cookie\"", 1),
+            ("refuse = \"rst\", attempts = 5", 5),
+            ("attempts = 7", 7),
+        ] {
+            let text = format!("[[listener]]\nport = 80\nshed = {{ p = 0.1, {options} }}");
+            let shed = parse(&text).unwrap().guards[0].shed;
+            let uniform_x32 = shed::parts_x32(0.1f64.powf(1.0 / f64::from(attempts)));
+            assert_eq!((shed.attempts, shed.uniform_x32), (attempts, uniform_x32), "{options}");
+        }
     }
 
     /// Each bad file gets one line: the file, the line, what, and the fix.

@@ -463,6 +463,43 @@ fn a_hash_that_misses_its_target_falls_back_to_uniform_dropping() {
     assert_eq!(slpd.state().fallback, TG_FALLBACK_NONE);
 }
 
+/// Whose SYNs a full server drops comes four times, and who is told once: of the SYNs the hash then chooses
+/// too few, though of the connections as many as it should. It falls back and comes back, again and again.
+#[test]
+fn where_the_chosen_are_told_a_fallback_refuses_no_more_of_the_syns_than_was_asked() {
+    const CONNECTIONS: u32 = 40_000;
+    // The share of the SYNs that is refused, and of the connections.
+    let refused = |attempts| {
+        let rules = tg_shed_rules {
+            refusal: TG_REFUSE_RESET,
+            ..tg_shed_rules::new(TG_SLPD, TG_KEY_CONNECTION, 0.1, attempts)
+        };
+        let (mut slpd, mut random, mut syns, mut resets) =
+            (Shedder::new(rules, KEY), Random(19), 0u64, 0);
+        for request in 0..CONNECTIONS {
+            for _ in 0..4 {
+                syns += 1;
+                let syn = tg_shed_syn {
+                    random: (random.next() >> 32) as u32,
+                    ..at(CALM + syns * SECOND / 5000, request)
+                };
+                if slpd.decide(&connection(request, 40_000), &syn).verdict == TG_RESET {
+                    resets += 1;
+                    break;
+                }
+            }
+        }
+        assert!(slpd.state().changes > 10, "it is about fallbacks: {:?}", slpd.state());
+        (f64::from(resets) / syns as f64, f64::from(resets) / f64::from(CONNECTIONS))
+    };
+    let (of_syns, of_connections) = refused(Refusal::Rst.attempts());
+    assert!(of_syns < 0.1, "{of_syns}");
+    // Half of the SYNs meet the hash, half the lot, which is drawn four times.
+    assert!(of_connections < 0.3, "{of_connections}");
+    // With the attempts of those who are not told.
+    assert!(refused(Refusal::Silence.attempts()).1 > 0.6);
+}
+
 /// When a crowd has gone, the dropped still come: no reason to let them through.
 #[test]
 fn the_end_of_a_crowd_is_not_taken_for_a_miss() {

@@ -9,7 +9,8 @@ use crate::raw::*;
 
 /// p* that may be asked for: less is nothing that a listener would notice.
 pub const P_RANGE: RangeInclusive<f64> = 0.001..=1.0;
-/// n + 1 where nothing is said of it: Windows 10 and 11 send five SYNs before they give up.
+/// n + 1 of who is shed in silence, where nothing is said of it: Windows 10 and 11 send five SYNs
+/// before they give up. See [`Refusal::attempts`].
 pub const ATTEMPTS: u32 = 5;
 /// The largest n + 1.
 pub const ATTEMPTS_MOST: u32 = 100;
@@ -110,6 +111,19 @@ pub enum Refusal {
     Rst = TG_REFUSE_RESET,
     /// SYN/ACK, and RST for who answers it.
     Cookie = TG_REFUSE_COOKIE,
+}
+
+impl Refusal {
+    /// n + 1 where nothing is said of it. Who is told does not come again: each SYN is a
+    /// connection. (Windows comes again after a RST, and is then shed by a fallback less than
+    /// others.)
+    #[must_use]
+    pub fn attempts(self) -> u32 {
+        match self {
+            Refusal::Silence => ATTEMPTS,
+            Refusal::Rst | Refusal::Cookie => 1,
+        }
+    }
 }
 
 impl Word for Refusal {
