@@ -26,10 +26,10 @@ TG_INLINE void tg_reply_hollow(const struct tg_packet *packet, const struct tg_k
 
 /* Each refusal that needs no more than the SYN: verdict is TG_RESET or TG_HOLLOW. */
 TG_INLINE void tg_reply_at_once(const struct tg_packet *packet, const struct tg_place *at,
-                                __u32 verdict, struct tg_reply *r)
+                                __u32 verdict, __u32 is_shed, struct tg_reply *r)
 {
 	if (verdict == TG_RESET)
-		tg_reply_refuse(packet, &at->guard->rules, r);
+		tg_reply_refuse(packet, &at->guard->rules, is_shed, r);
 	else
 		tg_reply_hollow(packet, &at->config->shed_key, r);
 }

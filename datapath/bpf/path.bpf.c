@@ -19,7 +19,7 @@ static __noinline int tg_path_refuse(struct xdp_md *ctx, const struct tg_packet 
 {
 	struct tg_reply r = {};
 
-	tg_reply_at_once(packet, at, verdict, &r);
+	tg_reply_at_once(packet, at, verdict, 1, &r);
 	return tg_driver_answer(ctx, packet, &r, how);
 }
 

@@ -26,7 +26,7 @@ struct tg_syn_stage {
 	struct tg_watch *watch; /* where the rules are auto's */
 	struct tg_syn syn;
 	__u32 reason;
-	__u32 padding;
+	__u32 is_shed; /* decided before its listener was asked for room */
 };
 
 /* A request may still be confirmed this long: SYN/ACKs are sent for 63 s by default. */

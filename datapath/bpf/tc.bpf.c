@@ -79,7 +79,7 @@ TG_INLINE int tg_tc_refuse(struct __sk_buff *ctx, struct tg_syn_stage *s, __u32 
 	if (verdict == TG_COOKIE && s->socket.tp)
 		tg_reply_cookie(s, tg_tc_mtu(ctx), &r);
 	else
-		tg_reply_at_once(s->packet, s->at, verdict, &r);
+		tg_reply_at_once(s->packet, s->at, verdict, s->is_shed, &r);
 	return tg_tc_answer(ctx, s->packet, &r);
 }
 
@@ -120,8 +120,10 @@ static __noinline int tg_tc_room(struct __sk_buff *ctx, struct tg_packet *packet
 	struct tg_syn_stage stage = {.packet = packet, .at = at}, *s = &stage;
 	__u32 verdict = shed;
 
-	if (shed)
+	if (shed) {
+		s->is_shed = 1;
 		goto refuse;
+	}
 	if (at->guard->hook == TG_HOOK_TCP) {
 		if (tg_tc_leave_to_tcp(ctx, packet, at->index))
 			return TCX_NEXT;
@@ -303,7 +305,7 @@ static __noinline int tg_tc_ack(struct __sk_buff *ctx, struct tg_packet *packet)
 	if (decision.verdict == TG_DROP)
 		return TCX_DROP;
 	if (decision.verdict == TG_RESET) {
-		tg_reply_refuse(s->packet, &s->at.guard->rules, &r);
+		tg_reply_refuse(s->packet, &s->at.guard->rules, 0, &r);
 		return tg_tc_answer(ctx, s->packet, &r);
 	}
 	return action;

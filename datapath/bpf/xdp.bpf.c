@@ -85,7 +85,7 @@ TG_INLINE int tg_xdp_refuse(struct xdp_md *ctx, struct tg_syn_stage *s, __u32 ve
 	if (verdict == TG_COOKIE && s->socket.tp)
 		tg_reply_cookie(s, tg_xdp_mtu(ctx), &r);
 	else
-		tg_reply_at_once(s->packet, s->at, verdict, &r);
+		tg_reply_at_once(s->packet, s->at, verdict, s->is_shed, &r);
 	return tg_driver_answer(ctx, s->packet, &r, how & TG_DRIVER_TRANSMIT);
 }
 
@@ -99,8 +99,10 @@ static __noinline int tg_xdp_room(struct xdp_md *ctx, struct tg_packet *packet, 
 	struct tg_syn_stage s = {.packet = packet, .at = at, .syn.now_ns = now_ns};
 	__u32 verdict = how >> TG_XDP_VERDICT_SHIFT;
 
-	if (verdict)
+	if (verdict) {
+		s.is_shed = 1;
 		goto refuse;
+	}
 	s.syn.source = how >> TG_XDP_SOURCE_SHIFT & TG_XDP_SOURCE_MASK;
 	if (!tg_find_listener(ctx, &packet->tuple, ctx->ingress_ifindex,
 	                      tg_driver_is_tagged(ctx, packet), now_ns, at->index, &s.socket))
@@ -151,7 +153,7 @@ static __noinline int tg_xdp_hollow(struct xdp_md *ctx, struct tg_packet *packet
 		return XDP_DROP;
 	if (decision.verdict != TG_RESET)
 		return XDP_PASS;
-	tg_reply_refuse(packet, &s->at.guard->rules, &r);
+	tg_reply_refuse(packet, &s->at.guard->rules, 0, &r);
 	return tg_driver_answer(ctx, packet, &r, how);
 }
 

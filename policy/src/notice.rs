@@ -29,11 +29,11 @@ pub fn time(ticks: u32) -> Duration {
     Duration::from_nanos(u64::from(TG_NOTICE_TICK_NS) * u64::from(ticks))
 }
 
-/// What a refusal carries, one of `TG_NOTICE_BARE`, `TG_NOTICE_WHY` and `TG_NOTICE_WHY_WHEN`: the
-/// segment that it refuses is `spare_bytes` longer than a bare RST.
-pub fn parts(rules: &tg_rules, spare_bytes: u32) -> u32 {
+/// What a refusal carries, one of `TG_NOTICE_BARE`, `TG_NOTICE_WHY` and `TG_NOTICE_WHY_WHEN`: of who is
+/// shed, or finds no room. The segment that it refuses is `spare_bytes` longer than a bare RST.
+pub fn parts(rules: &tg_rules, is_shed: bool, spare_bytes: u32) -> u32 {
     // SAFETY: the function reads only through this valid reference.
-    unsafe { raw::tg_native_notice_parts(rules, spare_bytes) }
+    unsafe { raw::tg_native_notice_parts(rules, is_shed.into(), spare_bytes) }
 }
 
 /// What a RST is taken for: one of `TG_NOTICE_NONE` to `TG_NOTICE_TIMED`.
@@ -85,10 +85,20 @@ mod tests {
             (16, TG_NOTICE_WHY_WHEN),
             (1460, TG_NOTICE_WHY_WHEN),
         ] {
-            assert_eq!(parts(&saying(1, 100), spare_bytes), fits, "{spare_bytes} bytes to spare");
-            assert_eq!(parts(&saying(0, 100), spare_bytes), TG_NOTICE_BARE, "off means off");
+            let says = parts(&saying(1, 100), false, spare_bytes);
+            assert_eq!(says, fits, "{spare_bytes} bytes to spare");
+            assert_eq!(parts(&saying(0, 100), false, spare_bytes), TG_NOTICE_BARE, "off means off");
         }
-        assert_eq!(parts(&saying(1, 0), 20), TG_NOTICE_WHY);
+        assert_eq!(parts(&saying(1, 0), false, 20), TG_NOTICE_WHY);
+    }
+
+    /// Another connection of the same client may be let through at once.
+    #[test]
+    fn who_is_shed_is_told_why_and_not_when() {
+        assert_eq!(parts(&saying(1, 100), true, 20), TG_NOTICE_WHY);
+        assert_eq!(parts(&saying(1, TG_NOTICE_TICKS_MOST), true, 20), TG_NOTICE_WHY);
+        assert_eq!(parts(&saying(1, 100), true, 7), TG_NOTICE_BARE);
+        assert_eq!(parts(&saying(0, 100), true, 20), TG_NOTICE_BARE);
     }
 
     #[test]

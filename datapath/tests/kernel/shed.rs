@@ -254,6 +254,36 @@ fn refused_by_reset_is_answered_with_the_reset_of_rfc_9293() {
     });
 }
 
+/// Both come from one listener, in whose queue there is no room: who is shed might be let through with the next
+/// connection, and a time would be heeded for that, too. docs/notices.md
+#[test]
+fn who_is_shed_is_told_why_and_who_finds_no_room_when_to_come_back_too() {
+    const WHY: [u8; 8] = [0x33, 0xaa, 0, 10, 0, 0, 0, 0];
+    const WHEN: [u8; 8] = [253, 6, 0x54, 0x42, 0, 250, 1, 1];
+    in_a_namespace("who_is_shed_is_told_why_and_who_finds_no_room_when_to_come_back_too", |_| {
+        let listeners = [at(V4, FULL), at(V6, FULL)];
+        let _servers = listeners.map(Server::full);
+        let shed = tg_shed_rules { refusal: TG_REFUSE_RESET, ..rules(TG_SLPD, 0.3) };
+        let says = tg_rules { notice: 1, come_back_ticks: 250, ..refusing(TG_SYN_RESET) };
+        let guards = guards_at(CALM, vec![Guarded { rules: says, ..shedding(FULL, shed) }]);
+        for to in listeners {
+            for hook in HOOKS {
+                let mut are_shed = 0;
+                for number in 0..50 {
+                    let segment = syn(someone(to, number), to);
+                    let is_shed = chosen(segment.from, to, CALM, 0.3);
+                    are_shed += u32::from(is_shed);
+                    let when = if is_shed { &[][..] } else { &WHEN[..] };
+                    let (outcome, reply) = one(&guards, hook, &segment.bytes());
+                    assert_eq!(outcome, Outcome::Answer, "{}, {hook:?}", segment.from);
+                    assert_eq!(reply, segment.reset_with(when, &WHY), "{}, {hook:?}", segment.from);
+                }
+                assert!((1..50).contains(&are_shed), "{are_shed} of 50 at {to}");
+            }
+        }
+    });
+}
+
 /// Whose SYN/ACK was lost sends its SYN again, and may be shed by then: its request stands, or with Fast Open
 /// a connection that the application serves. Here it is a plain one.
 #[test]

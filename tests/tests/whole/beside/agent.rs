@@ -149,6 +149,36 @@ fn a_connect_fails_at_once_until_the_server_said_to_come_back() {
     agent.stop();
 }
 
+/// Each is told of itself alone: a time to come back would shut the server to the whole host, for who is let
+/// through as well.
+#[test]
+fn who_is_shed_keeps_nobody_from_the_server() {
+    if skip_without_root("who_is_shed_keeps_nobody_from_the_server") {
+        return;
+    }
+    const CONNECTS: usize = 200;
+    let stage = Stage::new("agent-shed");
+    let to = servers()[0];
+    let _roomy = Stalled::new(&stage.server, to, 2 * CONNECTS as i32);
+    let agent = heeding(&stage.client);
+    let sheds = format!(
+        "[[listener]]\nport = {PORT}\nmechanism = \"rst-syn\"\nhook = \"ip\"\n\
+         shed = {{ p = 0.3, refuse = \"rst\" }}\nnotice = {{ come_back_s = 60 }}\n"
+    );
+    let guard = guard(&stage.server, &sheds);
+    let met: Vec<_> = (0..CONNECTS).map(|_| connect(&stage.client, to)).collect();
+    let count = |error| met.iter().filter(|met| **met == error).count();
+    let (refused, connected) = (count(REFUSED), count(None));
+    assert_eq!(refused + connected, CONNECTS, "none is kept from the server: {met:?}");
+    // By lot: less or more in one run of a million.
+    assert!((28..=95).contains(&refused), "{refused} of {CONNECTS}");
+    let told = agent_of(&stage.client);
+    assert_eq!(told["avoided"], Value::Array(Vec::new()), "{told:#}");
+    assert_eq!(told["notices_untimed"], refused, "each was told why: {told:#}");
+    guard.stop();
+    agent.stop();
+}
+
 /// Who was told together is not to come back together: what is left of each time is by a lot of its
 /// own, on top of all that the server asked for.
 #[test]
