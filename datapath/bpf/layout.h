@@ -19,7 +19,7 @@
 #include "../../policy/include/waiting.h"
 
 /* Changes whenever a type below changes: a restarted daemon adopts no other. */
-#define TG_LAYOUT_VERSION 31
+#define TG_LAYOUT_VERSION 32
 
 #define TG_GUARDS 64
 /* Counter slots: a guard's own first, then one for each listening socket. */
