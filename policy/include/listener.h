@@ -174,7 +174,7 @@ struct tg_overload {
 	__u16 was_quiet; /* hardly a new client came in the window before */
 	__u16 ends_soon; /* within 2 s, more likely than not */
 	__u8 supply;     /* enum tg_supply: where clients are away, of the window before */
-	__u8 was_long;   /* the last overload was a long one, and it has not been calm since */
+	__u8 was_long;   /* the overload at hand, or the last, if it has not been calm since */
 	__u32 ended;     /* overloads that have ended */
 	/* How long the last of them were, in ms; 0: there was none. */
 	__u32 lasted_ms[TG_OVERLOAD_KNOWN];

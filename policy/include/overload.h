@@ -168,6 +168,7 @@ TG_INLINE void tg_overload_see_excess(const struct tg_rules *rules, struct tg_ov
 	if (!o->since_ns)
 		tg_overload_start(o);
 	o->excess_ns = over_ns;
+	o->was_long = tg_overload_is_long(o);
 	if (crowd_x256 > o->peak_x256)
 		o->peak_x256 = crowd_x256;
 	o->may_wait = o->worth;
@@ -189,7 +190,6 @@ TG_INLINE void tg_overload_learn(struct tg_overload *o)
 {
 	__u64 lasted_ms = tg_overload_lasted_ns(o) / 1000000;
 
-	o->was_long = tg_overload_is_long(o);
 	o->lasted_ms[o->ended++ % TG_OVERLOAD_KNOWN] =
 		lasted_ms < 0xffffffff ? (__u32)lasted_ms : 0xffffffff;
 	o->since_ns = 0;

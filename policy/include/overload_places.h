@@ -179,7 +179,7 @@ TG_INLINE int tg_overload_is_half_full(const struct tg_rules *rules, const struc
 	if (tg_pace_is_far(o)) {
 		if (!tg_overload_is_ahead(o, now_ns))
 			coming = 0;
-	} else if (tg_overload_was_long(o) && o->places < places) {
+	} else if (o->was_long && o->places < places) {
 		places = o->places;
 	}
 	return 2 * (queues->listen_len + coming) >= places;

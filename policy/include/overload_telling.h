@@ -78,7 +78,7 @@ TG_INLINE __u32 tg_overload_turn(const struct tg_rules *rules, const struct tg_o
 		return reason;
 	if (phase == TG_PERSISTENT && !has_ended)
 		return TG_NEW_FIRST;
-	if (phase == TG_BURST && has_ended && !tg_overload_was_long(o))
+	if (phase == TG_BURST && has_ended && !o->was_long)
 		return reason;
 	if (is_half_full && !tg_overload_is_last(rules, o, client))
 		return TG_NEW_FIRST;

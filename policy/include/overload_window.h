@@ -48,16 +48,10 @@ TG_INLINE __u64 tg_overload_lasted_ns(const struct tg_overload *o)
 	return tg_since(o->excess_ns, o->since_ns);
 }
 
-/* Is it a long one, the overload at hand? */
+/* Is it a long one, the overload at hand? Without a branch: see tg_less(). */
 TG_INLINE int tg_overload_is_long(const struct tg_overload *o)
 {
-	return tg_overload_lasted_ns(o) >= TG_OVERLOAD_LONG_MS * 1000000ull;
-}
-
-/* Was it one, the overload at hand or that of which somebody may be left? */
-TG_INLINE int tg_overload_was_long(const struct tg_overload *o)
-{
-	return o->since_ns ? tg_overload_is_long(o) : o->was_long;
+	return (int)tg_less(TG_OVERLOAD_LONG_MS * 1000000ull - 1, tg_overload_lasted_ns(o));
 }
 
 /* The same of the last, however long ago that was. */

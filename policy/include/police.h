@@ -27,14 +27,13 @@ TG_INLINE int tg_bucket_take(struct tg_bucket *bucket, __u64 cost_ns, __u64 now_
 {
 	__u64 passed_ns = tg_since(now_ns, bucket->last_ns);
 
+	/* None by a clock that is a tick behind another: that time has been credited. */
+	bucket->last_ns += passed_ns;
 	if (passed_ns > TG_BUCKET_DEPTH_NS)
 		passed_ns = TG_BUCKET_DEPTH_NS;
 	bucket->credit_ns += passed_ns;
 	if (bucket->credit_ns > TG_BUCKET_DEPTH_NS)
 		bucket->credit_ns = TG_BUCKET_DEPTH_NS;
-	/* By a clock that is a tick behind another: that time has been credited. */
-	if (now_ns > bucket->last_ns)
-		bucket->last_ns = now_ns;
 	if (bucket->credit_ns < cost_ns)
 		return 0;
 	bucket->credit_ns -= cost_ns;
