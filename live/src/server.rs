@@ -226,21 +226,29 @@ mod tests {
         soft.split_whitespace().next().unwrap().parse().unwrap()
     }
 
+    /// Starts a server after a shell that allows few descriptors: the process that is named then may have as many as
+    /// we give, or as many as this host's root, who in some containers may have no more than it was given.
+    fn started_where_few_are_allowed(
+        kind: &str,
+        named: impl FnOnce(&Result<Running, LiveError>) -> u32,
+    ) {
+        let _alone = LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        setrlimit(Resource::RLIMIT_NOFILE, 1024, hard).unwrap();
+        let ground = Ground::lay(Network::Direct).unwrap();
+        let programs = Programs { tidelab: "/bin/false".into(), tidegate: "/bin/false".into() };
+        let started = Running::start(&ground, &programs, &server(kind), NonZeroU64::MIN);
+        let allowed = descriptors(named(&started));
+        assert!(allowed >= DESCRIPTORS.min(hard), "{allowed} of {hard}");
+    }
+
     #[test]
     fn nginx_may_serve_as_many_as_it_is_told_to_whatever_the_shell_allows() {
         const TEST: &str = "nginx_may_serve_as_many_as_it_is_told_to_whatever_the_shell_allows";
         if skip_without(TEST, &[("nginx", "nginx-light")]) {
             return;
         }
-        let _alone = LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-        setrlimit(Resource::RLIMIT_NOFILE, 1024, hard).unwrap();
-        let ground = Ground::lay(Network::Direct).unwrap();
-        let programs = Programs { tidelab: "/bin/false".into(), tidegate: "/bin/false".into() };
-        let nginx = Running::start(&ground, &programs, &server("nginx"), NonZeroU64::MIN).unwrap();
-        let allowed = descriptors(nginx.child.id());
-        // Not every container's root may have more than it was given.
-        assert!(allowed >= DESCRIPTORS.min(hard), "{allowed} of {hard}");
+        started_where_few_are_allowed("nginx", |nginx| nginx.as_ref().unwrap().child.id());
     }
 
     /// It takes them from this process, whether or not it comes to listen.
@@ -249,15 +257,10 @@ mod tests {
         if skip_without_root("a_server_of_ours_may_serve_as_many_as_anothers") {
             return;
         }
-        let _alone = LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-        setrlimit(Resource::RLIMIT_NOFILE, 1024, hard).unwrap();
-        let ground = Ground::lay(Network::Direct).unwrap();
-        let programs = Programs { tidelab: "/bin/false".into(), tidegate: "/bin/false".into() };
-        let started = Running::start(&ground, &programs, &server("userver"), NonZeroU64::MIN);
-        assert!(started.is_err(), "/bin/false serves");
-        let allowed = descriptors(std::process::id());
-        assert!(allowed >= DESCRIPTORS.min(hard), "{allowed} of {hard}");
+        started_where_few_are_allowed("userver", |userver| {
+            assert!(userver.is_err(), "/bin/false serves");
+            std::process::id()
+        });
     }
 
     /// Before it is asked, or while it is waited for: `sleep` ends by the signal that asks.
