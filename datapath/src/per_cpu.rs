@@ -44,9 +44,7 @@ pub fn add<T: Plain>(
     let Some(first) = shares.first_mut() else {
         return Ok(());
     };
-    let mut share: T = from_bytes(first);
-    add(&mut share);
-    first[..size_of::<T>()].copy_from_slice(bytes_of(&share));
+    change_share(first, add);
     update(programs, map, index, &shares)
 }
 
@@ -123,12 +121,17 @@ pub(crate) fn change<T: Plain>(
     change: impl Fn(&mut T),
 ) -> Result<()> {
     let mut shares = look_up(programs, map, index)?;
-    for bytes in &mut shares {
-        let mut share: T = from_bytes(bytes);
-        change(&mut share);
-        bytes[..size_of::<T>()].copy_from_slice(bytes_of(&share));
+    for share in &mut shares {
+        change_share(share, &change);
     }
     update(programs, map, index, &shares)
+}
+
+/// One processor's share, in as many bytes as the kernel rounds it up to.
+fn change_share<T: Plain>(bytes: &mut [u8], change: impl FnOnce(&mut T)) {
+    let mut share: T = from_bytes(bytes);
+    change(&mut share);
+    bytes[..size_of::<T>()].copy_from_slice(bytes_of(&share));
 }
 
 /// Sets an element to zero on every processor.

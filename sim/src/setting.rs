@@ -174,7 +174,7 @@ fn kernel(
         Peer::SynCookies2 => Kernel { syncookies: 2, ..usual },
         _ => return Err(SimError::Peer { peer }),
     };
-    let given = |server: &Server| server.backlog.min(profile.backlog_max(program));
+    let given = |server: &Server| profile.backlog_given(program, server.backlog);
     let is_alike = kernel.heeded_by(profile) == usual.heeded_by(profile)
         && given(server) == given(&setting.server);
     // Live it is set where a host may have something else.

@@ -54,11 +54,6 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// The listen queue that the application gets.
-    pub(crate) fn backlog_given(&self) -> u32 {
-        self.backlog.min(self.machine.profile.backlog_max(self.program))
-    }
-
     /// One-packet requests, one a connection, at a machine's own server; `None` is the kernel alone.
     #[must_use]
     pub fn one_packet(machine: Machine, guard: Option<(tg_rules, Hook)>, os: &'static Os) -> Self {

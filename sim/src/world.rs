@@ -144,7 +144,8 @@ impl World {
     #[must_use]
     pub fn new(setup: Setup) -> Self {
         let (ends, app) = (Ends::of(&setup), App::of(&setup));
-        let listener = Listener::new(setup.backlog_given());
+        let listener =
+            Listener::new(setup.machine.profile.backlog_given(setup.program, setup.backlog));
         let Setup { machine, kernel, way, crowd, seed, .. } = setup;
         let counted_ns = crowd.warm_up_ns..crowd.warm_up_ns + crowd.duration_ns;
         let guard = setup.guard.map(|(rules, hook)| {

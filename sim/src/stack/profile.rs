@@ -120,14 +120,15 @@ impl Profile {
         }
     }
 
-    /// The longest listen queue that a program gets (`SOMAXCONN` of Linux 2.4 and FreeBSD). Linux cuts it
-    /// in sys_listen(), which is for applications: the papers' TUX is in the kernel, and asks TCP itself.
-    pub(crate) fn backlog_max(self, program: Program) -> u32 {
+    /// The listen queue that a program gets which asks for one of so many places (`SOMAXCONN` of Linux 2.4
+    /// and FreeBSD). Linux cuts it in sys_listen(), which is for applications: the papers' TUX is in the
+    /// kernel, and asks TCP itself.
+    pub(crate) fn backlog_given(self, program: Program, asked: u32) -> u32 {
         match self {
-            Self::Linux24 if program == Program::Tux => u32::MAX,
-            Self::Linux24 | Self::Bsd => 128,
-            Self::Linux6 => 65_535,
-            Self::Windows => 200,
+            Self::Linux24 if program == Program::Tux => asked,
+            Self::Linux24 | Self::Bsd => asked.min(128),
+            Self::Linux6 => asked.min(65_535),
+            Self::Windows => asked.min(200),
         }
     }
 

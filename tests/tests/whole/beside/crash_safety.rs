@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -322,6 +322,12 @@ fn with_another_run(words: &str) -> Command {
     command
 }
 
+/// How that ends, and what it said.
+fn ended_with_another_run(host: &Namespace, words: &str) -> Output {
+    let mut command = with_another_run(words);
+    host.run(move || command.output()).expect("unshare")
+}
+
 /// As a container of the host's network has it, with the host's bpffs: two would swap each other's keys, and
 /// who ends first would take the guard of both down.
 #[test]
@@ -333,8 +339,7 @@ fn a_second_daemon_is_refused_whose_run_is_another() {
     let host = &full.stage.server;
     let guard = Guard::start(host, &arguments("rst-syn", "ip"));
     let elsewhere = |words: &str| {
-        let mut command = with_another_run(words);
-        let ended = host.run(move || command.stderr(Stdio::piped()).output()).expect("unshare");
+        let ended = ended_with_another_run(host, words);
         assert_eq!(ended.status.code(), Some(1));
         String::from_utf8(ended.stderr).expect("UTF-8")
     };
@@ -347,8 +352,7 @@ fn a_second_daemon_is_refused_whose_run_is_another() {
     assert_eq!(fetch(&full.stage.client, server(80), PATIENCE).answer, Answer::Refused);
     // Where it was killed anyone may go on, or take it down.
     guard.kill();
-    let mut stop = with_another_run("stop");
-    assert!(host.run(move || stop.status()).expect("unshare").success());
+    assert!(ended_with_another_run(host, "stop").status.success());
     stop_says_that_nothing_stands(host);
 }
 
@@ -362,8 +366,7 @@ fn a_daemon_is_seen_to_run_whose_run_is_another() {
     let host = &full.stage.server;
     let guard = Guard::start(host, &arguments("rst-syn", "ip"));
     let elsewhere = |words: &str| {
-        let mut command = with_another_run(words);
-        let ended = host.run(move || command.output()).expect("unshare");
+        let ended = ended_with_another_run(host, words);
         assert!(ended.status.success(), "{words}: {}", String::from_utf8_lossy(&ended.stderr));
         String::from_utf8(ended.stdout).expect("UTF-8")
     };
