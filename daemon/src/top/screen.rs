@@ -17,6 +17,10 @@ const CURVES_ROWS: u16 = 7;
 const AROUND_SOCKETS: u16 = 2;
 /// Between two columns of a table.
 const GAP: u16 = 1;
+/// So much of a socket's address tells it from others, on a screen that has no room for all of it.
+const ADDRESS_LEAST: u16 = 15;
+/// What has led to verdicts: its name, the verdict, how often a second, how often so far.
+const CAUSE_WIDTHS: [u16; 4] = [28, 8, 10, 14];
 
 /// What became of clients: its name, of which fate, and its colour.
 type Curve = (&'static str, fn(&Fates<f64>) -> f64, Color);
@@ -87,9 +91,9 @@ fn queue(queue: &Queue, places: Option<u32>) -> Span<'static> {
     Span::styled(format!("{}/{limit}", queue.length), colour)
 }
 
-/// A column of the listening sockets: its title, its width, whether a narrow screen has it, and what it
-/// says.
-type Column = (&'static str, Constraint, bool, fn(&ListenerStatus, &Fates<f64>) -> Span<'static>);
+/// A column of the listening sockets: its title, its width if that is enough for what it says, its rank (the
+/// higher, the wider a screen must be to have it), and what it says.
+type Column = (&'static str, u16, usize, fn(&ListenerStatus, &Fates<f64>) -> Span<'static>);
 
 /// What auto says while there is trouble.
 fn by_auto(socket: &ListenerStatus, of: fn(&OverloadStatus) -> Option<f64>) -> Span<'static> {
@@ -106,16 +110,19 @@ fn listen_queue(socket: &ListenerStatus) -> Span<'static> {
     queue(&socket.listen_queue, places.or(socket.places))
 }
 
+/// The rank at which every column has room, and each address all of its own.
+const WIDEST: usize = 5;
+
 const COLUMNS: [Column; 9] = [
-    ("listener", Constraint::Fill(1), true, |socket, _| socket.address.clone().into()),
-    ("phase", Constraint::Length(10), true, |socket, _| phase(socket)),
-    ("new/s", Constraint::Length(8), false, |socket, _| by_auto(socket, |o| o.new_per_s)),
-    ("taken/s", Constraint::Length(8), false, |socket, _| by_auto(socket, |o| o.drain_per_s)),
-    ("let in/s", Constraint::Length(8), true, |_, fates| rate(fates.let_in).into()),
-    ("refused/s", Constraint::Length(9), true, |_, fates| rate(fates.refused).into()),
-    ("silent/s", Constraint::Length(8), true, |_, fates| rate(fates.silent).into()),
-    ("listen queue", Constraint::Length(12), true, |socket, _| listen_queue(socket)),
-    ("SYN queue", Constraint::Length(11), false, |socket, _| queue(&socket.syn_queue, None)),
+    ("listener", 8, 0, |socket, _| socket.address.clone().into()),
+    ("phase", 10, 3, |socket, _| phase(socket)),
+    ("new/s", 8, WIDEST, |socket, _| by_auto(socket, |o| o.new_per_s)),
+    ("taken/s", 8, WIDEST, |socket, _| by_auto(socket, |o| o.drain_per_s)),
+    ("let in/s", 8, 2, |_, fates| rate(fates.let_in).into()),
+    ("refused/s", 9, 1, |_, fates| rate(fates.refused).into()),
+    ("silent/s", 8, 4, |_, fates| rate(fates.silent).into()),
+    ("listen queue", 12, 0, |socket, _| listen_queue(socket)),
+    ("SYN queue", 11, WIDEST, |socket, _| queue(&socket.syn_queue, None)),
 ];
 
 /// Figures stand at the right of their column.
@@ -123,32 +130,46 @@ fn aligned(number: usize, span: Span<'static>) -> Line<'static> {
     if number < 2 { span.into() } else { Line::from(span).right_aligned() }
 }
 
-/// The width at which every column has room, and each address all of its own.
-fn wide(sockets: &[(&ListenerStatus, Fates<f64>)]) -> usize {
-    let others = COLUMNS.iter().filter_map(|column| match column.1 {
-        Constraint::Length(width) => Some(usize::from(width + GAP)),
-        _ => None,
-    });
-    let addresses = sockets.iter().map(|(socket, _)| socket.address.len());
-    others.sum::<usize>() + addresses.max().unwrap_or(0).max(COLUMNS[0].0.len())
+/// How wide each column is: as wide as what it says, for a figure of which a part is missing is another.
+fn widths(rows: &[Vec<Span<'static>>]) -> Vec<u16> {
+    let said = |number: usize| rows.iter().map(move |row| row[number].width()).max().unwrap_or(0);
+    let width = |(number, column): (usize, &Column)| column.1.max(said(number) as u16);
+    COLUMNS.iter().enumerate().map(width).collect()
+}
+
+/// The columns of the highest rank for which there is room: all of them, or fewer and the address cut.
+fn shown(room: u16, widths: &[u16]) -> Vec<usize> {
+    let of_rank = |rank: usize| (0..COLUMNS.len()).filter(move |number| COLUMNS[*number].2 <= rank);
+    let needed = |rank: usize| {
+        let address = if rank == WIDEST { widths[0] } else { widths[0].min(ADDRESS_LEAST) };
+        of_rank(rank).skip(1).fold(address, |sum, number| sum.saturating_add(widths[number] + GAP))
+    };
+    let rank = (1..=WIDEST).rev().find(|rank| needed(*rank) <= room).unwrap_or(0);
+    of_rank(rank).collect()
 }
 
 fn draw_sockets(frame: &mut Frame<'_>, area: Rect, sockets: &[(&ListenerStatus, Fates<f64>)]) {
-    let is_wide = usize::from(area.width) >= wide(sockets);
-    let is_shown = |(_, column): &(usize, &Column)| is_wide || column.2;
-    let columns: Vec<_> = COLUMNS.iter().enumerate().filter(is_shown).collect();
-    let header = columns.iter().map(|(number, column)| aligned(*number, column.0.into()));
     // Where not all have room, the last row says of how many that is.
     let room = usize::from(area.height.saturating_sub(AROUND_SOCKETS));
-    let shown = if sockets.len() > room { room.saturating_sub(1) } else { sockets.len() };
-    let rows = sockets[..shown].iter().map(|(socket, fates)| {
-        columns.iter().map(|(number, column)| aligned(*number, column.3(socket, fates))).collect()
+    let rows_shown = if sockets.len() > room { room.saturating_sub(1) } else { sockets.len() };
+    let cells = |(socket, fates): &(&ListenerStatus, Fates<f64>)| -> Vec<Span<'static>> {
+        COLUMNS.iter().map(|column| column.3(socket, fates)).collect()
+    };
+    let rows: Vec<Vec<Span<'static>>> = sockets[..rows_shown].iter().map(cells).collect();
+    let widths = widths(&rows);
+    let columns = shown(area.width, &widths);
+    let header = columns.iter().map(|&number| aligned(number, COLUMNS[number].0.into()));
+    let rows = rows.into_iter().map(|row| {
+        columns.iter().map(|&number| aligned(number, row[number].clone())).collect::<Row<'_>>()
     });
-    let left_out = sockets.len() - shown;
+    let left_out = sockets.len() - rows_shown;
     let more = Row::new([Line::from(format!("and {left_out} more")).dim()]);
     let rows: Vec<Row<'_>> = rows.chain((left_out > 0).then_some(more)).collect();
-    let widths = columns.iter().map(|(_, column)| column.1);
-    let table = Table::new(rows, widths).column_spacing(GAP);
+    let constraint = |&number: &usize| match number {
+        0 => Constraint::Fill(1),
+        _ => Constraint::Length(widths[number]),
+    };
+    let table = Table::new(rows, columns.iter().map(constraint)).column_spacing(GAP);
     frame.render_widget(table.header(Row::from_iter(header).bold()), area);
 }
 
@@ -157,22 +178,23 @@ fn right(title: &'static str) -> Line<'static> {
 }
 
 fn draw_causes(frame: &mut Frame<'_>, area: Rect, causes: &[Cause]) {
-    let header = Row::new([Line::from("why"), Line::from("verdict"), right("/s"), right("so far")]);
+    let all = CAUSE_WIDTHS.iter().fold(0, |sum, width| sum + width + GAP) - GAP;
+    // A name may be cut; a figure is whole, or is left out.
+    let columns = if area.width >= all { 4 } else { 3 };
+    let header = [Line::from("why"), Line::from("verdict"), right("/s"), right("so far")];
+    let header = Row::from_iter(header.into_iter().take(columns));
     let rows = causes.iter().map(|cause| {
-        let row = Row::new([
+        let cells = [
             Line::from(cause.reason),
             Line::from(cause.verdict),
             Line::from(rate(cause.per_s)).right_aligned(),
             Line::from(cause.all.to_string()).right_aligned(),
-        ]);
+        ];
+        let row = Row::from_iter(cells.into_iter().take(columns));
         if cause.per_s > 0.0 { row } else { row.dim() }
     });
-    let widths = [
-        Constraint::Length(28),
-        Constraint::Length(8),
-        Constraint::Length(10),
-        Constraint::Length(14),
-    ];
+    let others = CAUSE_WIDTHS[1..columns].iter().map(|width| Constraint::Length(*width));
+    let widths = [Constraint::Max(CAUSE_WIDTHS[0])].into_iter().chain(others);
     frame.render_widget(Table::new(rows, widths).header(header.bold()), area);
 }
 
@@ -308,5 +330,28 @@ mod tests {
         for (width, height) in [(1, 1), (20, 5), (40, 10)] {
             drawn(width, height, &crowd());
         }
+    }
+
+    /// "24/4096" of 1024/4096 would be another queue.
+    #[test]
+    fn a_figure_is_whole_or_left_out_and_an_address_stays() {
+        let one = || ListenerStatus {
+            listen_queue: Queue { length: 1024, limit: 4096 },
+            overload: None,
+            ..listener(&[])
+        };
+        let watch = seen(4, |counted| guard(vec![one()], counted));
+        for width in 29..110 {
+            let screen = drawn(width, 18, &watch);
+            let row = screen.lines().find(|line| line.contains("192.0.2.1:443"));
+            let row = row.unwrap_or_else(|| panic!("{width}: {screen}"));
+            let said: Vec<&str> = row.trim_matches('"').split_whitespace().collect();
+            let known = ["192.0.2.1:443", "–", "0", "1024/4096", "3/511"];
+            assert!(said.iter().all(|word| known.contains(word)), "{width}: {row}");
+            assert!(said.contains(&"1024/4096"), "{width}: {row}");
+        }
+        let at_40 = drawn(40, 18, &crowd());
+        assert!(at_40.contains("192.0.2.1:443          2100        12/16"), "{at_40}");
+        assert!(at_40.contains("NewFirst") && !at_40.contains("so far"), "{at_40}");
     }
 }
