@@ -49,6 +49,10 @@ fn served_by_ipvs(listed: &str) -> BTreeSet<u16> {
     listed.lines().filter_map(port).collect()
 }
 
+/// What is judged behind IPVS: `auto` is not, for it answers.
+const AT_TCP: &str =
+    "hook = \"tcp\" with a mechanism that only drops, such as \"abort early-syn-drop\"";
+
 /// The guarded ports whose SYNs IPVS may take elsewhere when they have been judged as the listener's on every address.
 fn taken_by_ipvs(guards: &[Guarded], listed: &str) -> Option<Failure> {
     let served = served_by_ipvs(listed);
@@ -63,7 +67,7 @@ fn taken_by_ipvs(guards: &[Guarded], listed: &str) -> Option<Failure> {
                  address is full",
                 ports.join(", ")
             ),
-            "give the listener an address, or hook = \"tcp\"",
+            format!("give the listener an address, or {AT_TCP}"),
         )
     })
 }
@@ -85,7 +89,11 @@ pub fn of(config: &Config) -> impl Iterator<Item = Failure> {
 mod tests {
     use tidegate_datapath::raw::{TG_HOOK_AUTO, TG_HOOK_DRIVER, TG_HOOK_IP};
 
+    use tidegate_policy::mechanism;
+
     use super::*;
+    use crate::hook;
+    use crate::setting::Written;
 
     const IPVS: &str = "IP Virtual Server version 1.2.1 (size=4096)\n\
         Prot LocalAddress:Port Scheduler Flags\n  -> RemoteAddress:Port Forward Weight ActiveConn InActConn\n\
@@ -111,8 +119,18 @@ mod tests {
         assert_eq!(
             taken_by_ipvs(&guards, IPVS).unwrap().to_string(),
             "IPVS has services on port 80, 443: their clients are refused, too, while what listens there on \
-             every address is full; give the listener an address, or hook = \"tcp\""
+             every address is full; give the listener an address, or hook = \"tcp\" with a mechanism that only drops, \
+             such as \"abort early-syn-drop\""
         );
+    }
+
+    /// Who does as he is told is not told to undo it.
+    #[test]
+    fn what_is_to_be_judged_behind_ipvs_is_taken_there() {
+        let quoted: Vec<&str> = AT_TCP.split('"').skip(1).step_by(2).collect();
+        let [hook, mechanism] = quoted[..] else { panic!("a hook and a mechanism in {AT_TCP}") };
+        let rules = mechanism::parse(mechanism).unwrap();
+        assert_eq!(hook::parse(Written::InFile, hook, &rules), Ok(TG_HOOK_TCP));
     }
 
     #[test]

@@ -35,8 +35,9 @@ pub(crate) struct Arguments {
     /// addresses raw packets may have without being configured (again for more).
     #[arg(long = "from", value_name = "IP[-IP]", value_parser = quantity::addresses)]
     sources: Vec<Addresses>,
-    /// Ports that each source has, from 32768 on, held in TIME-WAIT for a minute where the client
-    /// closes first (raw packets only); Linux has 28232. By default 64512, without that wait.
+    /// Ports that each source has, from 32768 on, or lower where they are more, held in TIME-WAIT
+    /// for a minute where the client closes first (raw packets only); Linux has 28232. By default
+    /// 64512, without that wait.
     #[arg(long, value_name = "N")]
     ports: Option<u16>,
     /// Attempts started per second, whatever the server does (open loop); with a browser, clients.
