@@ -46,6 +46,9 @@ pub enum LiveError {
         /// How many it was to hold.
         wanted: u64,
     },
+    /// Persistent dropping by several hosts in a row, of which this world has one.
+    #[error("there is one router, not {0} in series: leave the curve out, or simulate it")]
+    InSeries(u32),
     /// A program that should serve or guard did not come up.
     #[error("{program} did not start: {reason}")]
     NotStarted {

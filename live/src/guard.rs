@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tidegate_lab::{Child, Namespace, pin_command};
 use tidegate_policy::time_wait::End;
-use tidegate_scenarios::{Options, Precedence, Setting, Shed, Treatment};
+use tidegate_scenarios::{Options, Precedence, Setting, Treatment};
 
 use crate::error::LiveError;
 use crate::ground::{Ground, PORT};
@@ -60,7 +60,7 @@ impl Guard {
             || setting.precedence != Precedence::default();
         match (needs_file, &setting.treatment) {
             (true, _) => {
-                let text = configuration(ground, setting, connections_per_s)?;
+                let text = configuration(ground, setting, connections_per_s);
                 namespace.place_file(CONFIGURATION, text)?;
                 command.args(["--config", CONFIGURATION]);
             }
@@ -138,11 +138,7 @@ impl Counted {
 }
 
 /// What the command line has no words for.
-fn configuration(
-    ground: &Ground,
-    setting: &Setting,
-    connections_per_s: f64,
-) -> Result<String, LiveError> {
+fn configuration(ground: &Ground, setting: &Setting, connections_per_s: f64) -> String {
     let section = match &setting.treatment {
         Treatment::Mechanism(mechanism) => {
             let fin = setting.fin.name();
@@ -158,7 +154,6 @@ fn configuration(
         text += &format!("time_wait = \"{}\"\n", end.name());
     }
     if let Some(shed) = &setting.shed {
-        check_in_series(shed)?;
         text += &format!("shed = {}\n", shed.configuration(connections_per_s));
     }
     text += &setting.precedence.configuration(&setting.clients.networks, connections_per_s);
@@ -167,19 +162,7 @@ fn configuration(
         let entries = (connections_per_s * HELD_S).clamp(HELD_ENTRIES.0, HELD_ENTRIES.1);
         text += &format!("[time_wait]\nentries = {entries:.0}\n");
     }
-    Ok(text)
-}
-
-fn check_in_series(shed: &Shed) -> Result<(), LiveError> {
-    if shed.in_series > 1 {
-        let reason = "there is one router, not several in series: leave the curve out, or \
-                      simulate it";
-        return Err(LiveError::NotStarted {
-            program: "tidegate".to_owned(),
-            reason: reason.to_owned(),
-        });
-    }
-    Ok(())
+    text
 }
 
 fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {

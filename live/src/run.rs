@@ -49,7 +49,7 @@ pub fn run(
         Run { scenario, load, programs, watcher, steps, step: 0, capacities, steps_per_us };
     let mut curves = Vec::new();
     for setting in &scenario.settings {
-        let capacity = run.capacity(setting);
+        let capacity = check_in_series(setting).and_then(|()| run.capacity(setting));
         if let Some(capacity) = run.unless_left_out(setting, None, capacity)? {
             curves.push((setting, capacity));
         }
@@ -67,6 +67,13 @@ pub fn run(
         curves = left;
     }
     Ok(())
+}
+
+fn check_in_series(setting: &Setting) -> Result<(), LiveError> {
+    match setting.shed.as_ref().map_or(1, |shed| shed.in_series) {
+        1 => Ok(()),
+        hosts => Err(LiveError::InSeries(hosts)),
+    }
 }
 
 struct Run<'a> {

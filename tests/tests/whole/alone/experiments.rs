@@ -151,6 +151,26 @@ fn a_scenario_becomes_results_claims_and_a_page() {
     assert!(again.is_file());
 }
 
+/// No capacity is measured for a curve that cannot be run live: with it that would take ten seconds.
+#[test]
+fn several_hosts_in_series_are_left_out_before_anything_is_run() {
+    if skip_without_root("several_hosts_in_series_are_left_out_before_anything_is_run") {
+        return;
+    }
+    let (before, _) = SCENARIO.split_once("[[curve]]").expect("a curve");
+    let text = format!(
+        "{before}[[curve]]\nmechanism = \"default\"\nshed = {{ p = 0.5, in_series = 3 }}\n"
+    );
+    let (folder, file) = folder_with("small.toml", &text);
+    let out = folder.path().join("out");
+    let began = Instant::now();
+    let output = tidelab().arg("run").arg(&file).arg("--out").arg(&out).output().expect("tidelab");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("left out") && told.contains("one router, not 3 in series"), "{told}");
+    assert!(began.elapsed() < Duration::from_secs(5), "{told}");
+}
+
 /// Bad input is one line with file, line and fix, before anything is run.
 #[test]
 fn a_mistake_in_a_scenario_is_one_line_with_its_place() {
