@@ -10,7 +10,7 @@ mod table;
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tidegate_datapath::configuration::{self, Guarded};
 use tidegate_datapath::guard::Guard;
 use tidegate_datapath::pins::Pins;
@@ -18,6 +18,7 @@ use tidegate_datapath::programs::Programs;
 use tidegate_datapath::raw::*;
 use tidegate_datapath::{by_socket, counters, resized, sockets, speaks};
 use tidegate_policy::names::{REASONS, VERDICTS};
+use tidegate_policy::queue_drops::{QUEUE_DROPS, queue_drops};
 use tidegate_policy::raw::*;
 
 use crate::accepts::AcceptsStatus;
@@ -160,47 +161,25 @@ pub struct Queue {
     pub limit: u32,
 }
 
-/// Queue drops by the rule that made them (Shukla, thesis, 2.1.1), refused explicitly or
-/// dropped alike; ListenQOverflow split as in Table 4.1.
-#[derive(Debug, Default, Serialize)]
-#[allow(missing_docs)]
-pub struct QueueDrops {
-    #[serde(rename = "SynQFull")]
-    pub syn_q_full: u64,
-    #[serde(rename = "SynQ3/4Full")]
-    pub syn_q_three_quarters_full: u64,
-    #[serde(rename = "ListenQFullAtSyn")]
-    pub listen_q_full_at_syn: u64,
-    #[serde(rename = "ListenQOverflow_syn_ack_acks")]
-    pub overflow_syn_ack_acks: u64,
-    #[serde(rename = "ListenQOverflow_other_segments")]
-    pub overflow_other_segments: u64,
-    /// reserv found no place to promise.
-    #[serde(rename = "NoReservation")]
-    pub no_reservation: u64,
-    /// Beyond the logical limit: `places`, or auto let nobody more wait.
-    #[serde(rename = "WaitLimit")]
-    pub wait_limit: u64,
-    /// auto kept the place for a client who had not waited.
-    #[serde(rename = "NewFirst")]
-    pub new_first: u64,
+/// Packets that each rule dropped or refused, with its name.
+#[derive(Debug)]
+pub struct QueueDrops([(&'static str, u64); QUEUE_DROPS.len()]);
+
+impl QueueDrops {
+    fn of(counted: &tg_counters) -> Self {
+        QueueDrops(queue_drops(counted))
+    }
 }
 
-fn queue_drops(c: &tg_counters) -> QueueDrops {
-    // An answer with a cookie is no drop: the decision comes with the ACK.
-    let dropped = |reason: u32| {
-        let by_verdict = &c.packets[reason as usize];
-        by_verdict.iter().sum::<u64>() - by_verdict[TG_COOKIE as usize]
-    };
-    QueueDrops {
-        syn_q_full: dropped(TG_SYNQ_FULL),
-        syn_q_three_quarters_full: dropped(TG_SYNQ_3_4_FULL),
-        listen_q_full_at_syn: dropped(TG_LISTENQ_FULL_AT_SYN),
-        overflow_syn_ack_acks: dropped(TG_OVERFLOW_SYNACK_ACK) + dropped(TG_COOKIE_NO_ROOM),
-        overflow_other_segments: dropped(TG_OVERFLOW_OTHER),
-        no_reservation: dropped(TG_NO_RESERVATION),
-        wait_limit: dropped(TG_WAIT_LIMIT),
-        new_first: dropped(TG_NEW_FIRST),
+impl Default for QueueDrops {
+    fn default() -> Self {
+        Self::of(&tg_counters::default())
+    }
+}
+
+impl Serialize for QueueDrops {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0)
     }
 }
 
@@ -269,7 +248,7 @@ fn listener(
         listen_queue: Queue { length: row.listen_len, limit: row.listen_max },
         syn_queue: Queue { length: row.syn_len, limit: row.listen_max },
         kernel_drops: row.kernel_drops,
-        queue_drops: queue_drops(&counted),
+        queue_drops: QueueDrops::of(&counted),
         verdicts: verdicts(&counted),
         overload,
         accepts,
@@ -350,7 +329,7 @@ fn guard(
         hook: hook::name(guarded.hook),
         syn_us: is_auto.then(|| guarded.rules.syn_ns as f64 / 1e3),
         clients_speak_first: speaks.map(|speaks| speaks.first()),
-        queue_drops: queue_drops(&total),
+        queue_drops: QueueDrops::of(&total),
         verdicts: verdicts(&total),
         fin: FinStatus::of(guarded.rules.fin, &total),
         notice: NoticeStatus::of(&guarded.rules),

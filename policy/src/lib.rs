@@ -10,6 +10,7 @@ pub mod names;
 pub mod notice;
 pub mod overload;
 pub mod police;
+pub mod queue_drops;
 pub mod share;
 pub mod shed;
 pub mod size;

@@ -5,10 +5,6 @@
 use tidegate_client::Errors;
 use tidegate_client::tally::WITHIN_MS;
 use tidegate_policy::names::{REASONS, VERDICTS, nearest};
-use tidegate_policy::raw::{
-    TG_LISTENQ_FULL_AT_SYN, TG_NEW_FIRST, TG_NO_RESERVATION, TG_SYNQ_3_4_FULL, TG_SYNQ_FULL,
-    TG_WAIT_LIMIT,
-};
 
 /// A kind of failed attempts, and how many an outcome has of it.
 pub type ErrorKind = (&'static str, fn(&Errors) -> u64);
@@ -37,16 +33,7 @@ pub const NO_PORT_ERRNO: &str = "EADDRNOTAVAIL";
 pub const NO_PORT_FREE: &str = "no port free";
 
 /// The parts of `queue_drops_per_s` where a guard counts: by rule, as its status calls them.
-pub const GUARD_DROPS: [&str; 8] = [
-    REASONS[TG_SYNQ_FULL as usize],
-    REASONS[TG_SYNQ_3_4_FULL as usize],
-    REASONS[TG_LISTENQ_FULL_AT_SYN as usize],
-    "ListenQOverflow_syn_ack_acks",
-    "ListenQOverflow_other_segments",
-    REASONS[TG_NO_RESERVATION as usize],
-    REASONS[TG_WAIT_LIMIT as usize],
-    REASONS[TG_NEW_FIRST as usize],
-];
+pub use tidegate_policy::queue_drops::QUEUE_DROPS as GUARD_DROPS;
 
 /// The same where the kernel counts, which does not tell a SYN from an ACK.
 pub const KERNEL_DROPS: [&str; 2] = ["ListenOverflows", "ListenDrops, others"];
@@ -457,17 +444,7 @@ mod tests {
         assert!(unlike.contains("there are answered_within_per_s, attempts, "), "{unlike}");
     }
 
-    /// Live, results have what `tidegate status --json` tells, as it tells it.
-    #[test]
-    fn rules_are_called_as_status_calls_them() {
-        let status = include_str!("../../daemon/src/status.rs");
-        let (_, drops) = status.split_once("pub struct QueueDrops {").unwrap();
-        let (drops, _) = drops.split_once("\n}").unwrap();
-        let names = drops.split("rename = \"").skip(1).map(|rest| rest.split('"').next().unwrap());
-        assert_eq!(names.collect::<Vec<_>>(), GUARD_DROPS);
-    }
-
-    /// And parts as those call them who count.
+    /// Parts are called as those call them who count.
     #[test]
     fn parts_are_called_as_they_are_counted() {
         let counted = |text: &str, from: &str, to: &str| -> Vec<String> {

@@ -4,12 +4,10 @@
 use std::collections::BTreeMap;
 
 use tidegate_policy::names::{REASONS, VERDICTS};
-use tidegate_policy::raw::{
-    TG_COOKIE_NO_ROOM, TG_LISTENQ_FULL_AT_SYN, TG_NEW_FIRST, TG_NO_RESERVATION, TG_OVERFLOW_OTHER,
-    TG_OVERFLOW_SYNACK_ACK, TG_SYNQ_3_4_FULL, TG_SYNQ_FULL, TG_WAIT_LIMIT, tg_held,
-};
+use tidegate_policy::queue_drops::queue_drops;
+use tidegate_policy::raw::tg_held;
 use tidegate_report::{OperatingPoint, Point, World};
-use tidegate_scenarios::{GUARD_DROPS, KERNEL_DROPS, Treatment};
+use tidegate_scenarios::{KERNEL_DROPS, Treatment};
 
 use crate::stack::Profile;
 use crate::world::Report;
@@ -46,20 +44,9 @@ impl Measured<'_> {
     /// As live: a guard tells drops by cause, and without one there are the kernel's two counters.
     fn queue_drops_per_s(&self) -> BTreeMap<String, f64> {
         let counted = &self.report.counted;
-        let dropped = |reason| counted.dropped(reason);
         let causes: Vec<(&str, u64)> =
             if matches!(self.at.setting.treatment, Treatment::Mechanism(_)) {
-                let each = [
-                    dropped(TG_SYNQ_FULL),
-                    dropped(TG_SYNQ_3_4_FULL),
-                    dropped(TG_LISTENQ_FULL_AT_SYN),
-                    dropped(TG_OVERFLOW_SYNACK_ACK) + dropped(TG_COOKIE_NO_ROOM),
-                    dropped(TG_OVERFLOW_OTHER),
-                    dropped(TG_NO_RESERVATION),
-                    dropped(TG_WAIT_LIMIT),
-                    dropped(TG_NEW_FIRST),
-                ];
-                GUARD_DROPS.into_iter().zip(each).collect()
+                queue_drops(&counted.judged).into()
             } else {
                 let others = counted.listen_drops.saturating_sub(counted.listen_overflows);
                 KERNEL_DROPS.into_iter().zip([counted.listen_overflows, others]).collect()

@@ -19,8 +19,8 @@ use tidegate_client::Close;
 use tidegate_policy::overload::{Names, Watch};
 use tidegate_policy::police::{Limited, Police};
 use tidegate_policy::raw::{
-    TG_CALM, TG_COOKIE, TG_SOURCE_ANY, TG_SOURCE_WITHIN, tg_accepts, tg_ack, tg_bucket,
-    tg_counters, tg_decision, tg_key, tg_queues, tg_rules, tg_syn, tg_tuple, tg_tw_rules,
+    TG_CALM, TG_SOURCE_ANY, TG_SOURCE_WITHIN, tg_accepts, tg_ack, tg_bucket, tg_counters,
+    tg_decision, tg_key, tg_queues, tg_rules, tg_syn, tg_tuple, tg_tw_rules,
 };
 use tidegate_policy::share::Shares;
 use tidegate_policy::time_wait::End;
@@ -190,9 +190,10 @@ impl Counted {
     }
 
     /// Drops by a reason; a cookie is none, since the decision comes with its ACK.
+    #[cfg(test)]
     pub(crate) fn dropped(&self, reason: u32) -> u64 {
         let verdicts = &self.judged.packets[reason as usize];
-        verdicts.iter().sum::<u64>() - verdicts[TG_COOKIE as usize]
+        verdicts.iter().sum::<u64>() - verdicts[tidegate_policy::raw::TG_COOKIE as usize]
     }
 
     pub(crate) fn since(&self, earlier: &Self) -> Self {
