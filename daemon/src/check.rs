@@ -6,13 +6,14 @@ use std::fmt::Write as _;
 use std::fs;
 
 use tidegate_datapath::guard::Hooks;
+use tidegate_datapath::pins::Pins;
 use tidegate_datapath::programs::{Objects, Programs};
 use tidegate_datapath::raw::*;
 use tidegate_datapath::{cgroup, interfaces, sockets};
 use tidegate_policy::raw::{TG_TW_NOBODY, tg_held_block};
 
 use crate::config::{self, Config};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::host::Kernel;
 use crate::{hook, host, output, part, plan, resize, run, shed, time_wait};
 
@@ -147,13 +148,15 @@ fn would_be(config: &Config, kernel: &Kernel, rows: &[tg_listener_row]) -> Resul
 pub fn run(config: Option<Config>) -> Result<()> {
     let kernel = host::kernel();
     output::print(&described(&kernel))?;
-    let missing = host::missing_capabilities();
-    let privileges = match missing[..] {
-        [] => "to load and attach".to_owned(),
-        _ => format!("missing {}", missing.join(", ")),
-    };
-    output::print(&answer("privileges", missing.is_empty(), &privileges))?;
-    host::require_capabilities()?;
+    let unprivileged = host::require_capabilities();
+    let privileges = unprivileged.as_ref().err().map(Failure::what);
+    let privileges = privileges.as_deref().unwrap_or("to load and attach");
+    output::print(&answer("privileges", unprivileged.is_ok(), privileges))?;
+    unprivileged?;
+    let pins = Pins::here()?;
+    let place = pins.require_place();
+    output::print(&answer("bpffs", place.is_ok(), "/sys/fs/bpf, where guards are pinned"))?;
+    place?;
     // Loading is the only proof that this kernel takes the programs.
     let programs = Programs::load(Objects::Guard, Default::default())?;
     output::print(&answer("programs", true, "every one passes this kernel's verifier"))?;

@@ -82,9 +82,17 @@ impl Failure {
     pub fn what(&self) -> String {
         match self {
             Failure::Argument { what, .. } => what.clone(),
+            Failure::Privilege { missing } => format!("missing {missing}"),
             other => other.to_string(),
         }
     }
+}
+
+/// Nobody can pin anything here, whatever its capabilities.
+fn no_place(path: PathBuf, source: std::io::Error) -> Failure {
+    let fix = "guards are pinned there: mount a bpffs that may be written to (mount -t bpf bpf \
+               /sys/fs/bpf), or give a container the host's (-v /sys/fs/bpf:/sys/fs/bpf)";
+    Failure::File { path, source, fix: fix.to_owned() }
 }
 
 /// Whether pins or maps are another user's, where this process may not look at those (`sees_others`): a
@@ -101,9 +109,13 @@ fn is_anothers(error: &Error, sees_others: bool) -> bool {
 }
 
 fn of_datapath(source: Error, sees_others: bool) -> Failure {
-    match is_anothers(&source, sees_others) {
-        true => Failure::anothers(),
-        false => Failure::Datapath { source },
+    match source {
+        Error::Mount { path, source } => no_place(path, source),
+        Error::Pin { path, source } if source.raw_os_error() == Some(Errno::EROFS as i32) => {
+            no_place(path, source)
+        }
+        source if is_anothers(&source, sees_others) => Failure::anothers(),
+        source => Failure::Datapath { source },
     }
 }
 
@@ -154,10 +166,24 @@ mod tests {
         let source = libbpf_rs::Error::from_raw_os_error(Errno::EACCES as i32);
         let map = Error::Map { map: "accepts".to_owned(), source };
         assert!(of_datapath(map, false).to_string().starts_with(told));
-        // Such as a mount that a container may not make, by one rule or another.
+        // Such as by a security module's rule.
         for (errno, sees_others) in [(Errno::EPERM, false), (Errno::EACCES, true)] {
             let other = of_datapath(pin(errno), sees_others).to_string();
             assert!(other.starts_with("/sys/fs/bpf: ") && !other.contains("CAP_"), "{other}");
+        }
+    }
+
+    /// A security module refuses a mount by EACCES, which no capability changes.
+    #[test]
+    fn where_nobody_can_pin_is_told_with_what_to_do_and_no_capability() {
+        let path = || PathBuf::from("/sys/fs/bpf");
+        let mount = |errno: Errno| Error::Mount { path: path(), source: errno.into() };
+        let read_only = Error::Pin { path: path(), source: Errno::EROFS.into() };
+        for error in [mount(Errno::EACCES), mount(Errno::EPERM), read_only] {
+            let told = of_datapath(error, false).to_string();
+            assert!(told.starts_with("/sys/fs/bpf: ") && !told.contains("CAP_"), "{told}");
+            assert!(told.contains("-v /sys/fs/bpf:/sys/fs/bpf"), "{told}");
+            assert!(!told.contains("tidegate check"), "which says the same: {told}");
         }
     }
 }

@@ -2,6 +2,7 @@
 //! What this host can do: capabilities, kernel features, sysctls.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use libbpf_rs::btf::{Btf, types};
 use nix::sched::{CpuSet, sched_getaffinity};
@@ -12,6 +13,10 @@ use crate::failure::{Failure, Result};
 /// linux/capability.h: what loading, attaching, reading through pointers and pinning need.
 const NEEDED: [(&str, u32); 4] =
     [("CAP_BPF", 39), ("CAP_PERFMON", 38), ("CAP_NET_ADMIN", 12), ("CAP_SYS_ADMIN", 21)];
+
+/// The user namespace with which a host begins (linux/proc_ns.h, PROC_USER_INIT_INO). In that alone a capability is
+/// one to load and attach.
+const HOSTS_USER_NAMESPACE: u64 = 0xEFFF_FFFD;
 
 /// What `resize` needs: to find the socket in /proc/PID/fd of a process of another user, and to take
 /// its descriptor (pidfd_getfd).
@@ -39,9 +44,10 @@ fn missing(needed: &[(&'static str, u32)]) -> Vec<&'static str> {
     needed.iter().filter(|(_, bit)| effective >> bit & 1 == 0).map(|(name, _)| *name).collect()
 }
 
-/// The capabilities that this process lacks.
-pub fn missing_capabilities() -> Vec<&'static str> {
-    missing(&NEEDED)
+/// Whether this process is in another user namespace than the host's, as far as /proc shows it.
+fn is_in_another_user_namespace() -> bool {
+    let namespace = fs::metadata("/proc/self/ns/user");
+    namespace.is_ok_and(|namespace| namespace.ino() != HOSTS_USER_NAMESPACE)
 }
 
 /// The same of those that changing an application's backlog needs.
@@ -54,9 +60,17 @@ pub fn sees_others() -> bool {
     missing(&TO_SEE_OTHERS).is_empty()
 }
 
-/// Fails with the names of the capabilities that are missing.
+/// Fails with the names of the capabilities that are missing, or where those that are there are of no use.
 pub fn require_capabilities() -> Result<()> {
-    let missing = missing_capabilities();
+    if is_in_another_user_namespace() {
+        return Err(Failure::argument(
+            "this is a user namespace of its own, as of a rootless container, and its capabilities \
+             count in it alone",
+            "run as the host's root, or in a container that the host's root has started, with \
+             --userns=host",
+        ));
+    }
+    let missing = missing(&NEEDED);
     if missing.is_empty() {
         return Ok(());
     }

@@ -67,6 +67,14 @@ pub enum Error {
         /// The kernel's answer.
         source: std::io::Error,
     },
+    /// There is no bpffs, and none could be mounted.
+    #[error("cannot mount bpffs at {}: {source}", path.display())]
+    Mount {
+        /// Where.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
     /// Something that is read from the host could not be read.
     #[error("cannot read {what}: {source}")]
     Read {

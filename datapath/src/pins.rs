@@ -14,7 +14,9 @@ use libbpf_rs::{MapCore, MapHandle};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MsFlags, mount, umount};
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::statfs::statfs;
+use nix::unistd::{AccessFlags, eaccess};
 
 use crate::again;
 use crate::error::{Error, Result, map_error};
@@ -60,6 +62,34 @@ pub fn namespace_name() -> Result<String> {
 
 fn is_bpffs() -> bool {
     statfs(BPFFS).is_ok_and(|s| s.filesystem_type().0 == BPFFS_MAGIC)
+}
+
+/// Only root may look into what we mount.
+fn mount_bpffs() -> nix::Result<()> {
+    mount(Some("bpf"), BPFFS, Some("bpf"), MsFlags::empty(), Some("mode=0700"))
+}
+
+/// Whether bpffs could be mounted: tried in a mount namespace of its own, which goes with its thread. Where that
+/// cannot be tried nothing is held against the host.
+fn try_mount() -> nix::Result<()> {
+    const NOTHING: Option<&str> = None;
+    let trial = std::thread::spawn(|| {
+        if unshare(CloneFlags::CLONE_NEWNS).is_err() {
+            return Ok(());
+        }
+        // Else it would be mounted for the host.
+        match mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | MsFlags::MS_SLAVE, NOTHING) {
+            Ok(()) => mount_bpffs(),
+            // The root is no mount, as in a chroot.
+            Err(Errno::EINVAL) => Ok(()),
+            Err(e) => Err(e),
+        }
+    });
+    trial.join().unwrap_or(Ok(()))
+}
+
+fn mount_error(errno: Errno) -> Error {
+    Error::Mount { path: PathBuf::from(BPFFS), source: errno.into() }
 }
 
 impl Pins {
@@ -156,15 +186,26 @@ impl Pins {
         pin_error(&self.maps_folder().join(map))(io::ErrorKind::NotFound.into())
     }
 
+    /// Fails where no guard could be pinned. Nothing is made by asking.
+    pub fn require_place(&self) -> Result<()> {
+        if !is_bpffs() {
+            return try_mount().map_err(mount_error);
+        }
+        // The innermost that is there.
+        let (folder, bpffs) = (self.folder(), Path::new(BPFFS));
+        let places = [folder.as_path(), &self.root];
+        let there = places.into_iter().find(|place| place.try_exists().unwrap_or(true));
+        let there = there.unwrap_or(bpffs);
+        eaccess(there, AccessFlags::W_OK).map_err(|e| pin_error(there)(e.into()))
+    }
+
     /// Makes the folders, and mounts bpffs where the host has not. Another network namespace's guard that
     /// ends right now removes the root, and its mount.
     pub fn prepare(&self) -> Result<()> {
-        let bpffs = Path::new(BPFFS);
         let mut mounted = false;
         while_others_end(|| {
             if !is_bpffs() {
-                mount(Some("bpf"), bpffs, Some("bpf"), MsFlags::empty(), Some("mode=0700"))
-                    .map_err(|e| pin_error(bpffs)(e.into()))?;
+                mount_bpffs().map_err(mount_error)?;
                 mounted = true;
             }
             self.make_folders(mounted)
@@ -518,6 +559,20 @@ mod tests {
         assert_eq!(tries(20, io::ErrorKind::StorageFull), (1, false));
         let (most, done) = tries(u32::MAX, io::ErrorKind::NotFound);
         assert!(most < 10_000 && !done, "but not for ever");
+    }
+
+    /// A security module tells each time.
+    #[test]
+    fn a_mount_that_is_refused_is_not_tried_again() {
+        for errno in [Errno::EACCES, Errno::EPERM, Errno::ENOENT] {
+            let mut tries = 0;
+            let done = while_others_end(|| {
+                tries += 1;
+                Err(mount_error(errno))
+            });
+            assert!(matches!(done, Err(Error::Mount { .. })));
+            assert_eq!(tries, 1, "{errno}");
+        }
     }
 
     /// Another network namespace's guard ends while this one's begins and ends.

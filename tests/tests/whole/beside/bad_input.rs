@@ -303,6 +303,77 @@ fn what_the_host_cannot_do_is_told_before_anything_is_attached() {
     refused(&stage, &[&bridge[..], &both].concat(), &expected);
 }
 
+/// Does something to the stage's server.
+fn does(stage: &Stage, line: &str) {
+    stage.server.output(stage.server.command(line)).expect("it is done");
+}
+
+/// Asserts that `check` fails by this row, and with one line of these parts.
+fn check_fails(stage: &Stage, output: &Output, row: &str, expected: &[&str]) {
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{told}");
+    assert!(told.contains(&format!("\n  no  {row} ")), "{told}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    for part in expected {
+        assert!(stderr.contains(part), "{stderr:?} should name {part:?}");
+    }
+    nothing_is_left(stage, "check");
+}
+
+/// As in a container that has not been given the host's, or to read it alone.
+#[test]
+fn where_no_guard_can_be_pinned_is_told_by_check_and_run() {
+    if skip_without_root("where_no_guard_can_be_pinned_is_told_by_check_and_run") {
+        return;
+    }
+    let fix = "give a container the host's (-v /sys/fs/bpf:/sys/fs/bpf)";
+    for (label, line, why) in [
+        ("bad-bpffs", "mount -o remount,bind,ro /sys/fs/bpf", "Read-only file system"),
+        // With no folder to mount it on.
+        ("no-bpffs", "mount -t tmpfs none /sys/fs", "No such file or directory"),
+    ] {
+        let stage = Stage::new(label);
+        does(&stage, line);
+        let expected = ["/sys/fs/bpf", why, fix];
+        check_fails(&stage, &run_to_end(&stage.server, &["check"]), "bpffs", &expected);
+        refused(&stage, &["--port", "80"], &expected);
+    }
+}
+
+#[test]
+fn check_says_that_bpffs_can_be_mounted_and_does_not_mount_it() {
+    if skip_without_root("check_says_that_bpffs_can_be_mounted_and_does_not_mount_it") {
+        return;
+    }
+    let stage = Stage::new("unmounted-bpffs");
+    does(&stage, "umount /sys/fs/bpf");
+    let output = run_to_end(&stage.server, &["check"]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && told.contains("\n  yes bpffs "), "{told}");
+    let found = stage.server.output(stage.server.command("stat -f -c %T /sys/fs/bpf"));
+    assert_ne!(found.expect("stat tells the file system").trim(), "bpf_fs");
+}
+
+/// As in a rootless container: it has all capabilities, and may do nothing with them.
+#[test]
+fn another_user_namespace_is_named() {
+    if skip_without_root("another_user_namespace_is_named") {
+        return;
+    }
+    let stage = Stage::new("bad-userns");
+    let within = |words: &[&str]| {
+        let mut command = stage.server.command("unshare --user --map-root-user");
+        command.arg(tidegate_program()).args(words);
+        ended(&stage, command)
+    };
+    let expected = ["this is a user namespace of its own", "; run as the host's root"];
+    check_fails(&stage, &within(&["check"]), "privileges", &expected);
+    let output = within(&["run", "--port", "80"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains(expected[0]), "{stderr}");
+}
+
 /// A copy of the program, in a folder that others may look into.
 fn copied_for_nobody(stage: &Stage) -> &'static str {
     const PROGRAM: &str = "/run/tidegate-for-nobody";
@@ -318,8 +389,13 @@ fn run_as_nobody(stage: &Stage, allowed: &str, program: &str, words: &str) -> Ou
     let line = format!("setpriv --reuid 65534 --regid 65534 --clear-groups {allowed} {program}");
     let mut command = stage.server.command(&line);
     command.args(words.split(' '));
+    ended(stage, command)
+}
+
+/// How a command ends on the stage's server, and what it says.
+fn ended(stage: &Stage, mut command: Command) -> Output {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = stage.server.spawn(command).expect("setpriv starts");
+    let child = stage.server.spawn(command).expect("it starts");
     child.wait_with_output().expect("tidegate ends")
 }
 
