@@ -2,12 +2,13 @@
 //! `tidegate check`: what this kernel and host can do, where connections were lost so far,
 //! and what would be guarded.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 
 use tidegate_datapath::guard::Hooks;
 use tidegate_datapath::pins::Pins;
-use tidegate_datapath::programs::{Objects, Programs};
+use tidegate_datapath::programs::{Objects, Programs, Sizes};
 use tidegate_datapath::raw::*;
 use tidegate_datapath::{cgroup, interfaces, sockets};
 use tidegate_policy::raw::{TG_TW_NOBODY, tg_held_block};
@@ -144,6 +145,14 @@ fn would_be(config: &Config, kernel: &Kernel, rows: &[tg_listener_row]) -> Resul
     Ok(out)
 }
 
+/// The tables that a start would make. Where a guard stands it has them, and there may be no memory for others.
+fn sizes(config: Option<&Config>, pins: &Pins) -> Sizes {
+    match config {
+        Some(config) if !pins.exist() => config.sizes(),
+        _ => Sizes::default(),
+    }
+}
+
 /// Prints all of it. Without capabilities, what can be told without them.
 pub fn run(config: Option<Config>) -> Result<()> {
     let kernel = host::kernel();
@@ -157,8 +166,9 @@ pub fn run(config: Option<Config>) -> Result<()> {
     let place = pins.require_place();
     output::print(&answer("bpffs", place.is_ok(), "/sys/fs/bpf, where guards are pinned"))?;
     place?;
-    // Loading is the only proof that this kernel takes the programs.
-    let programs = Programs::load(Objects::Guard, Default::default())?;
+    // Loading is the only proof that this kernel takes the programs, and the host their tables.
+    let sizes = sizes(config.as_ref(), &pins);
+    let programs = Programs::load_sized(Objects::Guard, BTreeMap::new(), sizes)?;
     output::print(&answer("programs", true, "every one passes this kernel's verifier"))?;
     let rows = sockets::listeners(&programs)?;
     output::print(&listeners(&rows))?;

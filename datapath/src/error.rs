@@ -13,7 +13,7 @@ pub enum Error {
     Load {
         /// Which object: `tc`, `xdp`, `netfilter`, `iter` or `sockopt`, for example.
         object: &'static str,
-        /// Which program of it and why, where it was the verifier who refused.
+        /// Which program or map of it, where libbpf has named one.
         refused: Option<Refused>,
         /// What libbpf said.
         source: libbpf_rs::Error,
@@ -104,6 +104,16 @@ pub enum Error {
         /// Blocks that it has.
         limit: u32,
     },
+    /// A table for which there is no memory.
+    #[error("the table of {table} takes {megabytes} MB, which this host has not: {fix}")]
+    NoMemory {
+        /// What it is for.
+        table: &'static str,
+        /// Its size.
+        megabytes: u64,
+        /// What makes it smaller.
+        fix: &'static str,
+    },
     /// More was asked for than the maps hold.
     #[error("{what}: {asked} asked for, {limit} is the most")]
     Limit {
@@ -129,10 +139,11 @@ fn advice(why: &str) -> &'static str {
 
 fn refusal(object: &str, refused: Option<&Refused>, source: &libbpf_rs::Error) -> String {
     match refused {
-        Some(Refused { program, why }) => {
+        Some(Refused::Program { name, why }) => {
             let advice = advice(why);
-            format!("the kernel's verifier refused {program}: {why} ({source}){advice}")
+            format!("the kernel's verifier refused {name}: {why} ({source}){advice}")
         }
+        Some(Refused::Map { name }) => format!("the kernel did not make the map {name}: {source}"),
         None => format!("the kernel refused the {object} programs: {source}"),
     }
 }
@@ -152,7 +163,7 @@ mod tests {
     #[test]
     fn a_helper_that_is_refused_is_none_of_the_kernels_age() {
         let told = |why: &str| {
-            let refused = Refused { program: "listeners".to_owned(), why: why.to_owned() };
+            let refused = Refused::Program { name: "listeners".to_owned(), why: why.to_owned() };
             refusal("iter", Some(&refused), &libbpf_rs::Error::from_raw_os_error(libc::EINVAL))
         };
         let (known, lockdown) = ("are known to take it", "lockdown=confidentiality");

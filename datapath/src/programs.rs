@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, ProgramMut};
+use libbpf_rs::{ErrorKind, MapCore, MapHandle, Object, ObjectBuilder, ProgramMut};
 
 use crate::error::{Error, Result};
-use crate::{shed, time_wait, verifier};
+use crate::verifier::{self, Refused};
+use crate::{shed, time_wait};
 
 macro_rules! object {
     ($name:literal) => {
@@ -231,6 +232,30 @@ impl Sizes {
     }
 }
 
+/// What a map of a configuration's size is for, and what makes it smaller.
+fn table(map: &str) -> Option<(&'static str, &'static str)> {
+    match map {
+        shed::TABLE => Some(("persistent dropping", "give a smaller arrivals_per_s or oversize")),
+        time_wait::TABLE => Some(("TIME-WAIT", "give fewer entries")),
+        _ => None,
+    }
+}
+
+/// What is told of an object that was not loaded, whose tables were to have so many bytes.
+fn not_loaded(
+    object: &'static str,
+    refused: Option<Refused>,
+    bytes: &BTreeMap<String, u64>,
+    source: libbpf_rs::Error,
+) -> Error {
+    if let (Some(Refused::Map { name }), ErrorKind::OutOfMemory) = (&refused, source.kind())
+        && let (Some((table, fix)), Some(bytes)) = (table(name), bytes.get(name))
+    {
+        return Error::NoMemory { table, megabytes: bytes.div_ceil(1 << 20), fix };
+    }
+    Error::Load { object, refused, source }
+}
+
 /// An object with those of its programs that were asked for.
 struct Loaded {
     object: Object,
@@ -303,19 +328,23 @@ impl Programs {
         verifier::listen();
         let fail = |source| Error::Load { object, refused: verifier::refused(), source };
         let mut open = ObjectBuilder::default().open_memory(bytes).map_err(fail)?;
+        let mut table_bytes = BTreeMap::new();
         for mut map in open.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             if let Some(shared) = self.maps.get(&name) {
                 map.reuse_fd(shared.as_fd()).map_err(fail)?;
             } else if let Some(entries) = sizes.of(&name) {
                 map.set_max_entries(entries).map_err(fail)?;
+                table_bytes.insert(name, u64::from(entries) * u64::from(map.value_size()));
             }
         }
         for mut program in open.progs_mut() {
             let is_wanted = which.has(&program.name().to_string_lossy());
             program.set_autoload(is_wanted);
         }
-        let loaded = open.load().map_err(fail)?;
+        let loaded = open
+            .load()
+            .map_err(|source| not_loaded(object, verifier::refused(), &table_bytes, source))?;
         for map in loaded.maps() {
             let name = map.name().to_string_lossy().into_owned();
             if is_shared(&name) && !self.maps.contains_key(&name) {
@@ -381,6 +410,25 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    /// The table that a configuration has asked for, and no other map: that is nobody's to make smaller.
+    #[test]
+    fn a_table_for_which_there_is_no_memory_is_told_with_what_makes_it_smaller() {
+        let bytes = BTreeMap::from([("held_table", 1 << 30), ("leaving", 1 << 20)]);
+        let bytes = bytes.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect();
+        let told = |map: &str, errno: i32| {
+            let refused = Some(Refused::Map { name: map.to_owned() });
+            let source = libbpf_rs::Error::from_raw_os_error(errno);
+            not_loaded("time_wait", refused, &bytes, source).to_string()
+        };
+        let told_of_table = told("held_table", libc::ENOMEM);
+        assert!(told_of_table.contains("TIME-WAIT takes 1024 MB"), "{told_of_table}");
+        assert!(told_of_table.ends_with(": give fewer entries"), "{told_of_table}");
+        for (map, errno) in [("held_table", libc::EPERM), ("leaving", libc::ENOMEM)] {
+            let told = told(map, errno);
+            assert!(told.contains(&format!("did not make the map {map}: ")), "{told}");
+        }
+    }
 
     #[test]
     fn the_maps_of_a_guard_are_those_that_its_objects_declare() {
