@@ -162,6 +162,7 @@ pub fn run(config: Option<Config>) -> Result<()> {
     let privileges = privileges.as_deref().unwrap_or("to load and attach");
     output::print(&answer("privileges", unprivileged.is_ok(), privileges))?;
     unprivileged?;
+    run::require_kernel(&kernel)?;
     let pins = Pins::here()?;
     let place = pins.require_place();
     output::print(&answer("bpffs", place.is_ok(), "/sys/fs/bpf, where guards are pinned"))?;

@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use libbpf_rs::btf::{Btf, types};
+use libbpf_rs::set_print;
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 
@@ -94,6 +95,8 @@ pub struct Kernel {
 
 /// Reads what the kernel offers.
 pub fn kernel() -> Kernel {
+    // What libbpf would print is said, in one line, by who asks.
+    set_print(None);
     let Ok(btf) = Btf::from_vmlinux() else {
         return Kernel { btf: false, casts: false, tcx: false, netfilter: false, cookies: false };
     };

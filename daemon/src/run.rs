@@ -95,14 +95,26 @@ fn follow(daemon: &mut Daemon, config: &mut Config, orders: &mut Orders<Config>)
     }
 }
 
-/// What the host must allow for this configuration.
-pub fn check_host(config: &Config, kernel: &Kernel) -> Result<()> {
-    if !kernel.btf || !kernel.casts || !kernel.tcx {
+/// What the kernel must have, whatever is configured.
+pub fn require_kernel(kernel: &Kernel) -> Result<()> {
+    if !kernel.btf {
+        return Err(Failure::argument(
+            "this kernel does not describe its types (BTF)",
+            "boot one with CONFIG_DEBUG_INFO_BTF=y",
+        ));
+    }
+    if !kernel.casts || !kernel.tcx {
         return Err(Failure::argument(
             "this kernel is too old for tidegate",
             "Linux 6.12 or later with CONFIG_DEBUG_INFO_BTF is needed",
         ));
     }
+    Ok(())
+}
+
+/// What the host must allow for this configuration.
+pub fn check_host(config: &Config, kernel: &Kernel) -> Result<()> {
+    require_kernel(kernel)?;
     let cookies = config.guards.iter().find(|g| g.rules.needs_cookies());
     let Some(guarded) = cookies else { return Ok(()) };
     if !kernel.cookies {

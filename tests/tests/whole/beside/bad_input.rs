@@ -374,6 +374,20 @@ fn another_user_namespace_is_named() {
     assert!(!output.status.success() && stderr.contains(expected[0]), "{stderr}");
 }
 
+/// (libbpf takes what a vmlinux on the disk says, where there is one.)
+#[test]
+fn a_kernel_without_btf_is_told_in_one_line() {
+    if skip_without_root("a_kernel_without_btf_is_told_in_one_line") {
+        return;
+    }
+    let stage = Stage::new("bad-btf");
+    does(&stage, "mount -t tmpfs none /sys/kernel/btf");
+    let expected = ["this kernel does not describe its types (BTF); boot one with CONFIG_DEBUG"];
+    refused(&stage, &["--port", "80"], &expected);
+    let output = run_to_end(&stage.server, &["check"]);
+    check_fails(&stage, &output, "describes its types", &expected);
+}
+
 /// A copy of the program, in a folder that others may look into.
 fn copied_for_nobody(stage: &Stage) -> &'static str {
     const PROGRAM: &str = "/run/tidegate-for-nobody";
