@@ -71,10 +71,13 @@ fn path(role: Role) -> Result<PathBuf> {
 }
 
 fn file_failure(path: &Path) -> impl FnOnce(std::io::Error) -> Failure + '_ {
-    move |source| Failure::File {
-        path: path.to_owned(),
-        source,
-        fix: "tidegate keeps its process number there; make the folder writable".to_owned(),
+    move |source| {
+        let fix = match source.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room for it",
+            _ => "make the folder writable",
+        };
+        let fix = format!("tidegate keeps its process number there; {fix}");
+        Failure::File { path: path.to_owned(), source, fix }
     }
 }
 
@@ -124,6 +127,8 @@ fn is_other(found: &fs::Metadata, mode: u32) -> bool {
 fn open(path: &Path) -> io::Result<File> {
     let folder = path.parent().unwrap_or(path);
     let once = || {
+        // What it is in is others', too.
+        folder.parent().map_or(Ok(()), fs::create_dir_all)?;
         fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
         if is_other(&fs::metadata(folder)?, FOLDER_MODE) {
             fs::set_permissions(folder, fs::Permissions::from_mode(FOLDER_MODE))?;
@@ -165,14 +170,25 @@ impl Instance {
     /// Claims this namespace, or says which process has it.
     pub fn claim(role: Role) -> Result<Self> {
         let path = path(role)?;
-        let mut lock = lock(&path).map_err(file_failure(&path))?.ok_or_else(|| {
+        let lock = lock(&path).map_err(file_failure(&path))?.ok_or_else(|| {
             let who =
                 running(role).ok().flatten().map_or(String::new(), |p| format!(" (process {p})"));
             role.runs_already(&who)
         })?;
-        lock.set_len(0).map_err(file_failure(&path))?;
-        write!(lock, "{}", Process::this().line()).map_err(file_failure(&path))?;
-        Ok(Instance { lock, path })
+        Instance { lock, path }.named()
+    }
+
+    /// With this process's number in it; given up where that cannot be written.
+    fn named(mut self) -> Result<Self> {
+        let line = Process::this().line();
+        match self.lock.set_len(0).and_then(|()| self.lock.write_all(line.as_bytes())) {
+            Ok(()) => Ok(self),
+            Err(e) => {
+                let failure = file_failure(&self.path)(e);
+                self.release();
+                Err(failure)
+            }
+        }
     }
 
     /// Writes lines behind the process number, for those who ask after the daemon.
@@ -296,6 +312,44 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&folder), mode(&path)), (0o700, 0o600));
         fs::remove_dir_all(&root).unwrap();
+    }
+
+    /// A container may begin without a /run.
+    #[test]
+    fn what_the_folder_is_in_is_made_as_any_folder() {
+        let root = root("parents");
+        let (usual, parent) = (root.join("usual"), root.join("run"));
+        let path = parent.join("tidegate").join("net-1.pid");
+        fs::create_dir(&usual).unwrap();
+        open(&path).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&parent), mode(&usual));
+        assert_eq!(mode(path.parent().unwrap()), 0o700);
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn a_claim_that_cannot_be_written_leaves_nothing() {
+        let root = root("unwritten");
+        let path = root.join("tidegate").join("net-1.pid");
+        drop(open(&path).unwrap());
+        let lock = locked(File::open(&path).unwrap()).unwrap();
+        assert!(Instance { lock, path: path.clone() }.named().is_err(), "opened to be read");
+        assert!(!path.exists() && !path.parent().unwrap().exists());
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn who_has_no_room_is_not_told_to_make_a_folder_writable() {
+        let told =
+            |errno: Errno| file_failure(Path::new("/run/tidegate"))(errno.into()).to_string();
+        for (errno, fix) in [
+            (Errno::ENOSPC, "; make room for it"),
+            (Errno::EDQUOT, "; make room for it"),
+            (Errno::EROFS, "; make the folder writable"),
+        ] {
+            assert!(told(errno).ends_with(fix), "{}", told(errno));
+        }
     }
 
     /// It may be another user's, with what is needed to write there all the same.

@@ -388,6 +388,18 @@ fn a_kernel_without_btf_is_told_in_one_line() {
     check_fails(&stage, &output, "describes its types", &expected);
 }
 
+#[test]
+fn a_full_run_is_told_and_nothing_is_left_in_it() {
+    if skip_without_root("a_full_run_is_told_and_nothing_is_left_in_it") {
+        return;
+    }
+    let stage = Stage::new("full-run");
+    // A page, for an empty file takes none.
+    does(&stage, "mount -t tmpfs -o size=4k none /run");
+    stage.server.run(|| fs::write("/run/full", vec![0; 1 << 20]).expect_err("it is full"));
+    refused(&stage, &["--port", "80"], &["/run/tidegate/net-", "No space left", "; make room"]);
+}
+
 /// A copy of the program, in a folder that others may look into.
 fn copied_for_nobody(stage: &Stage) -> &'static str {
     const PROGRAM: &str = "/run/tidegate-for-nobody";
