@@ -386,7 +386,7 @@ __u32 tg_native_held_can_hold(const struct tg_held_block *table, __u32 blocks,
 {
 	struct tg_native_blocks of = tg_native_blocks_of(table, blocks, key, pair);
 
-	return tg_held_can_hold(of.one, of.other, now_ns);
+	return tg_held_can_hold(of.one, of.other, pair, now_ns);
 }
 
 __u64 tg_native_held_until(struct tg_held_block *table, __u32 blocks, const struct tg_key *key,

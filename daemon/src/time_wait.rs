@@ -16,7 +16,8 @@ use crate::failure::Result;
 use crate::reader::Reader;
 
 /// Pairs that the table has room for, where none is said: at 500 connections a second to one
-/// server they are all of its ports.
+/// server they are all of its ports. Blocks do not fill alike: of 300 a second that are negotiated,
+/// for which some cells stay free, one in 200 finds no room, and so of 400 under close_swap.
 const ENTRIES: u32 = 32_768;
 const ENTRIES_MOST: i64 = 1 << 24;
 /// Networks that may be named: the map holds those of two configurations, and of each the two that

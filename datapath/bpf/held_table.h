@@ -174,7 +174,7 @@ __noinline __u32 tg_can_hold(const struct tg_held *pair)
 	struct tg_held_blocks blocks;
 
 	return pair && tg_held_blocks_of(pair, &blocks) &&
-	       tg_held_can_hold(blocks.one, blocks.other, bpf_ktime_get_ns());
+	       tg_held_can_hold(blocks.one, blocks.other, pair, bpf_ktime_get_ns());
 }
 
 /* What is wanted of connections to an address; NULL where nothing is. */

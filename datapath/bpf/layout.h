@@ -153,10 +153,15 @@ struct tg_leaving {
 	__u32 bound_ifindex;
 };
 
-/* Of a SYN with our option, to a guard that would hold: does the IP entry meet its pair? */
+/*
+ * Of a SYN with our option, to a guard that would hold: what its SYN/ACKs have said of that. (Of a
+ * guard that is adopted, and was begun before MET was told apart, TOLD may be MET.)
+ */
 enum tg_tw_syn {
-	TG_TW_SYN_MET = 1,
-	TG_TW_SYN_UNMET, /* not as its socket has it: no SYN/ACK says that we hold */
+	TG_TW_SYN_TOLD = 1, /* that we hold: the client counts on it from then on */
+	TG_TW_SYN_UNMET,    /* nothing: the IP entry does not meet it as its socket has it */
+	TG_TW_SYN_MET,      /* nothing yet */
+	TG_TW_SYN_NO_ROOM,  /* nothing: the table had no room */
 };
 
 /* What happened to the ends of connections, counted. */
@@ -169,7 +174,7 @@ enum tg_tw_count {
 	TG_TW_SWAPPED,      /* close_swap: RST sent, and held in our table */
 	TG_TW_LEFT,         /* closed first, and went to CLOSED: the other end holds */
 	TG_TW_LATE,         /* the same, by the daemon, since the socket was busy */
-	TG_TW_NO_ROOM,      /* the table had no room: the server keeps its TIME-WAIT */
+	TG_TW_NO_ROOM,      /* the table had none: not offered, not promised, or not swapped */
 	TG_TW_FORGOTTEN,    /* a pair gave its place before its time was over */
 	TG_TW_REOPENED,     /* a SYN on a held pair that was safe */
 	TG_TW_BLOCKED,      /* a SYN or RST on a held pair that was not */

@@ -83,29 +83,39 @@ TG_INLINE __u32 tg_room_for(const struct tg_tuple *t, __u32 us, __u32 holder)
 }
 
 /*
- * Whether the IP entry has met a SYN as its socket has it, which only the server that is to hold
- * needs. It has met it before TCP, or will not: that is noted for tg_ops_accepted.
+ * Whether the IP entry has met a SYN that asks us to hold as its socket has it: it has met it
+ * before TCP, or will not. That, and what its SYN/ACK is about to say, is noted for
+ * tg_ops_accepted. What one has said stands, whatever the next one says: the client may have heard
+ * the first.
  */
-TG_INLINE __u32 tg_syn_is_met(const struct tg_tuple *t, __u32 holder)
+TG_INLINE __u32 tg_syn_is_met(struct bpf_sock_ops *ctx, const struct tg_tuple *t, __u32 has_room)
 {
-	__u32 *syn, unmet = TG_TW_SYN_UNMET;
+	__u32 *syn = bpf_map_lookup_elem(&asking, t), unmet = TG_TW_SYN_UNMET;
 
-	if (holder != TG_TW_SERVER)
-		return 1;
-	syn = bpf_map_lookup_elem(&asking, t);
-	if (!syn)
+	if (!syn) {
 		bpf_map_update_elem(&asking, t, &unmet, BPF_ANY);
-	return syn && *syn == TG_TW_SYN_MET;
+		return 0;
+	}
+	if (*syn == TG_TW_SYN_UNMET)
+		return 0;
+	if (*syn == TG_TW_SYN_TOLD)
+		return 1;
+	if (!has_room)
+		*syn = TG_TW_SYN_NO_ROOM;
+	else if (ctx->op == BPF_SOCK_OPS_WRITE_HDR_OPT_CB)
+		*syn = TG_TW_SYN_TOLD;
+	return 1;
 }
 
 /* Whether a SYN/ACK may have said that we hold, which is asked once. What is forgotten may. */
-TG_INLINE __u32 tg_syn_may_be_met(const struct tg_tuple *t)
+TG_INLINE __u32 tg_syn_may_be_told(const struct tg_tuple *t)
 {
-	__u32 *syn = bpf_map_lookup_elem(&asking, t);
-	__u32 is_unmet = syn && *syn == TG_TW_SYN_UNMET;
+	__u32 *syn = bpf_map_lookup_elem(&asking, t), said = syn ? *syn : TG_TW_SYN_TOLD;
 
 	bpf_map_delete_elem(&asking, t);
-	return !is_unmet;
+	if (said == TG_TW_SYN_NO_ROOM)
+		tg_count_end(TG_TW_NO_ROOM);
+	return said == TG_TW_SYN_TOLD;
 }
 
 TG_INLINE void tg_ask_for(struct bpf_sock_ops *ctx, __u32 flags)
@@ -123,7 +133,7 @@ __noinline int tg_ops_connect(struct bpf_sock_ops *ctx)
 	struct tg_agreement *a = tg_agreement_of(ctx, 0);
 	struct tg_tw_rules *rules;
 	struct tg_tuple t;
-	__u32 offered;
+	__u32 offered = TG_TW_NOBODY, has_room;
 
 	if (a) {
 		__builtin_memset(a, 0, sizeof(*a));
@@ -133,9 +143,13 @@ __noinline int tg_ops_connect(struct bpf_sock_ops *ctx)
 	rules = tg_destination_rules(t.daddr, t.is_ipv6);
 	if (!rules || (!rules->negotiate && !rules->close_swap))
 		return 0;
-	offered = tg_tw_offer(rules, tg_room_for(&t, TG_TW_CLIENT, rules->negotiate));
-	if (!tg_differ(t.saddr, t.daddr))
-		offered = TG_TW_NOBODY;
+	/* Of two ends with one address none can be named. */
+	if (tg_differ(t.saddr, t.daddr)) {
+		has_room = tg_room_for(&t, TG_TW_CLIENT, rules->negotiate);
+		if (!has_room)
+			tg_count_end(TG_TW_NO_ROOM);
+		offered = tg_tw_offer(rules, has_room);
+	}
 	a = tg_agreement_of(ctx, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!a)
 		return 0;
@@ -154,16 +168,19 @@ TG_INLINE __u32 tg_ops_answer(struct bpf_sock_ops *ctx, struct tg_tuple *t)
 	__u32 keeps = ctx->args[0] != BPF_WRITE_HDR_TCP_SYNACK_COOKIE;
 	const struct tg_tw_rules *rules;
 	struct tg_place at = {};
-	__u32 offered, answered;
+	__u32 offered, can_hold, is_met;
 
 	tg_ops_tuple(ctx, TG_TW_SERVER, t);
 	if (!tg_find_guard(t, &at) || !at.guard->time_wait.negotiate)
 		return TG_TW_NOBODY;
 	rules = &at.guard->time_wait;
 	offered = tg_ops_named(ctx, t, BPF_LOAD_HDR_OPT_TCP_SYN);
-	answered = tg_tw_answer(rules, offered,
-	                        keeps && tg_room_for(t, TG_TW_SERVER, rules->negotiate));
-	return tg_tw_promise(TG_TW_SERVER, answered, tg_syn_is_met(t, answered));
+	if (!offered)
+		return TG_TW_NOBODY;
+	can_hold = keeps && tg_room_for(t, TG_TW_SERVER, rules->negotiate);
+	/* Only the server that is to hold need meet it. */
+	is_met = rules->negotiate != TG_TW_SERVER || (keeps && tg_syn_is_met(ctx, t, can_hold));
+	return tg_tw_promise(TG_TW_SERVER, tg_tw_answer(rules, offered, can_hold), is_met);
 }
 
 /* The option for a segment that is about to go out; 0 where it carries none. */
@@ -274,7 +291,7 @@ __noinline int tg_ops_accepted(struct bpf_sock_ops *ctx)
 	confirmed = ctx->skb_tcp_flags & TG_TCP_SYN ? TG_TW_NOBODY : tg_ops_named(ctx, &t, 0);
 	/* A client that never spoke is not held for, nor one that no SYN/ACK can have told so. */
 	if (answered == TG_TW_SERVER)
-		answered = tg_tw_promise(TG_TW_SERVER, answered, tg_syn_may_be_met(&t));
+		answered = tg_tw_promise(TG_TW_SERVER, answered, tg_syn_may_be_told(&t));
 	if (confirmed != answered && answered == TG_TW_SERVER &&
 	    !tg_ops_named(ctx, &t, BPF_LOAD_HDR_OPT_TCP_SYN))
 		answered = TG_TW_NOBODY;

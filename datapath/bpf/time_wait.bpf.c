@@ -221,16 +221,20 @@ __noinline int tg_find_tw_option(struct __sk_buff *ctx, const struct tg_packet *
 
 /*
  * A SYN that asks whom to hold, to a guard that would. What comes on that pair is met here: if its
- * socket has it by the same addresses and ports, a SYN/ACK may say that we hold.
+ * socket has it by the same addresses and ports, a SYN/ACK may say that we hold. One that comes
+ * again does not undo what its SYN/ACK has said.
  */
 __noinline int tg_end_ask(struct __sk_buff *ctx, const struct tg_packet *p)
 {
+	__u32 met = TG_TW_SYN_MET, *syn;
 	struct tg_tw_value value = {};
 	struct tg_place at = {};
-	__u32 met = TG_TW_SYN_MET;
 
-	if (p && tg_find_guard(&p->tuple, &at) && at.guard->time_wait.negotiate == TG_TW_SERVER &&
-	    tg_find_tw_option(ctx, p, &value))
+	if (!p || !tg_find_guard(&p->tuple, &at) || at.guard->time_wait.negotiate != TG_TW_SERVER ||
+	    !tg_find_tw_option(ctx, p, &value))
+		return 0;
+	syn = bpf_map_lookup_elem(&asking, &p->tuple);
+	if (!syn || *syn != TG_TW_SYN_TOLD)
 		bpf_map_update_elem(&asking, &p->tuple, &met, BPF_ANY);
 	return 0;
 }

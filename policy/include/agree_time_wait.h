@@ -61,7 +61,7 @@ TG_INLINE void tg_agree_time_wait(const struct tg_tw_case *c, struct tg_tw_answe
 	a->other = c->other;
 	a->hash = tg_held_hash(&c->key, &c->pair);
 	a->index = tg_held_index((__u32)a->hash, c->blocks);
-	a->room = tg_held_can_hold(&a->one, &a->other, c->now_ns);
+	a->room = tg_held_can_hold(&a->one, &a->other, &c->pair, c->now_ns);
 	a->put = tg_held_put(&a->one, &a->other, &c->pair, c->must, c->now_ns);
 	cell = tg_held_get(&a->one, &a->other, &c->pair, c->now_ns);
 	a->judged = cell ? tg_held_judge(cell, &c->segment) : TG_HELD_PASS;

@@ -191,10 +191,14 @@ TG_INLINE __u32 tg_held_put(struct tg_held_block *one, struct tg_held_block *oth
 /* Free cells that the two blocks of a pair must have before the pair is offered to be held. */
 #define TG_HELD_SPARE 4u
 
+/* One that is held already would have its own cell again. */
 TG_INLINE __u32 tg_held_can_hold(const struct tg_held_block *one, const struct tg_held_block *other,
-                                 __u64 now_ns)
+                                 const struct tg_held *pair, __u64 now_ns)
 {
-	return tg_held_room(one, now_ns) + tg_held_room(other, now_ns) >= TG_HELD_SPARE;
+	if (tg_held_room(one, now_ns) + tg_held_room(other, now_ns) >= TG_HELD_SPARE)
+		return 1;
+	return tg_held_find(one, pair, now_ns) < TG_HELD_CELLS ||
+	       tg_held_find(other, pair, now_ns) < TG_HELD_CELLS;
 }
 
 /* A segment that may concern a held pair: it has SYN or RST set. */

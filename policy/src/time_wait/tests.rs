@@ -423,6 +423,20 @@ fn a_full_table_refuses_and_forgets_no_one() {
     assert_eq!(held.put(&closed(1, true, false), false, 1 + TG_HELD_NS), Put::Held);
 }
 
+/// It would have its own cell again: the table need not have another.
+#[test]
+fn who_is_held_already_has_room_in_a_full_table() {
+    let mut held = table(8);
+    let all: Vec<tg_held> = (0..8).map(|port| closed(port, false, false)).collect();
+    for pair in &all {
+        assert_eq!(held.put(pair, false, 1), Put::Held);
+    }
+    assert!(all.iter().all(|pair| held.can_hold(pair, 2)));
+    assert!(!held.can_hold(&closed(99, false, false), 2));
+    let other_family = closed(0, true, false);
+    assert!(!held.can_hold(&other_family, 2));
+}
+
 /// The other end went to CLOSED and counts on us: the one that waited longest gives its place.
 #[test]
 fn what_was_agreed_is_held_though_the_table_be_full() {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use tidegate_lab::{Counters, Namespace};
 use tidegate_tests::waits::{
-    FIRST_PORT, PORT, at, count, families, guard, negotiating, settled, time_wait, visit, visits,
-    waiting, waiting_at_rest,
+    FIRST_PORT, PORT, at, count, families, guard, held, negotiating, settled, time_wait, visit,
+    visits, waiting, waiting_at_rest,
 };
 use tidegate_tests::{
     First, Guard, SERVER_V4, SERVER_V6, Stage, close_first, kernel_time_wait, serve_closers,
@@ -113,6 +113,42 @@ fn forty_wait_as_today(stage: &Stage) {
         let kernel = |n: &Namespace| kernel_time_wait(n).len();
         (kernel(&stage.server), kernel(&stage.client)) == (20, 20)
     });
+}
+
+/// An end without room says nothing, and gives nobody's place up for what it did not say.
+#[test]
+fn who_finds_no_room_at_the_named_end_waits_as_today() {
+    if skip_without_root("who_finds_no_room_at_the_named_end_waits_as_today") {
+        return;
+    }
+    const VISITS: u16 = 20;
+    let at_server = "time_wait = \"server\"\n[time_wait]\nentries = 8";
+    let at_client = "negotiate = \"client\"\nentries = 8";
+    for (server, client, first) in [
+        (at_server, "negotiate = \"server\"", First::Client),
+        ("time_wait = \"client\"", at_client, First::Server),
+    ] {
+        let (stage, guards) = negotiating("tw-full", server, client);
+        let [named, other] = match first {
+            First::Client => [&stage.server, &stage.client],
+            _ => [&stage.client, &stage.server],
+        };
+        let counted = |host: &Namespace, event| count(&time_wait(host), event);
+        for i in 0..VISITS {
+            visit(&stage, Duration::ZERO, i..i + 1, move |_| first);
+            // What is agreed for one has its cell before the next asks.
+            settled("one end waits", || held(named).1 + held(other).0 == u64::from(i) + 1);
+        }
+        let agreed = counted(named, "agreed_here");
+        assert!((1..=8).contains(&agreed), "{agreed} of {VISITS} agree, {first:?} closes first");
+        let others = u64::from(VISITS) - agreed;
+        assert_eq!((held(named), held(other)), ((0, agreed), (others, 0)));
+        assert_eq!(counted(other, "agreed_there"), agreed, "{first:?} closes first");
+        for (event, expected) in [("no_room", others), ("forgotten", 0), ("held", agreed)] {
+            assert_eq!(counted(named, event), expected, "{event}, {first:?} closes first");
+        }
+        guards.into_iter().for_each(Guard::stop);
+    }
 }
 
 /// A server that keeps nothing of a SYN, but gives a cookie for it, still names the client: the ACK

@@ -97,7 +97,17 @@ fn with_fast_open_somebody_waits() {
     if skip_without_root("with_fast_open_somebody_waits") {
         return;
     }
-    let (stage, guards) = agreeing("fast-open", "client");
+    for (holder, agreed, waiting) in
+        [("client", "agreed_there", [0, 1]), ("server", "agreed_here", [1, 2])]
+    {
+        fast_open(holder, agreed, waiting);
+    }
+}
+
+/// Visits that the server closes first: one, after which so many wait at the server, and one by Fast
+/// Open, of which nothing is agreed.
+fn fast_open(holder: &str, agreed: &str, waits: [usize; 2]) {
+    let (stage, guards) = agreeing("fast-open", holder);
     for namespace in [&stage.server, &stage.client] {
         namespace.sysctl("net.ipv4.tcp_fastopen", 3).expect("a sysctl");
     }
@@ -105,7 +115,7 @@ fn with_fast_open_somebody_waits() {
         set_option(socket, IPPROTO_TCP, libc::TCP_FASTOPEN, 8).expect("TCP_FASTOPEN");
     });
     // The first visit is one as ever, and brings the cookie.
-    for (opened_fast, waiting) in [(0, 0), (1, 1)] {
+    for (opened_fast, waiting) in waits.into_iter().enumerate() {
         let mut client = stage.client.run(|| {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a TCP socket");
             set_option(&socket, IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1).expect("an option");
@@ -126,7 +136,7 @@ fn with_fast_open_somebody_waits() {
         settled("the server waits where nothing was agreed", || {
             kernel_time_wait(&stage.server).len() == waiting
         });
-        assert_eq!(count(&time_wait(&stage.server), "agreed_there"), 1, "{opened_fast}");
+        assert_eq!(count(&time_wait(&stage.server), agreed), 1, "{holder}, {opened_fast}");
     }
     guards.into_iter().for_each(Guard::stop);
 }
