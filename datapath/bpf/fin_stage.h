@@ -78,6 +78,9 @@ __noinline __u32 tg_fin_stage(struct __sk_buff *ctx, struct tg_packet *p, __u32 
 	fin.ack = p->ack;
 	if (tg_tc_options(ctx, tg_options_offset(p), tg_options_end(p), &seen))
 		fin.is_signed = seen.unanswerable;
+	/* No RST of ours goes to its client: see tg_turn_into_answer(). */
+	if (tg_tc_is_decrypted(ctx))
+		fin.is_signed = 1;
 	decision = tg_fin_decide(rule, &fin);
 	/* Which listening socket an accepted connection came in by, nothing tells. */
 	tg_count(at.index, decision);

@@ -136,7 +136,8 @@ __noinline int tg_end_ack(struct __sk_buff *ctx, const struct tg_packet *p)
 	bpf_sk_release(sk);
 	if (ending == TG_TW_LEAVE)
 		tg_end_behind(ctx, p);
-	if (ending != TG_TW_SWAP)
+	/* Through IPsec no RST of ours goes back, and the pair would be held in vain. */
+	if (ending != TG_TW_SWAP || tg_tc_is_decrypted(ctx))
 		return TG_END_NOTHING;
 	if (tg_hold(&pair, 0) != TG_HELD_NO_ROOM)
 		return TG_END_SWAP;
@@ -221,8 +222,8 @@ __noinline int tg_find_tw_option(struct __sk_buff *ctx, const struct tg_packet *
 
 /*
  * A SYN that asks whom to hold, to a guard that would. What comes on that pair is met here: if its
- * socket has it by the same addresses and ports, a SYN/ACK may say that we hold. One that comes
- * again does not undo what its SYN/ACK has said.
+ * socket has it by the same addresses and ports, a SYN/ACK may say that we hold. Through IPsec ours
+ * would not be met on their way out. One that comes again does not undo what its SYN/ACK has said.
  */
 __noinline int tg_end_ask(struct __sk_buff *ctx, const struct tg_packet *p)
 {
@@ -231,7 +232,7 @@ __noinline int tg_end_ask(struct __sk_buff *ctx, const struct tg_packet *p)
 	struct tg_place at = {};
 
 	if (!p || !tg_find_guard(&p->tuple, &at) || at.guard->time_wait.negotiate != TG_TW_SERVER ||
-	    !tg_find_tw_option(ctx, p, &value))
+	    tg_tc_is_decrypted(ctx) || !tg_find_tw_option(ctx, p, &value))
 		return 0;
 	syn = bpf_map_lookup_elem(&asking, &p->tuple);
 	if (!syn || *syn != TG_TW_SYN_TOLD)
@@ -247,7 +248,7 @@ __noinline int tg_end_ask(struct __sk_buff *ctx, const struct tg_packet *p)
 __noinline int tg_end_syn(struct __sk_buff *ctx, const struct tg_packet *p, __u32 *snd_nxt)
 {
 	struct tg_tw_value value = {}, own, use;
-	__u32 verdict = TG_TW_TODAY, ack;
+	__u32 verdict = TG_TW_TODAY, ack, decrypted;
 	struct tg_tw_rules *rules;
 	struct tg_tuple t = {};
 	struct tg_agreement *a;
@@ -266,8 +267,10 @@ __noinline int tg_end_syn(struct __sk_buff *ctx, const struct tg_packet *p, __u3
 		return TG_END_NOTHING;
 	a = sk->state == TCP_SYN_SENT ? bpf_sk_storage_get(&agreements, sk, NULL, 0) : NULL;
 	tp = a ? bpf_skc_to_tcp_sock(sk) : NULL;
-	if (a && tp && (!ack || p->ack == tp->write_seq)) {
-		a->is_met = 1;
+	/* Through IPsec we do not hold; and there who opens at once with us has said nothing. */
+	decrypted = tg_tc_is_decrypted(ctx);
+	if (a && tp && (ack ? p->ack == tp->write_seq : !decrypted)) {
+		a->is_met = !decrypted;
 		*snd_nxt = tp->write_seq;
 		__builtin_memcpy(t.saddr, p->tuple.daddr, 16);
 		__builtin_memcpy(t.daddr, p->tuple.saddr, 16);

@@ -29,7 +29,8 @@ enum tg_connection {
 struct tg_fin {
 	__u32 connection; /* enum tg_connection; without one the rest of it is unset */
 	__u32 payload_bytes;
-	__u32 is_signed; /* by TCP-MD5 or TCP-AO, so that nothing can be changed; or unreadable */
+	/* By TCP-MD5 or TCP-AO, so that nothing can be changed; or unreadable, or through IPsec. */
+	__u32 is_signed;
 	__u32 seq;
 	__u32 ack;
 	__u32 rcv_nxt;    /* the next that is expected */
