@@ -173,8 +173,10 @@ __noinline __u32 tg_end_judge(struct __sk_buff *ctx, const struct tg_packet *p, 
 	segment.ts = options.tsval;
 	verdict = tg_held_judge(cell, &segment);
 	if (verdict == TG_HELD_REOPEN) {
+		/* Once: the SYN/ACK is as safe as the SYN, and either may come again. */
+		if (!(cell->flags & TG_HELD_REOPENED))
+			tg_count_end(TG_TW_REOPENED);
 		cell->flags |= TG_HELD_REOPENED;
-		tg_count_end(TG_TW_REOPENED);
 	} else if (verdict == TG_HELD_BLOCK) {
 		tg_count_end(TG_TW_BLOCKED);
 	}

@@ -68,11 +68,13 @@ pub fn counts(programs: &Programs) -> Result<[u64; TG_TW_COUNTS as usize]> {
     Ok(counts)
 }
 
-/// The pairs that are held here now.
+/// The pairs that are held here now. Of one that was opened again the cell still stands, but its
+/// addresses and ports are in use.
 pub fn held(programs: &Programs) -> Result<Vec<tg_held>> {
     let now_ns = clock::monotonic_ns();
     let table = Table::<tg_held_block>::map(programs, TABLE, "the table of held pairs")?;
-    Ok(table.all().flat_map(|block| block.cells).filter(|cell| cell.until_ns > now_ns).collect())
+    let waits = |cell: &tg_held| cell.until_ns > now_ns && cell.flags & TG_HELD_REOPENED == 0;
+    Ok(table.all().flat_map(|block| block.cells).filter(waits).collect())
 }
 
 /// Ends the TIME_WAITs that the programs could not, since their sockets were busy then: each by

@@ -110,11 +110,20 @@ pub fn close_first_from(
     to: SocketAddr,
     first: First,
 ) -> std::io::Result<()> {
+    end_first_from(connect_from(own, to)?, away, first)
+}
+
+/// The first half of it: the connection stands, and nothing is said yet.
+pub fn connect_from(own: SocketAddr, to: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.bind(&own.into())?;
     socket.connect_timeout(&to.into(), PATIENCE)?;
-    let mut stream = TcpStream::from(socket);
+    Ok(socket.into())
+}
+
+/// The second.
+pub fn end_first_from(mut stream: TcpStream, away: Duration, first: First) -> std::io::Result<()> {
     let mut word = [first.word()];
     stream.write_all(&word)?;
     stream.read_exact(&mut word)?;

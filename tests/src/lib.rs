@@ -26,7 +26,10 @@ pub use client::{
     Answer, CURL_REFUSED, CURL_RESET, CURL_TIMEOUT, Curl, CurlSaw, Plain, Seen, Withheld, fetch,
     fill,
 };
-pub use closers::{AFAR, First, close_first, close_first_from, kernel_time_wait, serve_closers};
+pub use closers::{
+    AFAR, First, close_first, close_first_from, connect_from, end_first_from, kernel_time_wait,
+    serve_closers,
+};
 pub use counted::{Counted, guard_of, packets, packets_with};
 pub use dialed::{Dialed, Fate, dial};
 pub use listener::{
