@@ -36,7 +36,7 @@ fn cell(rng: &mut Rng) -> tg_held {
         rcv_nxt: near(rng),
         own_ts: near(rng),
         peer_ts: near(rng),
-        flags: rng.u32(0..16),
+        flags: rng.u32(0..32),
     }
 }
 
