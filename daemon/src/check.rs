@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 
-use tidegate_datapath::guard::Hooks;
+use tidegate_datapath::guard::{Hooks, Plan};
+use tidegate_datapath::interfaces::Interface;
 use tidegate_datapath::pins::Pins;
-use tidegate_datapath::programs::{Objects, Programs, Sizes};
+use tidegate_datapath::programs::{Program, Programs, Sizes};
 use tidegate_datapath::raw::*;
 use tidegate_datapath::{cgroup, interfaces, sockets};
 use tidegate_policy::raw::{TG_TW_NOBODY, tg_held_block};
@@ -16,6 +17,7 @@ use tidegate_policy::raw::{TG_TW_NOBODY, tg_held_block};
 use crate::config::{self, Config};
 use crate::failure::{Failure, Result};
 use crate::host::Kernel;
+use crate::run::Source;
 use crate::{hook, host, output, part, plan, resize, run, shed, time_wait};
 
 fn answer(name: &str, good: bool, what: &str) -> String {
@@ -32,7 +34,7 @@ fn described(kernel: &Kernel) -> String {
     let mut out = format!("kernel {}\n", release.trim());
     let root = match (cgroup::root_path().is_some(), part::of_sockets()) {
         (true, Some(part)) => (false, part.to_string()),
-        (is_there, _) => (is_there, "cgroup2; socket_option = true".to_owned()),
+        (is_there, _) => (is_there, "cgroup2; socket_option = true, time_wait, agent".to_owned()),
     };
     let lockdown = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
     for (name, good, what) in [
@@ -81,13 +83,41 @@ fn listeners(rows: &[tg_listener_row]) -> String {
     out
 }
 
-fn would_be(config: &Config, kernel: &Kernel, rows: &[tg_listener_row]) -> Result<String> {
-    let interfaces = interfaces::list()?;
-    run::check_host(config, kernel)?;
-    plan::require_any(&config.interfaces, &interfaces)?;
-    plan::require_others(&config.guards, &interfaces)?;
-    plan::require_driver(&config.guards, &config.interfaces, &interfaces)?;
-    let plan = plan::plan(&config.guards, &config.interfaces, &interfaces, rows);
+/// What `run` would attach, unless it would refuse.
+fn planned(
+    config: &Config,
+    is_typed: bool,
+    kernel: &Kernel,
+    interfaces: &[Interface],
+    rows: &[tg_listener_row],
+) -> Result<Plan> {
+    run::check_start(config, is_typed, kernel)?;
+    plan::require_any(&config.interfaces, interfaces)?;
+    plan::require_others(&config.guards, interfaces)?;
+    plan::require_driver(&config.guards, &config.interfaces, interfaces)?;
+    Ok(run::planned(config, interfaces, rows))
+}
+
+/// The programs that are to be loaded: those that `run` would load or, where nothing is to be guarded, all that
+/// this kernel has a place for. And what is told when it has taken them.
+fn tried(plan: Option<&Plan>, kernel: &Kernel) -> (Vec<Program>, &'static str) {
+    if let Some(plan) = plan {
+        return (plan.programs(), "all that this needs pass this kernel's verifier");
+    }
+    let has_place = |program: &Program| kernel.netfilter || *program != Program::Tcp;
+    let what = match kernel.netfilter {
+        true => "every one passes this kernel's verifier",
+        false => "every one but the TCP entry's passes this kernel's verifier",
+    };
+    (Program::ALL.into_iter().filter(has_place).collect(), what)
+}
+
+fn would_be(
+    config: &Config,
+    plan: &Plan,
+    interfaces: &[Interface],
+    rows: &[tg_listener_row],
+) -> String {
     let mut out = "\nwould be guarded\n".to_owned();
     for g in &config.guards {
         let listening = rows.iter().filter(|row| g.judges(row, &config.guards)).count();
@@ -127,8 +157,8 @@ fn would_be(config: &Config, kernel: &Kernel, rows: &[tg_listener_row]) -> Resul
         };
         let _ = writeln!(out, "  on {} {place}", interface.name);
     }
-    let unfound = plan::require_found(&config.guards, &interfaces, rows).err();
-    let left_out = plan::left_out(&config.interfaces, &interfaces);
+    let unfound = plan::require_found(&config.guards, interfaces, rows).err();
+    let left_out = plan::left_out(&config.interfaces, interfaces);
     for failure in left_out.chain(unfound).chain(part::of(config)) {
         let _ = writeln!(out, "  {failure}");
     }
@@ -142,7 +172,7 @@ fn would_be(config: &Config, kernel: &Kernel, rows: &[tg_listener_row]) -> Resul
              (ethtool -K PEER gro on) or XDP; hook = \"ip\" needs neither"
         );
     }
-    Ok(out)
+    out
 }
 
 /// The tables that a start would make. Where a guard stands it has them, and there may be no memory for others.
@@ -154,7 +184,9 @@ fn sizes(config: Option<&Config>, pins: &Pins) -> Sizes {
 }
 
 /// Prints all of it. Without capabilities, what can be told without them.
-pub fn run(config: Option<Config>) -> Result<()> {
+pub fn run(source: Option<Source>) -> Result<()> {
+    let is_typed = source.as_ref().is_some_and(Source::is_typed);
+    let config = source.map(|source| source.read()).transpose()?;
     let kernel = host::kernel();
     output::print(&described(&kernel))?;
     let unprivileged = host::require_capabilities();
@@ -167,18 +199,40 @@ pub fn run(config: Option<Config>) -> Result<()> {
     let place = pins.require_place();
     output::print(&answer("bpffs", place.is_ok(), "/sys/fs/bpf, where guards are pinned"))?;
     place?;
-    // Loading is the only proof that this kernel takes the programs, and the host their tables.
     let sizes = sizes(config.as_ref(), &pins);
-    let programs = Programs::load_sized(Objects::Guard, BTreeMap::new(), sizes)?;
-    output::print(&answer("programs", true, "every one passes this kernel's verifier"))?;
+    let mut programs = Programs::load_maps(Default::default(), sizes)?;
     let rows = sockets::listeners(&programs)?;
+    let interfaces = interfaces::list()?;
+    let planned = |config| planned(config, is_typed, &kernel, &interfaces, &rows);
+    let plan = config.as_ref().map(planned).transpose()?;
+    // Loading is the only proof that this kernel takes the programs, and the host their tables.
+    let (tried, what) = tried(plan.as_ref(), &kernel);
+    tried.into_iter().try_for_each(|program| programs.load_one(program, sizes))?;
+    output::print(&answer("programs", true, what))?;
     output::print(&listeners(&rows))?;
-    config.map_or(Ok(()), |config| output::print(&would_be(&config, &kernel, &rows)?))
+    config.zip(plan).map_or(Ok(()), |(config, plan)| {
+        output::print(&would_be(&config, &plan, &interfaces, &rows))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Without CONFIG_NETFILTER there is no TCP entry, and all that does without is guarded.
+    #[test]
+    fn a_program_that_the_kernel_has_no_place_for_is_tried_only_where_it_is_needed() {
+        let kernel =
+            |netfilter| Kernel { btf: true, casts: true, tcx: true, netfilter, cookies: true };
+        let (without, with) = (kernel(false), kernel(true));
+        assert_eq!(tried(None, &with).0, Program::ALL);
+        let all: Vec<Program> =
+            Program::ALL.into_iter().filter(|program| *program != Program::Tcp).collect();
+        assert_eq!(tried(None, &without).0, all);
+        let plan = |local_in| Plan { local_in, ..Plan::default() };
+        assert_eq!(tried(Some(&plan(false)), &without).0, []);
+        assert!(tried(Some(&plan(true)), &without).0.contains(&Program::Tcp), "`run` fails by it");
+    }
 
     #[test]
     fn only_the_lockdown_that_hides_memory_is_in_the_way() {

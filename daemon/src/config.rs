@@ -53,6 +53,11 @@ impl Config {
             || self.guards.iter().any(|g| g.time_wait != tg_tw_rules::default())
     }
 
+    /// Whether programs are to stand at the root of the cgroups.
+    pub fn asks_cgroups(&self) -> bool {
+        self.socket_option || self.asks_time_wait()
+    }
+
     /// The tables that the guard must have.
     pub fn sizes(&self) -> Sizes {
         let held_blocks = self.ends.held_blocks(self.asks_time_wait());

@@ -134,18 +134,15 @@ impl What {
         Ok(Some(Config { guards, interfaces: self.interface.clone(), ..Default::default() }))
     }
 
-    fn config(&self) -> Result<Option<Config>> {
-        match &self.config {
-            Some(path) => Ok(Some(config::read(path)?)),
-            None => self.arguments(),
+    fn source(self) -> Result<Option<run::Source>> {
+        match self.config {
+            Some(path) => Ok(Some(run::Source::File(path))),
+            None => Ok(self.arguments()?.map(run::Source::Arguments)),
         }
     }
 
-    fn source(self) -> Result<run::Source> {
-        if let Some(path) = self.config {
-            return Ok(run::Source::File(path));
-        }
-        self.arguments()?.map(run::Source::Arguments).ok_or_else(|| {
+    fn required(self) -> Result<run::Source> {
+        self.source()?.ok_or_else(|| {
             Failure::argument("nothing to guard is named", "give --config FILE or --port P")
         })
     }
@@ -184,8 +181,8 @@ fn take_down(pins: &Pins) -> Result<bool> {
 
 fn dispatch(cli: Cli) -> Result<()> {
     match cli.command {
-        Command::Check(what) => check::run(what.config()?),
-        Command::Run(what) => run::run(what.source()?),
+        Command::Check(what) => check::run(what.source()?),
+        Command::Run(what) => run::run(what.required()?),
         Command::Status { json } => status::run(json),
         Command::Top(arguments) => top::run(&arguments),
         Command::Metrics(arguments) => metrics::run(&arguments),

@@ -77,7 +77,7 @@ pub fn of(config: &Config) -> impl Iterator<Item = Failure> {
     let cleans = config.guards.iter().any(|g| g.rules.clean_after_ms != 0);
     let ends = config.asks_time_wait();
     let why = (cleans || ends).then(sockets::unremovable).flatten();
-    let seen = (config.socket_option || ends).then(of_sockets).flatten();
+    let seen = config.asks_cgroups().then(of_sockets).flatten();
     let reserved = reserv::in_vain(&config.guards, host::sysctl("net/ipv4/tcp_syncookies"));
     // Without the module there is no such file.
     let ipvs = fs::read_to_string("/proc/thread-self/net/ip_vs").unwrap_or_default();

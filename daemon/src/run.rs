@@ -5,7 +5,7 @@ mod daemon;
 
 use std::path::PathBuf;
 
-use tidegate_datapath::interfaces;
+use tidegate_datapath::{cgroup, interfaces};
 
 use crate::config::{self, Config};
 use crate::failure::{Failure, Result, tell};
@@ -15,6 +15,7 @@ use crate::orders::{Order, Orders};
 use crate::pace::Pace;
 use crate::{host, mounts, plan, supervisor, writer};
 use daemon::Daemon;
+pub use daemon::planned;
 
 /// Where the configuration comes from; asked again at SIGHUP.
 pub enum Source {
@@ -25,7 +26,13 @@ pub enum Source {
 }
 
 impl Source {
-    fn read(&self) -> Result<Config> {
+    /// Whether it is the command line.
+    pub fn is_typed(&self) -> bool {
+        matches!(self, Source::Arguments(_))
+    }
+
+    /// Reads it.
+    pub fn read(&self) -> Result<Config> {
         match self {
             Source::File(path) => config::read(path),
             Source::Arguments(config) => Ok(config.clone()),
@@ -47,18 +54,14 @@ fn reload(read: Result<Config>, daemon: &mut Daemon, config: &mut Config) {
 /// Runs until SIGTERM or SIGINT.
 pub fn run(source: Source) -> Result<()> {
     writer::start();
-    let is_typed = matches!(source, Source::Arguments(_));
+    let is_typed = source.is_typed();
     // First of all: it may be asked to read its configuration again as soon as it is there. Nothing waits for ever from
     // here on, and a signal is to leave nothing: it is heard, and what stands is taken down again.
     let mut orders = Orders::hear(move || source.read())?;
     let Some(mut config) = orders.first()? else { return Ok(()) };
     host::require_capabilities()?;
     let kernel = host::kernel();
-    check_host(&config, &kernel)?;
-    // Of those in a file one may come up later; who types a name is there to be told.
-    if is_typed {
-        plan::require(&config.interfaces, &interfaces::list()?)?;
-    }
+    check_start(&config, is_typed, &kernel)?;
     let instance = Instance::claim(Role::Guard)?;
     let mut daemon = match Daemon::start(&config, kernel) {
         Ok(daemon) => daemon,
@@ -112,9 +115,39 @@ pub fn require_kernel(kernel: &Kernel) -> Result<()> {
     Ok(())
 }
 
+/// What the host must allow for this configuration when it is put in force first.
+pub fn check_start(config: &Config, is_typed: bool, kernel: &Kernel) -> Result<()> {
+    check_host(config, kernel)?;
+    // Of those in a file one may come up later; who types a name is there to be told.
+    match is_typed {
+        true => plan::require(&config.interfaces, &interfaces::list()?),
+        false => Ok(()),
+    }
+}
+
+/// That there is a place for programs about sockets, where any are asked for.
+fn require_cgroups(config: &Config) -> Result<()> {
+    if !config.asks_cgroups() || cgroup::root_path().is_some() {
+        return Ok(());
+    }
+    let asked = [
+        (config.socket_option, "socket_option"),
+        (config.asks_time_wait(), "what asks for time_wait"),
+    ];
+    let asked = asked.iter().filter(|(is_asked, _)| *is_asked).map(|(_, key)| *key);
+    Err(Failure::argument(
+        "no cgroup2 hierarchy is mounted here, and programs about sockets stand at its root",
+        format!(
+            "mount one (mount -t cgroup2 none DIR), or take {} out",
+            asked.collect::<Vec<_>>().join(" and ")
+        ),
+    ))
+}
+
 /// What the host must allow for this configuration.
 pub fn check_host(config: &Config, kernel: &Kernel) -> Result<()> {
     require_kernel(kernel)?;
+    require_cgroups(config)?;
     let cookies = config.guards.iter().find(|g| g.rules.needs_cookies());
     let Some(guarded) = cookies else { return Ok(()) };
     if !kernel.cookies {

@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 
 use crate::error::{Error, Result};
 
@@ -35,10 +36,10 @@ pub fn netns_cookie() -> Result<u64> {
     if answer < 0 { Err(fail(io::Error::last_os_error())) } else { Ok(cookie) }
 }
 
-/// The mount point of the cgroup2 hierarchy that shows its root: not always /sys/fs/cgroup, for
+/// The mount points of the cgroup2 hierarchy that show its root: not always /sys/fs/cgroup, for
 /// the hierarchies of v1 may be beside it.
-fn root_of(mountinfo: &str) -> Option<PathBuf> {
-    mountinfo.lines().find_map(|line| {
+fn roots_of(mountinfo: &str) -> impl Iterator<Item = PathBuf> {
+    mountinfo.lines().filter_map(|line| {
         // proc(5): root and mount point are the fourth and fifth field; the type follows " - ".
         let (mount, file_system) = line.split_once(" - ")?;
         let mut fields = mount.split(' ').skip(3);
@@ -47,9 +48,15 @@ fn root_of(mountinfo: &str) -> Option<PathBuf> {
     })
 }
 
+/// Whether what is mounted there is what is seen: another mount may hide it.
+fn is_seen(point: &Path) -> bool {
+    statfs(point).is_ok_and(|seen| seen.filesystem_type() == CGROUP2_SUPER_MAGIC)
+}
+
 /// Where that is, if anywhere.
 pub fn root_path() -> Option<PathBuf> {
-    root_of(&fs::read_to_string("/proc/thread-self/mountinfo").ok()?)
+    let mountinfo = fs::read_to_string("/proc/thread-self/mountinfo").ok()?;
+    roots_of(&mountinfo).find(|point| is_seen(point))
 }
 
 /// Whether what is seen at this root are the sockets of a part of the host alone: it is that of a cgroup namespace,
@@ -83,9 +90,10 @@ mod tests {
             36 31 0:33 / /sys/fs/cgroup/devices rw,relatime - cgroup cgroup rw,devices\n\
             40 23 0:38 /user.slice /run/part rw shared:5 - cgroup2 cgroup2 rw\n\
             41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 master:2 - cgroup2 cgroup2 rw\n";
-        assert_eq!(root_of(mountinfo).unwrap().to_str(), Some("/sys/fs/cgroup/unified"));
-        assert_eq!(root_of(&mountinfo.replace("cgroup2", "cgroup")), None);
-        assert_eq!(root_of(""), None);
+        let roots = |mountinfo: &str| roots_of(mountinfo).collect::<Vec<_>>();
+        assert_eq!(roots(mountinfo), [Path::new("/sys/fs/cgroup/unified")]);
+        assert!(roots(&mountinfo.replace("cgroup2", "cgroup")).is_empty());
+        assert!(roots("").is_empty());
     }
 
     #[test]

@@ -129,7 +129,7 @@ impl Plan {
     }
 
     /// What may have to be loaded for it. A driver that takes no program leaves all to the IP entry.
-    fn programs(&self) -> Vec<Program> {
+    pub fn programs(&self) -> Vec<Program> {
         let mut programs: Vec<Program> = self.links().iter().map(|link| link.1).collect();
         if self.interfaces.values().any(|(_, hooks)| *hooks != Hooks::Ip) {
             programs.push(Program::Ip);

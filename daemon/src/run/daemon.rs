@@ -485,7 +485,8 @@ fn configuration_of(
     Configuration { guards, keys, keys_are_shared, shed_key, destinations, held_blocks }
 }
 
-fn planned(config: &Config, interfaces: &[Interface], listened: &[tg_listener_row]) -> Plan {
+/// What a configuration wants to be attached.
+pub fn planned(config: &Config, interfaces: &[Interface], listened: &[tg_listener_row]) -> Plan {
     let mut plan = plan::plan(&config.guards, &config.interfaces, interfaces, listened);
     plan.socket_option = config.socket_option;
     if config.asks_time_wait() {

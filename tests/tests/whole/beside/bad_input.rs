@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
+use tidegate_datapath::cgroup;
 use tidegate_tests::{
     Guard, Stage, bpf, bridge, copy_for_all, run_to_end, skip_without_root, tidegate_program,
 };
@@ -34,19 +35,32 @@ fn refused(stage: &Stage, arguments: &[&str], expected: &[&str]) {
     command_refused(stage, "run", arguments, expected);
 }
 
+/// The same of what `check`, too, can tell: it has, before anybody runs it.
+fn refused_by_both(stage: &Stage, arguments: &[&str], expected: &[&str]) {
+    refused(stage, arguments, expected);
+    // It tells first what this host can do.
+    failed(stage, "check", arguments, expected);
+}
+
 /// The same of any command.
 fn command_refused(stage: &Stage, command: &str, arguments: &[&str], expected: &[&str]) {
+    let output = failed(stage, command, arguments, expected);
+    assert!(output.stdout.is_empty(), "tidegate {command} {arguments:?} announces nothing");
+}
+
+/// Runs a command, and asserts that it ends with one line of these parts on standard error.
+fn failed(stage: &Stage, command: &str, arguments: &[&str], expected: &[&str]) -> Output {
     let asked = format!("tidegate {command} {}", arguments.join(" "));
     let arguments: Vec<&str> = [command].into_iter().chain(arguments.iter().copied()).collect();
     let output = run_to_end(&stage.server, &arguments);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "{asked} fails");
-    assert!(output.stdout.is_empty(), "{asked} announces nothing");
     assert_eq!(stderr.lines().count(), 1, "{asked} is answered in one line: {stderr}");
     for part in expected {
         assert!(stderr.contains(part), "{asked}: {stderr:?} should name {part:?}");
     }
     nothing_is_left(stage, &asked);
+    output
 }
 
 #[test]
@@ -55,9 +69,10 @@ fn a_wrong_command_line_is_answered_with_what_and_the_fix() {
         return;
     }
     let stage = Stage::new("bad-arguments");
+    // `check` has something to tell all the same.
+    refused(&stage, &[], &["nothing to guard is named; give --config FILE or --port P"]);
     for (arguments, expected) in [
-        (&[][..], &["nothing to guard is named; give --config FILE or --port P"][..]),
-        (&["--port", "0"], &["--port 0 is no port; give a number from 1 to 65535"]),
+        (&["--port", "0"][..], &["--port 0 is no port; give a number from 1 to 65535"][..]),
         (&["--port", "70000"], &["--port 70000 is no port"]),
         (&["--port", "eighty"], &["--port eighty is no port"]),
         (
@@ -78,6 +93,10 @@ fn a_wrong_command_line_is_answered_with_what_and_the_fix() {
             &["--port", "80", "--interface", "eth9"],
             &["interface \"eth9\" is not here or not up; name one of: lo, srv0"],
         ),
+        (
+            &["--port", "80", "--interface", "srv0", "--interface", "eth9"],
+            &["interface \"eth9\" is not here or not up; name one of: lo, srv0"],
+        ),
         (&["--port", "80", "--adress", "::1"], &["'--adress'", "'--address'"]),
         (
             &["--port", "80", "--address", "0.0.0.0"],
@@ -86,7 +105,7 @@ fn a_wrong_command_line_is_answered_with_what_and_the_fix() {
         (&["--port", "80", "--config", "x"], &["--config", "does not go with", "--port"]),
         (&["--mechanism", "abort"], &["--port"]),
     ] {
-        refused(&stage, arguments, expected);
+        refused_by_both(&stage, arguments, expected);
     }
 }
 
@@ -171,10 +190,10 @@ fn a_wrong_file_is_answered_with_file_line_and_fix() {
         (b"\x7fELF\x02\x01\x01\0\xff\xfe\x80\0\0", &["tidegate.toml"]),
     ] {
         let path = file(&stage, content);
-        refused(&stage, &["--config", path], expected);
+        refused_by_both(&stage, &["--config", path], expected);
     }
-    refused(&stage, &["--config", "/run"], &["/run: ", "s a directory", "--config"]);
-    refused(
+    refused_by_both(&stage, &["--config", "/run"], &["/run: ", "s a directory", "--config"]);
+    refused_by_both(
         &stage,
         &["--config", "/nonexistent/tidegate.toml"],
         &["/nonexistent/tidegate.toml: No such file", "--config"],
@@ -288,7 +307,7 @@ fn what_the_host_cannot_do_is_told_before_anything_is_attached() {
     }
     let stage = Stage::new("bad-host");
     stage.server.sysctl("net.ipv4.tcp_syncookies", 0).expect("a sysctl");
-    refused(
+    refused_by_both(
         &stage,
         &["--port", "80", "--mechanism", "no-syn-drop"],
         &["port 80", "net.ipv4.tcp_syncookies is 0", "sysctl -w net.ipv4.tcp_syncookies=1"],
@@ -398,6 +417,37 @@ fn a_full_run_is_told_and_nothing_is_left_in_it() {
     does(&stage, "mount -t tmpfs -o size=4k none /run");
     stage.server.run(|| fs::write("/run/full", vec![0; 1 << 20]).expect_err("it is full"));
     refused(&stage, &["--port", "80"], &["/run/tidegate/net-", "No space left", "; make room"]);
+}
+
+/// As on a host with the hierarchies of v1 alone, or in a container that shows none.
+#[test]
+fn programs_about_sockets_are_refused_where_no_cgroup2_is_mounted() {
+    if skip_without_root("programs_about_sockets_are_refused_where_no_cgroup2_is_mounted") {
+        return;
+    }
+    let stage = Stage::new("no-cgroup2");
+    while let Some(root) = stage.server.run(cgroup::root_path) {
+        let mut unmount = stage.server.command("umount --lazy");
+        unmount.arg(root);
+        stage.server.output(unmount).expect("it is unmounted");
+    }
+    let told = "no cgroup2 hierarchy is mounted here, and programs about sockets stand at its root; \
+                mount one (mount -t cgroup2 none DIR), or take";
+    for (content, taken) in [
+        (&b"socket_option = true\n[[listener]]\nport = 80"[..], "socket_option"),
+        (b"[time_wait]\nnegotiate = \"server\"", "what asks for time_wait"),
+        (
+            b"socket_option = true\n[time_wait]\nclose_swap = true",
+            "socket_option and what asks for time_wait",
+        ),
+    ] {
+        let path = file(&stage, content);
+        refused_by_both(&stage, &["--config", path], &[&format!("{told} {taken} out")]);
+    }
+    let path = file(&stage, b"[[listener]]\nport = 80");
+    let checked = run_to_end(&stage.server, &["check", "--config", path]);
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    Guard::start(&stage.server, &["--config", path]).stop();
 }
 
 /// A copy of the program, in a folder that others may look into.
