@@ -3,7 +3,6 @@
 
 use std::error::Error;
 use std::fmt::Write;
-use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,6 +18,7 @@ use tidegate_sim::{Machine, SimError};
 use crate::failure::Failure;
 use crate::folder::{self, Kept, RESULTS};
 use crate::progress::{self, Bar};
+use crate::whole;
 
 /// Measure this host, and write the machine that the simulator is to have.
 ///
@@ -64,7 +64,7 @@ pub(crate) fn calibrate(arguments: &Arguments) -> Result<ExitCode, Failure> {
         None => Some(Host::here()),
     };
     let text = described(&calibration, host.as_ref())?;
-    write(&arguments.out, &text).map_err(unwritable(&arguments.out))?;
+    whole::write(&arguments.out, &text).map_err(unwritable(&arguments.out))?;
     said?;
     crate::say(&format!("The machine is {}", arguments.out.display()))?;
     Ok(ExitCode::SUCCESS)
@@ -78,7 +78,7 @@ fn measure(arguments: &Arguments) -> Result<Vec<Point>, Failure> {
     arguments.keep.as_deref().map_or(Ok(()), require_none)?;
     let kept = arguments.keep.as_deref().map(open).transpose()?;
     // Behind it: the machine may go into the same folder.
-    try_to_write(&arguments.out).map_err(unwritable(&arguments.out))?;
+    whole::try_to_write(&arguments.out).map_err(unwritable(&arguments.out))?;
     let folder = arguments.keep.as_deref();
     let mut gathering =
         Gathering { bar: progress::bar(), folder, kept, points: Vec::new(), left_out: None };
@@ -149,36 +149,6 @@ fn unwritable(out: &Path) -> impl Fn(io::Error) -> Failure {
     move |source| Failure::Folder { path: out.to_owned(), source }
 }
 
-/// Finds out whether the machine can be written, and leaves what is there as it is.
-fn try_to_write(out: &Path) -> io::Result<()> {
-    if is_written_through(out) {
-        return OpenOptions::new().append(true).open(out).map(drop);
-    }
-    let trial = unfinished(out);
-    File::create(&trial)?;
-    fs::remove_file(trial)
-}
-
-/// Writes the machine, whole or not at all.
-fn write(out: &Path, text: &str) -> io::Result<()> {
-    if is_written_through(out) {
-        return fs::write(out, text);
-    }
-    let unfinished = unfinished(out);
-    fs::write(&unfinished, text)?;
-    fs::rename(unfinished, out)
-}
-
-/// Whether a link or a device is there: unlike a file it must not be replaced.
-fn is_written_through(out: &Path) -> bool {
-    fs::symlink_metadata(out).is_ok_and(|there| !there.is_file())
-}
-
-/// What takes the machine's name once it is whole.
-fn unfinished(out: &Path) -> PathBuf {
-    out.with_added_extension("unfinished")
-}
-
 /// The machine's file: what it was made from as comments, then the machine.
 fn described(calibration: &Calibration, host: Option<&Host>) -> Result<String, Failure> {
     let mut text = format!("# Calibrated by tidelab {}.\n#\n", place(host));
@@ -212,14 +182,9 @@ fn table(fixed: &[Fixed]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::fs;
 
     use super::*;
-
-    fn names(folder: &Path) -> Vec<PathBuf> {
-        let entries = fs::read_dir(folder).unwrap();
-        entries.map(|entry| entry.unwrap().path()).collect()
-    }
 
     /// Of two hosts' points a machine would come that is neither.
     #[test]
@@ -254,42 +219,13 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_tried_without_a_trace() {
-        let folder = tempfile::tempdir().unwrap();
-        let out = folder.path().join("machine.toml");
-        try_to_write(&out).unwrap();
-        assert!(names(folder.path()).is_empty());
-        fs::write(&out, "older").unwrap();
-        try_to_write(&out).unwrap();
-        assert_eq!(fs::read_to_string(&out).unwrap(), "older");
-        assert_eq!(names(folder.path()), [out]);
-    }
-
-    #[test]
     fn a_place_that_cannot_be_written_is_told_of() {
         let folder = tempfile::tempdir().unwrap();
         let absent = folder.path().join("no-such-dir/machine.toml");
         for out in [folder.path(), absent.as_path(), Path::new("")] {
-            assert!(try_to_write(out).is_err(), "{}", out.display());
+            assert!(whole::try_to_write(out).is_err(), "{}", out.display());
         }
-        let told = unwritable(&absent)(try_to_write(&absent).unwrap_err()).to_string();
+        let told = unwritable(&absent)(whole::try_to_write(&absent).unwrap_err()).to_string();
         assert!(told.contains("no-such-dir/machine.toml: ") && told.contains("--out"), "{told}");
-    }
-
-    #[test]
-    fn a_machine_takes_the_place_of_another_but_not_of_a_link() {
-        let folder = tempfile::tempdir().unwrap();
-        let out = folder.path().join("machine.toml");
-        for text in ["older", "newer"] {
-            write(&out, text).unwrap();
-            assert_eq!(fs::read_to_string(&out).unwrap(), text);
-        }
-        assert_eq!(names(folder.path()), std::slice::from_ref(&out));
-        let link = folder.path().join("link.toml");
-        symlink(&out, &link).unwrap();
-        try_to_write(&link).unwrap();
-        write(&link, "newest").unwrap();
-        assert_eq!(fs::read_to_string(&out).unwrap(), "newest");
-        assert!(link.is_symlink());
     }
 }

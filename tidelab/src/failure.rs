@@ -49,6 +49,11 @@ pub(crate) enum Failure {
     Output(io::Error),
     #[error("cannot wait for signals: {0}; run it outside the tool that forbids it")]
     Signals(io::Error),
+    #[error(
+        "{} says which machine live results are from, and cannot be read: {source}; mend it, or remove it where they are this one's",
+        path.display()
+    )]
+    Host { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Os(#[from] tidegate_client::UnknownOs),
     #[error("{what}")]

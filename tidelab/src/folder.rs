@@ -10,7 +10,7 @@ use tidegate_report::{Host, Results, ResultsError, World, Writer};
 use tidegate_scenarios::Scenario;
 
 use crate::failure::Failure;
-use crate::machine;
+use crate::{machine, whole};
 
 /// A copy of each scenario that the results are from.
 const SCENARIOS: &str = "scenarios";
@@ -67,7 +67,8 @@ impl<'a> Kept<'a> {
         if machine.zip(known.as_deref()).is_some_and(|(machine, known)| machine != known) {
             return Err(others("simulated machine".to_owned()));
         }
-        let known = host(self.folder).filter(|_| has_any(World::Live));
+        let noted = || noted_host(self.folder);
+        let known = if here.is_some() && has_any(World::Live) { noted()? } else { None };
         if let Some(unlike) = here.zip(known).and_then(|(here, known)| difference(&known, here)) {
             return Err(others(format!("machine ({unlike})")));
         }
@@ -155,7 +156,8 @@ fn is_kept(folder: &Path, scenario: &Scenario, traces: &str) -> Result<bool, Fai
             && are_same(recorded(folder, &scenario.name), Some(traces.to_owned())))
 }
 
-/// Keeps beside the results what they are of: scenarios, and the machine that is simulated.
+/// Keeps beside the results what they are of: scenarios, and the machine that is simulated. As a rule all of it is
+/// there already, by an earlier run, whose results it is of as well.
 pub(crate) fn keep(
     folder: &Path,
     scenarios: &[Scenario],
@@ -163,17 +165,17 @@ pub(crate) fn keep(
 ) -> Result<(), Failure> {
     fs::create_dir_all(folder.join(SCENARIOS)).map_err(unwritable(folder))?;
     if let Some(machine) = machine {
-        fs::write(folder.join(SIMULATED), machine).map_err(unwritable(folder))?;
+        whole::write(&folder.join(SIMULATED), machine).map_err(unwritable(folder))?;
     }
     for scenario in scenarios {
         let copy = copy_of(folder, &scenario.name);
-        fs::write(copy, &scenario.text).map_err(unwritable(folder))?;
+        whole::write(&copy, &scenario.text).map_err(unwritable(folder))?;
         let (traces, recorded) = (traces_of(folder, &scenario.name), scenario.recorded()?);
         if recorded.is_empty() {
             // There may be those of another of the name, which came to no point.
             let _ = fs::remove_file(traces);
         } else {
-            fs::write(traces, recorded).map_err(unwritable(folder))?;
+            whole::write(&traces, recorded).map_err(unwritable(folder))?;
         }
     }
     Ok(())
@@ -182,16 +184,34 @@ pub(crate) fn keep(
 /// Notes which machine points are from. Simulated ones are the same on any: they are no reason to forget
 /// which one live ones are from. A folder that takes results but no notes is not worth an end.
 pub(crate) fn note_host(folder: &Path, world: World) {
-    let is_right = |known: Host| world == World::Sim || known == Host::here();
-    if !host(folder).is_some_and(is_right) {
+    let is_right = match noted_host(folder) {
+        Ok(known) => known.is_some_and(|known| world == World::Sim || known == Host::here()),
+        // Once it is mended it says which one live ones are from.
+        Err(_) => world == World::Sim,
+    };
+    if !is_right {
         let here = serde_json::to_vec_pretty(&Host::here()).unwrap_or_default();
-        let _ = fs::write(folder.join(HOST), here);
+        let _ = whole::write(&folder.join(HOST), here);
     }
 }
 
-/// The machine that a folder's points are from.
+/// The machine that a folder's points are from, as far as it can be known.
 pub(crate) fn host(folder: &Path) -> Option<Host> {
-    serde_json::from_slice(&fs::read(folder.join(HOST)).ok()?).ok()
+    noted_host(folder).ok().flatten()
+}
+
+/// The same, where that is noted.
+///
+/// # Errors
+/// [`Failure::Host`], where the note cannot be read: it may be of another machine.
+pub(crate) fn noted_host(folder: &Path) -> Result<Option<Host>, Failure> {
+    let path = folder.join(HOST);
+    let read = match fs::read(&path) {
+        Err(missing) if missing.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read,
+    };
+    let host = read.and_then(|note| Ok(serde_json::from_slice(&note)?));
+    host.map(Some).map_err(|source| Failure::Host { path, source })
 }
 
 /// Whether a folder notes of a scenario that lies in it, and can be read, what could not be run.
@@ -276,6 +296,8 @@ fn other_folder(first: &Path, other: &Path, what: &str) -> Failure {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
 
     #[test]
@@ -290,6 +312,56 @@ pub(crate) mod tests {
         assert_eq!(host(folder), Some(other));
         note_host(folder, World::Live);
         assert_eq!(host(folder), Some(Host::here()));
+    }
+
+    /// As a full disk leaves it.
+    #[test]
+    fn a_note_of_the_machine_that_cannot_be_read_is_told_and_waits_to_be_mended() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        fs::write(folder.join(RESULTS), line("live")).unwrap();
+        fs::write(folder.join(HOST), "").unwrap();
+        let kept = Kept::read(folder).unwrap();
+        let told = kept.require_same(&[], None, Some(&Host::here())).unwrap_err().to_string();
+        assert!(told.contains("host.json") && told.contains("; mend it, or remove it"), "{told}");
+        kept.require_same(&[], None, None).unwrap();
+        note_host(folder, World::Sim);
+        assert!(noted_host(folder).is_err(), "simulated points know nothing of it");
+    }
+
+    /// A file that a run wrote again could be lost with what earlier ones came to.
+    #[test]
+    fn what_is_kept_already_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let scenarios = &tidegate_sim::calibrate::scenarios()[..1];
+        let files = [folder.join(SIMULATED), copy_of(folder, &scenarios[0].name)];
+        let keep = || {
+            keep(folder, scenarios, Some("cores = 1\n")).unwrap();
+            files.each_ref().map(|file| {
+                let there = fs::metadata(file).unwrap();
+                (there.ino(), there.modified().unwrap())
+            })
+        };
+        assert_eq!(keep(), keep());
+    }
+
+    #[test]
+    fn what_cannot_be_kept_leaves_what_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let mut scenarios = tidegate_sim::calibrate::scenarios();
+        scenarios.truncate(1);
+        keep(folder, &scenarios, Some("cores = 1\n")).unwrap();
+        let (copy, known) = (copy_of(folder, &scenarios[0].name), scenarios[0].text.clone());
+        for file in [&copy, &folder.join(SIMULATED)] {
+            fs::create_dir(whole::unfinished(file)).unwrap();
+        }
+        scenarios[0].text.push('\n');
+        assert!(keep(folder, &scenarios, None).is_err());
+        assert!(keep(folder, &[], Some("cores = 2\n")).is_err());
+        assert_eq!(fs::read_to_string(copy).unwrap(), known);
+        assert_eq!(simulated(folder).unwrap(), "cores = 1\n");
     }
 
     #[test]

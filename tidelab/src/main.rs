@@ -15,6 +15,7 @@ mod quantity;
 mod report;
 mod serve;
 mod signals;
+mod whole;
 
 use std::fmt::Display;
 use std::io::{self, Write};

@@ -101,9 +101,11 @@ fn hosts(all: &[Kept<'_>], name: &str) -> Vec<Host> {
     let live = folder::holding(all, name, Some(World::Live));
     let folders = if live.is_empty() { folder::holding(all, name, None) } else { live };
     let mut hosts: Vec<Host> = Vec::new();
-    for host in folders.into_iter().filter_map(folder::host) {
-        if !hosts.contains(&host) {
-            hosts.push(host);
+    for noted in folders.into_iter().map(folder::noted_host) {
+        match noted {
+            Ok(Some(host)) if !hosts.contains(&host) => hosts.push(host),
+            Ok(_) => {}
+            Err(failure) => crate::tell(format_args!("tidelab: {failure}\n")),
         }
     }
     hosts
