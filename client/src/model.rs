@@ -235,13 +235,13 @@ pub fn table_3_persistent(p: f64, schedule: &Schedule, rtt_s: f64, new_per_s: f6
 /// Section 3.2: the probability that one attempt passes `queues` (m) rate-based queues in series,
 /// (1 − p)ᵐ.
 pub fn passes_rate_based(p: f64, queues: u32) -> f64 {
-    (1.0 - p).powi(queues as i32)
+    (1.0 - p).powf(queues.into())
 }
 
 /// Section 3.2: the probability that a request passes as many persistent queues, each to the p* of
 /// the rate-based one, (1 − pⁿ⁺¹)ᵐ.
 pub fn passes_persistent(p: f64, retransmissions: usize, queues: u32) -> f64 {
-    (1.0 - effective_timeout_probability(p, retransmissions)).powi(queues as i32)
+    (1.0 - effective_timeout_probability(p, retransmissions)).powf(queues.into())
 }
 
 #[cfg(test)]
@@ -289,6 +289,14 @@ mod tests {
     fn a_network_of_five_queues() {
         assert!((passes_rate_based(0.05, 5) - 0.77).abs() < 0.005);
         assert!(passes_persistent(0.05, 4, 5) > 0.99);
+    }
+
+    #[test]
+    fn nobody_passes_more_queues_than_there_are() {
+        for queues in [i32::MAX.unsigned_abs(), 1 << 31, u32::MAX] {
+            assert!(passes_rate_based(0.05, queues) < 1e-9, "{queues}");
+            assert!(passes_persistent(0.05, 4, queues) < 1e-9, "{queues}");
+        }
     }
 
     /// Equations 1 and 2 are 6 and 4 with the same probability in every class.

@@ -19,6 +19,14 @@ fn failure(source: io::Error) -> Failure {
     }
 }
 
+/// Of a thread that is to hear or read something beside the others, and could not begin.
+pub fn no_thread(source: io::Error) -> Failure {
+    Failure::argument(
+        format!("no thread could begin: {source}"),
+        "have this process start more of them (ulimit -u; TasksMax= in a unit)",
+    )
+}
+
 /// SIGTERM, SIGINT, and `others`: heard from here on, and no longer what they are by default.
 pub fn hear(others: &[i32]) -> Result<Signals> {
     Signals::new([&ENDING[..], others].concat()).map_err(failure)

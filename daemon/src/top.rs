@@ -47,16 +47,17 @@ fn ends(key: KeyEvent) -> bool {
 
 /// What is typed, and the screen's new sizes. From a thread of their own: where the terminal has gone
 /// crossterm 0.29 looks for them for ever, whatever time it is given.
-fn events() -> Receiver<Event> {
+fn events() -> Result<Receiver<Event>> {
     let (sender, events) = mpsc::channel();
-    thread::spawn(move || {
+    let read = move || {
         while let Ok(event) = event::read() {
             if sender.send(event).is_err() {
                 break;
             }
         }
-    });
-    events
+    };
+    thread::Builder::new().spawn(read).map_err(signals::no_thread)?;
+    Ok(events)
 }
 
 /// What has ended a wait.
@@ -90,7 +91,7 @@ fn waits(until: Instant, events: &Receiver<Event>, signals: &mut Signals) -> End
 }
 
 fn watch(terminal: &mut DefaultTerminal, every: Duration, signals: &mut Signals) -> Result<()> {
-    let (mut watch, events) = (Watch::default(), events());
+    let (mut watch, events) = (Watch::default(), events()?);
     loop {
         let next = Instant::now() + every;
         watch.see(status::read_if_any()?, Instant::now());

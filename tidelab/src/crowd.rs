@@ -158,7 +158,9 @@ pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let plan = plan(arguments)?;
     let is_recorded = matches!(plan.load, Load::Trace { .. });
     let mut bar = progress::bar();
-    bar.step(1, 1, "crowd", plan.warm_up + plan.duration + plan.cool_down);
+    // That none is too long is seen when it is sent.
+    let lasts = plan.warm_up.saturating_add(plan.duration).saturating_add(plan.cool_down);
+    bar.step(1, 1, "crowd", lasts);
     let (stop, signals) = stop_by_signal()?;
     let outcome = run_until(&plan, &stop, &mut |progress| bar.show(1, &progress));
     let outcome = outcome.map_err(by_option)?;
@@ -184,11 +186,12 @@ fn stop_by_signal() -> Result<(Arc<AtomicBool>, SigSet), Failure> {
     let signals = signals::block(ends.into_iter().filter(|signal| !is_ignored(*signal)))?;
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&stop);
-    std::thread::spawn(move || {
+    let wait = move || {
         // An error would mean an invalid signal set, which it is not.
         let _ = signals.wait();
         told.store(true, Ordering::Relaxed);
-    });
+    };
+    std::thread::Builder::new().spawn(wait).map_err(Failure::Thread)?;
     Ok((stop, signals))
 }
 

@@ -49,6 +49,8 @@ pub(crate) enum Failure {
     Output(io::Error),
     #[error("cannot wait for signals: {0}; run it outside the tool that forbids it")]
     Signals(io::Error),
+    #[error("cannot start the thread that waits for signals: {0}; raise `ulimit -u`")]
+    Thread(io::Error),
     #[error(
         "{} says which machine live results are from, and cannot be read: {source}; mend it, or remove it where they are this one's",
         path.display()

@@ -101,7 +101,7 @@ pub(crate) fn serve(arguments: &Arguments) -> Result<ExitCode, Failure> {
     })?;
     let (stopper, observer) = (server.stopper(), server.observer());
     let file = arguments.statistics.clone();
-    std::thread::spawn(move || {
+    let wait = move || {
         go_first();
         while signals.wait() == Ok(Signal::SIGUSR1) {
             if let Err(error) = report(&observer.statistics(), file.as_deref()) {
@@ -110,7 +110,8 @@ pub(crate) fn serve(arguments: &Arguments) -> Result<ExitCode, Failure> {
         }
         // Another signal; an error would mean an invalid signal set, which it is not.
         stopper.stop();
-    });
+    };
+    std::thread::Builder::new().spawn(wait).map_err(Failure::Thread)?;
 
     let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
     say(&format!("listening on {}", addresses.join(", ")))?;

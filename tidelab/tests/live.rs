@@ -143,6 +143,10 @@ fn a_mistake_is_one_sentence() {
         ("crowd --to 10.8.0.1:80 --rate 3 --duration 0", "--duration: a duration of 0 s"),
         ("crowd --to 10.8.0.1:80 --rate 3 --from ::1", "source"),
         ("crowd --to 10.8.0.1:80 --rate 3 --duration 8h", "8h"),
+        (
+            "crowd --to 10.8.0.1:80 --rate 3 --duration 10000000000000000000 --warm-up 10000000000000000000",
+            "--duration: a duration of 10000000000000000000 s",
+        ),
         ("serve --port 65536", "65536"),
         ("serve --accept-limit 0", "accept limit"),
         ("serve --address 192.0.2.1 --port 80", "192.0.2.1:80"),

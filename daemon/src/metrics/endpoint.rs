@@ -208,7 +208,8 @@ async fn answer_all(listener: TcpListener, reading: Arc<Reading>, bounds: Bounds
 /// Ends the serving when the process is to end.
 fn end_when_told(end: &Arc<Notify>) -> Result<()> {
     let (end, mut signals) = (Arc::clone(end), signals::hear(&[])?);
-    thread::spawn(move || signals.forever().for_each(|_| end.notify_one()));
+    let hear = move || signals.forever().for_each(|_| end.notify_one());
+    thread::Builder::new().spawn(hear).map_err(signals::no_thread)?;
     Ok(())
 }
 
@@ -220,7 +221,7 @@ fn runtime() -> io::Result<Runtime> {
 ///
 /// # Errors
 /// [`Failure::Privilege`] where this process can never read it, [`Failure::Argument`] where nothing can
-/// listen there.
+/// listen there, or where nobody could be told to end.
 pub fn serve(at: SocketAddr, read: Read) -> Result<()> {
     let reading = Reading::begin(read, SURROUNDINGS)?;
     let runtime = runtime().map_err(|source| Failure::File {
