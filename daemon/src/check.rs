@@ -2,7 +2,6 @@
 //! `tidegate check`: what this kernel and host can do, where connections were lost so far,
 //! and what would be guarded.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 
