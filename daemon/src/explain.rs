@@ -16,7 +16,7 @@ use tidegate_datapath::interfaces::{self, Interface};
 use tidegate_datapath::pins::Pins;
 use tidegate_datapath::raw::*;
 use tidegate_datapath::rehearsal::{Entry, Found, Rehearsal, Syn};
-use tidegate_datapath::{by_socket, counters, route, sockets};
+use tidegate_datapath::{by_socket, counters, local_routes, route, sockets};
 use tidegate_policy::names::VERDICTS;
 use tidegate_policy::raw::*;
 
@@ -349,13 +349,46 @@ impl Stage {
                 vrf.name
             )
         } else {
-            why_not(to, &interface.name, &self.takers(syn, interface)?, is_ours)
+            self.unfound(syn, interface, is_ours)?
         };
         Ok(format!("passed to the kernel, which alone decides: {why}"))
     }
+
+    /// Why no guard decided of a SYN to the host's own address that came where one stands: the programs may know
+    /// less of the host than is seen here.
+    fn unfound(&self, syn: &Syn, interface: &Interface, is_ours: bool) -> Result<String> {
+        let to = syn.to;
+        let takers = self.takers(syn, interface)?;
+        if let Some(above) = bound_above(&takers, interface, &self.interfaces) {
+            return Ok(format!(
+                "what listens on {to} is bound to {}, which no guard at {} finds; name {0} in its place in `interfaces`",
+                above.name, interface.name
+            ));
+        }
+        if !takers.is_empty() && !local_routes::takes(self.rehearsal.live(), to.ip())? {
+            return Ok(format!(
+                "no daemon has told the programs that {} is this host's; `tidegate run` does",
+                to.ip()
+            ));
+        }
+        Ok(why_not(to, &interface.name, &takers, is_ours))
+    }
 }
 
-/// Why no guard decided of a SYN to a host's own address that came where one stands.
+/// The interface above this one that whatever takes a SYN which is judged here is bound to. The kernel's look-up for
+/// BPF goes by the interface where it is asked.
+fn bound_above<'a>(
+    takers: &[tg_listener_row],
+    interface: &Interface,
+    interfaces: &'a [Interface],
+) -> Option<&'a Interface> {
+    if takers.iter().any(|row| [0, interface.index].contains(&row.bound_ifindex)) {
+        return None;
+    }
+    takers.iter().find_map(|row| interfaces.iter().find(|i| i.index == row.bound_ifindex))
+}
+
+/// Why no guard decided, where the programs find what is seen here.
 fn why_not(to: SocketAddr, interface: &str, takers: &[tg_listener_row], is_ours: bool) -> String {
     if takers.is_empty() {
         return format!("nothing listens on {to} at {interface}, and the answer is RST");
@@ -431,6 +464,14 @@ mod tests {
         let all = [eth0.clone(), eth1, tagged, vrf, port.clone(), named(6, "bridge")];
         let takes = |at: &Interface| (0..8).filter(|bound| comes_to(at, *bound, &all)).collect();
         assert_eq!((takes(&eth0), takes(&port)), (vec![0, 1, 3], vec![0, 5, 6]));
+        // Of these the programs at eth0 find those that are bound to none or to itself.
+        let row = |bound_ifindex| tg_listener_row { bound_ifindex, ..Default::default() };
+        let above = |bound: &[u32]| {
+            let takers: Vec<_> = bound.iter().copied().map(row).collect();
+            bound_above(&takers, &eth0, &all).map(|i| i.name.as_str())
+        };
+        assert_eq!((above(&[3]), above(&[3, 3])), (Some("eth0.5"), Some("eth0.5")));
+        assert_eq!([above(&[]), above(&[3, 0]), above(&[1, 3])], [None; 3]);
     }
 
     /// As the programs have it: 240/4 is reserved, but the kernel takes it as any other.

@@ -111,6 +111,17 @@ pub fn forget(programs: &Programs) -> Result<()> {
     know(programs, false)
 }
 
+/// Whether they take this address for the host's own; where nobody knows, any.
+///
+/// # Errors
+/// The kernel's.
+pub fn takes(programs: &Programs, address: IpAddr) -> Result<bool> {
+    let known = control::read(programs)?.knows_local != 0;
+    let key = key(&Network::from(address));
+    let of = |found: Option<Vec<u8>>| !known || found.is_some();
+    programs.map(MAP).lookup(bytes_of(&key), MapFlags::ANY).map(of).map_err(map_error(MAP))
+}
+
 fn know(programs: &Programs, knows_local: bool) -> Result<()> {
     let mut control = control::read(programs)?;
     control.knows_local = knows_local.into();

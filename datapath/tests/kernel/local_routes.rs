@@ -47,16 +47,19 @@ fn the_map_has_what_is_the_hosts_and_nothing_from_before() {
         let programs = Programs::load_maps(Default::default(), Sizes::default()).unwrap();
         let knows = || control::read(&programs).unwrap().knows_local != 0;
         let count = || programs.map("local_routes").keys().count();
-        assert!(!knows(), "nothing is known at first");
+        let takes = |to: &str| local_routes::takes(&programs, to.parse().unwrap()).unwrap();
+        assert!(!knows() && takes("192.0.2.1"), "nothing is known at first");
         for own in [networks(["192.0.2.1", "192.0.2.0/24", "::1"]), networks(["192.0.2.1"])] {
             local_routes::write(&programs, &own).unwrap();
             assert_eq!((knows(), count()), (true, own.len()));
+            assert_eq!(takes("192.0.2.9"), own.len() > 1, "it is of the network");
+            assert!(takes("192.0.2.1") && !takes("198.51.100.1") && !takes("2001:db8::1"));
         }
         let many = (0..=TG_LOCAL_ROUTES / 2).map(|n| Network::from(IpAddr::from(n.to_be_bytes())));
         let told = local_routes::write(&programs, &many.collect()).unwrap_err().to_string();
         assert_eq!(told, "networks of this host's own: 32769 asked for, 32768 is the most");
         assert_eq!((knows(), count()), (true, 1), "what was known is");
         local_routes::forget(&programs).unwrap();
-        assert!(!knows());
+        assert!(!knows() && takes("198.51.100.1"));
     });
 }

@@ -166,6 +166,33 @@ fn why_no_guard_decides_is_told_of_the_sockets_that_are_there() {
 }
 
 #[test]
+fn an_address_that_has_come_while_no_daemon_runs_is_told_to_be_unknown_to_the_programs() {
+    const TEST: &str =
+        "an_address_that_has_come_while_no_daemon_runs_is_told_to_be_unknown_to_the_programs";
+    if skip_without_root(TEST) {
+        return;
+    }
+    let stage = Stage::new("explain-untold");
+    let every = SocketAddr::from(([0; 4], 80));
+    let listener = Stalled::new(&stage.server, every, BACKLOG);
+    Guard::on_port(&stage.server, 80, "abort rst-syn", "ip").kill();
+    stage.link.a().add_address("10.77.0.3/24").expect("another address");
+    let unknown = "passed to the kernel, which alone decides: no daemon has told the programs that \
+                   10.77.0.3 is this host's; `tidegate run` does\n";
+    tells(&told(&stage, "10.77.0.3:80"), &[unknown]);
+    tells(&told(&stage, "10.77.0.1:80"), &["the queues have room (Room)"]);
+
+    let guard = Guard::on_port(&stage.server, 80, "abort rst-syn", "ip");
+    tells(&told(&stage, "10.77.0.3:80"), &["the queues have room (Room)"]);
+    guard.kill();
+    // Whoever does not listen there answers so, whatever the programs know.
+    drop(listener);
+    stage.link.a().add_address("10.77.0.4/24").expect("another address");
+    tells(&told(&stage, "10.77.0.4:80"), &["nothing listens on 10.77.0.4:80 at srv0"]);
+    Guard::on_port(&stage.server, 80, "abort rst-syn", "ip").stop();
+}
+
+#[test]
 fn what_the_answer_hangs_on_is_told_with_it() {
     if skip_without_root("what_the_answer_hangs_on_is_told_with_it") {
         return;

@@ -37,6 +37,14 @@ fn configured(namespace: &Namespace, text: String) -> Guard {
     Guard::start(namespace, &["--config", file])
 }
 
+/// What a command that ends well prints has this in it.
+#[track_caller]
+fn tells(stage: &Stage, arguments: &[&str], what: &str) {
+    let output = run_to_end(&stage.server, arguments);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && told.contains(what), "{what:?} in:\n{told}");
+}
+
 fn at(address: &str, port: u16) -> SocketAddr {
     SocketAddr::new(address.parse().expect("an address"), port)
 }
@@ -80,6 +88,44 @@ fn a_syn_to_a_macvlan_in_passthru_mode_is_judged_once() {
     is_judged_once(TEST, "mv0", "mv0 link srv0 type macvlan mode passthru");
 }
 
+/// A listener that is bound to the interface `name`, by `ip link add WORDS`, which is judged at the card below it where
+/// it is not named. The look-up there goes by the card.
+fn is_told_where_it_is_not_found(test: &str, name: &'static str, words: &str) {
+    let Some(stage) = stage_with(test, "bound", words) else { return };
+    for words in [format!("address add 10.77.5.1/24 dev {name}"), format!("link set {name} up")] {
+        stage.server.ip(&words).expect("an interface with an address");
+    }
+    let _listener = Stalled::with(&stage.server, at("0.0.0.0", 80), 16, move |socket| {
+        socket.bind_device(Some(name.as_bytes())).expect("SO_BINDTODEVICE");
+    });
+    let asked = ["explain", "--from", "10.77.5.2:40000", "--to", "10.77.5.1:80"];
+    let guard = Guard::on_port(&stage.server, 80, "rst-syn", "ip");
+    let why = format!(
+        "passed to the kernel, which alone decides: what listens on 10.77.5.1:80 is bound to {name}, \
+         which no guard at srv0 finds; name {name} in its place in `interfaces`\n"
+    );
+    tells(&stage, &asked, &why);
+    guard.stop();
+
+    let named =
+        format!("interfaces = [\"{name}\"]\n[[listener]]\nport = 80\nmechanism = \"rst-syn\"\n");
+    let guard = configured(&stage.server, named);
+    tells(&stage, &asked, "the queues have room (Room)");
+    guard.stop();
+}
+
+#[test]
+fn a_listener_that_is_bound_to_a_vlan_is_told_of_where_no_guard_finds_it() {
+    const TEST: &str = "a_listener_that_is_bound_to_a_vlan_is_told_of_where_no_guard_finds_it";
+    is_told_where_it_is_not_found(TEST, "srv0.5", "link srv0 name srv0.5 type vlan id 5");
+}
+
+#[test]
+fn a_listener_that_is_bound_to_a_macvlan_is_told_of_where_no_guard_finds_it() {
+    const TEST: &str = "a_listener_that_is_bound_to_a_macvlan_is_told_of_where_no_guard_finds_it";
+    is_told_where_it_is_not_found(TEST, "mv0", "mv0 link srv0 type macvlan mode passthru");
+}
+
 #[test]
 fn a_listener_in_a_vrf_is_told_of_and_left_to_the_kernel() {
     const TEST: &str = "a_listener_in_a_vrf_is_told_of_and_left_to_the_kernel";
@@ -90,11 +136,7 @@ fn a_listener_in_a_vrf_is_told_of_and_left_to_the_kernel() {
         stage.server.ip(words).expect("a VRF and its slave");
     }
     let to = at(SERVER_V4, 80);
-    let tells = |arguments: &[&str], what: &str| {
-        let output = run_to_end(&stage.server, arguments);
-        let told = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && told.contains(what), "{what:?} in:\n{told}");
-    };
+    let tells = |arguments: &[&str], what: &str| tells(&stage, arguments, what);
     let asked =
         ["explain", "--from", "10.77.0.2:40000", "--to", "10.77.0.1:80", "--interface", "srv0"];
     let comes = || fetch(&stage.client, to, Duration::from_millis(500)).answer;
