@@ -17,6 +17,7 @@ use tidegate_policy::lets_in;
 use tidegate_policy::raw::*;
 use tidegate_policy::size::{Look, NoBurst, Record, Seen};
 
+use super::rounded;
 use crate::failure::{Failure, Result};
 use crate::{host, mounts};
 
@@ -25,14 +26,19 @@ const EVERY: Duration = Duration::from_millis(50);
 /// By now a daemon that runs has given every listening socket its counters: it looks every two seconds at
 /// least.
 const COUNTED_BY: Duration = Duration::from_secs(3);
+/// Who saw less than this share of the time that was asked for is told how much it was.
+const WHOLE: f64 = 0.9;
 
 /// The listening socket whose burst it was.
 #[derive(Serialize)]
 pub struct Socket {
     /// The address and port that it is bound to.
     address: String,
-    /// How long it was watched, in s.
+    /// How long it was watched, in s: while it listened, and had its counters under each of its guards.
     watched_s: f64,
+    /// How long it was to be.
+    #[serde(skip)]
+    asked_s: f64,
     /// Its backlog.
     backlog: u32,
     /// Connections that waited for accept() at most.
@@ -58,9 +64,21 @@ impl Socket {
         )
     }
 
+    /// Whether it was seen for a part of the time alone.
+    fn is_in_part(&self) -> bool {
+        self.watched_s < WHOLE * self.asked_s
+    }
+
     /// What makes the recommendation worth less.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
+        if self.is_in_part() {
+            let Socket { watched_s, asked_s, .. } = self;
+            warnings.push(format!(
+                "it was seen for {watched_s:.0} s of the {asked_s:.0}: in the others the socket or its section was \
+                 not there, or not counted; watch again"
+            ));
+        }
         if self.comes_again {
             warnings.push(
                 "who is left in silence comes again, and was counted again: the burst is smaller than this"
@@ -74,7 +92,11 @@ impl Socket {
             ));
         }
         if !self.has_ended {
-            warnings.push("the burst had not ended yet: watch for longer".to_owned());
+            let told = match self.is_in_part() {
+                true => "the burst had not ended when it was seen last",
+                false => "the burst had not ended yet: watch for longer",
+            };
+            warnings.push(told.to_owned());
         }
         warnings
     }
@@ -242,10 +264,12 @@ impl Count {
         }
     }
 
-    /// Whether ACKs were looked at since, under every guard that has let anybody in.
+    /// Whether ACKs were looked at since, under every guard that has let anybody in. Where a reload has brought
+    /// another, or taken one out, nobody knows.
     fn hears_acks_since(&self, before: &Count) -> bool {
         let each = || self.heard.iter().zip(&before.heard);
-        each().any(|(now, before)| now.acks > before.acks)
+        self.heard.len() == before.heard.len()
+            && each().any(|(now, before)| now.acks > before.acks)
             && each().all(|(now, before)| now.acks > before.acks || now.entered == before.entered)
     }
 
@@ -501,7 +525,8 @@ fn socket(watched: &Watched, seen: &Seen, lasts: Duration) -> Socket {
     let row = &watched.row;
     Socket {
         address: bound_to(row).to_string(),
-        watched_s: lasts.as_secs_f64(),
+        watched_s: rounded(watched.record.lasted_s()),
+        asked_s: lasts.as_secs_f64(),
         backlog: row.listen_max,
         queued: seen.queued,
         dropped: seen.dropped,
@@ -526,12 +551,19 @@ pub fn burst(port: u16, address: Option<IpAddr>, lasts: Duration) -> Result<(Soc
             "start one with `tidegate run`, which counts what comes",
         ));
     };
-    let guards = configuration::read(&programs)?;
-    let (_, guarded) = guard_on(&guards, port, address)?;
+    let (_, meant) = guard_on(&configuration::read(&programs)?, port, address)?;
     let (begun, mut watched) = (Instant::now(), BTreeMap::new());
-    let mut listening = Listening::default();
+    let (mut listening, mut is_out) = (Listening::default(), false);
     while begun.elapsed() < lasts && (!watched.is_empty() || begun.elapsed() < COUNTED_BY) {
-        listening = look(&programs, &guarded, &guards, &mut watched)?;
+        // A reload may have changed it, or brought others that its sockets' SYNs fall under.
+        let guards = configuration::read(&programs)?;
+        let now =
+            guards.iter().find(|(_, guarded)| !guarded.is_path && guarded.has_listener_of(&meant));
+        let Some((_, guarded)) = now else {
+            is_out = true;
+            break;
+        };
+        listening = look(&programs, guarded, &guards, &mut watched)?;
         if !pins.are_of(programs.maps()) {
             return Err(Failure::argument(
                 "the guard was taken down while it was watched",
@@ -540,13 +572,19 @@ pub fn burst(port: u16, address: Option<IpAddr>, lasts: Duration) -> Result<(Soc
         }
         std::thread::sleep(EVERY);
     }
-    if watched.is_empty() {
-        return Err(listening.unseen(port));
-    }
     let bursts = || watched.values().map(|one| (one, one.record.burst()));
     let seen = bursts().filter_map(|(one, burst)| Some((one, burst.ok()?)));
     let largest = seen.max_by(|(_, a), (_, b)| excess(a).total_cmp(&excess(b)));
     let Some((one, seen)) = largest else {
+        if is_out {
+            return Err(Failure::argument(
+                format!("the section of port {port} was taken out while it was watched"),
+                "watch again when it is back",
+            ));
+        }
+        if watched.is_empty() {
+            return Err(listening.unseen(port));
+        }
         let none = bursts().filter_map(|(one, burst)| Some((one.last.bound, burst.err()?)));
         return Err(no_burst(port, none));
     };
@@ -624,18 +662,44 @@ mod tests {
         for shed in [100, 140, 150] {
             watched.see(row, at(shed)).expect("counts that go on");
         }
-        let seen = Seen {
+        let warnings = socket(&watched, &seen(true), Duration::ZERO).warnings();
+        assert!(
+            warnings.len() == 1 && warnings[0].starts_with("50 SYNs were shed"),
+            "{warnings:?}"
+        );
+    }
+
+    fn seen(has_ended: bool) -> Seen {
+        Seen {
             drain_per_s: 1.0,
             burst_per_s: 2.0,
             burst_s: 1.0,
             calm_per_s: 0.0,
             queued: 0,
             dropped: 0,
-            has_ended: true,
+            has_ended,
+        }
+    }
+
+    /// Its socket has gone, or another has come: who waits for longer sees no more of it.
+    #[test]
+    fn what_was_watched_in_part_is_told_as_that_part() {
+        let row = tg_listener_row::default();
+        let told = |seen_s: u32, has_ended| {
+            let mut watched = Watched::new(row, counted(&[]));
+            for _ in 0..seen_s {
+                watched.record.add(Look { lasted_s: 1.0, ..Look::default() });
+            }
+            let socket = socket(&watched, &seen(has_ended), Duration::from_secs(60));
+            (socket.watched_s, socket.line(), socket.warnings())
         };
-        let warnings = socket(&watched, &seen, COUNTED_BY).warnings();
+        assert_eq!(told(59, true).2, [] as [&str; 0]);
+        assert_eq!(told(60, false).2, ["the burst had not ended yet: watch for longer"]);
+        let (watched_s, line, warnings) = told(7, false);
+        assert!(watched_s == 7.0 && line.starts_with("0.0.0.0:0, 7 s: "), "{watched_s}: {line}");
         assert!(
-            warnings.len() == 1 && warnings[0].starts_with("50 SYNs were shed"),
+            warnings[0].starts_with("it was seen for 7 s of the 60: ")
+                && warnings[1..] == ["the burst had not ended when it was seen last"],
             "{warnings:?}"
         );
     }
@@ -680,6 +744,8 @@ mod tests {
         ] {
             assert_eq!(at(now).hears_acks_since(&before), hears, "{now:?}");
         }
+        let alone = counted(&[(TG_ROOM, TG_PASS, 200), (TG_HANDSHAKE, TG_PASS, 200)]);
+        assert!(!alone.hears_acks_since(&before), "a reload has taken one out");
     }
 
     #[test]

@@ -141,6 +141,12 @@ impl Record {
         self.steps = [halved(before).as_slice(), &self.steps[kept], &halved(after)].concat();
     }
 
+    /// How long that was in all, in s.
+    #[must_use]
+    pub fn lasted_s(&self) -> f64 {
+        Step::of(&self.steps).lasted_s
+    }
+
     fn too_calm(&self) -> NoBurst {
         NoBurst::TooCalm { arrived: Step::of(&self.steps).arrived, queued: self.queued_most }
     }
@@ -243,7 +249,9 @@ mod tests {
     #[test]
     fn one_burst_in_a_day_is_remembered_as_it_was() {
         let of = |at| if (1_000_000..1_000_004).contains(&at) { 300 } else { 50 };
-        let seen = record_of((0..2_000_000).map(of)).burst().unwrap();
+        let record = record_of((0..2_000_000).map(of));
+        assert!((record.lasted_s() - 200_000.0).abs() < 1e-3, "{}", record.lasted_s());
+        let seen = record.burst().unwrap();
         assert!((seen.drain_per_s - 1000.0).abs() < 1e-6, "{seen:?}");
         assert!((seen.burst_per_s - 3000.0).abs() < 1e-6, "{seen:?}");
         assert!((seen.burst_s - 0.4).abs() < 1e-9, "{seen:?}");

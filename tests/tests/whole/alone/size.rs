@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
@@ -132,9 +132,14 @@ fn size(stage: &Stage, arguments: &[String]) -> Value {
     serde_json::from_slice(&output.stdout).expect("size prints JSON")
 }
 
+/// What the guard's file says.
+fn write(stage: &Stage, sections: &'static str) {
+    stage.server.run(move || fs::write(FILE, sections).expect("a configuration"));
+}
+
 /// A guard of the server's, by a file.
 fn guard(stage: &Stage, sections: &'static str) -> Guard {
-    stage.server.run(move || fs::write(FILE, sections).expect("a configuration"));
+    write(stage, sections);
     Guard::start(&stage.server, &["--config", FILE])
 }
 
@@ -155,6 +160,11 @@ fn seen_by(watching: Child) -> Value {
     let output = watching.wait_with_output().expect("tidegate ends");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("size prints JSON")
+}
+
+fn warns(seen: &Value, of: &str) -> bool {
+    let warnings = seen["warnings"].as_array().expect("a list of warnings");
+    warnings.iter().any(|warning| warning.as_str().expect("a text").contains(of))
 }
 
 fn number(seen: &Value, section: &str, key: &str) -> f64 {
@@ -281,6 +291,95 @@ fn a_burst_to_a_socket_of_two_sections_is_seen_whole() {
     let arrived = number(&seen, "burst", "burst_per_s") * number(&seen, "burst", "burst_s");
     assert!((arrived / sent - 1.0).abs() < 0.1, "{sent} came: {seen:#}");
     assert!(number(&seen, "burst", "drain_per_s") < 1.1 * MOST_PER_S, "{seen:#}");
+    guard.stop();
+}
+
+/// Half of the burst comes under a section that was not there when the watching began.
+#[test]
+fn what_comes_under_a_section_that_a_reload_brings_is_counted_too() {
+    if skip_without_root("what_comes_under_a_section_that_a_reload_brings_is_counted_too") {
+        return;
+    }
+    let stage = Stage::new("size-brought");
+    stage.link.a().add_address(&format!("{OTHER}/24")).expect("another address");
+    let every = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 80);
+    let _server = Slow::start_at(&stage, every, LONG_BACKLOG);
+    let mut guard = guard(&stage, "[[listener]]\nport = 80\nmechanism = \"default\"\n");
+    let watching = watch(&stage, 10);
+    std::thread::sleep(Duration::from_millis(500));
+    write(
+        &stage,
+        "[[listener]]\nport = 80\nmechanism = \"default\"\n\
+         [[listener]]\nport = 80\naddress = \"10.77.0.3\"\nmechanism = \"default\"\n",
+    );
+    guard.reload();
+    // Within two the socket has counters of its own under it.
+    std::thread::sleep(Duration::from_millis(2500));
+    let patient = Class { timeout: Duration::from_secs(20), ..Class::default() };
+    let burst = Load::Poisson { per_s: 3.0 * MOST_PER_S };
+    let both = [SERVER_V4, OTHER];
+    let sent = send_to(&stage, &both, patient, burst, Duration::from_millis(800)).attempts as f64;
+    let seen = seen_by(watching);
+    let arrived = number(&seen, "burst", "burst_per_s") * number(&seen, "burst", "burst_s");
+    assert!((arrived / sent - 1.0).abs() < 0.1, "{sent} came: {seen:#}");
+    guard.stop();
+}
+
+/// A burst that begins half a second after the watching, and is over.
+fn burst_early(stage: &Stage) {
+    std::thread::sleep(Duration::from_millis(500));
+    send(stage, Load::Poisson { per_s: 2.0 * MOST_PER_S }, Duration::from_millis(800));
+}
+
+#[test]
+fn of_a_socket_that_has_gone_no_more_is_told_than_was_seen_of_it() {
+    if skip_without_root("of_a_socket_that_has_gone_no_more_is_told_than_was_seen_of_it") {
+        return;
+    }
+    let stage = Stage::new("size-gone");
+    let first = Slow::start(&stage, LONG_BACKLOG);
+    let guard = Guard::on_port(&stage.server, 80, "default", "ip");
+    let (begun, watching) = (Instant::now(), watch(&stage, 12));
+    burst_early(&stage);
+    drop(first);
+    let there_s = begun.elapsed().as_secs_f64();
+    let _second = Slow::start(&stage, LONG_BACKLOG);
+    let seen = seen_by(watching);
+    assert!((0.8..there_s).contains(&number(&seen, "seen", "watched_s")), "{there_s}: {seen:#}");
+    assert!(warns(&seen, " s of the 12: ") && !warns(&seen, "watch for longer"), "{seen:#}");
+    guard.stop();
+}
+
+#[test]
+fn a_section_that_a_reload_takes_out_is_told_of_by_what_was_seen_until_then() {
+    if skip_without_root("a_section_that_a_reload_takes_out_is_told_of_by_what_was_seen_until_then")
+    {
+        return;
+    }
+    let stage = Stage::new("size-out");
+    let _server = Slow::start(&stage, LONG_BACKLOG);
+    let mut guard = guard(
+        &stage,
+        "[[listener]]\nport = 80\nmechanism = \"default\"\n\
+         [[listener]]\nport = 81\nmechanism = \"default\"\n",
+    );
+    let (begun, watching) = (Instant::now(), watch(&stage, 600));
+    burst_early(&stage);
+    let calm = watch_with(&stage, 600, &["--address", "0.0.0.0"]);
+    std::thread::sleep(Duration::from_secs(2));
+    write(&stage, "[[listener]]\nport = 81\nmechanism = \"default\"\n");
+    guard.reload();
+    let seen = seen_by(watching);
+    let there_s = begun.elapsed().as_secs_f64();
+    assert!(there_s < 600.0, "nobody waits for what does not come any more");
+    assert!((0.8..there_s).contains(&number(&seen, "seen", "watched_s")), "{there_s}: {seen:#}");
+    assert!(warns(&seen, " s of the 600: "), "{seen:#}");
+    // Where nothing was seen by then, that is why.
+    let output = calm.wait_with_output().expect("tidegate ends");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let why =
+        "the section of port 80 was taken out while it was watched; watch again when it is back";
+    assert!(!output.status.success() && said.contains(why), "{said}");
     guard.stop();
 }
 
