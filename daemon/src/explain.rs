@@ -267,6 +267,10 @@ impl Stage {
         interface: &Interface,
         slot: u32,
     ) -> Result<Option<ListenerMet>> {
+        // Another host's gets it, whatever listens on this port here.
+        if guarded.is_path {
+            return Ok(None);
+        }
         let slots = counters::slots(self.rehearsal.live());
         let cookie = slots.iter().find(|(owner, at)| owner.0 == index && **at == slot);
         let rows = self.takers(syn, interface)?;

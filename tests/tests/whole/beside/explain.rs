@@ -267,6 +267,10 @@ fn a_path_and_a_pair_that_is_held_are_explained() {
         "[[path]]\nport = 443\naddress = \"198.51.100.7\"\nshed = { p = 1 }\n\
          [[path]]\nport = 444\naddress = \"198.51.100.7\"\nshed = { policy = \"rbd\", p = 0.001 }\n",
     );
+    // Of every address, but this one is another host's.
+    let _own = Stalled::new(&stage.server, SocketAddr::from(([0; 4], 443)), BACKLOG);
+    let passing = answer(&stage, &["--from", CLIENT, "--to", "198.51.100.7:443"]);
+    assert_eq!(passing["listener"], Value::Null, "{passing:#}");
     tells(
         &told(&stage, "198.51.100.7:443"),
         &[
