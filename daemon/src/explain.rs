@@ -28,6 +28,8 @@ use crate::{host, mounts, outcome, output, plan};
 
 /// The most SYNs of a capture that are explained.
 const SYNS_MOST: usize = 100;
+/// What to do where nobody can tell.
+const NAME_IT: &str = "name the interface that the SYN comes in at with --interface";
 /// Where chance has a part, so many tries show the shares.
 const TRIES: u32 = 1000;
 
@@ -51,8 +53,18 @@ pub struct Asked {
     json: bool,
 }
 
+/// The text of an address and port without its zone, such as the `eth1` of `[fe80::9%eth1]:40000`, and that.
+fn without_zone(text: &str) -> (String, Option<&str>) {
+    if let Some((address, rest)) = text.split_once('%')
+        && let Some((zone, port)) = rest.split_once(']')
+    {
+        return (format!("{address}]{port}"), Some(zone));
+    }
+    (text.to_owned(), None)
+}
+
 fn endpoint(option: &str, text: &str) -> Result<SocketAddr> {
-    text.parse().map_err(|_| {
+    without_zone(text).0.parse().map_err(|_| {
         Failure::argument(
             format!("--{option} \"{text}\" is no address and port"),
             "write one like 192.0.2.9:40000 or [2001:db8::9]:40000",
@@ -61,6 +73,17 @@ fn endpoint(option: &str, text: &str) -> Result<SocketAddr> {
 }
 
 impl Asked {
+    /// The interface that is named, or that an address has as its zone: by its name or its index.
+    fn named(&self, interfaces: &[Interface]) -> Option<String> {
+        let by_zone = || {
+            let ends = [&self.from, &self.to].into_iter().flatten();
+            let zone = ends.filter_map(|end| without_zone(end).1).next()?;
+            let by_index = interfaces.iter().find(|i| zone.parse() == Ok(i.index));
+            Some(by_index.map_or(zone, |i| &i.name).to_owned())
+        };
+        self.interface.clone().or_else(by_zone)
+    }
+
     fn packets(&self) -> Result<Vec<Packet>> {
         if let Some(path) = &self.pcap {
             return capture::syns(path, SYNS_MOST);
@@ -102,8 +125,9 @@ pub fn run(asked: &Asked) -> Result<()> {
         mounts::require_those_of_the_daemon(&pins)?;
         return Err(Failure::argument("no guard stands here", "start one with `tidegate run`"));
     };
-    let mut stage =
-        Stage { rehearsal, interfaces: interfaces::list()?, named: asked.interface.clone() };
+    let interfaces = interfaces::list()?;
+    let named = asked.named(&interfaces);
+    let mut stage = Stage { rehearsal, interfaces, named };
     let is_ours = asked.pcap.is_none();
     let explained: Vec<Explained> =
         packets.iter().map(|packet| stage.explain(packet, is_ours)).collect::<Result<_>>()?;
@@ -155,23 +179,30 @@ impl Stage {
 
     fn towards(&self, syn: &Syn) -> Result<&Interface> {
         let (client, own) = (syn.from.ip(), syn.to.ip());
+        if is_on_a_link(client) && self.links() > 1 {
+            return Err(Failure::argument(
+                format!("{client} may be on any link of this host's"),
+                NAME_IT,
+            ));
+        }
         let from = self.is_own(own)?.then_some(own);
         // The kernel takes no source of a network that another table than `local` routes here.
         let index =
             route::interface_to(client, from).or_else(|_| route::interface_to(client, None));
         let index = index.map_err(|error| {
-            Failure::argument(
-                format!("this host has no route to {client} ({error})"),
-                "name the interface that the SYN comes in at with --interface",
-            )
+            Failure::argument(format!("this host has no route to {client} ({error})"), NAME_IT)
         })?;
         let found = self.interfaces.iter().find(|i| Some(i.index) == index);
         found.ok_or_else(|| {
-            Failure::argument(
-                format!("no interface that is up leads to {client}"),
-                "name the one that the SYN comes in at with --interface",
-            )
+            Failure::argument(format!("no interface that is up leads to {client}"), NAME_IT)
         })
+    }
+
+    /// Interfaces behind which there may be clients with link-local addresses. The kernel's route to one is that of any of
+    /// these.
+    fn links(&self) -> usize {
+        let is_one = |i: &&Interface| i.addresses.iter().any(|address| is_on_a_link(*address));
+        self.interfaces.iter().filter(is_one).count()
     }
 
     /// `is_ours`: nobody sent it, and another one has another initial sequence number.
@@ -426,6 +457,11 @@ fn is_a_clients(from: IpAddr) -> bool {
     }
 }
 
+/// Whether an address is of IPv6's that every link has for itself.
+fn is_on_a_link(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
+}
+
 /// Whether what comes so by this interface is a martian.
 fn is_strange(end: IpAddr, interface: &Interface) -> bool {
     end.is_loopback() && !interface.loopback
@@ -445,7 +481,16 @@ mod tests {
         let told = |from, to| packets(from, to).unwrap_err().to_string();
         let fix = "; write one like 192.0.2.9:40000 or [2001:db8::9]:40000";
         let to = "192.0.2.1:443";
-        for wrong in ["192.0.2.9", "192.0.2.999:1", "[2001:db8::9]", "host:80", "192.0.2.9:70000"] {
+        for wrong in [
+            "192.0.2.9",
+            "192.0.2.999:1",
+            "[2001:db8::9]",
+            "host:80",
+            "192.0.2.9:70000",
+            "192.0.2.9%eth0:80",
+            "[fe80::9]%eth0:80",
+            "[192.0.2.9%eth0]:80",
+        ] {
             assert_eq!(told(wrong, to), format!("--from \"{wrong}\" is no address and port{fix}"));
             assert_eq!(told(to, wrong), format!("--to \"{wrong}\" is no address and port{fix}"));
         }
@@ -476,6 +521,30 @@ mod tests {
         };
         assert_eq!((above(&[3]), above(&[3, 3])), (Some("eth0.5"), Some("eth0.5")));
         assert_eq!([above(&[]), above(&[3, 0]), above(&[1, 3])], [None; 3]);
+    }
+
+    #[test]
+    fn a_zone_names_the_interface_that_the_syn_comes_in_at() {
+        let interface =
+            |index, name: &str| Interface { index, name: name.into(), ..Default::default() };
+        let all = [interface(3, "eth1"), interface(4, "eth2")];
+        let asked = |from: &str, interface: Option<&str>| {
+            let (from, to) = (Some(from.to_owned()), Some("[fe80::1]:443".to_owned()));
+            let interface = interface.map(str::to_owned);
+            Asked { from, to, pcap: None, interface, json: false }
+        };
+        for (zone, named) in [("%eth1", Some("eth1")), ("%4", Some("eth2")), ("", None)] {
+            let asked = asked(&format!("[fe80::9{zone}]:40000"), None);
+            assert_eq!(asked.named(&all).as_deref(), named);
+            let from = asked.packets().unwrap()[0].syn.from;
+            assert_eq!(from.to_string(), "[fe80::9]:40000");
+        }
+        // One that is not here is told of by its name.
+        assert_eq!(asked("[fe80::9%7]:1", None).named(&all).as_deref(), Some("7"));
+        assert_eq!(asked("[fe80::9%7]:1", Some("eth2")).named(&all).as_deref(), Some("eth2"));
+        let (from, to) = (Some("[2001:db8::9]:1".into()), Some("[fe80::1%3]:443".into()));
+        let asked = Asked { from, to, pcap: None, interface: None, json: false };
+        assert_eq!(asked.named(&all).as_deref(), Some("eth1"));
     }
 
     /// As the programs have it: 240/4 is reserved, but the kernel takes it as any other.

@@ -9,11 +9,11 @@ use std::time::Duration;
 use nix::libc;
 use serde_json::Value;
 use socket2::Socket;
-use tidegate_lab::Namespace;
+use tidegate_lab::{Link, Namespace};
 use tidegate_tests::wire::{ACK, SYN, Segment, Wire, usual_options};
 use tidegate_tests::{
     Answer, Counted, First, Guard, Plain, SERVER_V4, SERVER_V6, Stage, Stalled, fetch, fill,
-    run_to_end, set_option, skip_without_root, waits,
+    run_to_end, set_option, skip_without_root, until, waits,
 };
 
 const CLIENT: &str = "10.77.0.2:40000";
@@ -190,6 +190,39 @@ fn an_address_that_has_come_while_no_daemon_runs_is_told_to_be_unknown_to_the_pr
     stage.link.a().add_address("10.77.0.4/24").expect("another address");
     tells(&told(&stage, "10.77.0.4:80"), &["nothing listens on 10.77.0.4:80 at srv0"]);
     Guard::on_port(&stage.server, 80, "abort rst-syn", "ip").stop();
+}
+
+#[test]
+fn a_link_local_client_is_behind_the_interface_that_its_zone_names() {
+    if skip_without_root("a_link_local_client_is_behind_the_interface_that_its_zone_names") {
+        return;
+    }
+    let stage = Stage::new("explain-zone");
+    let second = Link::between(&stage.server, "srv1", &stage.client, "cli1").expect("a veth");
+    second.up().expect("both ends up");
+    let links = || stage.server.ip("-6 -o address show scope link").expect("addresses");
+    until("every link has its address", || links().lines().count() == 2);
+    let _listener = Stalled::new(&stage.server, "[::]:80".parse().expect("an address"), BACKLOG);
+    let guard = configured(
+        &stage,
+        "interfaces = [\"srv1\"]\n[[listener]]\nport = 80\nmechanism = \"rst-syn\"\nhook = \"ip\"\n",
+    );
+    let to = format!("[{SERVER_V6}]:80");
+    let told = |from: &str| asked(&stage.server, &["--from", from, "--to", &to]);
+    let listed = stage.server.ip("-o link show srv1").expect("an interface");
+    let (index, _) = listed.split_once(':').expect("its index first");
+    for zone in ["srv1", index] {
+        let from = format!("[fe80::9%{zone}]:40000");
+        tells(&told(&from), &["SYN [fe80::9]:40000 > ", ", in at srv1\n", "have room (Room)"]);
+    }
+    let elsewhere = told("[fe80::9%srv0]:40000");
+    tells(&elsewhere, &[", in at srv0\n", "no program of the guard stands at srv0"]);
+    refused(
+        &stage,
+        &["--from", "[fe80::9]:40000", "--to", &to],
+        "fe80::9 may be on any link of this host's; name the interface that the SYN comes in at with",
+    );
+    guard.stop();
 }
 
 #[test]
