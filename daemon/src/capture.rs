@@ -38,6 +38,8 @@ fn options(now: u32) -> [TcpOptionElement; 5] {
 /// tcp[] is of IPv4 alone (pcap-filter(7)); the flags of IPv6's first header are at byte 53.
 const SYNS_ONLY: &str = "capture with `tcpdump -s 0 \
     '(tcp[13] & 0x17 == 2) or (ip6[6] == 6 and ip6[53] & 0x17 == 2)'`, less than 64 MB";
+/// Links whose headers are known here.
+const READ_LINKS: &str = "capture on an Ethernet interface, or with -i any";
 /// So much of a capture is looked through for its first SYNs.
 const READ_MOST_BYTES: u64 = 64 << 20;
 const WINDOW: u16 = 64240;
@@ -132,16 +134,21 @@ fn on_ethernet(ip: &[u8]) -> Option<Vec<u8>> {
 /// The first SYNs of a capture, at most so many.
 ///
 /// # Errors
-/// Where the file cannot be read, is no capture, or has no SYN in it.
+/// Where the file cannot be read, is no capture, or has no SYN in it that can be read.
 pub fn syns(path: &Path, most: usize) -> Result<Vec<Packet>> {
     let bytes = read(path).map_err(|source| Failure::File {
         path: path.to_owned(),
         source,
         fix: "name a capture that can be read with --pcap".to_owned(),
     })?;
+    syns_in(&bytes, path, most)
+}
+
+/// Those in the bytes of that file.
+fn syns_in(bytes: &[u8], path: &Path, most: usize) -> Result<Vec<Packet>> {
     let wrong =
         |what: &str, fix: &str| Failure::argument(format!("{}: {what}", path.display()), fix);
-    let frames = frames(&bytes).ok_or_else(|| {
+    let frames = frames(bytes).ok_or_else(|| {
         wrong("this is no capture", "write one with `tcpdump -w FILE`, as pcap or pcapng")
     })?;
     let syns: Vec<Packet> = frames
@@ -149,10 +156,20 @@ pub fn syns(path: &Path, most: usize) -> Result<Vec<Packet>> {
         .filter_map(|(link, frame)| Packet::captured(*link, frame))
         .take(most)
         .collect();
-    if syns.is_empty() {
-        return Err(wrong("there is no whole SYN in it", SYNS_ONLY));
+    if !syns.is_empty() {
+        return Ok(syns);
     }
-    Ok(syns)
+    Err(match unread_link(&frames) {
+        Some(link) => wrong(&format!("its link type {link} is none that is read"), READ_LINKS),
+        None => wrong("there is no whole SYN in it", SYNS_ONLY),
+    })
+}
+
+/// The type of a link, where of no frame's the header is known: what is in them nobody has seen.
+fn unread_link(frames: &[(u16, &[u8])]) -> Option<u16> {
+    let is_unread = |(link, _): &(u16, &[u8])| header_bytes(*link).is_none();
+    let (link, _) = frames.first().filter(|_| frames.iter().all(is_unread))?;
+    Some(*link)
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
@@ -320,8 +337,27 @@ mod tests {
                 assert_eq!(read, [packet], "link type {link}");
             }
         }
+    }
+
+    /// 802.11: the SYN in it is there, but who reads the capture cannot tell.
+    #[test]
+    fn a_link_that_is_not_read_is_told_and_not_that_it_carries_no_syn() {
         let frame = packets()[0].frame.clone();
-        assert_eq!(found(&classic_file(Order::Little, 105, &[&frame])), [], "802.11");
+        let of = |link| classic_file(Order::Little, link, &[&frame, &frame]);
+        assert_eq!(found(&of(105)), []);
+        let told = |bytes: &[u8]| syns_in(bytes, Path::new("x.pcap"), 1).map_err(|e| e.to_string());
+        assert_eq!(
+            told(&of(105)),
+            Err("x.pcap: its link type 105 is none that is read; \
+                 capture on an Ethernet interface, or with -i any"
+                .to_owned())
+        );
+        assert!(told(&of(1)).is_ok());
+        // Nothing came, by whatever link.
+        for link in [1, 105] {
+            let told = told(&classic_file(Order::Little, link, &[])).unwrap_err();
+            assert!(told.starts_with("x.pcap: there is no whole SYN in it; "), "{told}");
+        }
     }
 
     #[test]
