@@ -41,6 +41,11 @@ int tg_native_accepts_admits(const struct tg_rules *rules, __u32 reason)
 	return tg_accepts_admits(rules, reason);
 }
 
+void tg_native_accepts_take(struct tg_accepts *accepts)
+{
+	tg_accepts_take(accepts);
+}
+
 void tg_native_agree_accepts(const struct tg_accepts_case *c, struct tg_accepts_answers *a)
 {
 	tg_agree_accepts(c, a);
@@ -92,10 +97,20 @@ __u64 tg_native_waiting_name(const struct tg_key *key, const struct tg_tuple *tu
 	return tg_waiting_name(key, tuple, isn);
 }
 
+__u32 tg_native_waiting_block(__u64 name)
+{
+	return tg_waiting_block_index(name);
+}
+
 __u64 tg_native_manners_name(const struct tg_key *key, const struct tg_tuple *tuple,
                              __u32 sends_again)
 {
 	return tg_manners_name(key, tuple, sends_again);
+}
+
+__u32 tg_native_manners_block(__u64 name)
+{
+	return tg_manners_block_index(name);
 }
 
 __u32 tg_native_system_sends_again(__u32 hops, __u32 tcp_header_bytes)
@@ -233,6 +248,16 @@ __u32 tg_native_shed_block(const struct tg_shed_rules *rules, const struct tg_ke
 	tg_shed_absorb(&work, key, tuple, rules->key);
 	tg_shed_find_place(&work, rules, &syn);
 	return tg_shed_block_index(&work, rules);
+}
+
+__u64 tg_native_shed_count(const struct tg_shed_block *blocks, __u64 count, __u64 now_ns)
+{
+	__u32 tick = tg_shed_tick(now_ns);
+	__u64 stamps = 0;
+
+	for (__u64 i = 0; i < count; i++)
+		stamps += tg_shed_count(&blocks[i], tick);
+	return stamps;
 }
 
 __u32 tg_native_shed_policy_now(const struct tg_shed_rules *rules,

@@ -36,7 +36,7 @@ TG_INLINE void tg_accepts_admit(const struct tg_rules *rules, __u32 slot, __u32 
 	if (tg_accepts_admits(rules, reason))
 		a = bpf_map_lookup_elem(&accepts, &slot);
 	if (a)
-		__sync_fetch_and_add(&a->window.taken_x256, TG_ONE_X256);
+		tg_accepts_take(a);
 }
 
 #endif

@@ -86,6 +86,12 @@ TG_INLINE int tg_accepts_admits(const struct tg_rules *rules, __u32 reason)
 	return reason == TG_COOKIE_VALID && !rules->is_auto;
 }
 
+/* One more is to be taken, of which no SYN has told. Several processors may say so at once. */
+TG_INLINE void tg_accepts_take(struct tg_accepts *a)
+{
+	__sync_fetch_and_add(&a->window.taken_x256, TG_ONE_X256);
+}
+
 /*
  * So many can wait for accept(): the backlog, or the least of the limits below it. What cannot be
  * in the queue cannot be seen to leave it.

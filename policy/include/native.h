@@ -28,6 +28,7 @@ struct tg_decision tg_native_judge(const struct tg_rules *rules, struct tg_queue
 void tg_native_accepts(struct tg_accepts *accepts, const struct tg_rules *rules,
                        const struct tg_queues *queues, __u32 reason, __u64 now_ns);
 int tg_native_accepts_admits(const struct tg_rules *rules, __u32 reason);
+void tg_native_accepts_take(struct tg_accepts *accepts);
 void tg_native_agree_accepts(const struct tg_accepts_case *c, struct tg_accepts_answers *a);
 /* A fair share (share.h). An enum tg_source; cells are all of the table. */
 __u32 tg_native_share_ask(struct tg_share *share, struct tg_share_cell *cells,
@@ -41,8 +42,10 @@ __u64 tg_native_share_hash(const struct tg_key *key, const struct tg_tuple *tupl
 __u32 tg_native_share_cell(__u64 hash, __u32 row);
 void tg_native_agree_share(const struct tg_share_case *c, struct tg_share_answers *a);
 __u64 tg_native_waiting_name(const struct tg_key *key, const struct tg_tuple *tuple, __u32 isn);
+__u32 tg_native_waiting_block(__u64 name);
 __u64 tg_native_manners_name(const struct tg_key *key, const struct tg_tuple *tuple,
                              __u32 sends_again);
+__u32 tg_native_manners_block(__u64 name);
 __u32 tg_native_system_sends_again(__u32 hops, __u32 tcp_header_bytes);
 /* An enum tg_phase. */
 __u32 tg_native_overload_phase(const struct tg_overload *overload, __u64 now_ns);
@@ -81,6 +84,8 @@ __u64 tg_native_shed_hash(const struct tg_key *key, const struct tg_tuple *tuple
 /* The block of the table that has this SYN's stamp, where a policy asks for one. */
 __u32 tg_native_shed_block(const struct tg_shed_rules *rules, const struct tg_key *key,
                            const struct tg_tuple *tuple, __u32 isn);
+/* Stamps that stand, of so many blocks. */
+__u64 tg_native_shed_count(const struct tg_shed_block *blocks, __u64 count, __u64 now_ns);
 __u32 tg_native_shed_policy_now(const struct tg_shed_rules *rules,
                                 const struct tg_shed_state *state);
 __u32 tg_native_syn_room(const struct tg_rules *rules, const struct tg_queues *queues,

@@ -65,6 +65,12 @@ TG_INLINE __u64 tg_shed_standing(__u64 stamps, __u32 tick)
 /* A block that was not swept for this long is, before anything else is done with it. */
 #define TG_SHED_SWEEP_TICKS 64
 
+/* May any stamp stand of a block that was swept so many ticks ago? Without a branch. */
+TG_INLINE __u64 tg_shed_may_stand(__u32 since)
+{
+	return tg_less(since, TG_SHED_SWEEP_TICKS + TG_SHED_WINDOW_TICKS + 2);
+}
+
 /*
  * Periodic maintenance (3.4.2), by the SYNs themselves: eight bits wrap after 275 s,
  * and no stamp may grow so old that it seems fresh. When a block is swept, its
@@ -74,7 +80,7 @@ TG_INLINE __u64 tg_shed_standing(__u64 stamps, __u32 tick)
 TG_INLINE void tg_shed_sweep(struct tg_shed_block *block, __u32 tick)
 {
 	__u32 since = tick - (__u32)block->swept_tick;
-	__u64 kept = -tg_less(since, TG_SHED_SWEEP_TICKS + TG_SHED_WINDOW_TICKS + 2);
+	__u64 kept = -tg_shed_may_stand(since);
 
 	if (since < TG_SHED_SWEEP_TICKS)
 		return;
@@ -86,6 +92,18 @@ TG_INLINE void tg_shed_sweep(struct tg_shed_block *block, __u32 tick)
 		*eight = tg_shed_standing(*eight, tick) & kept;
 	}
 	block->swept_tick = tick;
+}
+
+/* Stamps of a block that stand, swept or not. */
+TG_INLINE __u32 tg_shed_count(const struct tg_shed_block *block, __u32 tick)
+{
+	__u32 count = 0;
+
+	if (!tg_shed_may_stand(tick - (__u32)block->swept_tick))
+		return 0;
+	for (int i = 0; i < TG_SHED_CELLS; i++)
+		count += tg_shed_stands(block->stamps[i], tick);
+	return count;
 }
 
 #endif

@@ -51,9 +51,12 @@ impl tg_accepts {
 
     /// An ACK was judged, for this reason: a cookie that is let in is a connection to be taken.
     pub fn admit(&mut self, rules: &tg_rules, reason: u32) {
-        // SAFETY: the function reads only through this valid reference.
-        let admits = unsafe { raw::tg_native_accepts_admits(rules, reason) != 0 };
-        self.window.taken_x256 += u64::from(admits) * u64::from(TG_ONE_X256);
+        // SAFETY: the functions read and write only through these valid references.
+        unsafe {
+            if raw::tg_native_accepts_admits(rules, reason) != 0 {
+                raw::tg_native_accepts_take(self);
+            }
+        }
     }
 
     /// What was seen within the last seconds, by the clock of the SYNs; `None` where nobody has been

@@ -80,12 +80,14 @@ impl Names {
 
     /// The block of the waiting clients' table in which the connection is looked for.
     pub fn waiting_block(&self) -> u32 {
-        self.connection as u32 % TG_WAITING_BLOCKS
+        // SAFETY: a plain value.
+        unsafe { raw::tg_native_waiting_block(self.connection) }
     }
 
     /// The block of the table of manners in which the address is looked for.
     pub fn manners_block(&self) -> u32 {
-        self.address as u32 % TG_MANNERS_BLOCKS
+        // SAFETY: a plain value.
+        unsafe { raw::tg_native_manners_block(self.address) }
     }
 }
 

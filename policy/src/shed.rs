@@ -188,17 +188,8 @@ impl Shedder {
 
 /// Stamps of a table's blocks that stand at a monotonic time in nanoseconds.
 pub fn standing(blocks: &[tg_shed_block], now_ns: u64) -> u64 {
-    let tick = (now_ns >> TG_SHED_TICK_SHIFT) as u32;
-    let stands = |stamp: u8| {
-        let age = tick.wrapping_sub(u32::from(stamp)).wrapping_add(1) & 0xff;
-        stamp != 0 && age <= TG_SHED_WINDOW_TICKS + 1
-    };
-    // A block that nobody came by for long has nothing but old stamps.
-    let live = |block: &&tg_shed_block| {
-        tick.wrapping_sub(block.swept_tick as u32) <= TG_SHED_SWEEP_TICKS + TG_SHED_WINDOW_TICKS + 1
-    };
-    let in_block = |block: &tg_shed_block| block.stamps.iter().filter(|s| stands(**s)).count();
-    blocks.iter().filter(live).map(in_block).sum::<usize>() as u64
+    // SAFETY: the function reads only these blocks.
+    unsafe { tg_native_shed_count(blocks.as_ptr(), blocks.len() as u64, now_ns) }
 }
 
 /// The block of the table in which the stamp of a connection with this initial sequence number stands,

@@ -607,10 +607,25 @@ fn no_stamp_comes_back_when_its_eight_bits_wrap() {
     }
 }
 
+/// A block behind a SYN that comes by in this tick and is let through.
+fn passed_by(block: tg_shed_block, tick: u32) -> tg_shed_block {
+    let case = tg_shed_case {
+        rules: tg_shed_rules { blocks: 1, ..tg_shed_rules::new(TG_SBPD, 0, 0.5, 5) },
+        syn: tg_shed_syn {
+            now_ns: u64::from(tick) << TG_SHED_TICK_SHIFT,
+            preferred: 1,
+            ..Default::default()
+        },
+        block,
+        has_block: 1,
+        ..Default::default()
+    };
+    agree_shed(&case).block
+}
+
 /// Sweeping eight at once keeps exactly the stamps that stand one by one.
 #[test]
 fn every_stamp_of_every_age_is_swept_as_it_stands() {
-    let rules = tg_shed_rules { blocks: 1, ..tg_shed_rules::new(TG_SBPD, 0, 0.5, 5) };
     for tick in 1000..1256u32 {
         for begin in (0..=255u8).step_by(8) {
             let mut block =
@@ -618,23 +633,28 @@ fn every_stamp_of_every_age_is_swept_as_it_stands() {
             for (at, stamp) in block.stamps.iter_mut().enumerate() {
                 *stamp = begin.wrapping_add((at as u8).wrapping_mul(5));
             }
-            let case = tg_shed_case {
-                rules,
-                syn: tg_shed_syn {
-                    now_ns: u64::from(tick) << TG_SHED_TICK_SHIFT,
-                    preferred: 1,
-                    ..Default::default()
-                },
-                block,
-                has_block: 1,
-                ..Default::default()
-            };
-            let swept = agree_shed(&case).block;
+            let swept = passed_by(block, tick);
             for (was, is) in block.stamps.into_iter().zip(swept.stamps) {
                 let age = (tick.wrapping_sub(u32::from(was)).wrapping_add(1)) & 0xff;
                 let stands = was != 0 && age <= TG_SHED_WINDOW_TICKS + 1;
                 assert_eq!(is, if stands { was } else { 0 }, "{was} at tick {tick}");
             }
+        }
+    }
+}
+
+#[test]
+fn as_many_stamps_are_counted_as_a_sweep_would_leave() {
+    for since in [64, 65, 134, 135, 136, 255, 256, 1000] {
+        for tick in 2000..2256u32 {
+            let mut block =
+                tg_shed_block { swept_tick: u64::from(tick - since), ..Default::default() };
+            for (at, stamp) in block.stamps.iter_mut().enumerate() {
+                *stamp = (at as u8).wrapping_mul(5);
+            }
+            let left = passed_by(block, tick).stamps.into_iter().filter(|stamp| *stamp != 0);
+            let counted = standing(&[block], u64::from(tick) << TG_SHED_TICK_SHIFT);
+            assert_eq!(counted, left.count() as u64, "swept {since} ticks before tick {tick}");
         }
     }
 }
