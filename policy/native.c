@@ -230,6 +230,16 @@ struct tg_decision tg_native_shed(const struct tg_shed_rules *rules, const struc
 	return d;
 }
 
+int tg_native_shed_concerns(const struct tg_shed_rules *rules, __u32 source)
+{
+	return tg_shed_concerns(rules, source);
+}
+
+int tg_native_shed_counts(struct tg_decision decision, __u32 is_path)
+{
+	return tg_shed_counts(decision, is_path);
+}
+
 __u64 tg_native_shed_hash(const struct tg_key *key, const struct tg_tuple *tuple, __u32 kind,
                           __u32 question, __u32 number)
 {

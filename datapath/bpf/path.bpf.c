@@ -55,8 +55,7 @@ TG_INLINE int tg_path_run(struct xdp_md *ctx, __u32 how)
 	/* Between two configurations a listener's guard may stand here for a moment: the kernel's.
 	 */
 	if (!tg_driver_parse(ctx, &packet) || !tg_driver_syn(ctx, &packet, &at) ||
-	    !at.guard->is_path || !at.guard->shed.policy ||
-	    tg_source_of(&packet, &at) != TG_SOURCE_ANY)
+	    !at.guard->is_path || !tg_shed_concerns(&at.guard->shed, tg_source_of(&packet, &at)))
 		return XDP_PASS;
 	d = tg_path_shed(&packet, &at);
 	switch (d.verdict) {

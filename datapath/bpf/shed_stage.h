@@ -167,7 +167,7 @@ TG_INLINE struct tg_decision tg_shed_unpack(__u32 decided)
 TG_INLINE void tg_shed_account(struct tg_packet *packet, const struct tg_guard *g, __u32 index,
                                __u32 slot, struct tg_decision d, __u64 now_ns)
 {
-	if (d.verdict != TG_PASS || g->is_path)
+	if (tg_shed_counts(d, g->is_path))
 		tg_count(slot, d);
 	tg_log_refusal(packet, index, &g->rules, d, now_ns);
 }

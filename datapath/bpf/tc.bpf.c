@@ -161,7 +161,7 @@ TG_INLINE int tg_tc_syn(struct __sk_buff *ctx, struct tg_packet *packet, int aft
 		if (after_driver && at.guard->hook != TG_HOOK_IP)
 			return TCX_NEXT;
 		source = tg_source_before(ctx, packet, &at, ctx->ifindex);
-		if (source == TG_SOURCE_ANY && at.guard->shed.policy) {
+		if (tg_shed_concerns(&at.guard->shed, source)) {
 			__u32 verdict = tg_tc_shed(ctx, packet, &at);
 
 			if (verdict == TG_DROP)

@@ -187,7 +187,7 @@ TG_INLINE int tg_xdp_run(struct xdp_md *ctx, __u32 how)
 	now_ns = tg_now_ns(at.control);
 	source = tg_source_before(ctx, &packet, &at, ctx->ingress_ifindex);
 	found = source << TG_XDP_SOURCE_SHIFT;
-	if (source == TG_SOURCE_ANY && at.guard->shed.policy) {
+	if (tg_shed_concerns(&at.guard->shed, source)) {
 		__u32 verdict = tg_xdp_shed(ctx, &packet, &at, now_ns);
 
 		if (verdict == TG_DROP)

@@ -78,6 +78,8 @@ struct tg_decision tg_native_shed(const struct tg_shed_rules *rules, const struc
                                   struct tg_shed_state *state, struct tg_shed_monitor *monitor,
                                   struct tg_bucket *refusals, __u32 refusal_cost_ns,
                                   int is_answered, int is_taken);
+int tg_native_shed_concerns(const struct tg_shed_rules *rules, __u32 source);
+int tg_native_shed_counts(struct tg_decision decision, __u32 is_path);
 /* A question to the keyed hash: enum tg_shed_question, and the number that goes with it. */
 __u64 tg_native_shed_hash(const struct tg_key *key, const struct tg_tuple *tuple, __u32 kind,
                           __u32 question, __u32 number);

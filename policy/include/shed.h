@@ -38,6 +38,18 @@
 #define TG_SHED_TURN_SHIFT 38
 #define TG_SHED_TURN_NS (1ull << TG_SHED_TURN_SHIFT)
 
+/* May a SYN be shed? Not where police has the last word. The source is an enum tg_source. */
+TG_INLINE int tg_shed_concerns(const struct tg_shed_rules *rules, __u32 source)
+{
+	return source == TG_SOURCE_ANY && rules->policy;
+}
+
+/* Is a decision counted? Who is let through to a listener is counted with what comes next. */
+TG_INLINE int tg_shed_counts(struct tg_decision d, __u32 is_path)
+{
+	return d.verdict != TG_PASS || is_path;
+}
+
 /* A SYN and its moment. */
 struct tg_shed_syn {
 	__u64 now_ns;   /* monotonic: stamps */

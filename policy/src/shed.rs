@@ -136,6 +136,12 @@ impl Shedder {
         }
     }
 
+    /// Whether a SYN from this source, one of `TG_SOURCE_*`, may be shed.
+    pub fn concerns(&self, source: u32) -> bool {
+        // SAFETY: the function reads only through this valid reference.
+        unsafe { tg_native_shed_concerns(&self.rules, source) != 0 }
+    }
+
     /// What becomes of a SYN. `TG_PASS` leaves it to what comes next; its reason is then
     /// `TG_FORWARDED` or `TG_SPARED`.
     pub fn decide(&mut self, tuple: &tg_tuple, syn: &tg_shed_syn) -> tg_decision {
@@ -197,6 +203,12 @@ pub fn standing(blocks: &[tg_shed_block], now_ns: u64) -> u64 {
 pub fn block_of(rules: &tg_shed_rules, key: &tg_key, tuple: &tg_tuple, isn: u32) -> u32 {
     // SAFETY: the function reads only through these valid references.
     unsafe { tg_native_shed_block(rules, key, tuple, isn) }
+}
+
+/// Whether a decision is counted: who is let through to a listener is counted with what comes next.
+pub fn counts(decision: tg_decision, is_path: bool) -> bool {
+    // SAFETY: plain values.
+    unsafe { tg_native_shed_counts(decision, is_path.into()) != 0 }
 }
 
 /// The policy in force (`TG_SHED_OFF`, `TG_RBD`, `TG_SLPD` or `TG_SBPD`), fallen back as far as it has.

@@ -76,6 +76,11 @@ impl Shedders {
         Self { hook: shed.hook, each: each.collect(), chance }
     }
 
+    /// Whether a SYN from this source may be shed.
+    pub(crate) fn concern(&self, source: u32) -> bool {
+        self.each.iter().any(|shedder| shedder.concerns(source))
+    }
+
     /// The first answer that is no. `tuple` names the connection.
     pub(crate) fn judge(
         &mut self,

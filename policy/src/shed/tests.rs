@@ -719,3 +719,23 @@ fn where_something_stands_the_form_is_another() {
     assert_eq!(each(Stands::TimeWait), [TG_DROP, TG_RESET, TG_RESET]);
     assert_eq!(each(Stands::Answered), [TG_DROP, TG_PASS, TG_PASS]);
 }
+
+#[test]
+fn whom_police_or_exempt_names_is_not_shed() {
+    let sheds = shedder(TG_SBPD, 1.0, 1000);
+    assert!(sheds.concerns(TG_SOURCE_ANY));
+    for source in [TG_SOURCE_OVER, TG_SOURCE_EXEMPT, TG_SOURCE_BEYOND, TG_SOURCE_WITHIN] {
+        assert!(!sheds.concerns(source), "{source}");
+    }
+    assert!(!Shedder::new(tg_shed_rules::default(), KEY).concerns(TG_SOURCE_ANY));
+}
+
+/// On a path nobody comes next, by whom it would be counted.
+#[test]
+fn who_is_let_through_to_a_listener_is_not_counted_here() {
+    let decision = |verdict| tg_decision { verdict, reason: TG_FORWARDED };
+    for verdict in [TG_DROP, TG_RESET, TG_HOLLOW] {
+        assert!(counts(decision(verdict), false) && counts(decision(verdict), true), "{verdict}");
+    }
+    assert!(!counts(decision(TG_PASS), false) && counts(decision(TG_PASS), true));
+}

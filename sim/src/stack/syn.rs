@@ -5,7 +5,7 @@ use tidegate_policy::raw::{
     TG_COOKIE, TG_DROP, TG_HOLLOW, TG_KERNEL_COOKIE, TG_LISTENQ_FULL_AT_SYN, TG_PASS, TG_RESET,
     TG_ROOM, TG_SOURCE_ANY, tg_auto_queue, tg_decision, tg_queues, tg_rules, tg_syn,
 };
-use tidegate_policy::shed::Stands;
+use tidegate_policy::shed::{self, Stands};
 use tidegate_policy::syn_room;
 use tidegate_policy::system::sends_again;
 use tidegate_policy::time_wait::End;
@@ -42,8 +42,7 @@ impl Host {
         let stands = if is_path { Stands::Nothing } else { flow.conn.stands() };
         let client = tuple(flow.number, flow.network);
         let decision = shedders.judge(&client, packet.seq, now_ns, &queue, stands);
-        // As the datapath counts: on a path what passes too.
-        if decision.verdict != TG_PASS || is_path {
+        if shed::counts(decision, is_path) {
             self.counted.judge(decision);
         }
         decision
@@ -90,10 +89,13 @@ impl Host {
     }
 
     fn driver_ends_syn(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) -> bool {
-        let sheds = self.shed.as_ref().is_some_and(|shed| shed.hook == Some(Hook::Driver));
         let judges = self.decides_at_driver() && flow.conn.is_open();
         let source = if judges { self.source(flow, work.now_ns()) } else { TG_SOURCE_ANY };
-        (sheds && source == TG_SOURCE_ANY && self.sheds(flow, packet, work))
+        let sheds = self
+            .shed
+            .as_ref()
+            .is_some_and(|shed| shed.hook == Some(Hook::Driver) && shed.concern(source));
+        (sheds && self.sheds(flow, packet, work))
             || (judges && matches!(self.judge_syn(flow, packet, source, work), Left::Nothing))
     }
 
@@ -175,9 +177,9 @@ impl Host {
         };
         let is_judged = self.guard.as_ref().is_some_and(judges);
         let source = if is_judged { self.source(flow, work.now_ns()) } else { TG_SOURCE_ANY };
-        let shed_on = self.shed.as_ref().and_then(|shed| shed.hook);
-        let is_shed_here =
-            source == TG_SOURCE_ANY && !shed_on.is_some_and(|hook| self.has_looked(hook));
+        let is_shed_here = self.shed.as_ref().is_some_and(|shed| {
+            shed.concern(source) && !shed.hook.is_some_and(|hook| self.has_looked(hook))
+        });
         if is_shed_here && self.sheds(flow, packet, work) {
             return;
         }
