@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 use tidegate_datapath::network::Network;
-use tidegate_policy::police::{BURST_MOST, SYNS_PER_S_MOST};
+use tidegate_policy::police::{self, BURST_MOST, SYNS_PER_S_MOST};
 use tidegate_policy::raw::tg_limit;
 use toml::Spanned;
 
@@ -22,15 +22,11 @@ pub struct Police {
 /// What holds for networks of clients.
 pub type Limits = Vec<(Network, tg_limit)>;
 
-/// What a network may send at once where that is not said: what it may send in this part of a
-/// second.
-const BURST_PART: u32 = 10;
-
 fn limit(reader: &Reader<'_>, police: &Police) -> Result<tg_limit> {
     let per_s = reader.number("syns_per_s", &police.syns_per_s, 1, SYNS_PER_S_MOST.into())? as u32;
     let burst = match &police.burst {
         Some(burst) => reader.number("burst", burst, 1, BURST_MOST.into())? as u32,
-        None => (per_s / BURST_PART).max(1),
+        None => police::burst(per_s),
     };
     Ok(tg_limit::new(per_s, burst))
 }

@@ -10,16 +10,12 @@ use tidegate_datapath::programs::Programs;
 use tidegate_datapath::raw::*;
 use tidegate_datapath::time_wait;
 use tidegate_policy::raw::*;
+use tidegate_policy::time_wait::{ENTRIES, ENTRIES_MOST};
 use toml::Spanned;
 
 use crate::failure::Result;
 use crate::reader::Reader;
 
-/// Pairs that the table has room for, where none is said: at 500 connections a second to one
-/// server they are all of its ports. Blocks do not fill alike: of 300 a second that are negotiated,
-/// for which some cells stay free, one in 200 finds no room, and so of 400 under close_swap.
-const ENTRIES: u32 = 32_768;
-const ENTRIES_MOST: i64 = 1 << 24;
 /// Networks that may be named: the map holds those of two configurations, and of each the two that
 /// stand for everywhere else.
 const DESTINATIONS_MOST: usize = TG_DESTINATIONS as usize / 2 - 2;
@@ -161,7 +157,7 @@ impl Ends {
             ));
         }
         ends.entries = match entries {
-            Some(entries) => reader.number("entries", entries, 1, ENTRIES_MOST)? as u32,
+            Some(entries) => reader.number("entries", entries, 1, ENTRIES_MOST.into())? as u32,
             None => ENTRIES,
         };
         Ok(ends)

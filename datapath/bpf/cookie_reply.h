@@ -6,9 +6,6 @@
 #include "reply.h"
 #include "syn_stage.h"
 
-/* Linux announces 64240 at first: 44 segments of 1460 bytes. */
-#define TG_COOKIE_WINDOW 64240
-
 /* What this SYN's options come to, as far as the host's sysctls allow them. */
 TG_INLINE void tg_cookie_agree_options(const struct tg_syn_stage *s, struct tg_cookie_options *o)
 {
@@ -76,7 +73,7 @@ TG_INLINE void tg_reply_cookie(const struct tg_syn_stage *s, __u32 mtu, struct t
 	r->marks.seq = cookie.isn;
 	r->marks.ack = s->packet->seq + 1;
 	r->marks.flags = TG_TCP_SYN | TG_TCP_ACK | (options.ecn ? TG_TCP_ECE : 0);
-	r->window = TG_COOKIE_WINDOW;
+	r->window = TG_SYN_ACK_WINDOW;
 }
 
 #endif

@@ -7,9 +7,6 @@
 #include "guard.h"
 #include "reply.h"
 
-/* As Linux announces at first. */
-#define TG_HOLLOW_WINDOW 64240
-
 /*
  * Who answers it has no connection anywhere, and the kernel that gets the ACK says so with RST. No
  * cookie of ours or of the kernel's, it is the same for the same SYN; no options, for there will
@@ -21,7 +18,7 @@ TG_INLINE void tg_reply_hollow(const struct tg_packet *packet, const struct tg_k
 	r->marks.seq = tg_shed_answer(key, &packet->tuple, packet->seq);
 	r->marks.ack = packet->seq + 1;
 	r->marks.flags = TG_TCP_SYN | TG_TCP_ACK;
-	r->window = TG_HOLLOW_WINDOW;
+	r->window = TG_SYN_ACK_WINDOW;
 }
 
 /* Each refusal that needs no more than the SYN: verdict is TG_RESET or TG_HOLLOW. */

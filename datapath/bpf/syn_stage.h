@@ -29,8 +29,6 @@ struct tg_syn_stage {
 	__u32 is_shed; /* decided before its listener was asked for room */
 };
 
-/* A request may still be confirmed this long: SYN/ACKs are sent for 63 s by default. */
-#define TG_REQUEST_LIFE_NS 64000000000ull
 /* Who is answered answers within a few round trips; later the kernel resets it. */
 #define TG_HOLLOW_LIFE_NS 4000000000ull
 /* Keeps the line from bouncing between processors: a second more is enough to write. */

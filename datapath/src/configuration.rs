@@ -267,10 +267,6 @@ fn build(configuration: &Configuration, indexes: &[u32], parts: &[u32]) -> Resul
     Ok(config)
 }
 
-/// How long ACKs are watched after a swap: connections may be half open under the rules
-/// before (Linux repeats a SYN/ACK for 63 s).
-const WATCH_AFTER_SWAP_NS: u64 = 64_000_000_000;
-
 const FOR_GOOD_NS: u64 = u64::MAX / 2;
 
 /// Until when the ACKs of a guard are watched at least. Where other hosts make cookies
@@ -282,7 +278,8 @@ fn watch_until_ns(configuration: &Configuration, guarded: &Guarded) -> u64 {
     if configuration.keys_are_shared && guarded.rules.may_give_cookies() {
         return FOR_GOOD_NS;
     }
-    crate::clock::monotonic_ns() + WATCH_AFTER_SWAP_NS
+    // Connections may be half open under the rules before.
+    crate::clock::monotonic_ns() + TG_REQUEST_LIFE_NS
 }
 
 /// The longer of both: a cookie that is out may come back for longer. But not for good any more, and never
@@ -511,7 +508,7 @@ mod tests {
         let cookies = Guarded { rules, ..guarded(80, None) };
         let mut configuration = Configuration { keys_are_shared: true, ..Default::default() };
         assert_eq!(watch_until_ns(&configuration, &cookies), u64::MAX / 2);
-        let soon = crate::clock::monotonic_ns() + 2 * WATCH_AFTER_SWAP_NS;
+        let soon = crate::clock::monotonic_ns() + 2 * TG_REQUEST_LIFE_NS;
         assert!(watch_until_ns(&configuration, &guarded(80, None)) < soon);
         configuration.keys_are_shared = false;
         assert!(watch_until_ns(&configuration, &cookies) < soon);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tidegate_lab::{Child, Namespace, pin_command};
-use tidegate_policy::time_wait::End;
+use tidegate_policy::time_wait::{ENTRIES, ENTRIES_MOST, End};
 use tidegate_scenarios::{Options, Precedence, Setting, Treatment};
 
 use crate::error::LiveError;
@@ -17,10 +17,9 @@ use crate::programs::Programs;
 
 const ATTACH_PATIENCE: Duration = Duration::from_secs(10);
 const REMOVE_PATIENCE: Duration = Duration::from_secs(5);
-/// How many seconds' connections the server has room to hold, of the 60 that it holds each; and the
-/// fewest and most pairs, which are tidegate's own default and bound.
+/// How many seconds' connections the server has room to hold, of the 60 that it holds each: never
+/// less than tidegate's own default, nor more than its bound.
 const HELD_S: f64 = 75.0;
-const HELD_ENTRIES: (f64, f64) = (32_768.0, 16_777_216.0);
 /// Where its configuration is placed: it ends with the namespace.
 const CONFIGURATION: &str = "/run/tidegate.toml";
 
@@ -159,7 +158,7 @@ fn configuration(ground: &Ground, setting: &Setting, connections_per_s: f64) -> 
     text += &setting.precedence.configuration(&setting.clients.networks, connections_per_s);
     // Who leaves it to the clients holds nothing.
     if setting.time_wait.negotiated() == Some(End::Server) {
-        let entries = (connections_per_s * HELD_S).clamp(HELD_ENTRIES.0, HELD_ENTRIES.1);
+        let entries = (connections_per_s * HELD_S).clamp(ENTRIES.into(), ENTRIES_MOST.into());
         text += &format!("[time_wait]\nentries = {entries:.0}\n");
     }
     text

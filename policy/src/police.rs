@@ -8,6 +8,15 @@ use crate::raw::{self, TG_SOURCE_ANY, tg_limit, tg_tuple};
 pub const SYNS_PER_S_MOST: u32 = 1_000_000;
 /// SYNs that may come at once, at most.
 pub const BURST_MOST: u32 = 1_000_000;
+/// What a network may send at once where that is not said: what it may send in this part of a
+/// second.
+const BURST_PART: u32 = 10;
+
+/// SYNs that may come at once of a network that may send so many a second, where that is not said.
+#[must_use]
+pub fn burst(syns_per_s: u32) -> u32 {
+    (syns_per_s / BURST_PART).max(1)
+}
 
 impl tg_limit {
     /// So many SYNs a second, 1 at least, and so many at once after a pause, 1 at least.

@@ -4,12 +4,10 @@
 use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
+use tidegate_policy::police::{SYNS_PER_S_MOST, burst};
 
 use crate::curve::Treatment;
 use crate::networks::{NETWORK_BITS, Networks, network};
-
-/// The most SYNs a second that a network may be given: `tidegate`'s bound.
-const SYNS_PER_S_MOST: f64 = 1e6;
 
 /// A group of networks of which each may send so much.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -80,13 +78,13 @@ impl Precedence {
     }
 
     /// What holds for each network of which something is said, by its number, where the server takes so many
-    /// connections a second. A burst is a tenth of a second's, as by `tidegate`'s default.
+    /// connections a second. A burst is `tidegate`'s where none is said.
     #[must_use]
     pub fn limits(&self, networks: &Networks, capacity_per_s: f64) -> Vec<(u16, Limit)> {
         let policed = self.police.iter().map(|policed| {
             let per_s = (policed.over_capacity * capacity_per_s).floor();
-            let syns_per_s = per_s.clamp(1.0, SYNS_PER_S_MOST) as u32;
-            (&policed.network, Limit::Rate { syns_per_s, burst: (syns_per_s / 10).max(1) })
+            let syns_per_s = per_s.clamp(1.0, SYNS_PER_S_MOST.into()) as u32;
+            (&policed.network, Limit::Rate { syns_per_s, burst: burst(syns_per_s) })
         });
         let exempt = self.exempt.iter().map(|name| (name, Limit::Exempt));
         let each = policed.chain(exempt).flat_map(|(name, limit)| {

@@ -4,6 +4,7 @@
 use tidegate_client::{Arrivals, Close, Os, Person};
 use tidegate_policy::police::Limited;
 use tidegate_policy::raw::{tg_rules, tg_tw_rules};
+use tidegate_policy::time_wait::ENTRIES;
 use tidegate_servers::AcceptLimit;
 
 use crate::hook::Hook;
@@ -86,7 +87,7 @@ impl Setup {
             cost_ns: 0,
             pages,
             time_wait: tg_tw_rules::default(),
-            held_entries: 32_768,
+            held_entries: ENTRIES,
             guard,
             limits: Vec::new(),
             shed: None,
