@@ -18,7 +18,12 @@
 #include "../../policy/include/verdict.h"
 #include "../../policy/include/waiting.h"
 
-/* Changes whenever a type below changes: a restarted daemon adopts no other. */
+/*
+ * Changes whenever the type of a map that outlives the daemon does: a restarted one adopts no
+ * other. Such types stand below; in policy/include, as tg_share; and in the stages that keep them,
+ * as tg_answered, tg_unsettled and tg_remembered. A test beside GUARD_MAPS in programs.rs asks for
+ * another version where a size has changed; what moves within a type it cannot see.
+ */
 #define TG_LAYOUT_VERSION 32
 
 #define TG_GUARDS 64

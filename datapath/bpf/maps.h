@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The maps that every program shares. Allocated at load, none grows. */
+/*
+ * The maps that several stages share, or the daemon with them. Allocated at load, none grows. No
+ * program has a part in three of them: cleaned, ended and resized are the daemon's memory, and
+ * stand here to outlive it.
+ */
 #ifndef TG_MAPS_H
 #define TG_MAPS_H
 
@@ -123,8 +127,8 @@ struct {
 } cleaned SEC(".maps");
 
 /*
- * What a guard's listening sockets that are gone had counted. No program writes it: what is added
- * to a slot in which they count is what it was a moment ago.
+ * What a guard's listening sockets that are gone had counted. No program reads or writes it: what
+ * is added to a slot in which they count is what it was a moment ago.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

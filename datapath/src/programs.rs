@@ -28,7 +28,7 @@ const SOCKOPS: (&str, &[u8]) = object!("sockops");
 const NOTICE: (&str, &[u8]) = object!("notice");
 const AGREE: (&str, &[u8]) = object!("agree");
 
-/// Which objects to load; each needs more of the kernel than the one before.
+/// Which objects to load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Objects {
     /// Only what reads sockets: for `check` and `status`.
@@ -409,6 +409,8 @@ impl Programs {
 mod tests {
     use std::collections::BTreeSet;
 
+    use crate::raw::TG_LAYOUT_VERSION;
+
     use super::*;
 
     /// The table that a configuration has asked for, and no other map: that is nobody's to make smaller.
@@ -430,15 +432,43 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_maps_of_a_guard_are_those_that_its_objects_declare() {
+    /// The maps that a guard's objects declare, with the bytes of a key and of a value.
+    fn declared() -> BTreeSet<(String, u32, u32)> {
         let mut declared = BTreeSet::new();
         for (_, bytes) in Objects::Guard.list() {
             let open = ObjectBuilder::default().open_memory(bytes).unwrap();
-            declared.extend(open.maps().map(|map| map.name().to_string_lossy().into_owned()));
+            declared.extend(open.maps().map(|map| {
+                (map.name().to_string_lossy().into_owned(), map.key_size(), map.value_size())
+            }));
         }
-        declared.retain(|name| is_shared(name));
+        declared.retain(|(name, ..)| is_shared(name));
+        declared
+    }
+
+    #[test]
+    fn the_maps_of_a_guard_are_those_that_its_objects_declare() {
+        let declared: BTreeSet<String> = declared().into_iter().map(|(name, ..)| name).collect();
         let named: BTreeSet<String> = GUARD_MAPS.map(str::to_owned).into();
         assert_eq!(declared, named);
+    }
+
+    /// FNV-1a.
+    fn digest(text: &str) -> u64 {
+        text.bytes().fold(0xcbf2_9ce4_8422_2325, |digest, byte| {
+            (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+
+    /// A restarted daemon adopts maps of its own version as they are. Whoever comes by here has changed one:
+    /// a new `TG_LAYOUT_VERSION` in layout.h, and its digest here.
+    #[test]
+    fn another_size_of_a_map_is_another_version_of_the_layout() {
+        let maps: String = declared()
+            .into_iter()
+            .map(|(name, key_bytes, value_bytes)| format!("{name} {key_bytes} {value_bytes}\n"))
+            .collect();
+        let digest = digest(&maps);
+        let is = (TG_LAYOUT_VERSION, digest);
+        assert_eq!(is, (32, 0x794e_20d7_d0c4_7073), "the digest is {digest:#x}, of\n{maps}");
     }
 }
