@@ -78,6 +78,23 @@ TG_INLINE struct tg_network tg_network_of(const struct tg_tuple *t, __u32 active
 	return tg_network_key(t->saddr, t->is_ipv6, tg_client_owner(active, guard, t->is_ipv6));
 }
 
+/* A decision in one number, as a global function takes or returns it; 0 is none. */
+TG_INLINE __u32 tg_decision_pack(struct tg_decision d)
+{
+	return d.verdict | d.reason << 16;
+}
+
+TG_INLINE struct tg_decision tg_decision_unpack(__u32 decided)
+{
+	__u32 verdict = decided & 0xffff, reason = decided >> 16;
+
+	/* Else the compiler bounds one copy and counts by another, which the verifier does not
+	 * know. */
+	barrier_var(verdict);
+	barrier_var(reason);
+	return tg_decide(verdict, reason);
+}
+
 TG_INLINE void tg_count(__u32 slot, struct tg_decision decision)
 {
 	struct tg_counters *c = bpf_map_lookup_elem(&counters, &slot);

@@ -28,7 +28,7 @@ struct {
 
 /*
  * Global, as tg_shed is, with all that it needs in its arguments: its callers have no stack left.
- * The decision is a verdict, and above it a reason.
+ * The decision is packed.
  */
 __noinline int tg_log(struct tg_packet *packet, __u32 guard, __u32 decision, __u32 cost_ns,
                       __u64 now_ns)
@@ -42,8 +42,7 @@ __noinline int tg_log(struct tg_packet *packet, __u32 guard, __u32 decision, __u
 	if (!refusal)
 		return 0;
 	refusal->tuple = packet->tuple;
-	refusal->decision.verdict = decision & 0xffff;
-	refusal->decision.reason = decision >> 16;
+	refusal->decision = tg_decision_unpack(decision);
 	refusal->guard = guard;
 	bpf_ringbuf_submit(refusal, BPF_RB_NO_WAKEUP);
 	return 0;
@@ -56,7 +55,7 @@ TG_INLINE void tg_log_refusal(struct tg_packet *packet, __u32 guard, const struc
 	__u32 cost_ns = rules->log_cost_ns;
 
 	if (cost_ns && tg_is_refusal(d))
-		tg_log(packet, guard, d.verdict | d.reason << 16, cost_ns, now_ns);
+		tg_log(packet, guard, tg_decision_pack(d), cost_ns, now_ns);
 }
 
 #endif

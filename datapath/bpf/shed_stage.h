@@ -146,23 +146,6 @@ __noinline int tg_shed_control(struct tg_shed_call *call, __u32 what)
 	return 0;
 }
 
-/* A decision in one number, as a global function returns it; 0 is none. */
-TG_INLINE __u32 tg_shed_pack(struct tg_decision d)
-{
-	return d.verdict | d.reason << 16;
-}
-
-TG_INLINE struct tg_decision tg_shed_unpack(__u32 decided)
-{
-	__u32 verdict = decided & 0xffff, reason = decided >> 16;
-
-	/* Else the compiler bounds one copy and counts by another, which the verifier does not
-	 * know. */
-	barrier_var(verdict);
-	barrier_var(reason);
-	return tg_decide(verdict, reason);
-}
-
 /* Counts and tells what was decided. */
 TG_INLINE void tg_shed_account(struct tg_packet *packet, const struct tg_guard *g, __u32 index,
                                __u32 slot, struct tg_decision d, __u64 now_ns)
@@ -227,7 +210,7 @@ __noinline __u32 tg_shed(struct tg_packet *packet, struct tg_config *conf, __u32
 
 	if (!packet || !conf || index >= TG_GUARDS)
 		return TG_PASS;
-	return tg_shed_pack(
+	return tg_decision_pack(
 		tg_shed_here(packet, conf, index, where >> 16, now_ns, clock_offset_ns));
 }
 
@@ -270,7 +253,7 @@ TG_INLINE __u32 tg_shed_ahead(struct tg_packet *packet, const struct tg_place *a
 /* Whether what was decided concerns no listener. */
 TG_INLINE int tg_shed_is_done(const struct tg_guard *g, __u32 decided)
 {
-	return decided && (g->is_path || tg_shed_unpack(decided).verdict == TG_PASS);
+	return decided && (g->is_path || tg_decision_unpack(decided).verdict == TG_PASS);
 }
 
 /*
@@ -286,7 +269,7 @@ TG_INLINE __u32 tg_shed_judge(void *ctx, struct tg_packet *packet, const struct 
 		tg_shed_control(call, TG_CONTROL_BEGIN);
 	if (!decided)
 		decided = tg_shed_decided(packet, at, call->now_ns);
-	d = tg_shed_unpack(decided);
+	d = tg_decision_unpack(decided);
 	if (!at->guard->is_path && tg_shed_tells(d)) {
 		__u32 state = tg_state_of(ctx, &packet->tuple);
 

@@ -104,7 +104,7 @@ static __noinline __u32 tg_tc_shed(struct __sk_buff *ctx, struct tg_packet *pack
 	tg_shed_call(&call, at, tg_now_ns(at->control));
 	decided = tg_shed_ahead(packet, at, ctx->ifindex, call.now_ns);
 	if (tg_shed_is_done(at->guard, decided))
-		return tg_shed_unpack(decided).verdict;
+		return tg_decision_unpack(decided).verdict;
 	if (!at->guard->is_path && !tg_tc_find(ctx, packet, &call))
 		return TG_PASS;
 	return tg_shed_judge(ctx, packet, at, &call, decided);

@@ -64,7 +64,7 @@ TG_INLINE __u32 tg_xdp_shed(struct xdp_md *ctx, struct tg_packet *packet, const 
 	__u32 decided = tg_shed_ahead(packet, at, ctx->ingress_ifindex, now_ns);
 
 	if (tg_shed_is_done(at->guard, decided))
-		return tg_shed_unpack(decided).verdict;
+		return tg_decision_unpack(decided).verdict;
 	return tg_xdp_shed_listener(ctx, packet, at, now_ns, decided);
 }
 
