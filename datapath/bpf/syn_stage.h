@@ -32,7 +32,7 @@ struct tg_syn_stage {
 /* Who is answered answers within a few round trips; later the kernel resets it. */
 #define TG_HOLLOW_LIFE_NS 4000000000ull
 /* Keeps the line from bouncing between processors: a second more is enough to write. */
-TG_INLINE void tg_watch(__u64 *watch_until_ns, __u64 until_ns)
+TG_INLINE void tg_prolong(__u64 *watch_until_ns, __u64 until_ns)
 {
 	if (*watch_until_ns + 1000000000ull < until_ns)
 		*watch_until_ns = until_ns;
@@ -45,8 +45,8 @@ TG_INLINE void tg_syn_expect_hollow(__u64 *watch_until_ns, __u64 until_ns)
 	__u64 *hollow = bpf_map_lookup_elem(&hollow_until_ns, &zero);
 
 	if (hollow)
-		tg_watch(hollow, until_ns);
-	tg_watch(watch_until_ns, until_ns);
+		tg_prolong(hollow, until_ns);
+	tg_prolong(watch_until_ns, until_ns);
 }
 
 /*
@@ -243,12 +243,12 @@ TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 	if (rules->room == TG_ROOM_RESERVE)
 		tg_syn_claim_end(s, decision.verdict);
 	if (decision.verdict == TG_COOKIE)
-		tg_watch(until_ns, s->syn.now_ns + TG_COOKIE_LIFE_NS);
+		tg_prolong(until_ns, s->syn.now_ns + TG_COOKIE_LIFE_NS);
 	else if (decision.verdict == TG_HOLLOW)
 		tg_syn_expect_hollow(until_ns, s->syn.now_ns + TG_HOLLOW_LIFE_NS);
 	else if (decision.reason == TG_KERNEL_COOKIE || tg_syn_overflow_possible(&s->queues) ||
 	         tg_syn_times_acks(s))
-		tg_watch(until_ns, s->syn.now_ns + TG_REQUEST_LIFE_NS);
+		tg_prolong(until_ns, s->syn.now_ns + TG_REQUEST_LIFE_NS);
 	return decision.verdict;
 }
 
