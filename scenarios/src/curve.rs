@@ -275,7 +275,7 @@ impl CurveKeys {
             hook: self.hook.clone().unwrap_or_else(|| "auto".to_owned()),
             fin,
             time_wait: self.time_wait,
-            shed: self.shed.clone(),
+            shed: self.shed.clone().map(Shed::resolved),
             server: self.server.over(server),
             clients: self.clients.over(clients),
         };

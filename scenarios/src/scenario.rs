@@ -486,6 +486,18 @@ at_least = 1.1
     }
 
     #[test]
+    fn what_shed_leaves_open_is_as_if_it_were_said() {
+        let with = |keys: &str| {
+            let curve = "mechanism = \"default\"";
+            let sheds = format!("name = \"default\"\n{curve}\nshed = {{ p = 0.1, {keys} }}");
+            Scenario::parse("s", "s.toml", &GOOD.replacen(curve, &sheds, 1)).unwrap()
+        };
+        let open = with("refuse = \"rst\"");
+        assert!(open.runs_what(&with("refuse = \"rst\", attempts = 1")));
+        assert!(!open.runs_what(&with("refuse = \"rst\", attempts = 5")));
+    }
+
+    #[test]
     fn a_trace_is_the_same_wherever_it_lies_and_two_are_not_one() {
         let traces = |file: &str, first: &str, second: &str| {
             let curve = |name: &str, trace: &str| {

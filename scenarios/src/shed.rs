@@ -35,9 +35,9 @@ pub struct Shed {
     /// The form of refusal.
     #[serde(default, with = "word")]
     pub refuse: Refusal,
-    /// SYNs of a client before it gives up.
-    #[serde(default = "attempts")]
-    pub attempts: u32,
+    /// SYNs of a client before it gives up; none is what `tidegate` takes with this form of refusal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
     /// New connections a second that the table is made for.
     #[serde(default = "arrivals_per_s")]
     pub arrivals_per_s: u32,
@@ -56,11 +56,6 @@ pub enum ShedShare {
     Of(f64),
     /// What the listener cannot drain, or what is above a rate.
     Auto,
-}
-
-/// As `tidegate` has it.
-fn attempts() -> u32 {
-    shed::ATTEMPTS
 }
 
 /// Twice what anything here offers.
@@ -120,6 +115,18 @@ impl<'de> Deserialize<'de> for ShedShare {
 }
 
 impl Shed {
+    /// The same with what it leaves open filled in: what is left open is no other experiment than what is
+    /// said as it would be.
+    pub(crate) fn resolved(self) -> Self {
+        Self { attempts: Some(self.attempts()), ..self }
+    }
+
+    /// SYNs of a client before it gives up.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.attempts.unwrap_or(self.refuse.attempts())
+    }
+
     /// In a few words, as curves and results name it.
     #[must_use]
     pub fn name(&self) -> String {
@@ -159,7 +166,7 @@ impl Shed {
             Policy::Slpd | Policy::Sbpd => format!(
                 ", key = \"{}\", attempts = {}, arrivals_per_s = {}",
                 self.key.name(),
-                self.attempts,
+                self.attempts(),
                 self.arrivals_per_s,
             ),
         };
@@ -193,7 +200,7 @@ impl Shed {
                 .into());
         }
         for (key, number, most) in [
-            ("attempts", self.attempts, shed::ATTEMPTS_MOST),
+            ("attempts", self.attempts(), shed::ATTEMPTS_MOST),
             ("arrivals_per_s", self.arrivals_per_s, shed::ARRIVALS_PER_S_MOST),
             ("in_series", self.in_series, 64),
         ] {
@@ -220,7 +227,7 @@ mod tests {
         assert_eq!(one.name(), "sbpd 0.1, rst");
         assert_eq!(
             one.configuration(1000.0),
-            "{ policy = \"sbpd\", p = 0.1, refuse = \"rst\", key = \"connection\", attempts = 5, \
+            "{ policy = \"sbpd\", p = 0.1, refuse = \"rst\", key = \"connection\", attempts = 1, \
              arrivals_per_s = 200000 }"
         );
         let rbd = shed("by = \"rbd\"\np = 0.5").unwrap().configuration(1000.0);
@@ -230,6 +237,17 @@ mod tests {
         assert!(auto.configuration(1000.0).contains("p = \"auto\", rate_per_s = 900, "));
         let client = shed("policy = \"slpd\"\nkey = \"client\"\np = \"auto\"").unwrap();
         assert_eq!((client.name().as_str(), client.rate_per_s(1e3)), ("slpd auto by client", 0));
+    }
+
+    /// Who is told does not come again. Else a curve's last fallback would be another than the one that ships.
+    #[test]
+    fn attempts_are_tidegates_own_where_nothing_is_said_of_them() {
+        for (refuse, attempts) in [("silence", 5), ("rst", 1), ("cookie", 1)] {
+            let open = format!("p = 0.1\nrefuse = \"{refuse}\"");
+            let said = format!("{open}\nattempts = 7");
+            let of = |text: &str| shed(text).unwrap().attempts();
+            assert_eq!((of(&open), of(&said)), (attempts, 7), "{refuse}");
+        }
     }
 
     #[test]
@@ -244,6 +262,7 @@ mod tests {
             ("p = 0.1\nrate_over_capacity = 1.0", "for p = \"auto\""),
             ("p = \"auto\"\nat = \"router\"", "rate_over_capacity"),
             ("p = 0.1\nin_series = 0", "in_series 0"),
+            ("p = 0.1\nattempts = 0", "attempts 0"),
             ("policy = \"slpd\"", "0.001 to 1"),
         ] {
             let told = shed(text).unwrap_err();

@@ -35,8 +35,8 @@ impl Shed {
     pub fn of(shed: &scenarios::Shed, hook: Hook) -> Self {
         let (policy, key) = (shed.policy.number(), shed.key.number());
         let rules = match shed.p {
-            ShedShare::Of(p) => tg_shed_rules::new(policy, key, p, shed.attempts),
-            ShedShare::Auto => tg_shed_rules::automatic(policy, key, 0, shed.attempts),
+            ShedShare::Of(p) => tg_shed_rules::new(policy, key, p, shed.attempts()),
+            ShedShare::Auto => tg_shed_rules::automatic(policy, key, 0, shed.attempts()),
         };
         let rules = rules.with_table(shed.arrivals_per_s, OVERSIZE);
         // Nothing is shed at the TCP entry.
