@@ -11,27 +11,35 @@ void tg_native_agree(const struct tg_case *c, struct tg_answers *a)
 	tg_agree_rest(c, a);
 }
 
-struct tg_decision tg_native_syn(const struct tg_rules *rules, const struct tg_queues *queues,
-                                 const struct tg_syn *syn, struct tg_bucket *refusals)
+struct tg_judged tg_native_syn(const struct tg_rules *rules, const struct tg_queues *queues,
+                               const struct tg_syn *syn, struct tg_bucket *refusals)
 {
-	return tg_syn_decide(rules, tg_syn_reason(rules, queues, syn), syn, refusals);
+	struct tg_judged judged = {.reason = tg_syn_reason(rules, queues, syn)};
+
+	judged.decision = tg_syn_decide(rules, judged.reason, syn, refusals);
+	return judged;
 }
 
-struct tg_decision tg_native_judge(const struct tg_rules *rules, struct tg_queues *queues,
-                                   const struct tg_syn *syn, struct tg_bucket *refusals,
-                                   const struct tg_crowd *crowd)
+struct tg_judged tg_native_judge(const struct tg_rules *rules, struct tg_queues *queues,
+                                 const struct tg_syn *syn, struct tg_bucket *refusals,
+                                 const struct tg_crowd *crowd)
 {
 	struct tg_judging judging = {0};
+	struct tg_judged judged = {0};
 	struct tg_syn asked = *syn;
 
 	tg_syn_judge_begin(rules, queues, &asked, crowd, &judging);
 	tg_syn_judge_room(rules, queues, &asked, crowd, &judging);
-	return tg_syn_judge_end(rules, &asked, refusals, crowd, &judging);
+	judged.decision = tg_syn_judge_end(rules, &asked, refusals, crowd, &judging);
+	judged.reason = judging.reason;
+	return judged;
 }
 
 void tg_native_accepts(struct tg_accepts *accepts, const struct tg_rules *rules,
-                       const struct tg_queues *queues, __u32 reason, __u64 now_ns)
+                       const struct tg_queues *queues, struct tg_judged judged, __u64 now_ns)
 {
+	__u32 reason = tg_syn_of_room(judged.reason, judged.decision);
+
 	if (tg_accepts_asks(accepts, reason, now_ns))
 		tg_accepts_look(accepts, rules, queues, reason, now_ns);
 }
@@ -66,9 +74,11 @@ __u32 tg_native_share_ask(struct tg_share *share, struct tg_share_cell *cells,
 	                    &cells[tg_share_cell_index(hash, 1)], random, now_ns);
 }
 
-void tg_native_share_end(struct tg_share *share, __u32 source, __u32 reason, __u64 now_ns)
+void tg_native_share_end(struct tg_share *share, const struct tg_rules *rules, __u32 source,
+                         struct tg_judged judged, __u64 now_ns)
 {
-	tg_share_end(share, source, reason, now_ns);
+	if (tg_share_concerns(rules, source))
+		tg_share_end(share, source, tg_syn_lack(judged.reason, judged.decision), now_ns);
 }
 
 int tg_native_share_is_on(const struct tg_share *share, __u64 now_ns)

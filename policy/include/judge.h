@@ -132,6 +132,12 @@ TG_INLINE void tg_syn_judge_room(const struct tg_rules *rules, const struct tg_q
 		tg_judge_meet(rules, queues, syn, crowd, j);
 }
 
+/* What came of a SYN, and what stood against it: the two reasons may differ (tg_syn_lack()). */
+struct tg_judged {
+	struct tg_decision decision;
+	__u32 reason;
+};
+
 /* At last. *syn is left as auto saw it. */
 TG_INLINE struct tg_decision tg_syn_judge_end(const struct tg_rules *rules, struct tg_syn *syn,
                                               struct tg_bucket *refusals,

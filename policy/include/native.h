@@ -18,15 +18,15 @@
 #include "time_wait.h"
 
 void tg_native_agree(const struct tg_case *c, struct tg_answers *a);
-struct tg_decision tg_native_syn(const struct tg_rules *rules, const struct tg_queues *queues,
-                                 const struct tg_syn *syn, struct tg_bucket *refusals);
+struct tg_judged tg_native_syn(const struct tg_rules *rules, const struct tg_queues *queues,
+                               const struct tg_syn *syn, struct tg_bucket *refusals);
 /* With what auto knows; other rules do not look at it. *queues is left as auto has seen them. */
-struct tg_decision tg_native_judge(const struct tg_rules *rules, struct tg_queues *queues,
-                                   const struct tg_syn *syn, struct tg_bucket *refusals,
-                                   const struct tg_crowd *crowd);
+struct tg_judged tg_native_judge(const struct tg_rules *rules, struct tg_queues *queues,
+                                 const struct tg_syn *syn, struct tg_bucket *refusals,
+                                 const struct tg_crowd *crowd);
 /* After a SYN was judged: see accepts.h. */
 void tg_native_accepts(struct tg_accepts *accepts, const struct tg_rules *rules,
-                       const struct tg_queues *queues, __u32 reason, __u64 now_ns);
+                       const struct tg_queues *queues, struct tg_judged judged, __u64 now_ns);
 int tg_native_accepts_admits(const struct tg_rules *rules, __u32 reason);
 void tg_native_accepts_take(struct tg_accepts *accepts);
 void tg_native_agree_accepts(const struct tg_accepts_case *c, struct tg_accepts_answers *a);
@@ -34,8 +34,9 @@ void tg_native_agree_accepts(const struct tg_accepts_case *c, struct tg_accepts_
 __u32 tg_native_share_ask(struct tg_share *share, struct tg_share_cell *cells,
                           const struct tg_key *key, const struct tg_tuple *tuple,
                           const struct tg_rules *rules, __u32 random, __u64 now_ns);
-/* After a SYN was judged that was let on. */
-void tg_native_share_end(struct tg_share *share, __u32 source, __u32 reason, __u64 now_ns);
+/* After a SYN of this source was judged. Of whom shares do not concern nothing is counted. */
+void tg_native_share_end(struct tg_share *share, const struct tg_rules *rules, __u32 source,
+                         struct tg_judged judged, __u64 now_ns);
 int tg_native_share_is_on(const struct tg_share *share, __u64 now_ns);
 __u64 tg_native_share_hash(const struct tg_key *key, const struct tg_tuple *tuple,
                            const struct tg_rules *rules, __u32 owner);

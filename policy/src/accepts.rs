@@ -21,7 +21,8 @@
 //! - **Between them**: nothing to change. What is refused matters more then than what is accepted.
 
 use crate::raw::{
-    self, TG_ACCEPTS_HOLD_NS, TG_ONE_X256, tg_accepts, tg_accepts_sum, tg_queues, tg_rules,
+    self, TG_ACCEPTS_HOLD_NS, TG_ONE_X256, tg_accepts, tg_accepts_sum, tg_judged, tg_queues,
+    tg_rules,
 };
 
 /// Of the SYNs that came, the share without room below which a server keeps up: chance has some
@@ -42,11 +43,11 @@ const SEEN_LEAST_X256: u64 = 100 * TG_ONE_X256 as u64;
 const DARK_MOST: f64 = 0.5;
 
 impl tg_accepts {
-    /// A SYN was judged, for this reason: looks at what it found, where that is worth a look. `queues` are
-    /// as the decision has left them.
-    pub fn look(&mut self, rules: &tg_rules, queues: &tg_queues, reason: u32, now_ns: u64) {
+    /// A SYN was judged so: looks at what it found, where that is worth a look. `queues` are as the decision
+    /// has left them.
+    pub fn look(&mut self, rules: &tg_rules, queues: &tg_queues, judged: tg_judged, now_ns: u64) {
         // SAFETY: the function reads and writes only through these valid references.
-        unsafe { raw::tg_native_accepts(self, rules, queues, reason, now_ns) }
+        unsafe { raw::tg_native_accepts(self, rules, queues, judged, now_ns) }
     }
 
     /// An ACK was judged, for this reason: a cookie that is let in is a connection to be taken.

@@ -26,7 +26,7 @@ pub mod raw {
 
 use std::net::{IpAddr, SocketAddr};
 
-use raw::{tg_ack, tg_bucket, tg_decision, tg_fin, tg_queues, tg_rules, tg_syn};
+use raw::{tg_ack, tg_bucket, tg_decision, tg_fin, tg_judged, tg_queues, tg_rules, tg_syn};
 
 impl raw::tg_tuple {
     /// A connection's addresses and ports as a packet from the client carries them.
@@ -96,7 +96,7 @@ pub fn decide_syn(
     queues: &tg_queues,
     syn: &tg_syn,
     refusals: &mut tg_bucket,
-) -> tg_decision {
+) -> tg_judged {
     // SAFETY: the function reads and writes only through these valid references.
     unsafe { raw::tg_native_syn(rules, queues, syn, refusals) }
 }
@@ -199,9 +199,14 @@ mod tests {
         }
     }
 
+    /// A SYN that was judged by what stood against it alone.
+    pub(crate) fn judged(reason: u32) -> tg_judged {
+        tg_judged { decision: tg_decision { reason, ..Default::default() }, reason }
+    }
+
     fn syn(rules: &tg_rules, queues: &tg_queues) -> (u32, u32) {
         let asked = tg_syn { cookie_usable: 1, ..Default::default() };
-        let d = decide_syn(rules, queues, &asked, &mut tg_bucket::default());
+        let d = decide_syn(rules, queues, &asked, &mut tg_bucket::default()).decision;
         (d.verdict, d.reason)
     }
 
@@ -250,7 +255,8 @@ mod tests {
         // One whose options we cannot keep, or whose request stands already, is the kernel's.
         for (cookie_usable, half_open) in [(0, 0), (1, 1)] {
             let asked = tg_syn { cookie_usable, half_open, ..Default::default() };
-            let told = decide_syn(&auto, &queues(63, 129), &asked, &mut tg_bucket::default());
+            let told =
+                decide_syn(&auto, &queues(63, 129), &asked, &mut tg_bucket::default()).decision;
             assert_eq!((told.verdict, told.reason), (TG_PASS, TG_KERNEL_COOKIE));
         }
         let barred = tg_queues { shut: TG_SHUT_TO_COOKIES as u16, ..queues(64, 129) };
@@ -411,7 +417,7 @@ mod tests {
         let auto = tg_rules { refusal_cost_ns: 0, ..mechanism::parse("auto").unwrap() };
         for (taken, verdict) in [(0, TG_HOLLOW), (1, TG_RESET)] {
             let asked = tg_syn { answer: TG_ANSWER_HOLLOW as u16, taken, ..Default::default() };
-            let d = decide_syn(&auto, &queues(129, 0), &asked, &mut tg_bucket::default());
+            let d = decide_syn(&auto, &queues(129, 0), &asked, &mut tg_bucket::default()).decision;
             assert_eq!((d.verdict, d.reason), (verdict, TG_LISTENQ_FULL_AT_SYN));
         }
     }
@@ -426,8 +432,24 @@ mod tests {
                 ..Default::default()
             };
             let cookies = tg_rules { syn: TG_SYN_COOKIE, ..Default::default() };
-            let d = decide_syn(&cookies, &queues(129, 0), &asked, &mut tg_bucket::default());
+            let d =
+                decide_syn(&cookies, &queues(129, 0), &asked, &mut tg_bucket::default()).decision;
             assert_eq!((d.verdict, d.reason), (TG_DROP, TG_BEYOND_SHARE));
+        }
+    }
+
+    /// What comes behind a decision goes by it (tg_syn_lack(), tg_syn_of_room()).
+    #[test]
+    fn what_stood_against_a_syn_is_told_whatever_it_is_counted_under() {
+        for (form, counted) in [(TG_SYN_RESET, TG_REFUSAL_LIMIT), (TG_SYN_COOKIE, TG_NO_COOKIE)] {
+            let rules = tg_rules { syn: form, refusal_cost_ns: 1, ..Default::default() };
+            for (source, against) in
+                [(TG_SOURCE_OVER, TG_POLICED), (TG_SOURCE_ANY, TG_LISTENQ_FULL_AT_SYN)]
+            {
+                let asked = tg_syn { source: source as u16, ..Default::default() };
+                let told = decide_syn(&rules, &queues(129, 0), &asked, &mut tg_bucket::default());
+                assert_eq!((told.reason, told.decision.reason), (against, counted));
+            }
         }
     }
 
@@ -436,7 +458,7 @@ mod tests {
     fn who_fits_no_cookie_passes_only_where_the_kernel_has_no_room() {
         let told = |rules: &tg_rules, queues: &tg_queues, source: u32| {
             let asked = tg_syn { source: source as u16, ..Default::default() };
-            let d = decide_syn(rules, queues, &asked, &mut tg_bucket::default());
+            let d = decide_syn(rules, queues, &asked, &mut tg_bucket::default()).decision;
             assert_eq!(d.reason, TG_NO_COOKIE);
             d.verdict
         };
@@ -506,7 +528,7 @@ mod tests {
         let cookies = tg_queues { syncookies: 1, ..queues(0, 129) };
         for (source, verdict) in [(TG_SOURCE_ANY, TG_COOKIE), (TG_SOURCE_EXEMPT, TG_PASS)] {
             let bucket = &mut tg_bucket::default();
-            let decision = decide_syn(&auto, &cookies, &exempt(source), bucket);
+            let decision = decide_syn(&auto, &cookies, &exempt(source), bucket).decision;
             assert_eq!((decision.verdict, decision.reason), (verdict, TG_KERNEL_COOKIE));
         }
         let abort = mechanism::parse("abort").unwrap();
@@ -725,7 +747,8 @@ mod tests {
             .filter(|i| {
                 // A SYN every 100 µs for 100 ms, with room for one refusal a millisecond.
                 let asked = tg_syn { now_ns: i * 100_000, ..Default::default() };
-                decide_syn(&rules, &queues(129, 0), &asked, &mut bucket).verdict == TG_RESET
+                decide_syn(&rules, &queues(129, 0), &asked, &mut bucket).decision.verdict
+                    == TG_RESET
             })
             .count();
         assert_eq!(refused, 99);

@@ -2,9 +2,9 @@
 //! `auto`: what the SYNs of a listening socket have met, and what follows for the next one.
 
 use crate::raw::{
-    self, TG_MANNERS_BLOCKS, TG_WAITING_BLOCKS, tg_ack, tg_bucket, tg_crowd, tg_decision, tg_key,
-    tg_manners_block, tg_overload, tg_queues, tg_rules, tg_speaks, tg_syn, tg_tuple,
-    tg_waiting_block,
+    self, TG_MANNERS_BLOCKS, TG_WAITING_BLOCKS, tg_ack, tg_bucket, tg_crowd, tg_decision,
+    tg_judged, tg_key, tg_manners_block, tg_overload, tg_queues, tg_rules, tg_speaks, tg_syn,
+    tg_tuple, tg_waiting_block,
 };
 
 impl tg_overload {
@@ -117,7 +117,7 @@ impl Watch {
         syn: &tg_syn,
         refusals: &mut tg_bucket,
         names: Names,
-    ) -> tg_decision {
+    ) -> tg_judged {
         let crowd = tg_crowd {
             overload: &mut self.overload,
             block: &mut self.waiting[names.waiting_block() as usize],

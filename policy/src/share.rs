@@ -3,8 +3,8 @@
 //! Shenker and Zhang, SIGCOMM 1998).
 
 use crate::raw::{
-    self, TG_SHARE_CELLS, TG_SHARE_ROWS, TG_SHARE_WINDOW_SHIFT, tg_key, tg_rules, tg_share,
-    tg_share_cell, tg_tuple,
+    self, TG_SHARE_CELLS, TG_SHARE_ROWS, TG_SHARE_WINDOW_SHIFT, tg_judged, tg_key, tg_rules,
+    tg_share, tg_share_cell, tg_tuple,
 };
 
 /// Bits of a network of IPv4, where a listener is asked for shares and names none: what a customer
@@ -95,10 +95,10 @@ impl Shares {
         }
     }
 
-    /// A SYN that was let on from this source was judged for that reason.
-    pub fn end(&mut self, source: u32, reason: u32, now_ns: u64) {
-        // SAFETY: the function writes only through this valid reference.
-        unsafe { raw::tg_native_share_end(&mut self.share, source, reason, now_ns) }
+    /// A SYN of this source was judged so. Of whom shares do not concern, nothing is counted.
+    pub fn end(&mut self, rules: &tg_rules, source: u32, judged: tg_judged, now_ns: u64) {
+        // SAFETY: the function reads and writes only through these valid references.
+        unsafe { raw::tg_native_share_end(&mut self.share, rules, source, judged, now_ns) }
     }
 
     /// What is known.

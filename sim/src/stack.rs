@@ -19,8 +19,8 @@ use tidegate_client::Close;
 use tidegate_policy::overload::{Names, Watch};
 use tidegate_policy::police::{Limited, Police};
 use tidegate_policy::raw::{
-    TG_CALM, TG_SOURCE_ANY, TG_SOURCE_WITHIN, tg_accepts, tg_ack, tg_bucket, tg_counters,
-    tg_decision, tg_key, tg_queues, tg_rules, tg_syn, tg_tuple, tg_tw_rules,
+    TG_CALM, TG_SOURCE_ANY, tg_accepts, tg_ack, tg_bucket, tg_counters, tg_decision, tg_judged,
+    tg_key, tg_queues, tg_rules, tg_syn, tg_tuple, tg_tw_rules,
 };
 use tidegate_policy::share::Shares;
 use tidegate_policy::time_wait::End;
@@ -85,14 +85,14 @@ impl Guard {
         syn: &tg_syn,
         tuple: &tg_tuple,
         isn: u32,
-    ) -> tg_decision {
+    ) -> tg_judged {
         let source = self.source_by_share(syn, tuple);
         let syn = tg_syn { source: source as u16, ..*syn };
-        let decision = self.decide_room(queues, &syn, tuple, isn);
-        if let (Some(shares), TG_SOURCE_ANY | TG_SOURCE_WITHIN) = (&mut self.shares, source) {
-            shares.end(source, decision.reason, syn.now_ns);
+        let judged = self.decide_room(queues, &syn, tuple, isn);
+        if let Some(shares) = &mut self.shares {
+            shares.end(&self.rules, source, judged, syn.now_ns);
         }
-        decision
+        judged
     }
 
     /// The source of a SYN, once it is known whether its network has had its share.
@@ -111,15 +111,15 @@ impl Guard {
         syn: &tg_syn,
         tuple: &tg_tuple,
         isn: u32,
-    ) -> tg_decision {
+    ) -> tg_judged {
         let Self { rules, refusals, key, phase: last_phase, phase_changes, .. } = self;
         match &mut self.watch {
             Some(watch) => {
                 let names = Names::of(key, tuple, isn, syn.sends_again != 0);
-                let decision = watch.decide_syn(rules, queues, syn, refusals, names);
+                let judged = watch.decide_syn(rules, queues, syn, refusals, names);
                 let phase = watch.overload().phase(syn.now_ns);
                 *phase_changes += u64::from(phase != std::mem::replace(last_phase, phase));
-                decision
+                judged
             }
             None => decide_syn(rules, queues, syn, refusals),
         }

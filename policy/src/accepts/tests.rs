@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
-use crate::raw::{TG_HALF_OPEN, TG_LISTENQ_FULL_AT_SYN, TG_ROOM, TG_ROOM_RESERVE, TG_WAIT_LIMIT};
+use crate::raw::{
+    TG_BEYOND_SHARE, TG_HALF_OPEN, TG_LISTENQ_FULL_AT_SYN, TG_NO_COOKIE, TG_POLICED,
+    TG_REFUSAL_LIMIT, TG_ROOM, TG_ROOM_RESERVE, TG_WAIT_LIMIT,
+};
+use crate::tests::judged;
 
 const SECOND_NS: u64 = 1_000_000_000;
 const BACKLOG: u32 = 128;
@@ -25,7 +29,7 @@ fn seen_with(accepts: &mut tg_accepts, at_a_time: u32, taken_per_s: u64) -> Seen
         }
         let queues = tg_queues { listen_len: len, listen_max: BACKLOG, ..Default::default() };
         let reason = if len > BACKLOG { TG_LISTENQ_FULL_AT_SYN } else { TG_ROOM };
-        accepts.look(&tg_rules::default(), &queues, reason, now_ns);
+        accepts.look(&tg_rules::default(), &queues, judged(reason), now_ns);
         len += u32::from(reason == TG_ROOM);
         now_ns += SYN_NS;
     }
@@ -82,7 +86,7 @@ fn a_queue_that_falls_evenly_is_taken_one_by_one() {
                 let listen_len = BACKLOG + 1 - taken;
                 let queues = tg_queues { listen_len, listen_max: BACKLOG, ..Default::default() };
                 let reason = if listen_len > BACKLOG { TG_LISTENQ_FULL_AT_SYN } else { TG_ROOM };
-                accepts.look(&tg_rules::default(), &queues, reason, now_ns);
+                accepts.look(&tg_rules::default(), &queues, judged(reason), now_ns);
                 now_ns += SYN_NS;
             }
         }
@@ -97,12 +101,30 @@ fn nothing_is_said_of_a_server_that_keeps_up() {
     let queues = tg_queues { listen_len: 100, listen_max: BACKLOG, ..Default::default() };
     for i in 0..100_000 {
         let reason = if i % 7 == 0 { TG_HALF_OPEN } else { TG_ROOM };
-        accepts.look(&tg_rules::default(), &queues, reason, SECOND_NS + i * SYN_NS);
+        accepts.look(&tg_rules::default(), &queues, judged(reason), SECOND_NS + i * SYN_NS);
     }
     assert_eq!(accepts, tg_accepts::default());
     // Nor of what was a while ago.
     seen_with(&mut accepts, 1, 10_000);
     assert_eq!(accepts.seen(END_NS + u64::from(TG_ACCEPTS_HOLD_NS)), None);
+}
+
+/// Though it be dropped for want of refusals or of a cookie.
+#[test]
+fn who_is_held_for_its_networks_sake_has_not_lacked_room() {
+    let queues = tg_queues { listen_len: 100, listen_max: BACKLOG, ..Default::default() };
+    let look = |against, counted| {
+        let mut accepts = tg_accepts::default();
+        let judged = tg_judged { reason: against, ..judged(counted) };
+        accepts.look(&tg_rules::default(), &queues, judged, SECOND_NS);
+        accepts
+    };
+    for held in [TG_POLICED, TG_BEYOND_SHARE] {
+        for counted in [held, TG_REFUSAL_LIMIT, TG_NO_COOKIE] {
+            assert_eq!(look(held, counted), tg_accepts::default(), "{held}, {counted}");
+        }
+    }
+    assert_eq!(look(TG_WAIT_LIMIT, TG_REFUSAL_LIMIT).trouble_ns, SECOND_NS);
 }
 
 #[test]
@@ -132,7 +154,7 @@ fn a_queue_that_is_kept_short_tells_no_more_than_it_can_hold() {
             let listen_len = (i % 20).min(most) as u32;
             let reason = if u64::from(listen_len) == most { TG_WAIT_LIMIT } else { TG_ROOM };
             let queues = tg_queues { listen_len, listen_max: BACKLOG, ..limits };
-            accepts.look(&rules, &queues, reason, SECOND_NS + i * SYN_NS);
+            accepts.look(&rules, &queues, judged(reason), SECOND_NS + i * SYN_NS);
         }
         let seen = accepts.seen(6 * SECOND_NS).expect("clients found no room");
         assert_eq!(seen.advice(), advice, "{most}: {seen:?}");
@@ -152,7 +174,7 @@ fn what_was_not_seen_is_not_told() {
         accepts.look(
             &tg_rules::default(),
             &queues,
-            reason,
+            judged(reason),
             SECOND_NS + i / 100 * 20_000_000 + i % 100,
         );
     }

@@ -157,7 +157,7 @@ impl Story {
         };
         let names = self.names(client);
         let Self { watch, rules, refusals, .. } = self;
-        watch.decide_syn(rules, &mut queues.clone(), &syn, refusals, names)
+        watch.decide_syn(rules, &mut queues.clone(), &syn, refusals, names).decision
     }
 
     fn names(&self, client: &Client) -> Names {

@@ -6,8 +6,10 @@ use fastrand::Rng;
 use super::*;
 use crate::mechanism;
 use crate::raw::{
-    TG_LISTENQ_FULL_AT_SYN, TG_ROOM, TG_SOURCE_BEYOND, TG_SOURCE_WITHIN, TG_WAIT_LIMIT,
+    TG_LISTENQ_FULL_AT_SYN, TG_REFUSAL_LIMIT, TG_ROOM, TG_SOURCE_ANY, TG_SOURCE_BEYOND,
+    TG_SOURCE_EXEMPT, TG_SOURCE_OVER, TG_SOURCE_WITHIN, TG_WAIT_LIMIT,
 };
+use crate::tests::judged;
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// What the server takes a second.
@@ -114,7 +116,7 @@ impl Server {
             _ => TG_ROOM,
         };
         let has_room = reason == TG_ROOM;
-        self.shares.end(source, reason, clock_ns);
+        self.shares.end(&self.rules, source, judged(reason), clock_ns);
         self.waiting += u64::from(has_room);
         has_room
     }
@@ -228,6 +230,21 @@ fn one_prefix_at_fifty_times_the_rate_has_no_more_than_its_share() {
     }
 }
 
+/// Those that met a limit of auto's, which keep the server busy, when no refusals are left either.
+#[test]
+fn what_a_syn_lacked_is_counted_whatever_it_was_dropped_for() {
+    let mut server = Server::with("auto", Takes::OneByOne);
+    let Server { shares, rules, now_ns, .. } = &mut server;
+    let limited = tg_judged { reason: TG_WAIT_LIMIT, ..judged(TG_REFUSAL_LIMIT) };
+    shares.end(rules, TG_SOURCE_ANY, limited, *now_ns);
+    assert_eq!((shares.share().lost, shares.share().spilt), (1, 1));
+    let before = *shares.share();
+    for source in [TG_SOURCE_OVER, TG_SOURCE_EXEMPT, TG_SOURCE_BEYOND] {
+        shares.end(rules, source, judged(TG_LISTENQ_FULL_AT_SYN), *now_ns);
+        assert_eq!(shares.share(), &before, "{source} has no part in a share");
+    }
+}
+
 /// Where there is room for all, nobody is counted, and nobody's SYN is held.
 #[test]
 fn where_there_is_room_for_all_nobody_is_held_to_a_share() {
@@ -266,7 +283,7 @@ fn a_server_that_stood_still_is_soon_busy_again() {
         let tuple = tg_tuple::between(from.into(), (Ipv4Addr::new(192, 0, 2, 1), 80).into());
         let Server { shares, rules, key, now_ns, .. } = &mut server;
         if shares.source(rules, key, &tuple, random, *now_ns) != TG_SOURCE_BEYOND {
-            shares.end(0, TG_LISTENQ_FULL_AT_SYN, *now_ns);
+            shares.end(rules, TG_SOURCE_ANY, judged(TG_LISTENQ_FULL_AT_SYN), *now_ns);
         }
     }
     server.takes = Takes::OneByOne;
@@ -358,7 +375,8 @@ fn a_step_in_which_hardly_anybody_came_does_not_cut_the_limit_to_nothing() {
         let tuple = tg_tuple::between(from.into(), (Ipv4Addr::new(192, 0, 2, 1), 80).into());
         let Server { shares, rules, key, now_ns, .. } = server;
         assert_ne!(shares.source(rules, key, &tuple, u32::MAX / 2, *now_ns), TG_SOURCE_BEYOND);
-        shares.end(0, if has_room { TG_ROOM } else { TG_LISTENQ_FULL_AT_SYN }, *now_ns);
+        let reason = if has_room { TG_ROOM } else { TG_LISTENQ_FULL_AT_SYN };
+        shares.end(rules, TG_SOURCE_ANY, judged(reason), *now_ns);
     };
     server.now_ns = (server.now_ns / STEP_NS + 1) * STEP_NS - 2_000_000;
     meets(&mut server, 1, false);

@@ -238,10 +238,11 @@ impl Host {
             taken: u16::from(is_taken),
             ..tg_syn::default()
         };
-        let decision =
+        let judged =
             guard.decide_syn(&mut queues, &syn, &tuple(flow.number, flow.network), packet.seq);
         let found = tg_queues { places: queues.places, ..self.listener.queues(&self.kernel) };
-        guard.accepts.look(&guard.rules, &found, decision.reason, syn.now_ns);
+        guard.accepts.look(&guard.rules, &found, judged, syn.now_ns);
+        let decision = judged.decision;
         self.counted.judge(decision);
         // A hook before TCP turns the frame round; TCP makes a packet of its own.
         let by_tcp = hook == Hook::Tcp;
@@ -372,9 +373,10 @@ mod tests {
     use tidegate_client::segment::Timestamps;
     use tidegate_client::{Close, Flags, Options, Os, Segment};
     use tidegate_policy::mechanism;
+    use tidegate_policy::police::{Limited, Police};
     use tidegate_policy::raw::{
-        TG_KEY_CONNECTION, TG_NO_COOKIE, TG_REFUSE_COOKIE, TG_REFUSE_RESET, TG_REFUSE_SILENTLY,
-        TG_SHED_STATELESS, TG_SLPD, tg_shed_rules,
+        TG_KEY_CONNECTION, TG_NO_COOKIE, TG_REFUSAL_LIMIT, TG_REFUSE_COOKIE, TG_REFUSE_RESET,
+        TG_REFUSE_SILENTLY, TG_SHED_STATELESS, TG_SLPD, tg_accepts, tg_limit, tg_shed_rules,
     };
 
     use super::*;
@@ -530,6 +532,27 @@ mod tests {
             let before = world.host.counted.received;
             assert_eq!(comes_again(&mut world), State::TimeWait);
             assert_eq!(world.host.counted.received - before, counts, "{hook:?} {profile:?}");
+        }
+    }
+
+    /// As in the datapath: it says nothing of room, nor of how the application accepts.
+    #[test]
+    fn who_is_over_its_rate_has_not_lacked_room_where_no_refusal_is_left() {
+        for name in ["rst-syn", "auto"] {
+            let mut world = in_time_wait(name, Hook::Ip, false);
+            let everyone =
+                Limited { addr: [0; 4], is_ipv6: false, bits: 0, limit: tg_limit::new(1, 1) };
+            let flow = world.flows.get(FIRST);
+            let client = tuple(flow.number, flow.network);
+            let now_ns = world.now_ns();
+            let guard = world.host.guard.as_mut().unwrap();
+            guard.police = Police::new(&[everyone]);
+            guard.police.source(&client, now_ns);
+            guard.rules.refusal_cost_ns = u32::MAX;
+            comes_again(&mut world);
+            assert_eq!(world.host.counted.dropped(TG_REFUSAL_LIMIT), 1, "{name}");
+            let accepts = world.host.guard.as_ref().unwrap().accepts;
+            assert_eq!(accepts, tg_accepts::default(), "{name}");
         }
     }
 

@@ -138,7 +138,7 @@ fn repeats_of_a_syn_that_was_let_in_hide_no_overload() {
             let names = Names { connection: 7 << 32 | 7, ..story.names(&story.client()) };
             let mut queues = story.queues(1);
             let Story { watch, rules, refusals, .. } = &mut story;
-            let decision = watch.decide_syn(rules, &mut queues, &syn, refusals, names);
+            let decision = watch.decide_syn(rules, &mut queues, &syn, refusals, names).decision;
             assert_eq!(decision.reason, TG_HALF_OPEN);
         }
     }
@@ -154,7 +154,7 @@ fn a_syn_that_comes_again_and_finds_room_counts_as_one_that_comes() {
         let syn = tg_syn { now_ns: story.now_ns, half_open, ..Default::default() };
         let (names, mut room) = (story.names(&story.client()), story.queues(1));
         let Story { watch, rules, refusals, .. } = &mut story;
-        let decision = watch.decide_syn(rules, &mut room, &syn, refusals, names);
+        let decision = watch.decide_syn(rules, &mut room, &syn, refusals, names).decision;
         assert_eq!(decision.reason, TG_ROOM);
         assert_eq!((watch.overload().fresh, watch.overload().entered), (1, 1), "{half_open}");
     }

@@ -270,8 +270,8 @@ fn whose_request_stands_is_not_told() {
         let syn = tg_syn { now_ns: story.now_ns, half_open, ..Default::default() };
         let names = Names { connection: 7 << 32 | 7, ..story.names(&story.client()) };
         let Story { watch, rules, refusals, .. } = &mut story;
-        let reason = watch.decide_syn(rules, &mut queues(129, 0), &syn, refusals, names).reason;
-        assert_eq!(reason == TG_HALF_OPEN, half_open == 1);
+        let judged = watch.decide_syn(rules, &mut queues(129, 0), &syn, refusals, names);
+        assert_eq!(judged.decision.reason == TG_HALF_OPEN, half_open == 1);
         assert_eq!(told(&story) == before, half_open == 1);
     }
 }
