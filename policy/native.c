@@ -64,14 +64,10 @@ __u32 tg_native_share_ask(struct tg_share *share, struct tg_share_cell *cells,
                           const struct tg_key *key, const struct tg_tuple *tuple,
                           const struct tg_rules *rules, __u32 random, __u64 now_ns)
 {
-	__u64 hash;
+	__u64 hash = tg_share_hash(key, tuple, rules, 0);
 
-	if (!tg_share_is_on(share, now_ns))
-		return TG_SOURCE_ANY;
-	tg_share_look(share, rules, now_ns);
-	hash = tg_share_hash(key, tuple, rules, 0);
-	return tg_share_ask(share, &cells[tg_share_cell_index(hash, 0)],
-	                    &cells[tg_share_cell_index(hash, 1)], random, now_ns);
+	return tg_share_step(share, rules, &cells[tg_share_cell_index(hash, 0)],
+	                     &cells[tg_share_cell_index(hash, 1)], random, now_ns);
 }
 
 void tg_native_share_end(struct tg_share *share, const struct tg_rules *rules, __u32 source,
@@ -224,20 +220,14 @@ struct tg_decision tg_native_shed(const struct tg_shed_rules *rules, const struc
 {
 	struct tg_shed_work work = {0};
 	struct tg_shed_block *block = (void *)0;
-	struct tg_decision d;
 
 	if (rules->is_auto)
 		tg_auto_begin(rules, &state->control, queue, syn->now_ns);
 	tg_shed_begin(&work, rules, state, key, tuple, syn);
 	if (work.wants_block && table && rules->blocks)
 		block = &table[tg_shed_block_index(&work, rules)];
-	d = tg_shed_decide(&work, rules, syn, block, state, monitor);
-	if (tg_shed_answers(rules, d))
-		d = tg_shed_refuse(rules, d, refusals, refusal_cost_ns, syn->now_ns);
-	d = tg_shed_beside(d, is_answered, is_taken);
-	if (rules->is_auto)
-		tg_auto_end(&state->control, queue, d.verdict == TG_PASS);
-	return d;
+	return tg_shed_step(&work, rules, syn, queue, block, state, monitor, refusals,
+	                    refusal_cost_ns, is_answered, is_taken);
 }
 
 int tg_native_shed_concerns(const struct tg_shed_rules *rules, __u32 source)

@@ -34,8 +34,8 @@ TG_INLINE void tg_agree_share(const struct tg_share_case *c, struct tg_share_ans
 	a->cells[1] = c->cells[1];
 	a->hash = tg_share_hash(&c->key, &c->tuple, &c->rules, c->owner);
 	a->is_on = tg_share_is_on(&a->share, c->now_ns);
-	tg_share_look(&a->share, &c->rules, c->now_ns);
-	a->source = tg_share_ask(&a->share, &a->cells[0], &a->cells[1], c->random, c->now_ns);
+	a->source = tg_share_step(&a->share, &c->rules, &a->cells[0], &a->cells[1], c->random,
+	                          c->now_ns);
 	if (a->source != TG_SOURCE_BEYOND)
 		tg_share_end(&a->share, a->source, c->reason, c->now_ns);
 }

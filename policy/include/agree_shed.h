@@ -20,6 +20,8 @@ struct tg_shed_case {
 	struct tg_bucket refusals;
 	__u32 refusal_cost_ns;
 	__u32 has_block;
+	__u32 is_answered;
+	__u32 is_taken;
 	struct tg_auto_queue queue;
 };
 
@@ -48,13 +50,9 @@ TG_INLINE void tg_agree_shed(const struct tg_shed_case *c, struct tg_shed_answer
 	tg_shed_begin(&work, &c->rules, &a->state, &c->key, &c->tuple, &c->syn);
 	a->wants_block = work.wants_block;
 	a->block_index = work.wants_block ? tg_shed_block_index(&work, &c->rules) : 0;
-	a->decision = tg_shed_decide(&work, &c->rules, &c->syn,
-	                             c->has_block ? &a->block : (void *)0, &a->state, &a->monitor);
-	if (tg_shed_answers(&c->rules, a->decision))
-		a->decision = tg_shed_refuse(&c->rules, a->decision, &a->refusals,
-		                             c->refusal_cost_ns, c->syn.now_ns);
-	if (c->rules.is_auto)
-		tg_auto_end(&a->state.control, &c->queue, a->decision.verdict == TG_PASS);
+	a->decision = tg_shed_step(&work, &c->rules, &c->syn, &c->queue,
+	                           c->has_block ? &a->block : (void *)0, &a->state, &a->monitor,
+	                           &a->refusals, c->refusal_cost_ns, c->is_answered, c->is_taken);
 	a->answer = tg_shed_answer(&c->key, &c->tuple, c->syn.isn);
 }
 

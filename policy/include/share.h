@@ -312,6 +312,20 @@ TG_INLINE __u32 tg_share_ask(struct tg_share *share, struct tg_share_cell *one,
 	return tg_share_take(share, count < least ? count : least, random);
 }
 
+/*
+ * The same with what comes before it, for a caller that has everything at hand: the simulator, and
+ * the tests. Where packets pass, look-ups come in between (datapath/bpf/share_stage.h).
+ */
+TG_INLINE __u32 tg_share_step(struct tg_share *share, const struct tg_rules *rules,
+                              struct tg_share_cell *one, struct tg_share_cell *other, __u32 random,
+                              __u64 now_ns)
+{
+	if (!tg_share_is_on(share, now_ns))
+		return TG_SOURCE_ANY;
+	tg_share_look(share, rules, now_ns);
+	return tg_share_ask(share, one, other, random, now_ns);
+}
+
 /* Once a SYN that was let on is judged, for this reason. The source is an enum tg_source. */
 TG_INLINE void tg_share_end(struct tg_share *share, __u32 source, __u32 reason, __u64 now_ns)
 {

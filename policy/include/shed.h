@@ -327,4 +327,25 @@ TG_INLINE struct tg_decision tg_shed_beside(struct tg_decision d, int is_answere
 	return is_answered ? tg_decide(TG_PASS, 0) : tg_decide(TG_RESET, d.reason);
 }
 
+/*
+ * The second half and all that follows it, for a caller that has everything at hand: the simulator,
+ * and the tests. Where packets pass, look-ups come in between, in the same order (tg_shed_here()
+ * and tg_shed_judge() of datapath/bpf/shed_stage.h, tg_path_shed() of path.bpf.c).
+ */
+TG_INLINE struct tg_decision tg_shed_step(
+	const struct tg_shed_work *w, const struct tg_shed_rules *rules,
+	const struct tg_shed_syn *syn, const struct tg_auto_queue *queue,
+	struct tg_shed_block *block, struct tg_shed_state *state, struct tg_shed_monitor *monitor,
+	struct tg_bucket *refusals, __u32 refusal_cost_ns, int is_answered, int is_taken)
+{
+	struct tg_decision d = tg_shed_decide(w, rules, syn, block, state, monitor);
+
+	if (tg_shed_answers(rules, d))
+		d = tg_shed_refuse(rules, d, refusals, refusal_cost_ns, syn->now_ns);
+	d = tg_shed_beside(d, is_answered, is_taken);
+	if (rules->is_auto)
+		tg_auto_end(&state->control, queue, d.verdict == TG_PASS);
+	return d;
+}
+
 #endif

@@ -76,6 +76,7 @@ fn the_kernel_and_the_native_build_give_the_same_shares() {
     let mut rng = Rng::with_seed(SEED);
     // What happened, so that agreement is about something.
     let (mut cut, mut raised, mut held, mut let_on, mut within, mut began) = (0, 0, 0, 0, 0, 0);
+    let mut uncounted = 0;
     kernel.agrees(
         INPUTS,
         || case(&mut rng),
@@ -88,8 +89,9 @@ fn the_kernel_and_the_native_build_give_the_same_shares() {
             let_on += u32::from(native.source == TG_SOURCE_ANY);
             within += u32::from(native.source == TG_SOURCE_WITHIN);
             began += u32::from(native.is_on == 0 && now.short_ns == NOW_NS);
+            uncounted += u32::from(native.is_on == 0 && native.cells == case.cells);
         },
     );
-    let counts = [cut, raised, held, let_on, within, began];
+    let counts = [cut, raised, held, let_on, within, began, uncounted];
     assert!(counts.iter().all(|count| *count > 1000), "{counts:?}");
 }

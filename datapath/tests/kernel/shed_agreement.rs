@@ -222,6 +222,8 @@ fn case(rng: &mut Rng) -> tg_shed_case {
         refusals: tg_bucket { last_ns: near(rng, now_ns), credit_ns: near(rng, 1_000_000) },
         refusal_cost_ns: one_of(rng, [0, 1000, 1_000_000]) as u32,
         has_block: u32::from(rng.u8(..8) != 0),
+        is_answered: rng.u32(..2),
+        is_taken: u32::from(rng.u8(..8) == 0),
         queue: queue(rng),
     }
 }
@@ -247,9 +249,13 @@ fn native_and_bpf_agree_on_ten_million_random_syns() {
             assert!(coverage.count(reason, verdict) > 1000, "{reason} {verdict}");
         }
     }
-    for (reason, verdict) in
-        [(TG_FORWARDED, TG_PASS), (TG_SPARED, TG_PASS), (TG_REFUSAL_LIMIT, TG_DROP)]
-    {
+    // Whose request stands is let through as one of whom nothing was asked.
+    for (reason, verdict) in [
+        (TG_FORWARDED, TG_PASS),
+        (TG_SPARED, TG_PASS),
+        (TG_REFUSAL_LIMIT, TG_DROP),
+        (TG_ROOM, TG_PASS),
+    ] {
         assert!(coverage.count(reason, verdict) > 1000, "{reason} {verdict}");
     }
     for count in [
