@@ -7,6 +7,7 @@ use tidegate_lab::{
     Counters, ForeignTime, Losses, ProcessorTime, Profile, Samples, SocketBytes, Sockets,
 };
 use tidegate_policy::raw::tg_held;
+use tidegate_report::HeldByServer;
 use tidegate_servers::Statistics;
 
 use crate::error::LiveError;
@@ -34,6 +35,11 @@ impl Counts {
             losses: ground.losses()?,
         })
     }
+
+    /// Pairs that the guard holds.
+    fn pairs(&self) -> u64 {
+        self.guard.as_ref().map_or(0, |guard| guard.what.pairs)
+    }
 }
 
 /// Readings taken at the beginning.
@@ -41,8 +47,9 @@ pub(crate) struct Gauge {
     server: Option<Statistics>,
     profile: Option<Profile>,
     counts: Counts,
-    /// The most TIME-WAIT blocks that were seen at the server.
-    time_waits_max: u64,
+    /// The most that were seen in TIME-WAIT at the server at one time. Pairs are looked at when the counted time
+    /// begins and when it ends: `tidegate status` reads a table for them, on a processor that is measured.
+    waiting_max: u64,
 }
 
 /// What changed until the end.
@@ -79,14 +86,15 @@ impl Gauge {
         let profile = profile.then(|| Profile::start(ground.server_cpu)).transpose()?;
         let counts = Counts::read(ground, guard)?;
         // A server may answer seconds later, and tells over which time it counted.
-        Ok(Self { server: server.statistics(None)?, profile, counts, time_waits_max: 0 })
+        let waiting_max = Sockets::of(&ground.server)?.time_waits + counts.pairs();
+        Ok(Self { server: server.statistics(None)?, profile, counts, waiting_max })
     }
 
     /// Looks at what comes and goes; to be called now and then.
     pub(crate) fn look(&mut self, ground: &Ground) {
         // What cannot be read now is told at the end.
         if let Ok(sockets) = Sockets::of(&ground.server) {
-            self.time_waits_max = self.time_waits_max.max(sockets.time_waits);
+            self.waiting_max = self.waiting_max.max(sockets.time_waits);
         }
     }
 
@@ -99,8 +107,7 @@ impl Gauge {
         let now = Counts::read(ground, guard)?;
         // A server may answer seconds later: what it does until then was not counted.
         let samples = self.profile.take().map(Profile::finish);
-        let time_wait =
-            self.time_wait(ground, now.guard.as_ref().map_or(0, |guard| guard.what.pairs))?;
+        let time_wait = self.time_wait(ground, now.pairs())?;
         let served = server.statistics(self.server.as_ref())?.zip(self.server);
         let before = self.counts;
         let changed = now.counters.what.since(&before.counters.what)?;
@@ -125,19 +132,17 @@ impl Gauge {
     fn time_wait(&self, ground: &Ground, pairs: u64) -> Result<BTreeMap<String, f64>, LiveError> {
         let (server, clients) = (Sockets::of(&ground.server)?, Sockets::of(&ground.clients)?);
         let bytes = SocketBytes::of_this_kernel();
-        let pairs_bytes = pairs * size_of::<tg_held>() as u64;
-        let blocks_bytes = bytes.map(|bytes| server.time_waits * bytes.time_wait + pairs_bytes);
-        let sockets_bytes = bytes.map(|bytes| server.in_use * bytes.in_use);
-        let all_bytes = blocks_bytes.zip(sockets_bytes).map(|(blocks, sockets)| blocks + sockets);
-        let numbers = [
-            ("server", Some(server.time_waits + pairs)),
-            ("server_max", Some(self.time_waits_max.max(server.time_waits) + pairs)),
-            ("server_bytes", blocks_bytes),
-            ("server_tcbs", Some(server.time_waits + pairs + server.in_use)),
-            ("server_tcb_bytes", all_bytes),
-            ("clients", Some(clients.time_waits)),
-        ];
-        let known = numbers.into_iter().filter_map(|(name, number)| Some((name, number?)));
-        Ok(known.map(|(name, number)| (name.to_owned(), number as f64)).collect())
+        let held = HeldByServer {
+            blocks: server.time_waits,
+            pairs,
+            sockets: server.in_use,
+            most: self.waiting_max.max(server.time_waits + pairs),
+            block_bytes: bytes.map(|bytes| bytes.time_wait),
+            pair_bytes: size_of::<tg_held>() as u64,
+            socket_bytes: bytes.map(|bytes| bytes.in_use),
+        };
+        let mut numbers = held.measures();
+        numbers.insert("clients".to_owned(), clients.time_waits as f64);
+        Ok(numbers)
     }
 }

@@ -26,6 +26,45 @@ pub struct OperatingPoint<'a> {
     pub offered_over_capacity: f64,
 }
 
+/// What a server holds when the counted time ends.
+#[derive(Clone, Copy, Debug)]
+pub struct HeldByServer {
+    /// Blocks in TIME-WAIT.
+    pub blocks: u64,
+    /// Pairs that are held in a table beside its TCP.
+    pub pairs: u64,
+    /// Sockets with all their state.
+    pub sockets: u64,
+    /// The most blocks and pairs together that there were at one time until then.
+    pub most: u64,
+    /// Bytes of a block, where that is known.
+    pub block_bytes: Option<u64>,
+    /// Bytes of a pair.
+    pub pair_bytes: u64,
+    /// Bytes of a socket, where that is known.
+    pub socket_bytes: Option<u64>,
+}
+
+impl HeldByServer {
+    /// The server's numbers of a point's `time_wait`.
+    #[must_use]
+    pub fn measures(&self) -> BTreeMap<String, f64> {
+        let waiting = self.blocks + self.pairs;
+        let waiting_bytes =
+            self.block_bytes.map(|bytes| self.blocks * bytes + self.pairs * self.pair_bytes);
+        let sockets_bytes = self.socket_bytes.map(|bytes| self.sockets * bytes);
+        let numbers = [
+            ("server", Some(waiting)),
+            ("server_max", Some(self.most)),
+            ("server_bytes", waiting_bytes),
+            ("server_tcbs", Some(waiting + self.sockets)),
+            ("server_tcb_bytes", waiting_bytes.zip(sockets_bytes).map(|(one, other)| one + other)),
+        ];
+        let known = numbers.into_iter().filter_map(|(name, number)| Some((name, number?)));
+        known.map(|(name, number)| (name.to_owned(), number as f64)).collect()
+    }
+}
+
 impl OperatingPoint<'_> {
     /// What clients saw there. What was counted at the server is left empty: only the world behind
     /// it knows, and whether it counted over another time than theirs.
@@ -229,6 +268,34 @@ mod tests {
         let clients = |world| seen(world, "driver = \"sockets\"", "peer = \"kernel\"").clients;
         assert!(clients(World::Live).ends_with(", kernel sockets"));
         assert_eq!(clients(World::Sim), point("").clients);
+    }
+
+    #[test]
+    fn what_a_server_holds_is_told_in_numbers_and_where_they_are_known_in_bytes() {
+        let held = HeldByServer {
+            blocks: 3,
+            pairs: 2,
+            sockets: 4,
+            most: 7,
+            block_bytes: Some(256),
+            pair_bytes: 64,
+            socket_bytes: Some(2000),
+        };
+        let told =
+            |held: HeldByServer| -> Vec<(String, f64)> { held.measures().into_iter().collect() };
+        let named = |numbers: &[(&str, f64)]| -> Vec<(String, f64)> {
+            numbers.iter().map(|(name, number)| ((*name).to_owned(), *number)).collect()
+        };
+        let all = [
+            ("server", 5.0),
+            ("server_bytes", 896.0),
+            ("server_max", 7.0),
+            ("server_tcb_bytes", 8896.0),
+            ("server_tcbs", 9.0),
+        ];
+        assert_eq!(told(held), named(&all));
+        let unknown = HeldByServer { block_bytes: None, socket_bytes: None, ..held };
+        assert_eq!(told(unknown), named(&[all[0], all[2], all[4]]));
     }
 
     #[test]

@@ -104,7 +104,7 @@ pub struct Point {
     #[serde(default)]
     pub serving: BTreeMap<String, f64>,
     /// Connections in TIME-WAIT (Faber, Touch and Yue): the server's at the end of the counted time,
-    /// `server`, the most of them, `server_max`, and what they take of its memory at the end,
+    /// `server`, the most at a time, `server_max`, and what they take of its memory at the end,
     /// `server_bytes`; the same of all its control blocks, those of sockets in use among them,
     /// `server_tcbs` and `server_tcb_bytes`; all clients', `clients` and `clients_max`. What a
     /// world cannot know is left out.

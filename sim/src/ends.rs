@@ -84,9 +84,9 @@ impl Ends {
         self.clients.as_mut()?.take_renewed_ns()
     }
 
-    /// Pairs that the server holds now, and the most that it held.
-    pub(crate) fn held_by_server(&mut self, now_ns: u64) -> (u64, u64) {
-        self.server.as_mut().map_or((0, 0), |pairs| pairs.held(now_ns))
+    /// Pairs that the server holds now.
+    pub(crate) fn held_by_server(&mut self, now_ns: u64) -> u64 {
+        self.server.as_mut().map_or(0, |pairs| pairs.held(now_ns).0)
     }
 }
 

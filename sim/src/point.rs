@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tidegate_policy::names::{REASONS, VERDICTS};
 use tidegate_policy::queue_drops::queue_drops;
 use tidegate_policy::raw::tg_held;
-use tidegate_report::{OperatingPoint, Point, World};
+use tidegate_report::{HeldByServer, OperatingPoint, Point, World};
 use tidegate_scenarios::{KERNEL_DROPS, Treatment};
 
 use crate::stack::Profile;
@@ -106,20 +106,16 @@ impl Measured<'_> {
     /// As live; without bytes where the profile's are not known.
     fn time_wait(&self) -> BTreeMap<String, f64> {
         let (counted, profile) = (&self.report.counted, self.profile);
-        let (blocks, sockets) = (counted.time_waits_held, self.report.sockets);
-        let (pairs, pair_bytes) = (counted.pairs_held, size_of::<tg_held>() as u64);
-        let waiting = |bytes| blocks * bytes + pairs * pair_bytes;
-        let blocks_bytes = profile.time_wait_bytes().map(waiting);
-        let sockets_bytes = profile.socket_bytes().map(|bytes| sockets * bytes);
-        let numbers = [
-            ("server", Some(blocks + pairs)),
-            ("server_max", Some(counted.time_waits_max + counted.pairs_max)),
-            ("server_bytes", blocks_bytes),
-            ("server_tcbs", Some(blocks + pairs + sockets)),
-            ("server_tcb_bytes", blocks_bytes.zip(sockets_bytes).map(|(a, b)| a + b)),
-        ];
-        let known = numbers.into_iter().filter_map(|(name, number)| Some((name, number?)));
-        known.map(|(name, number)| (name.to_owned(), number as f64)).collect()
+        let held = HeldByServer {
+            blocks: counted.time_waits_held,
+            pairs: counted.pairs_held,
+            sockets: self.report.sockets,
+            most: counted.waiting_max,
+            block_bytes: profile.time_wait_bytes(),
+            pair_bytes: size_of::<tg_held>() as u64,
+            socket_bytes: profile.socket_bytes(),
+        };
+        held.measures()
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -170,16 +170,16 @@ pub(crate) struct Counted {
     pub received: u64,
     /// Connections that went to TIME-WAIT.
     pub time_waits: u64,
-    /// Those that are there now, and the most that were.
+    /// Those that are there now.
     pub time_waits_held: u64,
-    pub time_waits_max: u64,
     /// Connections whose TIME-WAIT is left to the client, by agreement.
     pub time_waits_left: u64,
     /// Connections that it closed second and came to hold blocked, by agreement.
     pub pairs: u64,
-    /// Those that it holds now, and the most that it held.
+    /// Those that it holds now.
     pub pairs_held: u64,
-    pub pairs_max: u64,
+    /// The most in TIME-WAIT at one time, its TCP's and these together.
+    pub waiting_max: u64,
     /// How often `auto` came to see an overload in another phase.
     pub phase_changes: u64,
 }

@@ -327,7 +327,7 @@ impl World {
         let application = Statistics { elapsed_ns: now_ns, ..host.app.statistics };
         let sockets = 1 + self.flows.each().filter(|flow| flow.conn.is_socket()).count() as u64;
         let mut counted = host.counted.clone();
-        (counted.pairs_held, counted.pairs_max) = self.wire.ends.held_by_server(now_ns);
+        counted.pairs_held = self.wire.ends.held_by_server(now_ns);
         counted.phase_changes = host.guard.as_ref().map_or(0, |guard| guard.phase_changes);
         let accepts = host.guard.as_ref().and_then(|guard| guard.accepts.seen(now_ns));
         let mark = (host.cores.spent(), counted, application, sockets, accepts);

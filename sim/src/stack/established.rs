@@ -120,7 +120,7 @@ impl Host {
             let counted = &mut self.counted;
             counted.time_waits += 1;
             counted.time_waits_held += 1;
-            counted.time_waits_max = counted.time_waits_max.max(counted.time_waits_held);
+            counted.wait(work);
         }
         conn.state = State::TimeWait;
         conn.ack_at_ns = NEVER;

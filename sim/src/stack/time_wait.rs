@@ -6,7 +6,7 @@ use tidegate_client::LastNumbers;
 use tidegate_policy::raw::TG_TW_NOBODY;
 use tidegate_policy::time_wait::{self, Close, End, Ending};
 
-use super::{Host, State};
+use super::{Counted, Host, State};
 use crate::flow::Flow;
 use crate::network::Packet;
 use crate::wire::Work;
@@ -17,6 +17,15 @@ pub(super) enum Keeps {
     Request,
     /// The SYN/ACK is a cookie.
     Nothing,
+}
+
+impl Counted {
+    /// One more is in TIME-WAIT.
+    pub(super) fn wait(&mut self, work: &mut Work<'_>) {
+        let now_ns = work.now_ns();
+        let pairs = work.wire.ends.held_by_server(now_ns);
+        self.waiting_max = self.waiting_max.max(self.time_waits_held + pairs);
+    }
 }
 
 impl Host {
@@ -77,7 +86,46 @@ impl Host {
             };
             work.wire.ends.hold(End::Server, flow.pair, &last, now_ns);
             self.counted.pairs += 1;
+            self.counted.wait(work);
         }
         flow.conn.forget(work.wire);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_client::{Arrivals, Close, Os};
+    use tidegate_policy::time_wait::negotiate;
+
+    use super::*;
+    use crate::machine::Machine;
+    use crate::setup::{Load, Setup};
+    use crate::world::World;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    /// As many blocks come as pairs go: at no time are there as many as the most of each.
+    #[test]
+    fn the_most_that_wait_are_those_of_one_time() {
+        let world = |close| {
+            let mut setup = Setup::one_packet(Machine::today(), None, Os::linux());
+            setup.crowd.person.close = close;
+            setup.crowd.person.time_wait = negotiate(Some(End::Server));
+            setup.time_wait = negotiate(Some(End::Server));
+            setup.crowd.load = Load::Open(Arrivals::constant(10.0));
+            setup.crowd.duration_ns = 130 * SECOND_NS;
+            World::new(setup)
+        };
+        let (mut world, later) = (world(Close::ClientClose), world(Close::Server));
+        while world.now_ns() < 62 * SECOND_NS {
+            assert!(world.advance());
+        }
+        (world.people, world.host.ending) = (later.people, later.host.ending);
+        while world.now_ns() < 125 * SECOND_NS {
+            assert!(world.advance());
+        }
+        let counted = &world.host.counted;
+        assert!(counted.pairs >= 600 && counted.time_waits >= 600, "{counted:?}");
+        assert!((590..=620).contains(&counted.waiting_max), "{counted:?}");
     }
 }
