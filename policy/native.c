@@ -16,6 +16,8 @@ struct tg_judged tg_native_syn(const struct tg_rules *rules, const struct tg_que
 {
 	struct tg_judged judged = {.reason = tg_syn_reason(rules, queues, syn)};
 
+	if (tg_syn_takes_over(rules, queues, syn, judged.reason))
+		judged.reason = tg_syn_room_of_taken(syn);
 	judged.decision = tg_syn_decide(rules, judged.reason, syn, refusals);
 	return judged;
 }

@@ -62,6 +62,19 @@ TG_INLINE void tg_syn_look_up(void *ctx, struct tg_syn_stage *s)
 	s->syn.half_open = tg_is_answered(state);
 }
 
+/*
+ * What is left of the reason against it, where that is a TIME-WAIT which the kernel lets it take
+ * over. Global, as tg_shed is: the verifier walks what follows but once.
+ */
+__noinline __u32 tg_syn_take_over(struct tg_rules *rules, struct tg_queues *queues,
+                                  struct tg_syn *syn, __u32 reason)
+{
+	if (!rules || !queues || !syn || !tg_syn_takes_over(rules, queues, syn, reason))
+		return reason;
+	syn->half_open = 1;
+	return tg_syn_room_of_taken(syn);
+}
+
 /* auto, once it is known what room there is. */
 TG_INLINE void tg_syn_watch(struct tg_syn_stage *s)
 {
@@ -144,8 +157,10 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 		tg_syn_watch(s);
 	wants_cookie = tg_syn_wants_cookie(rules, s->reason, &s->syn);
 	looks_up = wants_cookie || tg_syn_may_stand(s);
-	if (can_look_up && looks_up)
+	if (can_look_up && looks_up) {
 		tg_syn_look_up(ctx, s);
+		s->reason = tg_syn_take_over(&s->at->guard->rules, &s->queues, &s->syn, s->reason);
+	}
 	if (s->watch && tg_syn_is_told(s->reason, &s->syn, &s->watch->client)) {
 		tg_watch_keep(s->watch);
 		tg_watch_tell(s->packet, s->watch);

@@ -39,9 +39,10 @@ TG_INLINE __u32 tg_judge_begin(const struct tg_rules *rules, struct tg_queues *q
 struct tg_judging {
 	__u32 phase; /* enum tg_phase */
 	__u32 reason;
-	__u32 is_watched;
-	__u32 is_asked; /* who it is matters */
-	__u32 cell;     /* then: which of its block's */
+	__u16 is_watched;
+	__u16 takes_over; /* a TIME-WAIT */
+	__u32 is_asked;   /* who it is matters */
+	__u32 cell;       /* then: which of its block's */
 	struct tg_client client;
 	struct tg_overload_met met;
 };
@@ -64,7 +65,7 @@ TG_INLINE void tg_judge_meet(const struct tg_rules *rules, const struct tg_queue
 	tg_syn_meet(rules, crowd->overload, j->phase, &j->reason, &j->client,
 	            tg_overload_is_half_full(rules, crowd->overload, queues, syn->now_ns),
 	            syn->now_ns);
-	j->met = tg_syn_met(j->reason, syn->half_open, (__u32)crowd->isn);
+	j->met = tg_syn_met(j->reason, syn->half_open | j->takes_over, (__u32)crowd->isn);
 }
 
 /* auto, to one who is to be told: in which form? */
@@ -128,8 +129,11 @@ TG_INLINE void tg_syn_judge_room(const struct tg_rules *rules, const struct tg_q
                                  struct tg_judging *j)
 {
 	j->reason = tg_syn_reason(rules, queues, syn);
+	j->takes_over = tg_syn_takes_over(rules, queues, syn, j->reason);
 	if (j->is_watched)
 		tg_judge_meet(rules, queues, syn, crowd, j);
+	if (j->takes_over)
+		j->reason = tg_syn_room_of_taken(syn);
 }
 
 /* What came of a SYN, and what stood against it: the two reasons may differ (tg_syn_lack()). */

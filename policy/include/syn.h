@@ -127,6 +127,30 @@ TG_INLINE int tg_syn_asks_for_request(__u32 reason, const struct tg_queues *queu
 }
 
 /*
+ * Once it is known what stands there: does this SYN take over a TIME-WAIT, for which the kernel
+ * asks no rule of its SYN queue (tcp_conn_request(): "TW buckets are converted to open requests
+ * without limitations", Linux 4.10 to 6.18)? The listen queue, and limits of ours, hold for it all
+ * the same. One that TIME-WAIT takes for an old one is acknowledged.
+ */
+TG_INLINE __u32 tg_syn_takes_over(const struct tg_rules *rules, const struct tg_queues *queues,
+                                  const struct tg_syn *syn, __u32 reason)
+{
+	if (reason != TG_SYNQ_FULL && reason != TG_SYNQ_3_4_FULL)
+		return 0;
+	if (queues->listen_len >= tg_least_places(rules, queues, tg_listen_places(queues)) ||
+	    queues->shut == TG_SHUT)
+		return 0;
+	/* Of all that stands only TIME-WAIT is taken and has no answer of the kernel's. */
+	return syn->taken & !syn->half_open;
+}
+
+/* What one who does has in place of the reason that stood against it. */
+TG_INLINE __u32 tg_syn_room_of_taken(const struct tg_syn *syn)
+{
+	return syn->source == TG_SOURCE_EXEMPT ? TG_EXEMPT : TG_ROOM;
+}
+
+/*
  * Might the kernel let in a SYN that finds no room here? Its rule is not reserv's, nor its limits
  * ours: what stands against this SYN is then nothing to it. Where reserv asks for its rule, it
  * would give a cookie of its own, or keep room for those whom it remembers.
@@ -285,7 +309,8 @@ TG_INLINE void tg_syn_meet_held(const struct tg_syn *syn, struct tg_overload *o,
 /*
  * auto, of any other: what became of it, by the reason that tg_syn_meet() left. isn is its initial
  * sequence number. Where there is room nobody has looked whether its request stands, and who comes
- * again counts as who comes: the simulator, which knows, counts as the datapath.
+ * again counts as who comes: the simulator, which knows, counts as the datapath. Who takes over a
+ * TIME-WAIT counts as one whose request stands: it lost nothing.
  */
 TG_INLINE struct tg_overload_met tg_syn_met(__u32 reason, __u32 is_half_open, __u32 isn)
 {

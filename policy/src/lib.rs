@@ -232,6 +232,40 @@ mod tests {
         assert_eq!(syn(&watch, &three_quarters), (TG_PASS, TG_ROOM));
     }
 
+    /// "TW buckets are converted to open requests without limitations" (`tcp_conn_request()`): but for the listen
+    /// queue, and limits of ours.
+    #[test]
+    fn who_takes_over_a_time_wait_needs_no_room_in_the_syn_queue() {
+        let refuse = tg_rules { refusal_cost_ns: 0, ..mechanism::parse("rst-syn").unwrap() };
+        let limited = tg_rules { places: 64, ..refuse };
+        let exempt = TG_SOURCE_EXEMPT as u16;
+        let no_cookies = |queues| tg_queues { syncookies: 0, ..queues };
+        let three_quarters = tg_queues { listen_max: 4096, syn_max: 128, ..queues(0, 97) };
+        for (rules, found, source, verdict, reason) in [
+            (refuse, queues(0, 129), 0, TG_PASS, TG_ROOM),
+            (tg_rules::default(), queues(0, 129), 0, TG_PASS, TG_ROOM),
+            (refuse, three_quarters, 0, TG_PASS, TG_ROOM),
+            (refuse, queues(0, 129), exempt, TG_PASS, TG_EXEMPT),
+            (limited, queues(63, 129), 0, TG_PASS, TG_ROOM),
+            (limited, queues(64, 129), 0, TG_RESET, TG_SYNQ_FULL),
+            (refuse, queues(129, 129), 0, TG_RESET, TG_SYNQ_FULL),
+            (refuse, queues(129, 0), 0, TG_RESET, TG_LISTENQ_FULL_AT_SYN),
+        ] {
+            let asked = tg_syn { taken: 1, source, ..Default::default() };
+            let d = decide_syn(&rules, &no_cookies(found), &asked, &mut tg_bucket::default());
+            assert_eq!((d.verdict, d.reason), (verdict, reason), "{found:?}");
+        }
+        // Whose connection stands there has the kernel's answer, and nobody else has any.
+        for (half_open, taken, verdict, reason) in
+            [(1, 1, TG_PASS, TG_HALF_OPEN), (0, 0, TG_RESET, TG_SYNQ_FULL)]
+        {
+            let asked = tg_syn { half_open, taken, ..Default::default() };
+            let full = no_cookies(queues(0, 129));
+            let d = decide_syn(&refuse, &full, &asked, &mut tg_bucket::default());
+            assert_eq!((d.verdict, d.reason), (verdict, reason));
+        }
+    }
+
     /// Which stand above a full SYN queue, and where every SYN has one.
     #[test]
     fn a_limit_of_ours_holds_for_the_kernels_cookies() {

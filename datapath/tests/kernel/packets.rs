@@ -1159,6 +1159,53 @@ fn a_syn_whose_request_stands_passes() {
     });
 }
 
+/// The kernel makes a request of TIME-WAIT whatever its SYN queue holds ("TW buckets are converted to open
+/// requests without limitations"): a proxy whose ports are few comes in while a flood keeps others out. The listen
+/// queue is another matter.
+#[test]
+fn a_syn_that_takes_over_a_time_wait_needs_no_room_in_the_syn_queue() {
+    in_a_namespace("a_syn_that_takes_over_a_time_wait_needs_no_room", |namespace| {
+        let outside = Outside::of(namespace);
+        namespace.sysctl("net.ipv4.tcp_syncookies", 0).unwrap();
+        let rules = [tg_rules::default(), refusing(TG_SYN_RESET), refusing(TG_SYN_DROP)];
+        let guards = rules.map(|rules| Guards::new(vec![guarded(None, FULL, rules)]));
+        for to in both_families() {
+            let server = Server::bound(to, 1, false);
+            let from = in_time_wait(&server);
+            outside.sends(&Segment::syn(Outside::client(to, 570), to));
+            let _waits = connect(to);
+            outside.sends(&Segment::syn(Outside::client(to, 571), to));
+            eventually("two are half-open, one more than the backlog", || {
+                let rows = tidegate_datapath::sockets::listeners(&guards[0].programs).unwrap();
+                rows.iter().any(|row| row.port == u32::from(FULL) && row.syn_len == 2)
+            });
+            let again = Segment::syn(from, to).bytes();
+            let another = syn(to).bytes();
+            for (guards, verdict) in guards.iter().zip(["pass", "reset", "drop"]) {
+                for hook in HOOKS {
+                    let what = format!("{to}, {hook:?}, {verdict}");
+                    // Until then the kernel has its answer.
+                    eventually("TIME-WAIT", || {
+                        one(guards, hook, &again).2 == [(0, "Room", "pass", 1)]
+                    });
+                    let (.., counted) = one(guards, hook, &another);
+                    assert_eq!(counted, [(0, "SynQFull", verdict, 1)], "{what}");
+                    let (outcome, left, counted) = one(guards, hook, &again);
+                    assert_eq!((outcome, left), (Outcome::Pass, again.clone()), "{what}");
+                    assert_eq!(counted, [(0, "Room", "pass", 1)], "{what}");
+                }
+            }
+            server.set_backlog(0);
+            for (guards, verdict) in guards.iter().zip(["pass", "reset", "drop"]) {
+                for hook in HOOKS {
+                    let (.., counted) = one(guards, hook, &again);
+                    assert_eq!(counted, [(0, "SynQFull", verdict, 1)], "{to}, {hook:?}");
+                }
+            }
+        }
+    });
+}
+
 /// A connection by TCP Fast Open is in no queue of half-open ones, and the application may be serving it
 /// while its SYN/ACK is on its way: the SYN that comes again is the kernel's. Here the listener is made
 /// for Fast Open, and what stands are plain connections.

@@ -376,7 +376,8 @@ mod tests {
     use tidegate_policy::police::{Limited, Police};
     use tidegate_policy::raw::{
         TG_KEY_CONNECTION, TG_NO_COOKIE, TG_REFUSAL_LIMIT, TG_REFUSE_COOKIE, TG_REFUSE_RESET,
-        TG_REFUSE_SILENTLY, TG_SHED_STATELESS, TG_SLPD, tg_accepts, tg_limit, tg_shed_rules,
+        TG_REFUSE_SILENTLY, TG_SHED_STATELESS, TG_SLPD, TG_SYNQ_FULL, tg_accepts, tg_limit,
+        tg_shed_rules,
     };
 
     use super::*;
@@ -434,6 +435,15 @@ mod tests {
         world.host.listener.half_open += most + 1;
         assert_eq!(world.host.listener.room(Profile::Linux6, &world.host.kernel), TG_KERNEL_COOKIE);
         assert_eq!(comes_again(&mut world), State::HalfOpen);
+
+        // So a mechanism has it.
+        for name in ["rst-syn", "early-syn-drop", "auto"] {
+            let mut world = in_time_wait(name, Hook::Ip, false);
+            world.host.listener.half_open += most + 1;
+            world.host.kernel.syncookies = 0;
+            assert_eq!(comes_again(&mut world), State::HalfOpen, "{name}");
+            assert_eq!(world.host.counted.dropped(TG_SYNQ_FULL), 0, "{name}");
+        }
 
         // The listen queue is another matter, whatever there is in the SYN queue.
         for (half_open, syncookies) in [(0, 1), (most + 1, 0)] {

@@ -127,6 +127,11 @@ impl Server {
         Server { listener: fd.into(), waiting: Vec::new() }
     }
 
+    /// Another backlog, of the queue as it stands.
+    pub fn set_backlog(&self, backlog: i32) {
+        listen(&self.listener, Backlog::new(backlog).unwrap()).unwrap();
+    }
+
     fn holding(mut self, waiting: usize) -> Self {
         let to = self.listener.local_addr().unwrap();
         self.waiting = (0..waiting).map(|_| connect(to)).collect();
