@@ -204,6 +204,18 @@ TG_INLINE int tg_tc_abort(struct __sk_buff *ctx, const struct tg_packet *p, __u3
 	return TCX_NEXT;
 }
 
+/*
+ * Whoever has signed a segment has signed its number and its flags: tcp_inbound_hash() drops one
+ * that was changed before any request is asked. (So it is with options that cannot be read.)
+ */
+TG_INLINE int tg_tc_is_signed(struct __sk_buff *ctx, const struct tg_packet *p)
+{
+	struct tg_tcp_options seen = {};
+
+	tg_tc_options(ctx, tg_options_offset(p), tg_options_end(p), &seen);
+	return seen.unanswerable;
+}
+
 TG_INLINE int tg_tc_ack_request(struct __sk_buff *ctx, struct bpf_sock *sk,
                                 const struct tg_ack_stage *s)
 {
@@ -220,6 +232,8 @@ TG_INLINE int tg_tc_ack_request(struct __sk_buff *ctx, struct bpf_sock *sk,
 	tg_read_request(req, listener, s->packet, &ack);
 	if (s->at.guard->rules.is_auto)
 		tg_ack_hear_deferred(s, listener, &ack);
+	if (s->at.guard->rules.ack == TG_ACK_RESET)
+		ack.is_signed = tg_tc_is_signed(ctx, s->packet);
 	decision = tg_ack_judge(s, listener, &ack);
 	return decision.verdict == TG_RESET ? tg_tc_abort(ctx, s->packet, req->rcv_nxt) : TCX_NEXT;
 }

@@ -22,7 +22,8 @@ enum tg_ack_cookie {
 struct tg_ack {
 	__u32 is_request;  /* 1: a request is waiting for it; 0: none, see cookie */
 	__u32 acceptable;  /* request: it acknowledges our SYN/ACK and is in the window */
-	__u32 deferred;    /* request: TCP_DEFER_ACCEPT waits for data, this has none */
+	__u16 deferred;    /* request: TCP_DEFER_ACCEPT waits for data, this has none */
+	__u16 is_signed;   /* request: by TCP-MD5 or TCP-AO, and what is changed is not heard */
 	__u32 bare;        /* no data and no FIN: a SYN/ACK ACK (Shukla, Table 4.1) */
 	__u32 cookie;      /* enum tg_ack_cookie */
 	__u8 silent;       /* auto: who finds no room is not told */
@@ -64,7 +65,7 @@ TG_INLINE struct tg_decision tg_ack_decide_place(const struct tg_rules *rules,
 {
 	if (!tg_listen_queue_full(queues))
 		return tg_decide(TG_PASS, TG_HANDSHAKE);
-	if (rules->ack == TG_ACK_RESET && !tg_ack_is_silent(ack) && !ack->exempt)
+	if (rules->ack == TG_ACK_RESET && !tg_ack_is_silent(ack) && !ack->exempt && !ack->is_signed)
 		return tg_decide(TG_RESET, tg_ack_overflow(ack));
 	return tg_decide(TG_PASS, tg_ack_overflow(ack));
 }

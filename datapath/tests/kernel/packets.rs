@@ -1012,6 +1012,40 @@ fn so_it_is_with_the_kernels_cookies_where_abort_refuses_them() {
     });
 }
 
+/// `abort` has the kernel refuse by a change to the client's ACK, which a signed one does not outlast: TCP would drop
+/// it, and no RST would be sent.
+#[test]
+fn abort_leaves_a_signed_segment_as_it_is() {
+    in_a_namespace("abort_leaves_a_signed_segment_as_it_is", |namespace| {
+        let outside = Outside::of(namespace);
+        let abort = tg_rules { ack: TG_ACK_RESET, ..Default::default() };
+        let guards = Guards::new(vec![guarded(None, FULL, abort)]);
+        for to in both_families() {
+            let _server = Server::bound(to, 0, false);
+            let tap = Tap::open("srv0");
+            let asks = Segment::syn(Outside::client(to, 640), to);
+            outside.sends(&asks);
+            let plain = asks.acknowledging(&tap.syn_ack());
+            let _waits = connect(to);
+            let (.., counted) = one(&guards, IP, &syn(to).bytes());
+            assert_eq!(counted, [(0, "ListenQFullAtSyn", "pass", 1)], "{to}: ACKs are looked at");
+            for (kind, length) in [(19, 18), (29, 16)] {
+                let mut option = vec![0; 20];
+                option[..4].copy_from_slice(&[1, 1, kind, length]);
+                let signed = plain.clone().with(|s| s.options = option).bytes();
+                let (outcome, left, counted) = one(&guards, IP, &signed);
+                let overflow = (0, "ListenQOverflow SYN/ACK ACK", "pass", 1);
+                assert_eq!((outcome, counted), (Outcome::Pass, vec![overflow]), "{to}, {kind}");
+                assert_eq!(left, signed, "{to}, option {kind}");
+            }
+            let (outcome, left, counted) = one(&guards, IP, &plain.bytes());
+            let refused = (0, "ListenQOverflow SYN/ACK ACK", "reset", 1);
+            assert_eq!((outcome, counted), (Outcome::Pass, vec![refused]), "{to}");
+            assert_eq!(left[left.len() - 7], SYN | ACK, "{to}: the kernel answers it with RST");
+        }
+    });
+}
+
 /// One of a million forged ACKs is taken for a cookie of ours: no price for those who give none. Cookies that
 /// are out when the rules change come back all the same.
 #[test]
