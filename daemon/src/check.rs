@@ -156,9 +156,14 @@ fn would_be(
         };
         let _ = writeln!(out, "  on {} {place}", interface.name);
     }
-    let unfound = plan::require_found(&config.guards, interfaces, rows).err();
+    let wrongs = [
+        plan::require_found(&config.guards, interfaces, rows),
+        plan::require_found_at_driver(&config.guards, interfaces, rows, plan),
+        plan::require_one_auto(&config.guards, rows),
+    ];
     let left_out = plan::left_out(&config.interfaces, interfaces);
-    for failure in left_out.chain(unfound).chain(part::of(config)) {
+    let wrongs = wrongs.into_iter().filter_map(Result::err);
+    for failure in left_out.chain(wrongs).chain(part::of(config)) {
         let _ = writeln!(out, "  {failure}");
     }
     if config.socket_option {

@@ -109,8 +109,13 @@ fn carries(interface: &Interface, addresses: &BTreeSet<IpAddr>) -> bool {
 
 /// The drivers of interfaces that have no hardware behind them, or another machine's. With a program virtio_net does
 /// without its receive offloads (`virtnet_xdp_set()`); and Xen's says that it has taken one, and runs none, where the
-/// other end leaves no room before frames (`xennet_xdp_set()`).
-const VIRTUAL: [&str; 8] = ["", "veth", "bridge", "bonding", "tun", "dummy", "virtio_net", "vif"];
+/// other end leaves no room before frames (`xennet_xdp_set()`). Hyper-V's gives it to another ([`HANDS_ON`]).
+const VIRTUAL: [&str; 9] =
+    ["", "veth", "bridge", "bonding", "tun", "dummy", "virtio_net", "vif", "hv_netvsc"];
+
+/// The drivers that give their program to an interface below them, a bond's to its slaves (`bond_xdp_set()`) and
+/// Hyper-V's to the card's virtual function (`netvsc_vf_setxdp()`): there it goes by that one's index.
+const HANDS_ON: [&str; 2] = ["bonding", "hv_netvsc"];
 
 /// An interface whose driver gets a program only where it is asked for.
 fn is_virtual(interface: &Interface) -> bool {
@@ -278,6 +283,16 @@ pub fn require_others(guards: &[Guarded], interfaces: &[Interface]) -> Result<()
     ))
 }
 
+/// That there are none of these; or all of them, each once.
+fn none_of(places: impl Iterator<Item = String>, what: &str, fix: &str) -> Result<()> {
+    let places: BTreeSet<String> = places.collect();
+    if places.is_empty() {
+        return Ok(());
+    }
+    let places: Vec<String> = places.into_iter().collect();
+    Err(Failure::argument(format!("{what}: {}", places.join(", ")), fix))
+}
+
 /// The VRF that a listening socket is bound to.
 pub fn vrf_of<'a>(row: &tg_listener_row, interfaces: &'a [Interface]) -> Option<&'a Interface> {
     interfaces.iter().find(|i| i.index == row.bound_ifindex && i.is_vrf())
@@ -295,15 +310,58 @@ pub fn require_found(
         let vrf = vrf_of(row, interfaces)?;
         Some(format!("{} in {}", SocketAddr::new(row.address(), row.port as u16), vrf.name))
     };
-    let unfound: BTreeSet<String> = listeners.iter().filter(is_guarded).filter_map(place).collect();
-    if unfound.is_empty() {
-        return Ok(());
-    }
-    let unfound: Vec<String> = unfound.into_iter().collect();
-    Err(Failure::argument(
-        format!("no guard finds what listens in a VRF: {}", unfound.join(", ")),
+    none_of(
+        listeners.iter().filter(is_guarded).filter_map(place),
+        "no guard finds what listens in a VRF",
         "bind it to an interface of the VRF's, or to none and set net.ipv4.tcp_l3mdev_accept to 1",
-    ))
+    )
+}
+
+/// The interface that a listening socket is bound to, where its driver's program goes by another's index.
+fn handed_on_of<'a>(
+    row: &tg_listener_row,
+    interfaces: &'a [Interface],
+    plan: &Plan,
+) -> Option<&'a Interface> {
+    let bound = interfaces.iter().find(|i| i.index == row.bound_ifindex)?;
+    let (_, hooks) = plan.interfaces.get(&bound.index)?;
+    (*hooks != Hooks::Ip && HANDS_ON.contains(&bound.driver.as_str())).then_some(bound)
+}
+
+/// That the guards which are judged at the driver find theirs. The kernel's look-up there goes by the interface that
+/// runs the program, and finds none that is bound to the one which was given it.
+pub fn require_found_at_driver(
+    guards: &[Guarded],
+    interfaces: &[Interface],
+    listeners: &[tg_listener_row],
+    plan: &Plan,
+) -> Result<()> {
+    let goes_there = |g: &Guarded| matches!(g.hook, TG_HOOK_DRIVER | TG_HOOK_AUTO);
+    let is_judged_there =
+        |row: &&tg_listener_row| guards.iter().any(|g| goes_there(g) && g.covers(row));
+    let place = |row: &tg_listener_row| {
+        let bound = handed_on_of(row, interfaces, plan)?;
+        Some(format!("{} on {}", SocketAddr::new(row.address(), row.port as u16), bound.name))
+    };
+    none_of(
+        listeners.iter().filter(is_judged_there).filter_map(place),
+        "at the driver no guard finds what is bound to its interface",
+        "choose the hook \"ip\"",
+    )
+}
+
+/// That no two sections of `auto` watch one listening socket. Each measures the whole of its queues, and knows of its own
+/// clients alone.
+pub fn require_one_auto(guards: &[Guarded], listeners: &[tg_listener_row]) -> Result<()> {
+    let is_shared = |row: &&tg_listener_row| {
+        guards.iter().filter(|g| g.rules.is_auto != 0 && g.judges(row, guards)).count() > 1
+    };
+    let place = |row: &tg_listener_row| SocketAddr::new(row.address(), row.port as u16).to_string();
+    none_of(
+        listeners.iter().filter(is_shared).map(place),
+        "several sections of auto take one listening socket's queues for their own",
+        "write one section of the port without an address, or give all but one another mechanism",
+    )
 }
 
 /// What should be attached for these guards.
@@ -410,7 +468,7 @@ mod tests {
     /// What it would save with SYNs, bulk transfers would pay for.
     #[test]
     fn the_driver_of_a_virtual_machine_is_left_alone_unless_it_is_asked_for() {
-        for driver in ["virtio_net", "vif"] {
+        for driver in ["virtio_net", "vif", "hv_netvsc"] {
             let host = [interface("eth0", 2, driver, &["192.0.2.1"])];
             for (hook, at) in [(TG_HOOK_AUTO, Hooks::Ip), (TG_HOOK_DRIVER, Hooks::DriverAndIp)] {
                 let found = plan(&[guarded(None, hook)], &[], &host, &[]);
@@ -682,6 +740,71 @@ mod tests {
             "no guard finds what listens in a VRF: 192.0.2.8:80 in blue; bind it to an interface of the VRF's, or \
              to none and set net.ipv4.tcp_l3mdev_accept to 1"
         );
+    }
+
+    /// A bond, and a network card of Azure's.
+    #[test]
+    fn who_is_bound_to_an_interface_that_hands_its_program_on_is_told_of() {
+        let row =
+            |port, bound_ifindex| tg_listener_row { port, bound_ifindex, ..Default::default() };
+        for driver in HANDS_ON {
+            let host = [host(), vec![interface("up0", 5, driver, &["203.0.113.1"])]].concat();
+            let told = |guards: &[Guarded], rows: &[tg_listener_row]| {
+                let plan = plan(guards, &[], &host, &[]);
+                require_found_at_driver(guards, &host, rows, &plan).err()
+            };
+            let at_driver = [guarded(None, TG_HOOK_DRIVER)];
+            let bound = [row(80, 5), row(80, 0), row(80, 5)];
+            assert_eq!(
+                told(&at_driver, &bound).unwrap().to_string(),
+                "at the driver no guard finds what is bound to its interface: 0.0.0.0:80 on up0; choose the hook \
+                 \"ip\"",
+                "{driver}"
+            );
+            // Bound to none, to a card that runs its program, or not guarded.
+            assert!(told(&at_driver, &[row(80, 0), row(80, 2), row(81, 5)]).is_none(), "{driver}");
+            for hook in [TG_HOOK_AUTO, TG_HOOK_IP] {
+                assert!(told(&[guarded(None, hook)], &bound).is_none(), "{driver}");
+            }
+            // auto is judged by what another section has put there.
+            let other = Guarded { port: 81, ..guarded(None, TG_HOOK_DRIVER) };
+            for (hook, is_told) in [(TG_HOOK_AUTO, true), (TG_HOOK_IP, false)] {
+                let both = [guarded(None, hook), other.clone()];
+                assert_eq!(told(&both, &bound).is_some(), is_told, "{driver}");
+            }
+        }
+    }
+
+    /// A socket for both families has one queue for both.
+    #[test]
+    fn a_socket_that_several_sections_of_auto_watch_is_told_of() {
+        let auto = |address| {
+            let rules = tidegate_policy::raw::tg_rules { is_auto: 1, ..Default::default() };
+            Guarded { rules, ..guarded(address, TG_HOOK_AUTO) }
+        };
+        let [v4, v6] = [auto(Some("192.0.2.1")), auto(Some("2001:db8::1"))];
+        let both = tg_listener_row { port: 80, is_ipv6: 1, ..Default::default() };
+        let told = |guards: &[Guarded], row| require_one_auto(guards, &[row, row]).err();
+        assert_eq!(
+            told(&[v4.clone(), v6.clone()], both).unwrap().to_string(),
+            "several sections of auto take one listening socket's queues for their own: [::]:80; write one section \
+             of the port without an address, or give all but one another mechanism"
+        );
+        assert!(
+            told(&[auto(None), v6.clone()], both).is_some(),
+            "what is not for v6 is the other's"
+        );
+        // A family, or a mechanism, of its own; a section alone; or a socket for each.
+        let for_v6 = tg_listener_row { ipv6_only: 1, ..both };
+        assert!(told(&[v4.clone(), v6.clone()], for_v6).is_none());
+        assert!(told(&[v4.clone(), guarded(Some("2001:db8::1"), TG_HOOK_AUTO)], both).is_none());
+        assert!(told(&[auto(None)], both).is_none());
+        let own = tg_listener_row {
+            addr: [u32::from_ne_bytes([192, 0, 2, 1]), 0, 0, 0],
+            port: 80,
+            ..Default::default()
+        };
+        assert!(told(&[auto(None), v4], own).is_none());
     }
 
     #[test]

@@ -154,6 +154,8 @@ impl Daemon {
             plan::require_others(&config.guards, interfaces),
             self.guard.require_drivers(&self.plan).map_err(Failure::from),
             plan::require_found(&config.guards, interfaces, rows),
+            plan::require_found_at_driver(&config.guards, interfaces, rows, &self.plan),
+            plan::require_one_auto(&config.guards, rows),
         ];
         let found: Vec<Failure> = found.into_iter().filter_map(Result::err).collect();
         for failure in found.iter().filter(|failure| !self.told.contains(&failure.what())) {

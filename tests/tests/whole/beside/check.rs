@@ -11,8 +11,8 @@ use std::time::Duration;
 use tidegate_datapath::cgroup;
 use tidegate_lab::Counters;
 use tidegate_tests::{
-    Answer, Guard, SERVER_V4, Stage, Stalled, bpf, fetch, fill, run_to_end, skip_without_root,
-    tidegate_program,
+    Answer, Guard, SERVER_V4, SERVER_V6, Stage, Stalled, bpf, fetch, fill, run_to_end,
+    skip_without_root, tidegate_program,
 };
 
 const CONFIGURATION: &str = r#"interfaces = ["srv0", "late0"]
@@ -63,6 +63,31 @@ fn what_the_kernel_takes_where_connections_were_lost_and_what_would_be_guarded_i
     assert!(warning.contains("is lost unless the other end has GRO on"), "{told}");
     assert!(told.contains("hook = \"ip\" needs neither"), "{told}");
     assert!(bpf::pinned(&stage.server).is_empty(), "nothing is attached or pinned");
+}
+
+/// A section for each family before one socket for both: the queues that each measures are the other's, too.
+#[test]
+fn a_socket_that_several_sections_of_auto_watch_is_told_of() {
+    if skip_without_root("a_socket_that_several_sections_of_auto_watch_is_told_of") {
+        return;
+    }
+    let stage = Stage::new("shared");
+    let both = SocketAddr::new("::".parse().expect("an address"), 80);
+    let _listener = Stalled::with(&stage.server, both, 4, |socket| {
+        socket.set_only_v6(false).expect("a dual-stack socket");
+    });
+    let section = |address| format!("[[listener]]\naddress = \"{address}\"\nport = 80\n");
+    let file = "/run/tidegate.toml";
+    let sections = section(SERVER_V4) + &section(SERVER_V6);
+    stage.server.place_file(file, sections).expect("a configuration");
+    let warning = "several sections of auto take one listening socket's queues for their own: [::]:80; write one";
+    let output = run_to_end(&stage.server, &["check", "--config", file]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && told.contains(warning), "{told}");
+    let mut guard = Guard::start(&stage.server, &["--config", file]);
+    let complaint = guard.complaint().expect("what is shared");
+    assert!(complaint.contains(warning), "{complaint}");
+    guard.stop();
 }
 
 /// A cgroup of the host's, which goes when nobody is in it any more.
