@@ -25,7 +25,7 @@ TG_INLINE int tg_tc_answer(struct __sk_buff *ctx, const struct tg_packet *p,
 	__u32 bytes = tg_reply_bytes(p, r);
 
 	/* The device would finish the checksum where the old TCP header was. */
-	if ((partial && !p->direct) || tg_tc_is_decrypted(ctx))
+	if ((partial && !p->direct) || tg_tc_is_decrypted(ctx) || tg_tc_is_translated(ctx))
 		return TCX_NEXT;
 	/*
 	 * Where GRO has noted the TCP header's place, a buffer is not cut before it; what then

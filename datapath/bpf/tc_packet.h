@@ -39,6 +39,30 @@ TG_INLINE int tg_tc_is_decrypted(struct __sk_buff *ctx)
 	return skb->active_extensions >> bpf_core_enum_value(enum skb_ext_id, SKB_EXT_SEC_PATH) & 1;
 }
 
+/* What of a buffer's _nfct says no more than how the packet stands to its connection. */
+#define TG_NFCT_INFO 7ul
+
+/*
+ * Has NAT of this host's own changed it already? On loopback a packet of the host's keeps the
+ * connection that conntrack knows it by, and behind a bridge with br_netfilter any does. An answer
+ * that is written over it has that, too: conntrack looks at it no more (nf_conntrack_in(), Linux
+ * 4.12 to 6.18), and NAT changes it as it does what the client sends, so that it reaches nobody.
+ */
+TG_INLINE int tg_tc_is_translated(struct __sk_buff *ctx)
+{
+	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
+	unsigned long status = 0;
+	struct nf_conn *known;
+
+	if (!bpf_core_field_exists(skb->_nfct) || !bpf_core_field_exists(struct nf_conn, status))
+		return 0;
+	/* Not cast: of this type the kernel has two, nf_conn___init beside it. */
+	known = (void *)(skb->_nfct & ~TG_NFCT_INFO);
+	if (known)
+		bpf_core_read(&status, sizeof(status), &known->status);
+	return !!(status & (IPS_SRC_NAT | IPS_DST_NAT));
+}
+
 /*
  * Is it a VLAN's? The tag that the kernel or the card has taken out stands beside the frame; one
  * that is a priority alone is no VLAN's.

@@ -596,6 +596,7 @@ enum skb_ext_id {
 struct sk_buff {
 	struct net_device *dev;
 	struct sock *sk;
+	unsigned long _nfct;
 	__be16 protocol;
 	__u8 ip_summed : 2;
 	__u8 active_extensions;
@@ -607,6 +608,16 @@ struct xdp_rxq_info {
 
 struct xdp_buff {
 	struct xdp_rxq_info *rxq;
+};
+
+/* Bits of struct nf_conn's status: NAT changes where it comes from, or where it goes. */
+enum {
+	IPS_SRC_NAT = 16,
+	IPS_DST_NAT = 32,
+};
+
+struct nf_conn {
+	unsigned long status;
 };
 
 struct nf_hook_state;

@@ -17,8 +17,8 @@ use tidegate_tests::wire::{
     Wire, usual_options,
 };
 use tidegate_tests::{
-    Answer, Guard, Plain, SERVER_V4, SERVER_V6, Seen, Stage, Stalled, fetch, fill, guard_of,
-    packets, skip_without_root, until,
+    Answer, Counted, Guard, Plain, SERVER_V4, SERVER_V6, Seen, Stage, Stalled, fetch, fill,
+    guard_of, packets, skip_without_root, until,
 };
 
 const BACKLOG: i32 = 2;
@@ -548,6 +548,34 @@ fn a_client_on_the_host_itself_is_answered_at_once() {
         }
         guard.stop();
     }
+}
+
+/// NAT would change an answer that is written over the SYN as it changes the SYN, so that it reached nobody: the
+/// kernel gets the SYN.
+#[test]
+fn a_client_that_the_hosts_own_nat_brings_here_is_left_to_the_kernel() {
+    if skip_without_root("redirected") {
+        return;
+    }
+    let stage = Stage::new("redirected");
+    let _server = stalled_dual(&stage.server, 80);
+    let _crowd = fill(&stage.server, at("127.0.0.1", 80), PLACES);
+    let table = "table inet nat {\nchain c {\ntype nat hook output priority -100\n\
+                 tcp dport 81 redirect to :80\n}\n}\n";
+    stage.server.place_file("/run/nat.nft", table.to_owned()).expect("a file");
+    stage.server.output(stage.server.command("nft -f /run/nat.nft")).expect("nft takes it");
+    let guard = Guard::on_port(&stage.server, 80, "rst-syn", "ip");
+    let drops = || Counted::of(&stage.server).kernel_drops();
+    for address in ["127.0.0.1", "::1"] {
+        let before = drops();
+        let answer = fetch(&stage.server, at(address, 81), PATIENCE).answer;
+        assert_eq!(answer, Answer::Silence, "{address}");
+        assert!(drops() > before, "{address}: the kernel has seen none");
+        let direct = fetch(&stage.server, at(address, 80), QUIET);
+        assert_eq!(direct.answer, Answer::Refused, "{address}");
+        assert!(direct.after < AT_ONCE, "{address}: {direct:?}");
+    }
+    guard.stop();
 }
 
 /// A stage whose port 80 is full on every address, and the raw client's side of it.
