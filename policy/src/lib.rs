@@ -252,7 +252,8 @@ mod tests {
             (refuse, queues(129, 0), 0, TG_RESET, TG_LISTENQ_FULL_AT_SYN),
         ] {
             let asked = tg_syn { taken: 1, source, ..Default::default() };
-            let d = decide_syn(&rules, &no_cookies(found), &asked, &mut tg_bucket::default());
+            let d =
+                decide_syn(&rules, &no_cookies(found), &asked, &mut tg_bucket::default()).decision;
             assert_eq!((d.verdict, d.reason), (verdict, reason), "{found:?}");
         }
         // Whose connection stands there has the kernel's answer, and nobody else has any.
@@ -261,7 +262,7 @@ mod tests {
         {
             let asked = tg_syn { half_open, taken, ..Default::default() };
             let full = no_cookies(queues(0, 129));
-            let d = decide_syn(&refuse, &full, &asked, &mut tg_bucket::default());
+            let d = decide_syn(&refuse, &full, &asked, &mut tg_bucket::default()).decision;
             assert_eq!((d.verdict, d.reason), (verdict, reason));
         }
     }
