@@ -2,6 +2,7 @@
 //! What the stories have in common: a stage of two network namespaces, and the real
 //! programs that play on it. A story tells one claim of the project, start to end.
 
+mod books;
 pub mod bpf;
 mod burst;
 mod chain;
@@ -20,6 +21,7 @@ mod tidelab;
 pub mod waits;
 pub mod wire;
 
+pub use books::{Books, Drops};
 pub use burst::{Attempt, Spoofed, burst, more_addresses};
 pub use chain::Chain;
 pub use client::{

@@ -4,6 +4,7 @@
 
 mod abort;
 mod accepts;
+mod counters;
 mod crowd;
 mod experiments;
 mod fairness;

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where the kernel decides, our counts equal its own, to the packet.
+//! Where the kernel decides and nothing is accepted, our counts equal its own, to the packet.
 
 use std::net::{IpAddr, SocketAddr};
 use std::thread::sleep;
 use std::time::Duration;
 
 use socket2::Socket;
-use tidegate_lab::Counters;
 use tidegate_tests::wire::{ACK, FIN, HalfOpen, PSH, usual_options};
 use tidegate_tests::{
-    Attempt, CLIENT_V4, CLIENT_V6, Counted, Guard, Nginx, SERVER_V4, SERVER_V6, Spoofed, Stage,
-    Stalled, Withheld, burst, fill, half_open, listen_queue, more_addresses, skip_without_root,
-    until,
+    Attempt, Books, CLIENT_V4, CLIENT_V6, Counted, Guard, Nginx, SERVER_V4, SERVER_V6, Spoofed,
+    Stage, Stalled, Withheld, burst, fill, half_open, listen_queue, skip_without_root, until,
 };
 
 fn server(address: &str) -> SocketAddr {
@@ -20,80 +18,6 @@ fn server(address: &str) -> SocketAddr {
 
 fn clients() -> [IpAddr; 1] {
     [CLIENT_V4.parse().expect("an address")]
-}
-
-/// The kernel's counts of a stage's server since its guard stands, held against ours.
-struct Books {
-    before: Counters,
-}
-
-/// What both sides counted, by the kernel's names.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Drops {
-    listen_drops: i64,
-    listen_overflows: i64,
-    queue_full_drop: i64,
-    queue_full_cookies: i64,
-    embryonic_resets: i64,
-    /// sk_drops of the listening socket.
-    on_the_socket: i64,
-}
-
-impl Books {
-    fn open(stage: &Stage) -> Self {
-        Books { before: Counters::of(&stage.server).expect("the kernel's counters") }
-    }
-
-    /// Asserts that both sides counted the same, and returns what.
-    fn balance(&self, stage: &Stage, what: &str) -> Drops {
-        let (told, theirs, ours) = self.both(stage);
-        assert_eq!(told, theirs, "{what}: ours and the kernel's, of {ours}");
-        theirs
-    }
-
-    /// What we counted by the kernel's names, what the kernel did, and all that we did.
-    fn both(&self, stage: &Stage) -> (Drops, Drops, Counted) {
-        let read = || Counters::of(&stage.server).expect("the kernel's counters");
-        // Clients send again: both are of one moment only where nothing came between.
-        let (mut now, mut ours) = (read(), Counted::of(&stage.server));
-        until("nothing comes while it is counted", || {
-            let after = read();
-            let is_quiet = after == now;
-            if !is_quiet {
-                (now, ours) = (after, Counted::of(&stage.server));
-            }
-            is_quiet
-        });
-        let since = now.since(&self.before).expect("the same counters");
-        let kernel = |name: &str| since.get(name).expect("a counter of this kernel");
-        let counted = |reason: &str, verdict: &str| ours.packets(reason, verdict) as i64;
-        let overflows = |verdict: &str| {
-            counted("ListenQOverflow SYN/ACK ACK", verdict)
-                + counted("ListenQOverflow other", verdict)
-        };
-        let theirs = Drops {
-            listen_drops: kernel("TcpExtListenDrops"),
-            listen_overflows: kernel("TcpExtListenOverflows"),
-            queue_full_drop: kernel("TcpExtTCPReqQFullDrop"),
-            queue_full_cookies: kernel("TcpExtTCPReqQFullDoCookies"),
-            embryonic_resets: kernel("TcpExtEmbryonicRsts"),
-            on_the_socket: ours.kernel_drops() as i64,
-        };
-        let full = counted("ListenQFullAtSyn", "pass") + overflows("pass");
-        let dropped = full + counted("SynQFull", "pass") + counted("SynQ3/4Full", "pass");
-        let told = Drops {
-            listen_drops: dropped,
-            listen_overflows: full,
-            queue_full_drop: counted("SynQFull", "pass"),
-            queue_full_cookies: counted("KernelCookie", "pass"),
-            embryonic_resets: overflows("reset"),
-            // The kernel counts a segment that it drops for want of a place twice on the
-            // socket, in tcp_v4_syn_recv_sock() and again in tcp_v4_rcv(), and one that makes
-            // it refuse a request once.
-            on_the_socket: dropped + overflows("pass") + overflows("reset"),
-        };
-        (told, theirs, ours)
-    }
 }
 
 fn guard(stage: &Stage, mechanism: &str) -> (Guard, Books) {
@@ -113,7 +37,7 @@ fn syns_to_a_full_listen_queue() {
     // full: while it fills, a place may be taken between our look at the queue and TCP's.
     nginx.freeze();
     let fillers = fill(&stage.client, server(SERVER_V4), 17);
-    assert_eq!(listen_queue(&stage.server, server(SERVER_V4)), 17, "a backlog of 16 is full at 17");
+    until("a backlog of 16 is full at 17", || listen_queue(&stage.server, server(SERVER_V4)) == 17);
     let attempts = burst(&stage.client, &clients(), server(SERVER_V4), 500, 2);
     Spoofed::on(&stage, 1).send(server(SERVER_V4), 20_000);
     sleep(Duration::from_millis(1200));
@@ -158,11 +82,12 @@ fn overflow(stage: &Stage, to: SocketAddr) -> (Vec<tidegate_tests::Plain>, Vec<A
     let from: IpAddr = if to.is_ipv4() { CLIENT_V4 } else { CLIENT_V6 }.parse().expect("one");
     let attempts = burst(&stage.client, &[from], to, 8, 1);
     until("eight connections are half open", || half_open(&stage.server, 80) == 8);
-    drop(withheld);
-    // They hold no place of the listen queue: it fills under them.
+    // They hold no place of the listen queue: it fills under them, before nft, which may take a second,
+    // lets their ACKs go and the SYN/ACK is sent again.
     stage.client.sysctl("net.ipv4.ip_local_port_range", "61000 64999").expect("other ports");
     let fillers = fill(&stage.client, to, 9);
-    assert_eq!(listen_queue(&stage.server, to), 9, "a backlog of 8 is full at 9");
+    until("a backlog of 8 is full at 9", || listen_queue(&stage.server, to) == 9);
+    drop(withheld);
     stage.client.sysctl("net.ipv4.ip_local_port_range", "32768 60999").expect("as before");
     (fillers, attempts)
 }
@@ -231,39 +156,4 @@ fn overflows_are_told_apart_by_what_the_segment_was() {
     assert_eq!(ours.queue_drops("ListenQOverflow_syn_ack_acks"), 6);
     assert_eq!(ours.queue_drops("ListenQOverflow_other_segments"), 18);
     guard.stop();
-}
-
-/// The queue is drained and filled again and again while clients come from two processors.
-/// Here our count is made a few hundred nanoseconds before the kernel's decision, and once in
-/// some thousands the server accepts a connection in between: then one of our drops was let in.
-/// Where the processor is taken away in between it is more often: 12 of 4,411 were seen beside three
-/// programs that never sleep. A kind of drop that we missed would be hundreds.
-#[test]
-fn bursts_against_a_server_that_accepts() {
-    if skip_without_root("bursts_against_a_server_that_accepts") {
-        return;
-    }
-    for mechanism in ["default", "abort"] {
-        let stage = Stage::new("counts-load");
-        let nginx = Nginx::start(&stage.server, &["80 backlog=32"]);
-        let sources = more_addresses(&stage, 2);
-        let (guard, books) = guard(&stage, mechanism);
-        for _ in 0..5 {
-            let attempts = burst(&stage.client, &sources, server(SERVER_V4), 1000, 1);
-            nginx.freeze();
-            let more = burst(&stage.client, &sources, server(SERVER_V4), 500, 2);
-            nginx.thaw();
-            drop((attempts, more));
-        }
-        sleep(Duration::from_millis(100));
-        let (told, drops, ours) = books.both(&stage);
-        assert!(drops.listen_drops > 1000, "a load that overflows: {drops:?}");
-        let most = drops.listen_drops / 200;
-        let between = told.listen_drops - drops.listen_drops;
-        assert!(between.abs() <= most, "{mechanism}: {told:?}, {drops:?} of {ours}");
-        let resets = told.embryonic_resets - drops.embryonic_resets;
-        assert!(resets.abs() <= most, "{mechanism}: {told:?}, {drops:?} of {ours}");
-        assert_eq!(drops.listen_drops, drops.listen_overflows, "nothing else was dropped");
-        guard.stop();
-    }
 }
