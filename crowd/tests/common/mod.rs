@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use tidegate_crowd::{Class, Driver, Load, Outcome, Plan, run};
+use tidegate_crowd::{Class, Driver, Load, Outcome, Plan, Trace, run};
 use tidegate_lab::{Link, Namespace};
 
 pub mod wire;
@@ -96,6 +96,14 @@ pub fn raw(target: &str, per_s: f64, class: Class) -> Plan {
         classes: vec![class],
         ..Plan::default()
     }
+}
+
+/// A raw crowd of so many starts within a second; whatever they take, all of it counts.
+pub fn all_of(target: &str, starts: u64, class: Class) -> Plan {
+    let times: Vec<String> = (0..starts).map(|n| (n as f64 / starts as f64).to_string()).collect();
+    let load = Load::Trace { trace: Trace::parse(&times.join("\n")).unwrap(), per_s: None };
+    // Less than a minute: at its end those of the first second are still in TIME-WAIT.
+    Plan { load, duration: Duration::from_secs(50), ..raw(target, 1.0, class) }
 }
 
 /// Answers each request until the client closes.
