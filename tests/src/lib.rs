@@ -44,7 +44,7 @@ pub use routed::{
     AsToday, NAMES_CLIENT, NAMES_CLIENT_HTTP, NAMES_SERVER, Passed, Routed, TODAY, Tally, Visited,
 };
 pub use stage::{CLIENT_V4, CLIENT_V6, SERVER_V4, SERVER_V6, Stage, bridge};
-pub use tidegate::{Guard, Refused, copy_for_all, run_to_end, status, tidegate_program};
+pub use tidegate::{Guard, LOOKS_BY, Refused, copy_for_all, run_to_end, status, tidegate_program};
 pub use tidelab::{serve, tidelab_program};
 
 pub use tidegate_lab::skip_without_root;

@@ -16,6 +16,9 @@ use tidegate_lab::{Child, Namespace};
 const START: Duration = Duration::from_secs(60);
 /// What it takes to say anything else.
 const SOON: Duration = Duration::from_secs(5);
+/// By then the daemon has looked at the listeners and the interfaces at least once: it rests for two seconds
+/// at most.
+pub const LOOKS_BY: Duration = Duration::from_millis(2500);
 
 /// The program that the workspace built: `make test` builds it first.
 pub fn tidegate_program() -> PathBuf {

@@ -16,7 +16,7 @@ use nix::sys::signal::Signal;
 use tidegate_lab::{Child, Namespace};
 use tidegate_tests::bpf::{self, Object};
 use tidegate_tests::{
-    Answer, Counted, Guard, Nginx, Plain, SERVER_V4, Stage, Stalled, bridge, fetch, fill,
+    Answer, Counted, Guard, LOOKS_BY, Nginx, Plain, SERVER_V4, Stage, Stalled, bridge, fetch, fill,
     listen_queue, run_to_end, skip_without_root, status, tidegate_program, until,
 };
 
@@ -87,12 +87,14 @@ fn distinct(answers: &[(Answer, Duration)]) -> BTreeSet<Answer> {
 
 /// Everything in the kernel that belongs to this guard.
 fn objects(guard: &Guard, stage: &Stage) -> BTreeSet<Object> {
+    objects_of(guard.pid(), &bpf::pinned(&stage.server))
+}
+
+/// The same of a process, and what it has pinned.
+fn objects_of(process: u32, pinned: &BTreeSet<Object>) -> BTreeSet<Object> {
     // Without what is gone by now: the daemon reads sockets through links of a moment.
-    let objects: BTreeSet<Object> = bpf::held_by(guard.pid())
-        .union(&bpf::pinned(&stage.server))
-        .copied()
-        .filter(|object| object.exists())
-        .collect();
+    let objects: BTreeSet<Object> =
+        bpf::held_by(process).union(pinned).copied().filter(|object| object.exists()).collect();
     for kind in [Object::Program(0), Object::Map(0), Object::Link(0)] {
         let same = |o: &Object| std::mem::discriminant(o) == std::mem::discriminant(&kind);
         assert!(objects.iter().any(same), "a guard has some of {kind:?}: {objects:?}");
@@ -494,6 +496,7 @@ fn an_interface_that_comes_back_is_guarded_again() {
         let _listener = Stalled::new(&stage.server, server(80), BACKLOG);
         let clients = fill(&stage.client, server(80), PLACES);
         let mut guard = Guard::start(&stage.server, &arguments("reserv rst-syn", hook));
+        let mut all = objects(&guard, &stage);
         let attached = |of: &serde_json::Value| of["attached"].as_array().expect("links").len();
         let before = attached(&guard.status());
 
@@ -524,9 +527,10 @@ fn an_interface_that_comes_back_is_guarded_again() {
         let seen = fetch(&stage.client, server(80), PATIENCE);
         assert_eq!(seen.answer, Answer::Refused, "the guard stands on the new one, at {hook}");
         drop(clients);
+        all.extend(objects(&guard, &stage));
         guard.terminate();
         assert!(guard.complaint().is_none_or(|line| line.is_empty()), "nothing to complain of");
-        nothing_is_left(&stage, &BTreeSet::new());
+        nothing_is_left(&stage, &all);
     }
 }
 
@@ -662,21 +666,26 @@ fn killed_at_any_moment_it_leaves_what_the_next_one_takes_over() {
     for moment in 0..10 {
         // A start takes some hundred milliseconds, a reload some ten, and a stop as many.
         killed_after(&full.stage, &run, Duration::from_millis(40 * moment));
+        let mut all = bpf::pinned(&full.stage.server);
         let guard = Guard::start(&full.stage.server, &run[1..]);
+        all.extend(objects(&guard, &full.stage));
         is_refused("after a start that was killed");
         file.write(&text("abort rst-syn"));
         guard.signal(Signal::SIGHUP);
         std::thread::sleep(Duration::from_millis(6 * moment));
         guard.kill();
+        all.extend(bpf::pinned(&full.stage.server));
         is_refused("by the one configuration or the other");
         file.write(&text("rst-syn"));
-        Guard::start(&full.stage.server, &run[1..]).kill();
+        let guard = Guard::start(&full.stage.server, &run[1..]);
+        all.extend(objects(&guard, &full.stage));
+        guard.kill();
         killed_after(&full.stage, &["stop"], Duration::from_millis(12 * moment));
         // Unless it had done all by then.
         let again = run_to_end(&full.stage.server, &["stop"]);
         let told = String::from_utf8_lossy(&again.stderr);
         assert!(again.status.success() || told.contains("no guard stands here"), "{told}");
-        nothing_is_left(&full.stage, &BTreeSet::new());
+        nothing_is_left(&full.stage, &all);
     }
 }
 
@@ -688,7 +697,9 @@ fn what_a_stop_that_was_killed_has_left_is_removed_by_the_next() {
     }
     let full = Full::new("cut-short");
     let host = &full.stage.server;
-    Guard::on_port(host, 80, "rst-syn", "ip").kill();
+    let guard = Guard::on_port(host, 80, "rst-syn", "ip");
+    let all = objects(&guard, &full.stage);
+    guard.kill();
     let unpin = |map: &str| {
         let line = format!("find /sys/fs/bpf/tidegate -name {map} -delete");
         host.output(host.command(&line)).expect("it goes");
@@ -699,10 +710,10 @@ fn what_a_stop_that_was_killed_has_left_is_removed_by_the_next() {
     assert!(told.contains("is just starting, or its start was cut short; ask again"), "{told}");
     unpin("control");
     stop(&full.stage);
-    nothing_is_left(&full.stage, &BTreeSet::new());
+    nothing_is_left(&full.stage, &all);
     host.output(host.command("mkdir -p /run/tidegate")).expect("a folder");
     assert!(!run_to_end(host, &["stop"]).status.success(), "no guard stands here");
-    nothing_is_left(&full.stage, &BTreeSet::new());
+    nothing_is_left(&full.stage, &all);
 }
 
 /// A guard has its number for as long as its listener is guarded, and then another may have it.
@@ -722,7 +733,7 @@ fn a_listener_in_the_place_of_another_has_none_of_its_counts() {
     file.write(&text(81));
     guard.reload();
     // By then the daemon has found out which sockets are gone from its guards.
-    std::thread::sleep(Duration::from_secs(1));
+    std::thread::sleep(LOOKS_BY);
     let counted = Counted::of(&full.stage.server);
     assert_eq!(counted.all(), 0, "nobody came to port 81: {counted}");
     guard.stop();
@@ -839,7 +850,9 @@ fn a_guard_of_another_version_is_told_in_a_sentence_and_stopped_or_replaced() {
     }
     let full = Full::new("version");
     let host = &full.stage.server;
-    Guard::on_port(host, 80, "auto", "ip").kill();
+    let guard = Guard::on_port(host, 80, "auto", "ip");
+    let mut all = objects(&guard, &full.stage);
+    guard.kill();
     bpf::write_first_word(host, "control", 1);
     for command in [
         &["status"][..],
@@ -852,10 +865,11 @@ fn a_guard_of_another_version_is_told_in_a_sentence_and_stopped_or_replaced() {
     }
     let guard = Guard::on_port(host, 80, "rst-syn", "ip");
     assert_eq!(fetch(&full.stage.client, server(80), PATIENCE).answer, Answer::Refused);
+    all.extend(objects(&guard, &full.stage));
     guard.kill();
     bpf::write_first_word(host, "control", 1);
     stop(&full.stage);
-    nothing_is_left(&full.stage, &BTreeSet::new());
+    nothing_is_left(&full.stage, &all);
 }
 
 #[test]
@@ -933,9 +947,11 @@ fn a_daemon_that_nobody_reads_stands_and_ends_when_it_is_told_to() {
         until("it stands", || run_to_end(host, &["status"]).status.success());
         // By then it has something to say.
         std::thread::sleep(Duration::from_millis(500));
+        let all = &bpf::held_by(child.id()) | &bpf::pinned(host);
+        assert!(!all.is_empty(), "{arguments:?}");
         let ended = ended_by_sigterm(&mut child);
         assert!(ended.is_some_and(|status| status.success()), "{arguments:?}: {ended:?}");
-        nothing_is_left(&stage, &BTreeSet::new());
+        nothing_is_left(&stage, &all);
     }
 }
 
@@ -971,10 +987,13 @@ fn pins_of_other_namespaces_are_told_of_and_not_taken_for_this_ones() {
     let asked = format!("{within} {} status", tidegate_program().display());
     let status = host.output(host.command(&asked)).expect("it is seen from there");
     assert!(status.contains("* port 80: rst-syn"), "{status}");
+    let there = objects_of(guard.pid(), &bpf::pinned_around(guard.pid()));
     guard.terminate();
-    nothing_is_left(&full.stage, &BTreeSet::new());
+    nothing_is_left(&full.stage, &there);
 
-    Guard::on_port(host, 80, "rst-syn", "ip").kill();
+    let guard = Guard::on_port(host, 80, "rst-syn", "ip");
+    let all = objects(&guard, &full.stage);
+    guard.kill();
     let script = "cd /sys/fs/bpf/tidegate && mv net-* net-$(stat -Lc %i /proc/self/ns/net) && \
                   ! \"$0\" status && exec \"$0\" stop";
     let mut command = alone("--net", script);
@@ -985,7 +1004,7 @@ fn pins_of_other_namespaces_are_told_of_and_not_taken_for_this_ones() {
     assert!(told.contains("no guard stands here") && told.lines().count() == 1, "{told}");
     // What is left in /run is the killed daemon's number.
     let _ = run_to_end(host, &["stop"]);
-    nothing_is_left(&full.stage, &BTreeSet::new());
+    nothing_is_left(&full.stage, &all);
 }
 
 #[test]
@@ -1025,7 +1044,7 @@ fn mechanisms_are_swapped_under_load_and_no_request_fails() {
     // And while it is full, the swap takes effect with the next SYN.
     nginx.freeze();
     let clients = fill(&stage.client, server(80), 129);
-    assert_eq!(listen_queue(&stage.server, server(80)), 129);
+    until("it is full", || listen_queue(&stage.server, server(80)) == 129);
     let silent = fetch(&stage.client, server(80), Duration::from_millis(100));
     assert_eq!(silent.answer, Answer::Silence);
     file.write(&text("rst-syn", "ip"));

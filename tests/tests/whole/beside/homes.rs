@@ -17,7 +17,7 @@ use tidegate_tests::wire::{
     Wire, usual_options,
 };
 use tidegate_tests::{
-    Answer, Counted, Guard, Plain, SERVER_V4, SERVER_V6, Seen, Stage, Stalled, fetch, fill,
+    Answer, Counted, Guard, LOOKS_BY, Plain, SERVER_V4, SERVER_V6, Seen, Stage, Stalled, fetch, fill,
     guard_of, packets, skip_without_root, until,
 };
 
@@ -28,8 +28,6 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const AT_ONCE: Duration = Duration::from_millis(200);
 /// How long a raw client waits for packets that should not come.
 const QUIET: Duration = Duration::from_millis(60);
-/// By then the daemon has looked at the listeners and the interfaces at least once.
-const LOOKS_BY: Duration = Duration::from_millis(2500);
 const FULL: &str = "ListenQFullAtSyn";
 
 /// A mechanism, what a SYN to a full queue gets, and whether an ACK to one is reset.

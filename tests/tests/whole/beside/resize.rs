@@ -16,8 +16,9 @@ use nix::unistd::Pid;
 use tidegate_lab::{Child, Counters, Namespace, skip_without};
 use tidegate_tests::bpf;
 use tidegate_tests::{
-    Answer, Guard, Nginx, Plain, SERVER_V4, Stage, Stalled, bridge, copy_for_all, fetch, guard_of,
-    listen_queue, run_to_end, serve, skip_without_root, tidegate_program, tidelab_program, until,
+    Answer, Guard, LOOKS_BY, Nginx, Plain, SERVER_V4, Stage, Stalled, bridge, copy_for_all, fetch,
+    guard_of, listen_queue, run_to_end, serve, skip_without_root, tidegate_program,
+    tidelab_program, until,
 };
 
 const FILE: &str = "/run/tidegate.toml";
@@ -281,7 +282,7 @@ fn new_sockets_are_resized_too_and_none_without_consent() {
     let listener = Stalled::new(&stage.server, server(), 64);
     configure(&stage, "");
     let mut guard = Guard::start(&stage.server, &["--config", FILE]);
-    std::thread::sleep(Duration::from_millis(600));
+    std::thread::sleep(LOOKS_BY);
     assert_eq!(backlog(&stage.server), 64, "nobody consented");
     resize_to(&stage, 512);
     guard.reload();
