@@ -50,8 +50,8 @@ pub use limits::allow_descriptors;
 pub use network::{Delay, Network};
 pub use plan::{Driver, Load, Plan};
 pub use tidegate_client::{
-    Arrivals, Browser, Close, Errors, LateStarts, Os, Outcome, Progress, Segments, SynClass, Times,
-    Trace, Visits,
+    Arrivals, Browser, Close, Errors, LateStarts, Os, Outcome, Progress, Segments, Step, SynClass,
+    Times, Trace, Visits,
 };
 
 /// Sends a crowd from the calling thread's network namespace and says what became of it.

@@ -14,8 +14,9 @@ use tidegate_tests::{
     CLIENT_V4, Guard, SERVER_V4, Stage, guard_of, run_to_end, serve, skip_without_root,
 };
 
-/// A server of 200 us a request serves less than this.
-const MOST_PER_S: f64 = 5000.0;
+/// A server of 1 ms a request serves less than this. (Twice as many come in time on a machine that others
+/// use, too.)
+const MOST_PER_S: f64 = 1000.0;
 /// Something is said by then, if there is anything to say.
 const WITHIN: Duration = Duration::from_secs(4);
 /// So long the rule remembers.
@@ -58,7 +59,7 @@ fn story(limit: &str, advice: &str, words: &str) {
     let stage = Stage::new("accepts");
     let cpu = allowed_cpus().expect("processors")[0];
     let limit = format!("--accept-limit={limit}");
-    let _server = serve(&stage.server, &["--port=80", "--cost-us=200", &limit], Some(cpu));
+    let _server = serve(&stage.server, &["--port=80", "--cost-us=1000", &limit], Some(cpu));
     let guard = Guard::on_port(&stage.server, 80, "abort rst-syn", "ip");
     let (calm, ..) = accepts_under(&stage, &guard, MOST_PER_S / 10.0);
     assert_eq!(calm, Value::Null, "nobody was refused");

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tidegate_crowd::{Class, Driver, Load, Outcome, Plan, run};
+use tidegate_crowd::{Class, Driver, Load, Outcome, Plan, Step, run};
 use tidegate_lab::{Child, Link, Namespace, allowed_cpus, pin_thread, skip_without_root};
 use tidegate_tests::serve;
 
@@ -39,15 +39,18 @@ impl Ground {
     }
 
     fn send(&self, driver: Driver, seed: u64) -> Outcome {
+        let step = |ms: u64, times| Step { lasts_ns: ms * 1_000_000, times };
+        let steps = vec![step(250, 1.0), step(250, 0.0), step(4000, 1.0), step(1000, 0.0)];
         let plan = Plan {
             driver,
             targets: vec!["10.66.0.1:80".parse().expect("an address")],
             sources: (2..10)
                 .map(|host| format!("10.66.0.{host}/32").parse().expect("an address"))
                 .collect(),
-            load: Load::Poisson { per_s: PER_S },
+            // Before and behind what counts nobody comes: of the replies none is near its begin or end.
+            load: Load::Steps { per_s: PER_S, steps },
             warm_up: Duration::from_millis(500),
-            duration: Duration::from_secs(4),
+            duration: Duration::from_secs(5),
             seed,
             classes: vec![Class { timeout: Duration::from_secs(2), ..Class::default() }],
             ..Plan::default()

@@ -165,8 +165,8 @@ fn the_chosen_fail_on_a_server(hook: &str) {
         assert_eq!(shed["fallback"], "none");
 
         // The port beside it is not guarded, and nobody's SYN is lost there.
-        let before = retransmitted_syns(&stage.client);
         drop(attempts);
+        let before = retransmitted_syns(&stage.client);
         let (mut attempts, _) = crowd(&stage.client, &[from], beside);
         until("everyone is connected", || Fates::of(&mut attempts).connected.len() == CONNECTIONS);
         assert_eq!(retransmitted_syns(&stage.client), before, "each at the first SYN");
