@@ -19,7 +19,7 @@ static CROWD: Mutex<()> = Mutex::new(());
 const CLIENTS: &str = "TIDEGATE_STORY_CLIENTS";
 const BODY_BYTES: usize = 100;
 /// A page that takes as long as many short ones.
-const LONG: &[u8] = b"GET /work/300000 HTTP/1.1\r\nConnection: close\r\n\r\n";
+const LONG: &[u8] = b"GET /work/700000 HTTP/1.1\r\nConnection: close\r\n\r\n";
 
 pub fn two_thousand_are_held_at_once(way: Way) {
     held_at_once(way, 2000);
