@@ -6,6 +6,8 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -142,15 +144,24 @@ fn comes_from_afar(stage: &Stage, guard: &Guard, to: SocketAddr) {
     assert!(expected_ms.contains(&known_ms), "{known_ms} ms: {expected_ms:?}");
 }
 
-/// The crowd goes on, and is refused.
-fn goes_on(clients: &Namespace, to: SocketAddr) {
-    let begun = Instant::now();
-    while begun.elapsed() < LONG {
-        let mut client = Plain::connect(clients, 0, to, Duration::from_millis(20));
-        let answer = client.request(Duration::ZERO).answer;
-        assert!(matches!(answer, Answer::Refused | Answer::Silence), "{answer:?}");
-        thread::sleep(Duration::from_millis(20));
-    }
+/// The crowd goes on, and is refused, while that is done: half a second without it would end the overload.
+fn goes_on<T>(clients: &Namespace, to: SocketAddr, done: impl FnOnce() -> T) -> T {
+    let is_over = AtomicBool::new(false);
+    let go_on = || {
+        while !is_over.load(Ordering::Relaxed) {
+            let mut client = Plain::connect(clients, 0, to, Duration::from_millis(20));
+            let answer = client.request(Duration::ZERO).answer;
+            assert!(matches!(answer, Answer::Refused | Answer::Silence), "{answer:?}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(go_on);
+        // Else the scope would wait for a crowd that nobody ends.
+        let done = catch_unwind(AssertUnwindSafe(done));
+        is_over.store(true, Ordering::Relaxed);
+        done.unwrap_or_else(|panic| resume_unwind(panic))
+    })
 }
 
 fn story(label: &str, address: &str, listen: &str, hook: &str) {
@@ -171,13 +182,15 @@ fn story(label: &str, address: &str, listen: &str, hook: &str) {
     assert_eq!(answer, Answer::Refused);
     let silent = full.elapsed();
     assert!(silent > SILENT, "{} were left in silence for no more than {silent:?}", left.len());
-    goes_on(&stage.client, to);
     // Over IPv6 the crowd is in the same network of 64 bits, and has shown that it stops.
     let looks: &[bool] = if to.is_ipv6() { &[false] } else { &[false, true] };
-    for looks_like_it in looks {
-        who_sends_its_syn_again_is_answered(&stage, to, *looks_like_it);
-    }
-    let known = overload(&guard, to);
+    let known = goes_on(&stage.client, to, || {
+        thread::sleep(LONG);
+        for looks_like_it in looks {
+            who_sends_its_syn_again_is_answered(&stage, to, *looks_like_it);
+        }
+        overload(&guard, to)
+    });
     assert_eq!(known["phase"], "persistent", "{known:#}");
     assert!(known["new_per_s"].as_f64() > known["drain_per_s"].as_f64(), "{known:#}");
 
