@@ -8,6 +8,7 @@ mod counters;
 mod crowd;
 mod experiments;
 mod fairness;
+mod isolation;
 mod shed;
 mod size;
 mod time_wait_close_swap_cells;

@@ -14,7 +14,6 @@ mod explain_agrees;
 mod forwarding;
 mod homes;
 mod ipsec;
-mod isolation;
 mod kernel_cookies;
 mod lazy;
 mod manners;
