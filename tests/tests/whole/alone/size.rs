@@ -305,7 +305,7 @@ fn what_comes_under_a_section_that_a_reload_brings_is_counted_too() {
     let every = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 80);
     let _server = Slow::start_at(&stage, every, LONG_BACKLOG);
     let mut guard = guard(&stage, "[[listener]]\nport = 80\nmechanism = \"default\"\n");
-    let watching = watch(&stage, 10);
+    let watching = watch(&stage, 8);
     std::thread::sleep(Duration::from_millis(500));
     write(
         &stage,
@@ -339,14 +339,14 @@ fn of_a_socket_that_has_gone_no_more_is_told_than_was_seen_of_it() {
     let stage = Stage::new("size-gone");
     let first = Slow::start(&stage, LONG_BACKLOG);
     let guard = Guard::on_port(&stage.server, 80, "default", "ip");
-    let (begun, watching) = (Instant::now(), watch(&stage, 12));
+    let (begun, watching) = (Instant::now(), watch(&stage, 6));
     burst_early(&stage);
     drop(first);
     let there_s = begun.elapsed().as_secs_f64();
     let _second = Slow::start(&stage, LONG_BACKLOG);
     let seen = seen_by(watching);
     assert!((0.8..there_s).contains(&number(&seen, "seen", "watched_s")), "{there_s}: {seen:#}");
-    assert!(warns(&seen, " s of the 12: ") && !warns(&seen, "watch for longer"), "{seen:#}");
+    assert!(warns(&seen, " s of the 6: ") && !warns(&seen, "watch for longer"), "{seen:#}");
     guard.stop();
 }
 

@@ -17,8 +17,8 @@ use tidegate_tests::wire::{
     Wire, usual_options,
 };
 use tidegate_tests::{
-    Answer, Counted, Guard, LOOKS_BY, Plain, SERVER_V4, SERVER_V6, Seen, Stage, Stalled, fetch, fill,
-    guard_of, packets, skip_without_root, until,
+    Answer, Counted, Guard, LOOKS_BY, Plain, SERVER_V4, SERVER_V6, Seen, Stage, Stalled, fetch,
+    fill, guard_of, packets, skip_without_root, until,
 };
 
 const BACKLOG: i32 = 2;
