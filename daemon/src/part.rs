@@ -88,7 +88,6 @@ pub fn of(config: &Config) -> impl Iterator<Item = Failure> {
 #[cfg(test)]
 mod tests {
     use tidegate_datapath::raw::{TG_HOOK_AUTO, TG_HOOK_DRIVER, TG_HOOK_IP};
-
     use tidegate_policy::mechanism;
 
     use super::*;

@@ -37,14 +37,17 @@ pub const QUEUE_DROPS: [&str; RULES.len()] = {
     names
 };
 
+/// Packets that were dropped or refused for a reason. An answer with a cookie is no drop: the decision comes with
+/// the ACK.
+pub fn dropped(counted: &tg_counters, reason: u32) -> u64 {
+    let by_verdict = &counted.packets[reason as usize];
+    by_verdict.iter().sum::<u64>() - by_verdict[TG_COOKIE as usize]
+}
+
 /// Packets that each rule dropped or refused, with its name.
 pub fn queue_drops(counted: &tg_counters) -> [(&'static str, u64); RULES.len()] {
-    // An answer with a cookie is no drop: the decision comes with the ACK.
-    let dropped = |reason: &u32| {
-        let by_verdict = &counted.packets[*reason as usize];
-        by_verdict.iter().sum::<u64>() - by_verdict[TG_COOKIE as usize]
-    };
-    RULES.map(|(name, reasons)| (name, reasons.iter().map(dropped).sum()))
+    let by_all = |reasons: &[u32]| reasons.iter().map(|reason| dropped(counted, *reason)).sum();
+    RULES.map(|(name, reasons)| (name, by_all(reasons)))
 }
 
 #[cfg(test)]

@@ -189,11 +189,9 @@ impl Counted {
         self.judged.packets[decision.reason as usize][decision.verdict as usize] += 1;
     }
 
-    /// Drops by a reason; a cookie is none, since the decision comes with its ACK.
     #[cfg(test)]
     pub(crate) fn dropped(&self, reason: u32) -> u64 {
-        let verdicts = &self.judged.packets[reason as usize];
-        verdicts.iter().sum::<u64>() - verdicts[tidegate_policy::raw::TG_COOKIE as usize]
+        tidegate_policy::queue_drops::dropped(&self.judged, reason)
     }
 
     pub(crate) fn since(&self, earlier: &Self) -> Self {

@@ -266,30 +266,41 @@ fn before_a_queue_that_is_too_short_no_more_are_counted_than_are_served() {
     guard.stop();
 }
 
+const TWO_SECTIONS: &str = "[[listener]]\nport = 80\nmechanism = \"default\"\n\
+    [[listener]]\nport = 80\naddress = \"10.77.0.3\"\nmechanism = \"default\"\n";
+
+/// A server of two addresses, with one socket for every one.
+fn of_two_addresses(label: &str) -> (Stage, Slow) {
+    let stage = Stage::new(label);
+    stage.link.a().add_address(&format!("{OTHER}/24")).expect("another address");
+    let every = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 80);
+    let server = Slow::start_at(&stage, every, LONG_BACKLOG);
+    (stage, server)
+}
+
+/// Sends a burst to both of them, and asserts that all of it is told.
+fn burst_to_both_is_seen_whole(stage: &Stage, watching: Child) -> Value {
+    let patient = Class { timeout: Duration::from_secs(20), ..Class::default() };
+    let burst = Load::Poisson { per_s: 3.0 * MOST_PER_S };
+    let both = [SERVER_V4, OTHER];
+    let sent = send_to(stage, &both, patient, burst, Duration::from_millis(800)).attempts as f64;
+    let seen = seen_by(watching);
+    let arrived = number(&seen, "burst", "burst_per_s") * number(&seen, "burst", "burst_s");
+    assert!((arrived / sent - 1.0).abs() < 0.1, "{sent} came: {seen:#}");
+    seen
+}
+
 /// One socket of every address, and a section for one of them: half of the burst comes under each.
 #[test]
 fn a_burst_to_a_socket_of_two_sections_is_seen_whole() {
     if skip_without_root("a_burst_to_a_socket_of_two_sections_is_seen_whole") {
         return;
     }
-    let stage = Stage::new("size-sections");
-    stage.link.a().add_address(&format!("{OTHER}/24")).expect("another address");
-    let every = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 80);
-    let _server = Slow::start_at(&stage, every, LONG_BACKLOG);
-    let guard = guard(
-        &stage,
-        "[[listener]]\nport = 80\nmechanism = \"default\"\n\
-         [[listener]]\nport = 80\naddress = \"10.77.0.3\"\nmechanism = \"default\"\n",
-    );
+    let (stage, _server) = of_two_addresses("size-sections");
+    let guard = guard(&stage, TWO_SECTIONS);
     let watching = watch_with(&stage, 5, &["--address", OTHER]);
     std::thread::sleep(Duration::from_millis(500));
-    let patient = Class { timeout: Duration::from_secs(20), ..Class::default() };
-    let burst = Load::Poisson { per_s: 3.0 * MOST_PER_S };
-    let both = [SERVER_V4, OTHER];
-    let sent = send_to(&stage, &both, patient, burst, Duration::from_millis(800)).attempts as f64;
-    let seen = seen_by(watching);
-    let arrived = number(&seen, "burst", "burst_per_s") * number(&seen, "burst", "burst_s");
-    assert!((arrived / sent - 1.0).abs() < 0.1, "{sent} came: {seen:#}");
+    let seen = burst_to_both_is_seen_whole(&stage, watching);
     assert!(number(&seen, "burst", "drain_per_s") < 1.1 * MOST_PER_S, "{seen:#}");
     guard.stop();
 }
@@ -300,28 +311,15 @@ fn what_comes_under_a_section_that_a_reload_brings_is_counted_too() {
     if skip_without_root("what_comes_under_a_section_that_a_reload_brings_is_counted_too") {
         return;
     }
-    let stage = Stage::new("size-brought");
-    stage.link.a().add_address(&format!("{OTHER}/24")).expect("another address");
-    let every = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 80);
-    let _server = Slow::start_at(&stage, every, LONG_BACKLOG);
+    let (stage, _server) = of_two_addresses("size-brought");
     let mut guard = guard(&stage, "[[listener]]\nport = 80\nmechanism = \"default\"\n");
     let watching = watch(&stage, 8);
     std::thread::sleep(Duration::from_millis(500));
-    write(
-        &stage,
-        "[[listener]]\nport = 80\nmechanism = \"default\"\n\
-         [[listener]]\nport = 80\naddress = \"10.77.0.3\"\nmechanism = \"default\"\n",
-    );
+    write(&stage, TWO_SECTIONS);
     guard.reload();
     // Within two the socket has counters of its own under it.
     std::thread::sleep(Duration::from_millis(2500));
-    let patient = Class { timeout: Duration::from_secs(20), ..Class::default() };
-    let burst = Load::Poisson { per_s: 3.0 * MOST_PER_S };
-    let both = [SERVER_V4, OTHER];
-    let sent = send_to(&stage, &both, patient, burst, Duration::from_millis(800)).attempts as f64;
-    let seen = seen_by(watching);
-    let arrived = number(&seen, "burst", "burst_per_s") * number(&seen, "burst", "burst_s");
-    assert!((arrived / sent - 1.0).abs() < 0.1, "{sent} came: {seen:#}");
+    burst_to_both_is_seen_whole(&stage, watching);
     guard.stop();
 }
 
