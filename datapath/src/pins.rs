@@ -73,7 +73,7 @@ fn mount_bpffs() -> nix::Result<()> {
 /// cannot be tried nothing is held against the host.
 fn try_mount() -> nix::Result<()> {
     const NOTHING: Option<&str> = None;
-    let trial = std::thread::spawn(|| {
+    let trial = || {
         if unshare(CloneFlags::CLONE_NEWNS).is_err() {
             return Ok(());
         }
@@ -84,8 +84,9 @@ fn try_mount() -> nix::Result<()> {
             Err(Errno::EINVAL) => Ok(()),
             Err(e) => Err(e),
         }
-    });
-    trial.join().unwrap_or(Ok(()))
+    };
+    let Ok(thread) = std::thread::Builder::new().spawn(trial) else { return Ok(()) };
+    thread.join().unwrap_or(Ok(()))
 }
 
 fn mount_error(errno: Errno) -> Error {
