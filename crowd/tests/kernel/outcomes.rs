@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Each way an attempt can end, against a real kernel, and that each is counted once.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -11,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use common::answer_noting;
+use crate::common::answer_noting;
 use socket2::{Domain, SockRef, Socket, Type};
 use tidegate_crowd::{Browser, Browsing, Class, Close, Load, Outcome, Plan, run};
 

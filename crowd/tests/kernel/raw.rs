@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The crowd with raw packets, against a real kernel in another network namespace.
 
-mod common;
-
 use std::collections::HashMap;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::wire::{SYN, Wire};
-use common::{NOBODY, Stage, all_of, answer, answer_at_length, answer_noting, answer_once, raw};
+use crate::common::wire::{SYN, Wire};
+use crate::common::{
+    NOBODY, Stage, all_of, answer, answer_at_length, answer_noting, answer_once, raw,
+};
 use tidegate_crowd::{
     Class, Close, Delay, Driver, Load, Network, Os, Plan, SynClass, Trace, run_watched,
 };
@@ -495,7 +495,7 @@ fn nothing_is_left_after_sigkill() {
     }
     let stage = Stage::new();
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "child_that_is_killed"]).env(CHILD, "1");
+    command.args(["--exact", "raw::child_that_is_killed"]).env(CHILD, "1");
     let mut child = stage.clients.spawn(command).unwrap();
     stage.wait_for_xdp(true);
     child.signal(nix::sys::signal::Signal::SIGKILL).unwrap();

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Clients that take the wait over, against a real kernel's TIME-WAIT.
 
-mod common;
-
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::{Stage, all_of, answer_once, raw};
+use crate::common::{Stage, all_of, answer_once, raw};
 use tidegate_crowd::{Class, Close, Delay, Network, Plan};
 use tidegate_lab::{Sockets, skip_without_root};
 use tidegate_policy::raw::tg_tw_rules;

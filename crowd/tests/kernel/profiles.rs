@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! SYNs into silence come when each operating system's profile says, to 5 ms, on the wire.
 
-mod common;
-
 use std::collections::HashMap;
 use std::time::Duration;
 
-use common::wire::{Capture, Captured, SYN, Wire};
-use common::{NOBODY, Stage, raw};
+use crate::common::wire::{Capture, Captured, SYN, Wire};
+use crate::common::{NOBODY, Stage, raw};
 use tidegate_client::segment::{OPTIONS_MAX_BYTES, Options, Timestamps};
 use tidegate_crowd::{Class, Load, Os, Plan};
 use tidegate_lab::skip_without_root;

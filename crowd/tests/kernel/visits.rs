@@ -2,15 +2,13 @@
 //! Browsers' visits to pages, on the wire and as they are counted, with packets of our own and
 //! with the kernel's sockets.
 
-mod common;
-
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream};
 use std::time::Duration;
 
-use common::wire::{Capture, Captured, SYN, Wire};
-use common::{NOBODY, REPLY, Stage, all_of, raw};
+use crate::common::wire::{Capture, Captured, SYN, Wire};
+use crate::common::{NOBODY, REPLY, Stage, all_of, raw};
 use tidegate_crowd::{Browser, Browsing, Class, Driver, Load, Outcome, Plan, Trace, Visits};
 use tidegate_lab::skip_without_root;
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A server and a crowd in namespaces of their own, with a cable between them.
-#![allow(dead_code, reason = "each test uses a part")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,11 +11,8 @@ use tidegate_lab::{Link, Namespace};
 
 pub mod wire;
 
-pub const SERVER: &str = "10.0.0.1";
-pub const SERVER6: &str = "fd00::1";
 /// On the cable, but nobody's: what is sent there is dropped in silence.
 pub const NOBODY: &str = "10.0.0.9";
-pub const PORT: u16 = 80;
 pub const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 pub struct Stage {

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The Linux profile against Linux: the same peer, the same words, the same packets.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use common::wire::{ACK, Captured, FIN, PSH, SYN, Wire};
-use common::{NOBODY, REPLY, Stage, raw};
+use crate::common::wire::{ACK, Captured, FIN, PSH, SYN, Wire};
+use crate::common::{NOBODY, REPLY, Stage, raw};
 use tidegate_client::Requests;
 use tidegate_crowd::{Class, Close};
 use tidegate_lab::skip_without_root;
