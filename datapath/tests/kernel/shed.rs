@@ -289,6 +289,7 @@ fn who_is_shed_is_told_why_and_who_finds_no_room_when_to_come_back_too() {
 #[test]
 fn nobody_is_refused_of_whom_something_stands() {
     in_a_namespace("nobody_is_refused_of_whom_something_stands", |_| {
+        let guards = guards_at(CALM, vec![shedding(ROOMY, rules(TG_SBPD, 1.0))]);
         for to in [at(V4, ROOMY), at(V6, ROOMY)] {
             let _server = Server::bound(to, 128, false);
             let stands = connect(to);
@@ -297,7 +298,7 @@ fn nobody_is_refused_of_whom_something_stands() {
             for refusal in [TG_REFUSE_RESET, TG_REFUSE_COOKIE] {
                 for policy in [TG_RBD, TG_SLPD, TG_SBPD] {
                     let refusing = tg_shed_rules { refusal, ..rules(policy, 1.0) };
-                    let guards = guards_at(CALM, vec![shedding(ROOMY, refusing)]);
+                    guards.rewrite(vec![shedding(ROOMY, refusing)]);
                     for hook in HOOKS {
                         // Only once the listener is remembered is the request not found first.
                         for _ in 0..3 {
@@ -318,12 +319,13 @@ fn nobody_is_refused_of_whom_something_stands() {
 #[test]
 fn who_stands_in_time_wait_is_refused_with_rst_in_either_form() {
     in_a_namespace("who_stands_in_time_wait_is_refused_with_rst_in_either_form", |_| {
+        let guards = guards_at(CALM, vec![shedding(ROOMY, rules(TG_SLPD, 1.0))]);
         for to in [at(V4, ROOMY), at(V6, ROOMY)] {
             let server = Server::bound(to, 128, false);
             let asks = syn(in_time_wait(&server), to);
             for refusal in [TG_REFUSE_RESET, TG_REFUSE_COOKIE] {
                 let refusing = tg_shed_rules { refusal, ..rules(TG_SLPD, 1.0) };
-                let guards = guards_at(CALM, vec![shedding(ROOMY, refusing)]);
+                guards.rewrite(vec![shedding(ROOMY, refusing)]);
                 for hook in HOOKS {
                     // Until then the kernel has its answer.
                     eventually("TIME-WAIT", || {

@@ -251,6 +251,10 @@ pub const KEYS: tg_cookie_keys =
 /// The key of every test's persistent dropping.
 pub const SHED_KEY: tg_key = tg_key { k0: 5, k1: 6 };
 
+fn of_every_test(guards: Vec<Guarded>) -> Configuration {
+    Configuration { guards, keys: KEYS, shed_key: SHED_KEY, ..Default::default() }
+}
+
 /// A guard's maps with a configuration in force.
 pub struct Guards {
     pub programs: Programs,
@@ -260,11 +264,14 @@ pub struct Guards {
 
 impl Guards {
     pub fn new(guards: Vec<Guarded>) -> Self {
-        let configuration =
-            Configuration { guards, keys: KEYS, shed_key: SHED_KEY, ..Default::default() };
-        let guards = Guards::with(&configuration, 0);
+        let guards = Guards::with(&of_every_test(guards), 0);
         control::write_clock(&guards.programs, true).unwrap();
         guards
+    }
+
+    /// These in place of those before, whose programs stay loaded.
+    pub fn rewrite(&self, guards: Vec<Guarded>) {
+        configuration::write(&self.programs, &of_every_test(guards)).unwrap();
     }
 
     /// One of this configuration, with so many blocks for what is held.
