@@ -15,6 +15,7 @@ mod nginx;
 mod option;
 mod raw_end;
 mod routed;
+pub mod slow;
 mod stage;
 mod tidegate;
 mod tidelab;

@@ -29,6 +29,7 @@ mod reserv;
 mod resize;
 mod rst_fin;
 mod rst_fin_strict;
+mod size;
 mod socket_option;
 mod stacked;
 mod time_wait;
