@@ -13,19 +13,30 @@ use tidegate_policy::raw::TG_ROOM_RESERVE;
 use crate::failure::{Failure, Result};
 
 /// The listening sockets by which interfaces are chosen for guards without an address: those that there
-/// are `now`; and of a guard that has none just now, while its application starts anew, those `before`. A
-/// card may begin anew each time that its driver takes a program.
+/// are `now`; and those `before` at addresses that none listens at just now, as while an application, or one of
+/// several, starts anew. A card may begin anew each time that its driver takes a program. One at an address that is
+/// new says that the application has moved: those before are forgotten.
 pub fn listened(
     guards: &[Guarded],
     before: &[tg_listener_row],
     now: &[tg_listener_row],
 ) -> Vec<tg_listener_row> {
     let last = |guarded: &Guarded| {
-        let port = u32::from(guarded.port);
-        let rows = if now.iter().any(|row| row.port == port) { now } else { before };
-        rows.iter().filter(move |row| row.port == port).copied()
+        let here = addresses(guarded.port, now);
+        let has_moved = !here.is_subset(&addresses(guarded.port, before));
+        let is_missed = |row: &&tg_listener_row| !has_moved && !here.contains(&row.address());
+        let missed = on(guarded.port, before).filter(is_missed);
+        on(guarded.port, now).chain(missed).copied().collect::<Vec<_>>()
     };
     guards.iter().filter(|g| g.address.is_none()).flat_map(last).collect()
+}
+
+fn on(port: u16, listeners: &[tg_listener_row]) -> impl Iterator<Item = &tg_listener_row> {
+    listeners.iter().filter(move |row| row.port == u32::from(port))
+}
+
+fn addresses(port: u16, listeners: &[tg_listener_row]) -> BTreeSet<IpAddr> {
+    on(port, listeners).map(tg_listener_row::address).collect()
 }
 
 /// The interfaces as guards are placed by them. One with a program at its driver goes on having an address that it
@@ -58,11 +69,7 @@ pub fn kept(
 fn bound(guarded: &Guarded, listeners: &[tg_listener_row]) -> BTreeSet<IpAddr> {
     match guarded.address {
         Some(address) => BTreeSet::from([address]),
-        None => listeners
-            .iter()
-            .filter(|row| row.port == u32::from(guarded.port))
-            .map(tg_listener_row::address)
-            .collect(),
+        None => addresses(guarded.port, listeners),
     }
 }
 
@@ -483,7 +490,7 @@ mod tests {
         assert_eq!(hooks_of(&plan), [(3, Hooks::DriverAndIp)]);
     }
 
-    /// Its application starts anew, is gone for good, or comes back at another address.
+    /// Its application starts anew, is gone for good, or comes back at another address; or one of two does.
     #[test]
     fn a_guard_whose_socket_is_gone_stays_where_it_was() {
         let guards = [guarded(None, TG_HOOK_AUTO)];
@@ -504,7 +511,16 @@ mod tests {
         assert_eq!(look(&[socket([198, 51, 100, 1], 80), other]), at);
         assert_eq!(look(&[other]), at);
         assert_eq!(look(&[]), at);
-        assert_eq!(look(&[socket([192, 0, 2, 1], 80)]), [(2, Hooks::DriverIfPossible)]);
+        let one = [(2, Hooks::DriverIfPossible)];
+        assert_eq!(look(&[socket([192, 0, 2, 1], 80)]), one);
+        let both = [one[0], at[0]];
+        assert_eq!(look(&[socket([192, 0, 2, 1], 80), socket([198, 51, 100, 1], 80)]), both);
+        for left in [[192, 0, 2, 1], [198, 51, 100, 1]] {
+            assert_eq!(look(&[socket(left, 80), other]), both, "the other starts anew");
+        }
+        assert_eq!(look(&[]), both);
+        let (at_one, at_loopback) = (socket([192, 0, 2, 1], 80), socket([127, 0, 0, 1], 80));
+        assert_eq!(look(&[at_one, at_loopback]), [(1, Hooks::Ip), one[0]], "the other has moved");
     }
 
     /// Its card has no carrier for a moment, because its driver has taken a program, or for longer.

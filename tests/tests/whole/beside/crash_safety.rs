@@ -594,6 +594,30 @@ fn an_interface_is_let_alone_while_no_socket_is_bound_to_another() {
     assert!(guard.complaint().is_none_or(|line| line.is_empty()), "nothing to complain of");
 }
 
+/// Of two instances, say, each at an address of its own, one starts anew.
+#[test]
+fn an_interface_is_let_alone_while_a_socket_is_bound_to_another() {
+    if skip_without_root("an_interface_is_let_alone_while_a_socket") {
+        return;
+    }
+    let stage = Stage::new("rebound-one");
+    stage.receive_offload();
+    bridge(&stage.server, "br0", "10.78.0.1/24");
+    let listener = Stalled::new(&stage.server, server(80), BACKLOG);
+    let beside: SocketAddr = "10.78.0.1:80".parse().expect("an address");
+    let _beside = Stalled::new(&stage.server, beside, BACKLOG);
+    let guard = Guard::start(&stage.server, &arguments("rst-syn", "driver"));
+    let before = bpf::pinned(&stage.server);
+    drop(listener);
+    // By then the daemon has looked.
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(bpf::pinned(&stage.server), before, "it has the links that it had");
+    let _listener = Stalled::new(&stage.server, server(80), BACKLOG);
+    let _clients = fill(&stage.client, server(80), PLACES);
+    assert_eq!(fetch(&stage.client, server(80), PATIENCE).answer, Answer::Refused);
+    guard.stop();
+}
+
 /// A card may lose its carrier when its driver takes a program or gives one up, and its address with that: it would
 /// begin anew without end.
 #[test]
