@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::fs;
 
-use tidegate_datapath::guard::{Hooks, Plan};
+use tidegate_datapath::guard::{Hooks, Plan, PlannedInterface};
 use tidegate_datapath::interfaces::Interface;
 use tidegate_datapath::pins::Pins;
 use tidegate_datapath::programs::{Program, Programs, Sizes};
@@ -111,6 +111,25 @@ fn tried(plan: Option<&Plan>, kernel: &Kernel) -> (Vec<Program>, &'static str) {
     (Program::ALL.into_iter().filter(has_place).collect(), what)
 }
 
+/// Where each interface would be guarded. Whether a driver takes a program only an attempt shows, and `run` makes it.
+fn places(plan: &Plan) -> String {
+    let asked = plan.interfaces.values().filter(|(_, hooks)| *hooks == Hooks::DriverAndIp).count();
+    let place = |hooks: Hooks| match hooks {
+        Hooks::Ip => "at the IP entry",
+        Hooks::DriverAndIp if plan.is_named || asked == 1 => {
+            "at the driver if it takes XDP, else `run` refuses"
+        }
+        Hooks::DriverAndIp => {
+            "at the driver if it takes XDP, else at the IP entry; where none does `run` refuses"
+        }
+        Hooks::DriverIfPossible => "at the driver if it takes XDP, else at the IP entry",
+    };
+    let line = |(interface, hooks): &(PlannedInterface, Hooks)| {
+        format!("  on {} {}\n", interface.name, place(*hooks))
+    };
+    plan.interfaces.values().map(line).collect()
+}
+
 fn would_be(
     config: &Config,
     plan: &Plan,
@@ -148,14 +167,7 @@ fn would_be(
         let kilobytes = config.sizes().held_blocks as usize * size_of::<tg_held_block>() / 1024;
         let _ = writeln!(out, "  table of {} pairs, {kilobytes} kB", config.ends.entries);
     }
-    for (interface, hooks) in plan.interfaces.values() {
-        let place = match hooks {
-            Hooks::Ip => "at the IP entry",
-            Hooks::DriverAndIp => "at the driver",
-            Hooks::DriverIfPossible => "at the driver if it takes XDP, else at the IP entry",
-        };
-        let _ = writeln!(out, "  on {} {place}", interface.name);
-    }
+    out += &places(plan);
     let wrongs = [
         plan::require_found(&config.guards, interfaces, rows),
         plan::require_found_at_driver(&config.guards, interfaces, rows, plan),
@@ -236,6 +248,28 @@ mod tests {
         let plan = |local_in| Plan { local_in, ..Plan::default() };
         assert_eq!(tried(Some(&plan(false)), &without).0, []);
         assert!(tried(Some(&plan(true)), &without).0.contains(&Program::Tcp), "`run` fails by it");
+    }
+
+    /// Each driver that is named must take a program, and one of those that are not.
+    #[test]
+    fn a_driver_that_may_take_no_program_is_not_promised() {
+        let told = |is_named, hooks: &[Hooks]| {
+            let interface = |(hooks, index): (&Hooks, u32)| {
+                let name = format!("eth{index}");
+                (index, (PlannedInterface { name, veth: false, loopback: false }, *hooks))
+            };
+            let interfaces = hooks.iter().zip(0..).map(interface).collect();
+            places(&Plan { interfaces, is_named, ..Plan::default() })
+        };
+        let must = "at the driver if it takes XDP, else `run` refuses";
+        let (one, two) = ([Hooks::DriverAndIp, Hooks::Ip], [Hooks::DriverAndIp; 2]);
+        let both = |place: &str| format!("  on eth0 {place}\n  on eth1 {place}\n");
+        assert_eq!(told(true, &two), both(must));
+        let may = "at the driver if it takes XDP, else at the IP entry";
+        assert_eq!(told(false, &two), both(&format!("{may}; where none does `run` refuses")));
+        let alone = format!("  on eth0 {must}\n  on eth1 at the IP entry\n");
+        assert_eq!([told(true, &one), told(false, &one)], [alone.clone(), alone]);
+        assert_eq!(told(false, &[Hooks::DriverIfPossible; 2]), both(may));
     }
 
     #[test]

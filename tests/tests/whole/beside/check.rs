@@ -57,7 +57,8 @@ fn what_the_kernel_takes_where_connections_were_lost_and_what_would_be_guarded_i
     assert_eq!(line(&to.to_string()), listener, "{told}");
     assert!(told.contains("\nwould be guarded\n"), "{told}");
     assert!(line("* port 80: ").contains("rst-syn at driver; 1 listening now"), "{told}");
-    assert_eq!(line("on "), "on srv0 at the driver", "{told}");
+    let place = "on srv0 at the driver if it takes XDP, else `run` refuses";
+    assert_eq!(line("on "), place, "{told}");
     assert!(line("interface \"late0\" ").contains("is not here or not up"), "{told}");
     let warning = line("srv0 is a veth: ");
     assert!(warning.contains("is lost unless the other end has GRO on"), "{told}");
