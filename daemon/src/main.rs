@@ -2,7 +2,6 @@
 //! `tidegate`: decides, inside an unmodified Linux kernel, what happens to a TCP connection
 //! when a server has more of them than it can serve.
 
-mod accepts;
 mod agent;
 mod auto;
 mod capture;

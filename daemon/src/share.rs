@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A fair share for each network of clients, as an operator asks for it and as `tidegate status` tells
-//! of it (`docs/configuration.md`).
+//! A fair share for each network of clients, as an operator asks for it (`docs/configuration.md`).
 
 use std::ops::Range;
 
-use serde::Serialize;
-use tidegate_datapath::clock;
-use tidegate_policy::raw::{tg_rules, tg_share};
+use tidegate_policy::raw::tg_rules;
 use tidegate_policy::share::{IPV4_BITS, IPV6_BITS, IPV6_BITS_MOST};
 use toml::{Spanned, Table, Value};
 
@@ -50,35 +47,6 @@ pub fn read(
     rules.share_ipv4_bits = bits(ipv4)?;
     rules.share_ipv6_bits = bits(ipv6)?;
     Ok(())
-}
-
-/// What the networks of a listening socket's clients may have, where there is not room for all.
-#[derive(Debug, Serialize)]
-pub struct ShareStatus {
-    /// SYNs a second that each network may have now.
-    pub limit_per_s: f64,
-    /// How long the networks are, in bits.
-    pub ipv4_bits: u32,
-    #[allow(missing_docs)]
-    pub ipv6_bits: u32,
-}
-
-impl ShareStatus {
-    /// `None` where nobody is held to a share.
-    pub fn of(share: &tg_share, rules: &tg_rules) -> Option<Self> {
-        let limit_per_s = share.limit_per_s(clock::monotonic_ns())?;
-        Some(ShareStatus {
-            limit_per_s: (limit_per_s * 10.0).round() / 10.0,
-            ipv4_bits: rules.share_ipv4_bits,
-            ipv6_bits: rules.share_ipv6_bits,
-        })
-    }
-
-    /// One line of the table.
-    pub fn line(&self) -> String {
-        let Self { limit_per_s, ipv4_bits, ipv6_bits } = self;
-        format!("fair share: {limit_per_s} SYNs/s for each /{ipv4_bits}, of IPv6 /{ipv6_bits}")
-    }
 }
 
 #[cfg(test)]

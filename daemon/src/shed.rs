@@ -219,7 +219,7 @@ pub fn name(rules: &tg_shed_rules) -> Option<String> {
         _ => "",
     };
     let share = match (rules.is_auto != 0, rules.rate_per_s) {
-        (false, _) => rounded(rules.p()).to_string(),
+        (false, _) => as_written(rules.p()).to_string(),
         (true, 0) => "what the listener cannot drain".to_owned(),
         (true, rate_per_s) => format!("what is above {rate_per_s}/s"),
     };
@@ -230,7 +230,7 @@ pub fn name(rules: &tg_shed_rules) -> Option<String> {
 }
 
 /// A probability as it was written: parts of 2^32 hold no more than nine digits.
-pub fn rounded(p: f64) -> f64 {
+pub fn as_written(p: f64) -> f64 {
     (p * 1e6).round() / 1e6
 }
 

@@ -162,7 +162,7 @@ struct Recommended {
 }
 
 /// To three digits behind the point.
-pub(crate) fn rounded(number: f64) -> f64 {
+pub(crate) fn to_thousandths(number: f64) -> f64 {
     (number * 1000.0).round() / 1000.0
 }
 
@@ -175,8 +175,8 @@ impl From<&Size> for Recommended {
             syn_places: size.syn_places,
             max_syn_backlog: size.max_syn_backlog,
             both_places: size.both_places,
-            last_waits_s: rounded(size.last_waits_s),
-            empty_after_s: rounded(size.empty_after_s),
+            last_waits_s: to_thousandths(size.last_waits_s),
+            empty_after_s: to_thousandths(size.empty_after_s),
         }
     }
 }
@@ -184,12 +184,12 @@ impl From<&Size> for Recommended {
 impl From<&Burst> for BurstTold {
     fn from(burst: &Burst) -> Self {
         BurstTold {
-            drain_per_s: rounded(burst.drain_per_s),
-            calm_per_s: rounded(burst.calm_per_s),
-            burst_per_s: rounded(burst.burst_per_s),
-            burst_s: rounded(burst.burst_s),
-            rtt_ms: rounded(burst.rtt_s * 1000.0),
-            pause_ms: rounded(burst.pause_s * 1000.0),
+            drain_per_s: to_thousandths(burst.drain_per_s),
+            calm_per_s: to_thousandths(burst.calm_per_s),
+            burst_per_s: to_thousandths(burst.burst_per_s),
+            burst_s: to_thousandths(burst.burst_s),
+            rtt_ms: to_thousandths(burst.rtt_s * 1000.0),
+            pause_ms: to_thousandths(burst.pause_s * 1000.0),
             drops: burst.drops,
         }
     }

@@ -2,11 +2,16 @@
 //! `tidegate status`: both queues of every guarded listener against their limits, and
 //! every verdict by its reason.
 
+mod accepts;
 #[cfg(test)]
 pub mod example;
+mod fin;
+mod notice;
 mod overload;
+mod share;
 mod shed;
 mod table;
+mod time_wait;
 
 use std::collections::BTreeMap;
 
@@ -21,18 +26,18 @@ use tidegate_policy::names::{REASONS, VERDICTS};
 use tidegate_policy::queue_drops::{QUEUE_DROPS, queue_drops};
 use tidegate_policy::raw::*;
 
-use crate::accepts::AcceptsStatus;
 use crate::agent::AgentStatus;
 use crate::failure::{Failure, Result};
-use crate::fin::FinStatus;
 use crate::instance::Role;
-use crate::notice::NoticeStatus;
-use crate::share::ShareStatus;
-use crate::time_wait::TimeWaitStatus;
-use crate::{agent, hook, host, instance, mounts, output, time_wait};
+use crate::{agent, hook, host, instance, mounts, output};
 
+pub use accepts::AcceptsStatus;
+pub use fin::FinStatus;
+pub use notice::NoticeStatus;
 pub use overload::OverloadStatus;
+pub use share::ShareStatus;
 pub use shed::ShedStatus;
+pub use time_wait::{COUNTS, TimeWaitStatus};
 
 /// Packets by reason, then by verdict.
 pub type Verdicts = BTreeMap<&'static str, BTreeMap<&'static str, u64>>;
@@ -359,7 +364,7 @@ pub fn read_if_any() -> Result<Option<Status>> {
         .collect::<Result<_>>()?;
     let attached = pins.attached_links()?;
     let asked = attached.iter().any(|name| name == "sockets");
-    let time_wait = asked.then(|| time_wait::status(&programs)).transpose()?;
+    let time_wait = asked.then(|| TimeWaitStatus::read(&programs)).transpose()?;
     let daemon_pid = instance::running(Role::Guard)?;
     // That of another container has its file in another /run.
     let daemon_running = daemon_pid.is_some() || pins.are_held()?;

@@ -17,9 +17,9 @@ use tidegate_policy::raw::*;
 
 use crate::agent::AgentStatus;
 use crate::status::{
-    GuardStatus, ListenerStatus, OverloadStatus, ShedStatus, Status, Verdicts, each,
+    COUNTS, GuardStatus, ListenerStatus, OverloadStatus, ShedStatus, Status, TimeWaitStatus,
+    Verdicts, each,
 };
-use crate::time_wait::{COUNTS, TimeWaitStatus};
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -277,7 +277,7 @@ pub fn text(status: &Status) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::share::ShareStatus;
+    use crate::status::ShareStatus;
     use crate::status::example::{guard, listener, persistent};
 
     fn has(text: &str, lines: &[&str]) {

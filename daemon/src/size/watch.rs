@@ -17,7 +17,7 @@ use tidegate_policy::lets_in;
 use tidegate_policy::raw::*;
 use tidegate_policy::size::{Look, NoBurst, Record, Seen};
 
-use super::rounded;
+use super::to_thousandths;
 use crate::failure::{Failure, Result};
 use crate::{host, mounts};
 
@@ -525,7 +525,7 @@ fn socket(watched: &Watched, seen: &Seen, lasts: Duration) -> Socket {
     let row = &watched.row;
     Socket {
         address: bound_to(row).to_string(),
-        watched_s: rounded(watched.record.lasted_s()),
+        watched_s: to_thousandths(watched.record.lasted_s()),
         asked_s: lasts.as_secs_f64(),
         backlog: row.listen_max,
         queued: seen.queued,

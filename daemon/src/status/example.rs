@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A guard with one listening socket, for the tests of whoever tells of one.
 
-use super::{GuardStatus, ListenerStatus, OverloadStatus, Queue, QueueDrops, Verdicts};
-use crate::fin::FinStatus;
+use super::{FinStatus, GuardStatus, ListenerStatus, OverloadStatus, Queue, QueueDrops, Verdicts};
 
 /// A reason, a verdict, and so many packets.
 pub type Counted = (&'static str, &'static str, u64);

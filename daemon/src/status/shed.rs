@@ -9,7 +9,7 @@ use tidegate_policy::names::{SHED_FALLBACKS, SHED_KEYS, SHED_POLICIES, SHED_REFU
 use tidegate_policy::raw::{TG_RBD, tg_shed_rules};
 
 use crate::failure::Result;
-use crate::shed::rounded;
+use crate::shed::as_written;
 
 /// Persistent dropping of one guard.
 #[derive(Debug, Serialize)]
@@ -64,7 +64,7 @@ impl ShedStatus {
         Ok(Self {
             policy: name(&SHED_POLICIES, rules.policy),
             key: name(&SHED_KEYS, rules.key),
-            p: rounded(if rules.is_auto != 0 { control.p() } else { rules.p() }),
+            p: as_written(if rules.is_auto != 0 { control.p() } else { rules.p() }),
             auto: (rules.is_auto != 0).then(|| ControlStatus {
                 fresh_per_s: control.fresh_per_s().round(),
                 drain_per_s,

@@ -4,7 +4,6 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::status::{GuardStatus, ListenerStatus, Status, each};
-use crate::time_wait;
 
 impl Display for Status {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
@@ -19,8 +18,8 @@ impl Display for Status {
         for guard in &self.guards {
             guard.fmt(out)?;
         }
-        if let Some(status) = &self.time_wait {
-            out.write_str(&time_wait::table(status))?;
+        if let Some(time_wait) = &self.time_wait {
+            time_wait.fmt(out)?;
         }
         match &self.agent {
             Some(agent) => out.write_str(&agent.table()),

@@ -6,7 +6,7 @@ use tidegate_datapath::clock;
 use tidegate_policy::accepts::{Advice, Seen};
 use tidegate_policy::raw::tg_accepts;
 
-use crate::size::rounded;
+use crate::size::to_thousandths;
 
 /// How the application of a listening socket has accepted while clients found no room.
 #[derive(Debug, Serialize)]
@@ -51,9 +51,9 @@ impl AcceptsStatus {
             let_in_per_s: seen.let_in_per_s.round(),
             at_a_time: seen.at_a_time.map(f64::round),
             is_told: seen.is_told,
-            emptied: seen.at_a_time.map(|_| rounded(seen.emptied)),
+            emptied: seen.at_a_time.map(|_| to_thousandths(seen.emptied)),
             waiting: seen.waiting.round(),
-            refused: rounded(seen.refused),
+            refused: to_thousandths(seen.refused),
         }
     }
 
@@ -66,10 +66,10 @@ impl AcceptsStatus {
             _ => "cannot be told: SYNs come too unevenly, or the queue is kept too short",
         };
         let AcceptsStatus { let_in_per_s, waiting, .. } = self;
-        let refused = rounded(100.0 * self.refused);
+        let refused = to_thousandths(100.0 * self.refused);
         let how = match (self.at_a_time, self.emptied) {
             (Some(many), Some(emptied)) => {
-                let emptied = rounded(100.0 * emptied);
+                let emptied = to_thousandths(100.0 * emptied);
                 format!("{many} at a time, {emptied} % of the times all who wait")
             }
             _ if self.is_told => "few at a time".to_owned(),
