@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `tidegate size`: how long the queues should be, for a burst that is given or one that was seen.
 
+mod count;
+#[cfg(test)]
+mod example;
+mod listening;
+mod meant;
+mod socket;
 mod watch;
 
 use std::fmt::Write;
@@ -12,6 +18,7 @@ use serde::Serialize;
 use tidegate_policy::mechanism;
 use tidegate_policy::size::{self, Burst, Size};
 
+use self::socket::Socket;
 use crate::failure::{Failure, Result};
 use crate::{host, output};
 
@@ -130,7 +137,7 @@ struct Answer {
     somaxconn: Option<u64>,
     /// The listening socket that was watched.
     #[serde(skip_serializing_if = "Option::is_none")]
-    seen: Option<watch::Socket>,
+    seen: Option<Socket>,
     /// What speaks against it.
     warnings: Vec<String>,
 }
@@ -246,7 +253,7 @@ impl Arguments {
     }
 }
 
-fn answer(burst: &Burst, size: &Size, patience_s: f64, seen: Option<watch::Socket>) -> Answer {
+fn answer(burst: &Burst, size: &Size, patience_s: f64, seen: Option<Socket>) -> Answer {
     let somaxconn = host::sysctl("net/core/somaxconn");
     let mut warnings = Vec::new();
     if size.last_waits_s > patience_s {
@@ -264,7 +271,7 @@ fn answer(burst: &Burst, size: &Size, patience_s: f64, seen: Option<watch::Socke
             size.backlog
         ));
     }
-    warnings.extend(seen.iter().flat_map(watch::Socket::warnings));
+    warnings.extend(seen.iter().flat_map(Socket::warnings));
     Answer { burst: burst.into(), recommended: size.into(), somaxconn, seen, warnings }
 }
 
