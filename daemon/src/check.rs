@@ -91,9 +91,7 @@ fn planned(
     rows: &[tg_listener_row],
 ) -> Result<Plan> {
     run::check_start(config, is_typed, kernel)?;
-    plan::require_any(&config.interfaces, interfaces)?;
-    plan::require_others(&config.guards, interfaces)?;
-    plan::require_driver(&config.guards, &config.interfaces, interfaces)?;
+    plan::require_all(config, interfaces)?;
     Ok(run::planned(config, interfaces, rows))
 }
 
@@ -168,13 +166,8 @@ fn would_be(
         let _ = writeln!(out, "  table of {} pairs, {kilobytes} kB", config.ends.entries);
     }
     out += &places(plan);
-    let wrongs = [
-        plan::require_found(&config.guards, interfaces, rows),
-        plan::require_found_at_driver(&config.guards, interfaces, rows, plan),
-        plan::require_one_auto(&config.guards, rows),
-    ];
     let left_out = plan::left_out(&config.interfaces, interfaces);
-    let wrongs = wrongs.into_iter().filter_map(Result::err);
+    let wrongs = plan::wrongs(config, interfaces, rows, plan);
     for failure in left_out.chain(wrongs).chain(part::of(config)) {
         let _ = writeln!(out, "  {failure}");
     }

@@ -120,7 +120,7 @@ pub fn check_start(config: &Config, is_typed: bool, kernel: &Kernel) -> Result<(
     check_host(config, kernel)?;
     // Of those in a file one may come up later; who types a name is there to be told.
     match is_typed {
-        true => plan::require(&config.interfaces, &interfaces::list()?),
+        true => plan::require_named(&config.interfaces, &interfaces::list()?),
         false => Ok(()),
     }
 }

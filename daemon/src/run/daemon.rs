@@ -80,9 +80,7 @@ impl Daemon {
         };
         let rows = sockets::listeners_by_two_looks(guard.programs())?;
         let interfaces = interfaces::list()?;
-        plan::require_any(&config.interfaces, &interfaces)?;
-        plan::require_others(&config.guards, &interfaces)?;
-        plan::require_driver(&config.guards, &config.interfaces, &interfaces)?;
+        plan::require_all(config, &interfaces)?;
         let listened = plan::listened(&config.guards, &[], &rows);
         let plan = planned(config, &interfaces, &listened);
         let syn_ns = syn_ns(&guard, &plan);
@@ -150,14 +148,12 @@ impl Daemon {
         let found = [
             own,
             backlogs,
-            plan::require(&config.interfaces, interfaces),
+            plan::require_named(&config.interfaces, interfaces),
             plan::require_others(&config.guards, interfaces),
             self.guard.require_drivers(&self.plan).map_err(Failure::from),
-            plan::require_found(&config.guards, interfaces, rows),
-            plan::require_found_at_driver(&config.guards, interfaces, rows, &self.plan),
-            plan::require_one_auto(&config.guards, rows),
         ];
-        let found: Vec<Failure> = found.into_iter().filter_map(Result::err).collect();
+        let wrongs = plan::wrongs(config, interfaces, rows, &self.plan);
+        let found: Vec<Failure> = found.into_iter().filter_map(Result::err).chain(wrongs).collect();
         for failure in found.iter().filter(|failure| !self.told.contains(&failure.what())) {
             tell(&failure.to_string());
         }
@@ -172,9 +168,7 @@ impl Daemon {
         let rows = sockets::listeners(self.guard.programs())?;
         let rows = sockets::still_there(&self.found, &rows);
         let interfaces = interfaces::list_after(&self.interfaces)?;
-        plan::require_any(&config.interfaces, &interfaces)?;
-        plan::require_others(&config.guards, &interfaces)?;
-        plan::require_driver(&config.guards, &config.interfaces, &interfaces)?;
+        plan::require_all(config, &interfaces)?;
         let listened = plan::listened(&config.guards, &self.listened, &rows);
         let plan = planned(config, &self.kept(config, &listened, &interfaces), &listened);
         let syn_ns = syn_ns(&self.guard, &plan);
