@@ -29,7 +29,7 @@ pub struct Explained {
     /// Where it was judged: `driver` or `ip`; null where no guard decides.
     pub judged_at: Option<&'static str>,
     /// The listening socket that the kernel would give it to; null where there is none, or which of
-    /// several is not known.
+    /// several is not known, or where no guard decides.
     pub listener: Option<ListenerMet>,
     /// By the names of `tidegate status`; null where it is not known which interface it comes in at.
     pub verdict: Option<&'static str>,
