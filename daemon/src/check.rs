@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 use std::fs;
 
+use tidegate_datapath::configuration::Guarded;
 use tidegate_datapath::guard::{Hooks, Plan, PlannedInterface};
 use tidegate_datapath::interfaces::Interface;
 use tidegate_datapath::pins::Pins;
@@ -109,6 +110,43 @@ fn tried(plan: Option<&Plan>, kernel: &Kernel) -> (Vec<Program>, &'static str) {
     (Program::ALL.into_iter().filter(has_place).collect(), what)
 }
 
+/// What is done for each listener and path.
+fn guarded(config: &Config, rows: &[tg_listener_row]) -> String {
+    let line = |g: &Guarded| {
+        let there = match g.is_path {
+            true => "forwarded".to_owned(),
+            false => {
+                let listening = rows.iter().filter(|row| g.judges(row, &config.guards)).count();
+                format!("{listening} listening now")
+            }
+        };
+        let (place, what, how) = (config::place(g), shed::described(g), resize::described(g));
+        format!("  {place}: {what} at {}{how}; {there}\n", hook::name(g.hook))
+    };
+    config.guards.iter().map(line).collect()
+}
+
+/// Who holds TIME-WAIT.
+fn ends(config: &Config) -> String {
+    let mut out = String::new();
+    for g in config.guards.iter().filter(|g| g.time_wait.negotiate != TG_TW_NOBODY) {
+        let _ =
+            writeln!(out, "  TIME-WAIT of port {}: {}", g.port, time_wait::described(&g.time_wait));
+    }
+    for (network, rules) in &config.ends.destinations {
+        let _ = writeln!(
+            out,
+            "  TIME-WAIT of connections to {network}: {}",
+            time_wait::described(rules)
+        );
+    }
+    if config.asks_time_wait() {
+        let kilobytes = config.sizes().held_blocks as usize * size_of::<tg_held_block>() / 1024;
+        let _ = writeln!(out, "  table of {} pairs, {kilobytes} kB", config.ends.entries);
+    }
+    out
+}
+
 /// Where each interface would be guarded. Whether a driver takes a program only an attempt shows, and `run` makes it.
 fn places(plan: &Plan) -> String {
     let asked = plan.interfaces.values().filter(|(_, hooks)| *hooks == Hooks::DriverAndIp).count();
@@ -128,44 +166,14 @@ fn places(plan: &Plan) -> String {
     plan.interfaces.values().map(line).collect()
 }
 
-fn would_be(
+/// What is wrong here all the same, and what is to be known.
+fn remarks(
     config: &Config,
     plan: &Plan,
     interfaces: &[Interface],
     rows: &[tg_listener_row],
 ) -> String {
-    let mut out = "\nwould be guarded\n".to_owned();
-    for g in &config.guards {
-        let listening = rows.iter().filter(|row| g.judges(row, &config.guards)).count();
-        let there = match g.is_path {
-            true => "forwarded".to_owned(),
-            false => format!("{listening} listening now"),
-        };
-        let _ = writeln!(
-            out,
-            "  {}: {} at {}{}; {there}",
-            config::place(g),
-            shed::described(g),
-            hook::name(g.hook),
-            resize::described(g),
-        );
-    }
-    for g in config.guards.iter().filter(|g| g.time_wait.negotiate != TG_TW_NOBODY) {
-        let _ =
-            writeln!(out, "  TIME-WAIT of port {}: {}", g.port, time_wait::described(&g.time_wait));
-    }
-    for (network, rules) in &config.ends.destinations {
-        let _ = writeln!(
-            out,
-            "  TIME-WAIT of connections to {network}: {}",
-            time_wait::described(rules)
-        );
-    }
-    if config.asks_time_wait() {
-        let kilobytes = config.sizes().held_blocks as usize * size_of::<tg_held_block>() / 1024;
-        let _ = writeln!(out, "  table of {} pairs, {kilobytes} kB", config.ends.entries);
-    }
-    out += &places(plan);
+    let mut out = String::new();
     let left_out = plan::left_out(&config.interfaces, interfaces);
     let wrongs = plan::wrongs(config, interfaces, rows, plan);
     for failure in left_out.chain(wrongs).chain(part::of(config)) {
@@ -182,6 +190,21 @@ fn would_be(
         );
     }
     out
+}
+
+fn would_be(
+    config: &Config,
+    plan: &Plan,
+    interfaces: &[Interface],
+    rows: &[tg_listener_row],
+) -> String {
+    let parts = [
+        guarded(config, rows),
+        ends(config),
+        places(plan),
+        remarks(config, plan, interfaces, rows),
+    ];
+    format!("\nwould be guarded\n{}", parts.concat())
 }
 
 /// The tables that a start would make. Where a guard stands it has them, and there may be no memory for others.
