@@ -23,6 +23,8 @@ const FILE_MODE: u32 = 0o600;
 /// Who asks whether one runs has the lock for a moment.
 const CLAIM_TRIES: u32 = 20;
 const CLAIM_AGAIN: Duration = Duration::from_millis(5);
+/// A daemon has written its number this long after it had the lock, on a busy machine, too.
+const NAMED_WITHIN: Duration = Duration::from_millis(20);
 /// A daemon that was asked to stop has this long.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
@@ -44,23 +46,36 @@ impl Role {
         }
     }
 
-    /// `who`: the process, as far as it is known. (`tidegate stop` would end both.)
-    fn runs_already(self, who: &str) -> Failure {
+    /// (`tidegate stop` would end both.)
+    fn runs_already(self, process: i32) -> Failure {
         let (what, unit) = match self {
             Role::Guard => ("tidegate", "tidegate"),
             Role::Agent => ("an agent", "tidegate-agent"),
         };
         Failure::argument(
-            format!("{what} runs here already{who}"),
+            format!("{what} runs here already (process {process})"),
             format!(
                 "change its configuration and send it SIGHUP, or end it first by SIGTERM or \
                  `systemctl stop {unit}`"
             ),
         )
     }
+
+    /// Of who has the lock and no number: one that stops it, or who begins right now.
+    fn is_busy(self) -> Failure {
+        let what = match self {
+            Role::Guard => "a guard",
+            Role::Agent => "an agent",
+        };
+        Failure::argument(
+            format!("{what} is being taken down here, or starts"),
+            "try again in a moment",
+        )
+    }
 }
 
-/// The claim of the running daemon; given up when the process ends, however it ends.
+/// The claim of the running daemon, or of who takes down what one left; given up when the process ends, however it
+/// ends.
 pub struct Instance {
     lock: Flock<File>,
     path: PathBuf,
@@ -169,19 +184,29 @@ fn lock(path: &Path) -> io::Result<Option<Flock<File>>> {
 impl Instance {
     /// Claims this namespace, or says which process has it.
     pub fn claim(role: Role) -> Result<Self> {
-        let path = path(role)?;
-        let lock = lock(&path).map_err(file_failure(&path))?.ok_or_else(|| {
-            let who =
-                running(role).ok().flatten().map_or(String::new(), |p| format!(" (process {p})"));
-            role.runs_already(&who)
-        })?;
-        Instance { lock, path }.named()
+        Self::alone(role)?.says(&Process::this().line())
     }
 
-    /// With this process's number in it; given up where that cannot be written.
-    fn named(mut self) -> Result<Self> {
-        let line = Process::this().line();
-        match self.lock.set_len(0).and_then(|()| self.lock.write_all(line.as_bytes())) {
+    /// Keeps daemons from starting while what one left is taken down. It names no process: whoever asks for the
+    /// daemon's would end this one.
+    pub fn keep_out(role: Role) -> Result<Self> {
+        Self::alone(role)?.says("")
+    }
+
+    fn alone(role: Role) -> Result<Self> {
+        let path = path(role)?;
+        match lock(&path).map_err(file_failure(&path))? {
+            Some(lock) => Ok(Instance { lock, path }),
+            None => Err(match running(role) {
+                Ok(Some(process)) => role.runs_already(process),
+                _ => role.is_busy(),
+            }),
+        }
+    }
+
+    /// With nothing but this in its file; given up where that cannot be written.
+    fn says(mut self, text: &str) -> Result<Self> {
+        match self.lock.set_len(0).and_then(|()| self.lock.write_all(text.as_bytes())) {
             Ok(()) => Ok(self),
             Err(e) => {
                 let failure = file_failure(&self.path)(e);
@@ -214,36 +239,54 @@ fn open_to_read(path: &Path) -> Result<Option<File>> {
     }
 }
 
-/// What the file of the daemon that runs in this namespace says; `None` where none runs.
-fn text(role: Role) -> Result<Option<String>> {
-    let path = path(role)?;
-    let Some(mut file) = open_to_read(&path)? else { return Ok(None) };
+/// What a file says of the daemon that runs; `None` where none does. It is read after the lock was found taken: one
+/// that was killed leaves its number, and the lock alone tells it from the next one's.
+fn text(path: &Path) -> Result<Option<String>> {
+    let Some(file) = open_to_read(path)? else { return Ok(None) };
+    let mut file = match Flock::lock(file, FlockArg::LockSharedNonblock) {
+        Ok(_) => return Ok(None),
+        Err((file, _)) => file,
+    };
     let mut text = String::new();
-    file.read_to_string(&mut text).map_err(file_failure(&path))?;
-    match Flock::lock(file, FlockArg::LockSharedNonblock) {
-        Ok(_) => Ok(None),
-        Err(_) => Ok(Some(text)),
-    }
+    file.read_to_string(&mut text).map_err(file_failure(path))?;
+    Ok(Some(text))
 }
 
-fn process(role: Role) -> Result<Option<Process>> {
-    Ok(text(role)?.and_then(|text| Process::of(&text)))
+fn process(path: &Path) -> Result<Option<Process>> {
+    Ok(text(path)?.and_then(|text| Process::of(&text)))
+}
+
+/// The process that has it, to be sent a signal: the lock is taken before the number is written, and in between stands
+/// that of one that was killed, which may be a stranger's by now. `wait` is for as long as that may last.
+fn settled(path: &Path, mut wait: impl FnMut()) -> Result<Option<Process>> {
+    let mut before = text(path)?;
+    while before.is_some() {
+        wait();
+        let now = text(path)?;
+        if now == before {
+            break;
+        }
+        before = now;
+    }
+    Ok(before.and_then(|text| Process::of(&text)))
 }
 
 /// The process number of the daemon that runs in this namespace.
 pub fn running(role: Role) -> Result<Option<i32>> {
-    Ok(process(role)?.map(|process| process.pid))
+    Ok(process(&path(role)?)?.map(|process| process.pid))
 }
 
 /// The lines that it has noted.
 pub fn noted(role: Role) -> Result<Vec<String>> {
-    let text = text(role)?.unwrap_or_default();
+    let text = text(&path(role)?)?.unwrap_or_default();
     Ok(text.lines().skip(1).map(str::to_owned).collect())
 }
 
 /// Ends the daemon of this namespace and waits for it. `false`: none ran.
 pub fn stop(role: Role) -> Result<bool> {
-    let Some(process) = process(role)? else { return Ok(false) };
+    let path = path(role)?;
+    let is_named = || std::thread::sleep(NAMED_WITHIN);
+    let Some(process) = settled(&path, is_named)? else { return Ok(false) };
     let pid = process.pid;
     if process.is_elsewhere(pid_namespace()) {
         return Err(Failure::argument(
@@ -262,7 +305,8 @@ pub fn stop(role: Role) -> Result<bool> {
         }
     }
     let deadline = Instant::now() + STOP_WITHIN;
-    while running(role)?.is_some() {
+    // Until another's stands there, too.
+    while self::process(&path)? == Some(process) {
         if Instant::now() > deadline {
             return Err(Failure::argument(
                 format!("process {pid} did not end within {} s", STOP_WITHIN.as_secs()),
@@ -334,7 +378,8 @@ mod tests {
         let path = root.join("tidegate").join("net-1.pid");
         drop(open(&path).unwrap());
         let lock = locked(File::open(&path).unwrap()).unwrap();
-        assert!(Instance { lock, path: path.clone() }.named().is_err(), "opened to be read");
+        let instance = Instance { lock, path: path.clone() };
+        assert!(instance.says("1\n").is_err(), "opened to be read");
         assert!(!path.exists() && !path.parent().unwrap().exists());
         fs::remove_dir_all(&root).unwrap();
     }
@@ -384,6 +429,45 @@ mod tests {
         assert!(!older.is_elsewhere(Some(1)));
         // Claimed, and not written yet.
         assert_eq!(Process::of(""), None);
+    }
+
+    /// One that was killed leaves its number, which may be a stranger's by the time that the next has the lock.
+    #[test]
+    fn who_is_to_be_ended_has_the_lock_and_has_said_so() {
+        let root = root("settled");
+        let path = root.join("net-1.pid");
+        let ended = Process { pid: 7, namespace: None };
+        let runs = Process { pid: 8, namespace: None };
+        fs::write(&path, ended.line()).unwrap();
+        assert_eq!(settled(&path, || panic!("it is dead")).unwrap(), None);
+        let line = runs.line();
+        for said in [vec![line.as_str()], vec!["", &line]] {
+            fs::write(&path, ended.line()).unwrap();
+            let mut next =
+                Some(Instance { lock: lock(&path).unwrap().unwrap(), path: path.clone() });
+            let mut said = said.iter();
+            let wait = || {
+                if let Some(text) = said.next() {
+                    next = next.take().map(|next| next.says(text).unwrap());
+                }
+            };
+            assert_eq!(settled(&path, wait).unwrap(), Some(runs));
+        }
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    /// `tidegate stop` hears no signals: another would end it half-way.
+    #[test]
+    fn who_takes_a_guard_down_is_not_taken_for_its_daemon() {
+        let root = root("keeping-out");
+        let path = root.join("tidegate").join("net-1.pid");
+        open(&path).unwrap().write_all(b"7\n").unwrap();
+        let stopping = Instance { lock: lock(&path).unwrap().unwrap(), path: path.clone() };
+        let stopping = stopping.says("").unwrap();
+        assert_eq!((process(&path).unwrap(), settled(&path, || ()).unwrap()), (None, None));
+        assert!(lock(&path).unwrap().is_none(), "and no other daemon starts");
+        stopping.release();
+        fs::remove_dir_all(&root).unwrap();
     }
 
     /// As a daemon claims it, but for longer: who gives it up may be off its processor for a while.

@@ -165,17 +165,22 @@ fn stop() -> Result<()> {
 fn take_down(pins: &Pins) -> Result<bool> {
     let ran = instance::stop(Role::Guard)?;
     // None starts while it is taken down.
-    let claim = Instance::claim(Role::Guard)?;
+    let alone = Instance::keep_out(Role::Guard)?;
+    let done = remove(pins);
+    // Whatever of it is left, nobody runs here.
+    alone.release();
+    done.map(|()| ran)
+}
+
+/// Removes what a killed daemon left, or one of another version, or a stop that was killed.
+fn remove(pins: &Pins) -> Result<()> {
     // One of another container's is ended there.
     let folder = pins.claim()?;
-    // What a killed daemon left, or one of another version, or a stop that was killed.
     if let Some(programs) = Guard::open_to_put_back(pins) {
         resize::put_back(&programs);
     }
     pins.remove(folder)?;
-    instance::forget(Role::Agent)?;
-    claim.release();
-    Ok(ran)
+    instance::forget(Role::Agent)
 }
 
 fn dispatch(cli: Cli) -> Result<()> {

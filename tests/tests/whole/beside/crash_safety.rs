@@ -317,8 +317,12 @@ fn a_second_daemon_is_told_which_process_runs() {
 
 /// `tidegate` in a mount namespace with a /run of its own.
 fn with_another_run(words: &str) -> Command {
-    let program = tidegate_program();
-    let line = format!("mount -t tmpfs none /run && exec {} {words}", program.display());
+    let line = format!("exec {} {words}", tidegate_program().display());
+    shell_with_another_run(&line)
+}
+
+fn shell_with_another_run(line: &str) -> Command {
+    let line = format!("mount -t tmpfs none /run && {line}");
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", &line]);
     command
@@ -326,7 +330,10 @@ fn with_another_run(words: &str) -> Command {
 
 /// How that ends, and what it said.
 fn ended_with_another_run(host: &Namespace, words: &str) -> Output {
-    let mut command = with_another_run(words);
+    ended(host, with_another_run(words))
+}
+
+fn ended(host: &Namespace, mut command: Command) -> Output {
     host.run(move || command.output()).expect("unshare")
 }
 
@@ -350,6 +357,10 @@ fn a_second_daemon_is_refused_whose_run_is_another() {
         assert!(told.contains("is another tidegate's, whose /run is not this one"), "{told}");
         assert_eq!(told.lines().count(), 1, "{told}");
     }
+    let stops = format!("{} stop 2>&1; ls /run", tidegate_program().display());
+    let said = ended(host, shell_with_another_run(&stops)).stdout;
+    let said = String::from_utf8(said).expect("UTF-8");
+    assert_eq!(said.lines().count(), 1, "a stop that is refused leaves nothing in /run: {said}");
     assert_eq!(Counted::of(host).mechanism(), "rst-syn");
     assert_eq!(fetch(&full.stage.client, server(80), PATIENCE).answer, Answer::Refused);
     // Where it was killed anyone may go on, or take it down.
