@@ -138,29 +138,31 @@ fn is_other(found: &fs::Metadata, mode: u32) -> bool {
     found.permissions().mode() & 0o777 != mode
 }
 
-/// Opens a daemon's file. Whoever ends right now removes the folder, and may do so at any moment here.
-fn open(path: &Path) -> io::Result<File> {
+/// Opens a daemon's file, in a folder that may go at any moment here.
+fn open_once(path: &Path) -> io::Result<File> {
     let folder = path.parent().unwrap_or(path);
-    let once = || {
-        // What it is in is others', too.
-        folder.parent().map_or(Ok(()), fs::create_dir_all)?;
-        fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
-        if is_other(&fs::metadata(folder)?, FOLDER_MODE) {
-            fs::set_permissions(folder, fs::Permissions::from_mode(FOLDER_MODE))?;
-        }
-        let mut how = OpenOptions::new();
-        let file =
-            how.read(true).write(true).create(true).truncate(false).mode(FILE_MODE).open(path)?;
-        if is_other(&file.metadata()?, FILE_MODE) {
-            file.set_permissions(fs::Permissions::from_mode(FILE_MODE))?;
-        }
-        Ok(file)
-    };
+    // What it is in is others', too.
+    folder.parent().map_or(Ok(()), fs::create_dir_all)?;
+    fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
+    if is_other(&fs::metadata(folder)?, FOLDER_MODE) {
+        fs::set_permissions(folder, fs::Permissions::from_mode(FOLDER_MODE))?;
+    }
+    let mut how = OpenOptions::new();
+    let file =
+        how.read(true).write(true).create(true).truncate(false).mode(FILE_MODE).open(path)?;
+    if is_other(&file.metadata()?, FILE_MODE) {
+        file.set_permissions(fs::Permissions::from_mode(FILE_MODE))?;
+    }
+    Ok(file)
+}
+
+/// The same, until nobody who ends right now removes the folder meanwhile.
+fn open(path: &Path) -> io::Result<File> {
     let is_gone = |opened: &io::Result<File>| {
         let kind = opened.as_ref().err().map(io::Error::kind);
         matches!(kind, Some(ErrorKind::NotFound | ErrorKind::AlreadyExists))
     };
-    again::while_in_the_way(is_gone, once)
+    again::while_in_the_way(is_gone, || open_once(path))
 }
 
 /// The lock of what was opened, unless another has it, or it has been removed since: whoever ends removes
@@ -535,29 +537,46 @@ mod tests {
         fs::remove_dir_all(&root).unwrap();
     }
 
+    /// Works for so long: who sleeps is away for longer.
+    fn spin(how_long: Duration) {
+        let began = Instant::now();
+        while began.elapsed() < how_long {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// How often who tries once finds the folder gone, before it is enough.
+    const MEETINGS: u32 = 10;
+
     /// `tidegate stop` claims what a daemon that it has ended is giving up.
     #[test]
     fn a_folder_that_goes_at_any_moment_keeps_nobody_from_claiming() {
         let root = root("going");
         let folder = root.join("tidegate");
+        let path = folder.join("net-1.pid");
         let ended = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !ended.load(Ordering::Relaxed) {
                     let _ = fs::create_dir(&folder);
+                    spin(Duration::from_micros(20));
                     let _ = fs::remove_dir(&folder);
+                    // A daemon that begins and ends does more than that.
+                    spin(Duration::from_micros(20));
                 }
             });
-            let path = folder.join("net-1.pid");
-            let failures: Vec<_> = (0..10_000)
-                .filter_map(|_| {
-                    let opened = open(&path).err();
-                    let _ = fs::remove_file(&path);
-                    opened
-                })
-                .collect();
+            let (mut met, mut failures) = (0, Vec::new());
+            let began = Instant::now();
+            while met < MEETINGS && began.elapsed() < Duration::from_secs(60) {
+                met += u32::from(open_once(&path).is_err());
+                // Where it stays, the folder does.
+                let _ = fs::remove_file(&path);
+                failures.extend(open(&path).err());
+                let _ = fs::remove_file(&path);
+            }
             ended.store(true, Ordering::Relaxed);
             assert!(failures.is_empty(), "{} such as {}", failures.len(), failures[0]);
+            assert_eq!(met, MEETINGS, "who tries once meets it");
         });
         fs::remove_dir_all(&root).unwrap();
     }
