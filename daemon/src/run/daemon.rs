@@ -244,10 +244,11 @@ impl Daemon {
 
     /// Takes it down, and gives applications their backlogs back.
     pub fn take_down(self) -> Result<()> {
+        // Where another stands in its place, too: nobody else knows of backlogs that it changed.
+        resize::put_back(self.guard.programs());
         if self.guard.is_anothers() {
             return Ok(());
         }
-        resize::put_back(self.guard.programs());
         Ok(self.guard.remove()?)
     }
 

@@ -316,7 +316,7 @@ fn a_second_daemon_is_told_which_process_runs() {
 }
 
 /// `tidegate` in a mount namespace with a /run of its own.
-fn with_another_run(words: &str) -> Command {
+pub(super) fn with_another_run(words: &str) -> Command {
     let line = format!("exec {} {words}", tidegate_program().display());
     shell_with_another_run(&line)
 }

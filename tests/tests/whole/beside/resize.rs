@@ -21,6 +21,8 @@ use tidegate_tests::{
     tidelab_program, until,
 };
 
+use super::crash_safety::with_another_run;
+
 const FILE: &str = "/run/tidegate.toml";
 const PATIENCE: Duration = Duration::from_secs(2);
 /// What a client asks who does not wait for the answer yet.
@@ -352,6 +354,30 @@ fn a_backlog_is_put_back_where_the_start_of_another_version_fails() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && told.contains("the driver of br0"), "{told}");
     assert_eq!(backlog(&stage.server), 64, "what the application said");
+}
+
+/// What stands then has been made anew, and knows of no backlog that was changed.
+#[test]
+fn a_backlog_is_put_back_by_a_daemon_in_whose_place_another_stands() {
+    if skip_without_root("a_backlog_is_put_back_by_a_daemon_in_whose_place_another_stands") {
+        return;
+    }
+    let stage = Stage::new("resize-replaced");
+    let host = &stage.server;
+    let _listener = Stalled::new(host, server(), 64);
+    resize_to(&stage, 512);
+    let mut first = Guard::start(host, &["--config", FILE]);
+    first.signal(Signal::SIGSTOP);
+    host.output(host.command(&format!("rm -r {}", bpf::PINS))).expect("they are removed");
+    let second = with_another_run("run --port 80 --mechanism default --hook ip");
+    let mut second = Guard::launch(host, second, "guarding ").expect("nobody has the folder");
+    first.signal(Signal::SIGCONT);
+    let told = first.complaint().expect("it says so");
+    assert!(told.contains("is another tidegate's"), "{told}");
+    assert_eq!(backlog(host), 512);
+    first.terminate();
+    assert_eq!(backlog(host), 64, "what the application said");
+    second.terminate();
 }
 
 /// No sysctl is changed: the host's bound holds, and is told.
