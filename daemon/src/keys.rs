@@ -2,12 +2,15 @@
 //! Keys from files that several hosts share, or random ones: those of our SYN cookies, which
 //! change as time passes, and that of persistent dropping, which stays.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 pub use tidegate_datapath::key::random;
 use tidegate_policy::raw::{tg_cookie_keys, tg_key};
 
+use crate::config::Config;
 use crate::failure::{Failure, Result};
 use crate::reader;
 
@@ -44,10 +47,18 @@ fn parse_line(line: &str) -> Option<tg_key> {
     Some(key(bytes))
 }
 
-/// Every line of a file that is neither empty nor a comment, as a key.
-fn lines(path: &Path, setting: &str) -> Result<Vec<tg_key>> {
-    let fix = || format!("make it with `openssl rand -hex 16`, or leave {setting} out");
-    let text = fs::read_to_string(path).map_err(|source| reader::unreadable(path, source, fix))?;
+/// A file's text, and whether every user of the host may read or write it.
+fn text(path: &Path) -> io::Result<(String, bool)> {
+    let mut file = File::open(path)?;
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok((text, file.metadata()?.permissions().mode() & 0o006 != 0))
+}
+
+/// Every line of a file that is neither empty nor a comment, as a key; and whether it is open to every user.
+fn lines(path: &Path, setting: &str) -> Result<(Vec<tg_key>, bool)> {
+    let fix = || format!("make it with `umask 077; openssl rand -hex 16`, or leave {setting} out");
+    let (text, is_open) = text(path).map_err(|source| reader::unreadable(path, source, fix))?;
     let mut keys = Vec::new();
     for (at, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -61,17 +72,17 @@ fn lines(path: &Path, setting: &str) -> Result<Vec<tg_key>> {
             fix: "write 32 hexadecimal digits, as `openssl rand -hex 16` prints".to_owned(),
         })?);
     }
-    Ok(keys)
+    Ok((keys, is_open))
 }
 
 /// Keys from a file: a line of 32 hexadecimal digits each, the first makes cookies, a
 /// second is only taken. To rotate on many hosts: first add the new key as the second
 /// line everywhere, then swap the lines.
-fn read_cookies(path: &Path) -> Result<tg_cookie_keys> {
-    let keys = lines(path, "cookie_keys")?;
+fn read_cookies(path: &Path) -> Result<(tg_cookie_keys, bool)> {
+    let (keys, is_open) = lines(path, "cookie_keys")?;
     match keys[..] {
-        [current] => Ok(tg_cookie_keys { current, previous: current }),
-        [current, previous] => Ok(tg_cookie_keys { current, previous }),
+        [current] => Ok((tg_cookie_keys { current, previous: current }, is_open)),
+        [current, previous] => Ok((tg_cookie_keys { current, previous }, is_open)),
         _ => Err(Failure::Configuration {
             file: path.to_owned(),
             line: 1,
@@ -82,10 +93,10 @@ fn read_cookies(path: &Path) -> Result<tg_cookie_keys> {
 }
 
 /// The key of persistent dropping from a file: one such line.
-fn read_shed(path: &Path) -> Result<tg_key> {
-    let keys = lines(path, "shed_key")?;
+fn read_shed(path: &Path) -> Result<(tg_key, bool)> {
+    let (keys, is_open) = lines(path, "shed_key")?;
     match keys[..] {
-        [key] => Ok(key),
+        [key] => Ok((key, is_open)),
         _ => Err(Failure::Configuration {
             file: path.to_owned(),
             line: 1,
@@ -102,14 +113,39 @@ pub struct Given {
     pub cookies: Option<tg_cookie_keys>,
     /// That of persistent dropping.
     pub shed: Option<tg_key>,
+    cookies_are_open: bool,
+    shed_is_open: bool,
 }
 
 impl Given {
     /// Reads both files.
     pub fn read(cookie_keys: Option<&Path>, shed_key: Option<&Path>) -> Result<Self> {
         let cookies = cookie_keys.map(read_cookies).transpose()?;
-        Ok(Given { cookies, shed: shed_key.map(read_shed).transpose()? })
+        let shed = shed_key.map(read_shed).transpose()?;
+        Ok(Given {
+            cookies: cookies.map(|(keys, _)| keys),
+            shed: shed.map(|(key, _)| key),
+            cookies_are_open: cookies.is_some_and(|(_, is_open)| is_open),
+            shed_is_open: shed.is_some_and(|(_, is_open)| is_open),
+        })
     }
+}
+
+/// What is told of files that are open to every user. They are taken all the same: what is mounted into a container
+/// has a mode that its operator may not have chosen.
+pub fn open(config: &Config) -> impl Iterator<Item = Failure> {
+    let keys = &config.keys;
+    let cookies = config.cookie_keys.as_ref().filter(|_| keys.cookies_are_open);
+    let shed = config.shed_key.as_ref().filter(|_| keys.shed_is_open);
+    let cookies = cookies.map(|path| (path, "connect from any address"));
+    let shed = shed.map(|path| (path, "choose connections that are not shed"));
+    cookies.into_iter().chain(shed).map(|(path, can)| {
+        let path = path.display();
+        Failure::argument(
+            format!("{path} is open to every user of this host, who can then {can}"),
+            format!("chmod o= {path} (of a Kubernetes Secret, defaultMode: 0400)"),
+        )
+    })
 }
 
 #[cfg(test)]

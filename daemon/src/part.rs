@@ -11,7 +11,7 @@ use tidegate_datapath::sockets::{self, Unremovable};
 
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::{host, reserv};
+use crate::{host, keys, reserv};
 
 /// What programs at the root of the cgroups do not see, where that is a container's own.
 pub fn of_sockets() -> Option<Failure> {
@@ -82,7 +82,8 @@ pub fn of(config: &Config) -> impl Iterator<Item = Failure> {
     // Without the module there is no such file.
     let ipvs = fs::read_to_string("/proc/thread-self/net/ip_vs").unwrap_or_default();
     let taken = taken_by_ipvs(&config.guards, &ipvs);
-    why.map(|why| stays(why, cleans, ends)).into_iter().chain(seen).chain(reserved).chain(taken)
+    let stays = why.map(|why| stays(why, cleans, ends)).into_iter();
+    stays.chain(seen).chain(reserved).chain(taken).chain(keys::open(config))
 }
 
 #[cfg(test)]

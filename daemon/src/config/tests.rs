@@ -2,8 +2,10 @@
 //! Good files and bad ones.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use crate::part;
 
 fn fails(text: &str) -> String {
     parse(Path::new("t.toml"), text).unwrap_err().to_string()
@@ -413,6 +415,34 @@ fn the_files_of_keys_are_read_with_the_configuration() {
     assert!(told("shed_key", &line.repeat(2)).unwrap_err().contains("; write one line"));
     fs::remove_dir_all(&folder).unwrap();
     assert!(Given::read(Some(&key), None).unwrap_err().to_string().contains("No such file"));
+}
+
+/// Whoever has them is let in from any address, or is never shed.
+#[test]
+fn files_of_keys_that_every_user_may_read_are_told_of_and_taken() {
+    let folder = std::env::temp_dir().join(format!("tidegate-open-keys-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let [key, file] = ["key", "t.toml"].map(|name| folder.join(name));
+    fs::write(&key, "000102030405060708090a0b0c0d0e0f\n").unwrap();
+    let told = |setting: &str, mode| {
+        fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+        fs::write(&file, format!("{setting} = {key:?}\n[[listener]]\nport = 80")).unwrap();
+        let config = read(&file).unwrap();
+        part::of(&config).map(|failure| failure.to_string()).collect::<Vec<_>>()
+    };
+    for (setting, can) in
+        [("cookie_keys", "connect from any address"), ("shed_key", "connections that are not shed")]
+    {
+        assert_eq!(told(setting, 0o600), told(setting, 0o640));
+        let before = told(setting, 0o600).len();
+        for mode in [0o644, 0o602] {
+            let told = told(setting, mode);
+            assert_eq!(told.len(), before + 1, "{told:?}");
+            assert!(told[before].contains(can), "{told:?}");
+            assert!(told[before].contains(&format!("; chmod o= {}", key.display())), "{told:?}");
+        }
+    }
+    fs::remove_dir_all(&folder).unwrap();
 }
 
 /// What the programs' maps have no room for is told with its line, before anything is done.
