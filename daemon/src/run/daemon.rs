@@ -15,7 +15,7 @@ use tidegate_datapath::{control, counters, interfaces, refusals, sockets, time_w
 use tidegate_policy::names::REASONS;
 use tidegate_policy::raw::*;
 
-use super::check_host;
+use super::{check_host, slots};
 use crate::config::{self, Config};
 use crate::failure::{Failure, Result, tell};
 use crate::host::Kernel;
@@ -367,21 +367,19 @@ impl Daemon {
         Ok(())
     }
 
-    /// Gives new listening sockets a counter slot of their own; the counts of one that is
+    /// Gives new listening sockets a counter slot of their own, as far as there are any; the counts of one that is
     /// gone are added to its guard's before the slot is given up: whoever reads meanwhile sees by the slots
     /// that it was, if it is given up before the reading ends, and a daemon that is killed in between leaves counts that stand twice. Counts that fell
     /// would be taken for such as begin anew, and counted again as a whole.
     fn follow_sockets(&mut self, rows: &[tg_listener_row]) -> Result<()> {
         let programs = self.guard.programs();
         let guards = configuration::read(programs)?;
-        let wanted: BTreeSet<(u32, u64)> = guards
-            .iter()
-            .flat_map(|(index, guarded)| {
-                let all = || guards.iter().map(|(_, guarded)| guarded);
-                let own = rows.iter().filter(move |row| guarded.judges(row, all()));
-                own.map(|row| (*index, row.socket_cookie))
-            })
-            .collect();
+        let wanted = guards.iter().flat_map(|(index, guarded)| {
+            let all = || guards.iter().map(|(_, guarded)| guarded);
+            let own = rows.iter().filter(move |row| guarded.judges(row, all()));
+            own.map(|row| ((*index, row.socket_cookie), row.address()))
+        });
+        let wanted = slots::owners(wanted, (TG_SLOTS - TG_GUARDS) as usize);
         let mut slots = counters::slots(programs);
         let gone: Vec<((u32, u64), u32)> =
             slots.iter().filter(|(o, _)| !wanted.contains(o)).map(|(o, s)| (*o, *s)).collect();
