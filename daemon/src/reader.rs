@@ -23,13 +23,16 @@ pub fn text(path: &Path) -> Result<String> {
 }
 
 /// A file that could not be read, with a fix where it may be read. A unit's root has no rights to what is another
-/// user's.
+/// user's, nor to what is in another's folder.
 pub fn unreadable(path: &Path, source: io::Error, fix: impl FnOnce() -> String) -> Failure {
-    let fix = match source.kind() {
-        io::ErrorKind::PermissionDenied => {
-            format!("make root its owner (chown root {}), and run as root", path.display())
-        }
-        _ => fix(),
+    let is_denied = |kind| kind == io::ErrorKind::PermissionDenied;
+    let fix = if !is_denied(source.kind()) {
+        fix()
+    } else if fs::metadata(path).is_err_and(|e| is_denied(e.kind())) {
+        "put it where root may look into every folder, as into /etc/tidegate, and run as root"
+            .to_owned()
+    } else {
+        format!("make root its owner (chown root {}), and run as root", path.display())
     };
     Failure::File { path: path.to_owned(), source, fix }
 }

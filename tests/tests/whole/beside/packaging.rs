@@ -306,6 +306,16 @@ fn the_package_is_put_on_runs_as_its_units_allow_and_is_gone_when_removed() {
         host.told(&format!("chmod 644 {configuration}"));
     }
 
+    // Nor in a folder of another's, which it may not look into. Making root the file's owner would not do.
+    let configuration = "/etc/tidegate/tidegate.toml";
+    host.told(&format!("cp {configuration} /tmp/tidegate.toml"));
+    host.told("install --directory --owner 1000 --mode 700 /tmp/home");
+    host.told(&format!("mv {configuration} /tmp/home/tidegate.toml"));
+    host.told(&format!("ln --symbolic /tmp/home/tidegate.toml {configuration}"));
+    let (_, told) = host.upgraded();
+    assert!(told.contains("put it where root may look into every folder"), "{told}");
+    host.told(&format!("mv /tmp/tidegate.toml {configuration}"));
+
     let good = host.read("/etc/tidegate/agent.toml");
     host.write("/etc/tidegate/agent.toml", "[[destination]]\nnetworks = 9\n".to_owned());
     let (asked, told) = host.upgraded();
