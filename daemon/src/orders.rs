@@ -34,7 +34,7 @@ pub struct Orders<T> {
 fn unread() -> Failure {
     Failure::argument(
         "no thread could read the configuration",
-        "have this process start more of them (TasksMax= in a unit), and reload once more",
+        "have this process start more of them (TasksMax= in a unit), and try again",
     )
 }
 
