@@ -22,12 +22,15 @@ const DAEMONS: [(&str, &str, &str); 2] = [
 /// A socket on the host, as `NOTIFY_SOCKET` names systemd's.
 const SUPERVISOR: &str = "/run/supervisor";
 
-/// What systemctl answers of a unit that runs as it is shipped, and where it writes what it is asked.
+/// What systemctl answers of a unit that runs as it is shipped, or with one drop-in, and where it writes what it is
+/// asked.
 const SYSTEMCTL: &str = r#"#!/bin/sh
 echo "$@" >>/run/asked
 case "$1" in
 show)
-	value=$(sed -n "s/^$3=//p" "/usr/lib/systemd/system/$5")
+	drop_in="/run/systemd/system/$5.conf"
+	[ -e "$drop_in" ] || drop_in=
+	value=$(sed -n "s/^$3=//p" "/usr/lib/systemd/system/$5" $drop_in)
 	case "$3" in
 	ExecStart) echo "{ path=/usr/bin/tidegate ; argv[]=$value ; pid=7 }" ;;
 	*) echo "$value" | tr A-Z a-z ;;
@@ -165,6 +168,13 @@ impl Host {
         self.under_systemd("dpkg --install /tmp/tidegate.deb")
     }
 
+    /// The same with a drop-in to the guard's unit.
+    fn upgraded_with(&self, drop_in: &str) -> (String, String) {
+        self.told("mkdir -p /run/systemd/system");
+        self.write("/run/systemd/system/tidegate.service.conf", format!("[Service]\n{drop_in}"));
+        self.upgraded()
+    }
+
     /// What a command prints there, which must end well.
     fn told(&self, line: &str) -> String {
         let line = format!("chroot {} {line}", Self::ROOT);
@@ -253,6 +263,7 @@ fn the_package_is_put_on_runs_as_its_units_allow_and_is_gone_when_removed() {
     depends.arg("--field").arg(&package).arg("Depends");
     let depends = String::from_utf8(depends.output().expect("it is read").stdout).expect("names");
     assert!(depends.contains("libelf"), "it is linked with what it depends on: {depends}");
+    assert!(depends.contains("procps"), "the units reload by /bin/kill: {depends}");
     let package = fs::read(package).expect("a readable package");
 
     let stage = Stage::new("packaging");
@@ -315,6 +326,16 @@ fn the_package_is_put_on_runs_as_its_units_allow_and_is_gone_when_removed() {
     let (_, told) = host.upgraded();
     assert!(told.contains("put it where root may look into every folder"), "{told}");
     host.told(&format!("mv /tmp/tidegate.toml {configuration}"));
+
+    // What runs as another user pins as that one, in folders that the unit's root could not look into.
+    let pins = bpf::PINS;
+    host.told(&format!("install --directory --owner nobody --mode 700 {pins}"));
+    assert!(!host.upgraded().0.contains("try-restart tidegate.service"));
+    let (asked, told) = host.upgraded_with(
+        "User=nobody\nAmbientCapabilities=CAP_BPF CAP_PERFMON CAP_NET_ADMIN CAP_SYS_ADMIN\n",
+    );
+    assert!(asked.contains("try-restart tidegate.service\n"), "{asked}{told}");
+    host.told(&format!("rmdir {pins}"));
 
     let good = host.read("/etc/tidegate/agent.toml");
     host.write("/etc/tidegate/agent.toml", "[[destination]]\nnetworks = 9\n".to_owned());
