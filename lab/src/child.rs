@@ -22,7 +22,8 @@ const LONGEST: Duration = Duration::from_secs(120);
 ///
 /// The program leads a process group of its own, so what it starts dies with it on drop, and when
 /// its end is seen. After a `SIGKILL` of this process only the program itself is killed (by
-/// `PR_SET_PDEATHSIG`): run servers in the foreground, not as daemons.
+/// `PR_SET_PDEATHSIG`): run servers in the foreground, not as daemons. The kernel forgets that where a process
+/// becomes another user (commit_creds()): give `setpriv` `--pdeathsig keep`.
 #[derive(Debug)]
 pub struct Child {
     inner: process::Child,

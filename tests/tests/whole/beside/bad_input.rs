@@ -462,7 +462,9 @@ fn copied_for_nobody(stage: &Stage) -> &'static str {
 
 /// Runs it to its end as nobody, allowed what these further words of setpriv's say.
 fn run_as_nobody(stage: &Stage, allowed: &str, program: &str, words: &str) -> Output {
-    let line = format!("setpriv --reuid 65534 --regid 65534 --clear-groups {allowed} {program}");
+    let line = format!(
+        "setpriv --pdeathsig keep --reuid 65534 --regid 65534 --clear-groups {allowed} {program}"
+    );
     let mut command = stage.server.command(&line);
     command.args(words.split(' '));
     ended(stage, command)

@@ -193,7 +193,7 @@ fn an_application_of_another_user_is_resized_by_a_daemon_that_may_do_no_more_tha
     let stage = Stage::new("resize-user");
     stage.server.sysctl("net.ipv4.ip_unprivileged_port_start", 80).expect("a sysctl");
     copy_for_all(&stage.server, &tidelab_program(), "/run/tidelab");
-    let nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups";
+    let nobody = "setpriv --pdeathsig keep --reuid 65534 --regid 65534 --clear-groups";
     let server = "/run/tidelab serve --server=userver --port=80 --backlog=64";
     let _server = other(&stage, &format!("{nobody} {server}"), "");
     resize_to(&stage, 512);
