@@ -65,19 +65,7 @@ impl Daemon {
             // What was refused while nobody ran is not told as if it were of now.
             refusals::take(guard.programs())?;
         }
-        let keys_are_random = config.keys.cookies.is_none();
-        let keys = match config.keys.cookies {
-            Some(given) => given,
-            // Cookies that are out were made by the keys that stand.
-            None if guard.adopted() => configuration::read_keys(guard.programs())?,
-            None => keys::random_pair(),
-        };
-        let shed_key = match config.keys.shed {
-            Some(given) => given,
-            // Whoever is being dropped goes on being dropped.
-            None if guard.adopted() => configuration::read_shed_key(guard.programs())?,
-            None => keys::random(),
-        };
+        let (keys, shed_key) = keys(config, &guard)?;
         let rows = sockets::listeners_by_two_looks(guard.programs())?;
         let interfaces = interfaces::list()?;
         plan::require_all(config, &interfaces)?;
@@ -87,19 +75,14 @@ impl Daemon {
         control::write_clock(guard.programs(), kernel.cookies)?;
         let mut local_routes = LocalRoutes::new();
         let own = local_routes.follow(guard.programs(), &interfaces);
-        let stood = guard.stand(&configuration_of(config, keys, shed_key, syn_ns), &plan);
-        if stood.is_err() && guard.is_gone() {
-            // Another version's has gone with it, and nobody after us would know of backlogs that it changed.
-            resize::put_back(guard.programs());
-        }
-        stood?;
-        let plan = guard.what_stands(plan);
+        let configuration = configuration_of(config, keys, shed_key, syn_ns);
+        let plan = stand_up(&mut guard, &configuration, plan)?;
         let mut daemon = Daemon {
             guard,
             plan,
             failed: None,
             keys,
-            keys_are_random,
+            keys_are_random: config.keys.cookies.is_none(),
             shed_key,
             syn_ns,
             kernel,
@@ -447,6 +430,34 @@ impl Daemon {
         }
         Ok(())
     }
+}
+
+/// The keys to begin with: those that are given, or those that stand.
+fn keys(config: &Config, guard: &Guard) -> Result<(tg_cookie_keys, tg_key)> {
+    let keys = match config.keys.cookies {
+        Some(given) => given,
+        // Cookies that are out were made by the keys that stand.
+        None if guard.adopted() => configuration::read_keys(guard.programs())?,
+        None => keys::random_pair(),
+    };
+    let shed_key = match config.keys.shed {
+        Some(given) => given,
+        // Whoever is being dropped goes on being dropped.
+        None if guard.adopted() => configuration::read_shed_key(guard.programs())?,
+        None => keys::random(),
+    };
+    Ok((keys, shed_key))
+}
+
+/// What of the plan stands then.
+fn stand_up(guard: &mut Guard, configuration: &Configuration, plan: Plan) -> Result<Plan> {
+    let stood = guard.stand(configuration, &plan);
+    if stood.is_err() && guard.is_gone() {
+        // Another version's has gone with it, and nobody after us would know of backlogs that it changed.
+        resize::put_back(guard.programs());
+    }
+    stood?;
+    Ok(guard.what_stands(plan))
 }
 
 /// Says what this host does in part, once for a configuration: no look is to ask the kernel for it.
