@@ -140,7 +140,8 @@ struct tg_overload {
 	__u64 calm_ms;       /* between the last overloads, a mean; 0: not known */
 	__u64 bound;         /* so many may wait for accept() at any time; 0: not known */
 	__u64 taken_x256;    /* connections that the server took in the window before, a second */
-	__u64 closing;       /* above 0: some processor closes the window */
+	__u32 closing;       /* above 0: some processor closes the window */
+	__u32 proved;        /* ACKs of this window that brought a cookie, let in or not */
 	__u64 seen;          /* SYNs of this window */
 	__u64 repeated;      /* of them, those that found no room, and whose request stands */
 	__u64 fresh;         /* of them, those of clients that were not waiting */
@@ -171,7 +172,8 @@ struct tg_overload {
 	__u32 half_open;     /* the fewest half-open connections in this window */
 	__u32 stuck;         /* in the one before: no ACK is on its way to these */
 	__u16 is_persistent;
-	__u16 was_quiet; /* hardly a new client came in the window before */
+	__u8 was_quiet;  /* hardly a new client came in the window before */
+	__u8 is_flooded; /* of the SYN cookies hardly any came back then: they are a flood's */
 	__u16 ends_soon; /* within 2 s, more likely than not */
 	__u8 supply;     /* enum tg_supply: where clients are away, of the window before */
 	__u8 was_long;   /* the overload at hand, or the last, if it has not been calm since */

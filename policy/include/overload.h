@@ -235,7 +235,10 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 	/* Anyone can repeat a SYN that was let in: these are no measure of how many are not. */
 	int is_overloaded = o->dropped && o->dropped * TG_OVERLOAD_SHARE + o->repeated >= o->seen;
 	__u32 phase = tg_overload_phase(o, o->window_ns);
+	int may_rise = !o->cookies || (tg_overload_was_half_full(o, now_ns) &&
+	                               !tg_overload_hardly_come_back(o, o->cookies));
 
+	o->is_flooded = tg_overload_is_flooded(o);
 	o->on_return = tg_overload_on_return(o);
 	TG_IN_TURN();
 	o->was_quiet = tg_overload_is_quiet(o, o->kept_out, passed_ns);
@@ -247,8 +250,8 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 		o->is_persistent = 0;
 		o->was_long = 0;
 	}
-	tg_overload_see_rates(o, queued, is_overloaded && tg_overload_may_fall(o, phase),
-	                      !o->cookies || tg_overload_was_half_full(o, now_ns), passed_ns);
+	tg_overload_see_rates(o, queued, is_overloaded && tg_overload_may_fall(o, phase), may_rise,
+	                      passed_ns);
 	if (is_overloaded)
 		tg_overload_see_starved(o);
 	if (tg_overload_is_crowded(o)) {
@@ -273,6 +276,7 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 	o->connected = 0;
 	o->cookies = 0;
 	o->returned = 0;
+	o->proved = 0;
 	o->window_ns = now_ns;
 }
 
@@ -351,6 +355,7 @@ TG_INLINE void tg_overload_meet_ack(struct tg_overload *o, const struct tg_ack *
 {
 	__u64 was_let_in = tg_overload_was_let_in(o, ack);
 
+	o->proved += tg_ack_brings_cookie(ack);
 	if (tg_ack_proves(ack) && tg_pace_tells(o, seq, now_ns))
 		tg_pace_see_round_trip(o, now_ns);
 	if (decision.verdict == TG_ADMIT) {

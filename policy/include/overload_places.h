@@ -115,10 +115,35 @@ TG_INLINE int tg_overload_fills_half(const struct tg_queues *queues)
 	       (queues->places && 2 * (__u64)queues->listen_len >= queues->places);
 }
 
-/* Do ACKs come? A flood of forged SYNs brings none. */
+/* Of so many cookies at least one comes back, where clients have them. */
+#define TG_OVERLOAD_COME_BACK 4
+
+/* Did hardly any of so many come back in the window at hand? (Few are chance.) */
+TG_INLINE __u8 tg_overload_hardly_come_back(const struct tg_overload *o, __u64 cookies)
+{
+	__u64 enough = (__u64)TG_OVERLOAD_COME_BACK * o->proved + TG_OVERLOAD_PLACES_LEAST;
+
+	return (__u8)tg_less(enough, cookies);
+}
+
+/*
+ * Are they a flood's, whose ACKs never come? Of clients that are away those of this window may not
+ * have come yet, but those that were on their way before it; so both tell. A flood lasts as long as
+ * its own do not come: where all have cookies clients bring more than were out while few had.
+ */
+TG_INLINE __u8 tg_overload_is_flooded(const struct tg_overload *o)
+{
+	return tg_overload_hardly_come_back(o, o->cookies) &
+	       (o->is_flooded | tg_overload_hardly_come_back(o, o->on_return));
+}
+
+/*
+ * Do ACKs come? A flood of forged SYNs brings none, though the clients among them may fill half of
+ * the short queue now and then.
+ */
 TG_INLINE int tg_overload_was_half_full(const struct tg_overload *o, __u64 now_ns)
 {
-	return tg_since(now_ns, o->half_full_ns) < TG_OVERLOAD_HOLD_NS;
+	return !o->is_flooded && tg_since(now_ns, o->half_full_ns) < TG_OVERLOAD_HOLD_NS;
 }
 
 /* Were more let in than the server takes, of those whose ACKs come? */

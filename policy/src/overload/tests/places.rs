@@ -87,16 +87,34 @@ fn a_request_that_stands_does_not_shut_a_listener_of_one_place() {
     assert_eq!(story.meets(&waited_for), (TG_DROP, TG_LISTENQ_FULL_AT_SYN));
 }
 
-/// 30,000 SYNs a second for a second, while the SYN queue is full, and the listen queue now and then,
-/// or empty: so many cookies.
-fn cookies_of(story: &mut Story, is_full: fn(u64) -> bool) -> u32 {
-    let mut cookies = 0;
+/// An ACK that brings one of the kernel's cookies, and tells nothing of the round trip.
+fn brings_cookie(story: &mut Story) {
+    let ack = tg_ack { cookie: TG_ACK_KERNEL_COOKIE, bare: 1, ..Default::default() };
+    story.acknowledges(ack, 0);
+}
+
+/// 30,000 SYNs a second for a second, while the SYN queue is full, and the listen queue as long as this
+/// says, or empty: so many cookies. One in so many comes back.
+fn cookies_of(story: &mut Story, one_in: u64, listen_len: fn(u64) -> u32) -> u64 {
+    let mut cookies = 0_u64;
     for ask in 0..30_000 {
         story.now_ns += MS / 30;
-        let listen_len = if is_full(ask) { BACKLOG + 1 } else { 0 };
-        cookies += u32::from(story.meets(&queues(listen_len, 129)).1 == TG_KERNEL_COOKIE);
+        if story.meets(&queues(listen_len(ask), 129)).1 == TG_KERNEL_COOKIE {
+            cookies += 1;
+            if cookies.is_multiple_of(one_in) {
+                brings_cookie(story);
+            }
+        }
     }
     cookies
+}
+
+/// So rarely that none does.
+const NEVER: u64 = u64::MAX;
+
+/// Whenever a thousand more have come.
+fn full_now_and_then(ask: u64) -> u32 {
+    if ask.is_multiple_of(1000) { BACKLOG + 1 } else { 0 }
 }
 
 /// All would have cookies that come while the queue is not full: twice as many as the server takes
@@ -111,7 +129,7 @@ fn not_many_more_have_cookies_than_the_server_takes() {
         story.bursts(3, 3000, 3 * CAPACITY, 9000);
         let drain = story.watch.overload().drain_per_s();
         assert!(takes.contains(&drain), "{drain} at {round_trip_ms} ms");
-        let cookies = cookies_of(&mut story, |ask| ask % 1000 == 0);
+        let cookies = cookies_of(&mut story, 1, full_now_and_then);
         assert!(expected.contains(&cookies), "{cookies} at {round_trip_ms} ms");
     }
 }
@@ -121,7 +139,7 @@ fn not_many_more_have_cookies_than_the_server_takes() {
 fn in_a_flood_that_brings_no_ack_every_syn_has_a_cookie() {
     let mut story = Story::new();
     story.bursts(3, 3000, 3 * CAPACITY, 9000);
-    assert_eq!(cookies_of(&mut story, |_| false), 30_000);
+    assert_eq!(cookies_of(&mut story, NEVER, |_| 0), 30_000);
 }
 
 /// Their cookies are no clients, and the server has taken none of them: the crowd that comes a minute
@@ -131,9 +149,92 @@ fn a_flood_of_forged_syns_does_not_pass_for_what_the_server_takes() {
     for round_trip_ms in [0, 20] {
         let mut story = Story { round_trip_ms, ..Story::new() };
         story.bursts(2, 3000, 3 * CAPACITY, 9000);
-        assert_eq!(cookies_of(&mut story, |_| false), 30_000);
+        assert_eq!(cookies_of(&mut story, NEVER, |_| 0), 30_000);
         let drain = story.watch.overload().drain_per_s();
         assert!((800.0..1200.0).contains(&drain), "{drain} at {round_trip_ms} ms");
+    }
+}
+
+/// Nor are they so where clients are among them, who fill half of the short queue now and then, or all of
+/// the other: fewer than one in four comes back.
+#[test]
+fn a_flood_of_forged_syns_is_known_by_the_cookies_that_do_not_come_back() {
+    for round_trip_ms in [0, 20] {
+        let mut story = Story { round_trip_ms, ..Story::new() };
+        story.bursts(2, 3000, 3 * CAPACITY, 9000);
+        assert_eq!(cookies_of(&mut story, 30, |_| 0), 30_000);
+        for listen_len in [|ask| if ask % 30 < 10 { 8 } else { 0 }, full_now_and_then] {
+            let cookies = cookies_of(&mut story, 30, listen_len);
+            assert!(cookies >= 29_900, "{cookies} at {round_trip_ms} ms");
+            let drain = story.watch.overload().drain_per_s();
+            assert!((800.0..1200.0).contains(&drain), "{drain} at {round_trip_ms} ms");
+        }
+    }
+}
+
+/// A flood, and eight clients for each ten that the server takes, ten at a time.
+fn floods(story: &mut Story, for_ms: u64, forged_per_ms: u64) -> Seen {
+    let mut seen = Seen::default();
+    for ms in 1..=for_ms {
+        let first = ms * 7 % (forged_per_ms + 1);
+        forges(story, first);
+        let some = story.runs(1, if ms * 2 % 25 < 2 { 10_000 } else { 0 });
+        forges(story, forged_per_ms - first);
+        seen.came += some.came;
+        seen.sent += some.sent;
+        seen.told += some.told;
+        seen.turned_back += some.turned_back;
+    }
+    seen
+}
+
+/// SYNs whose senders have no answer.
+fn forges(story: &mut Story, number: u64) {
+    for _ in 0..number {
+        let queues = story.queues(story.backlog + 1);
+        story.meets(&queues);
+    }
+}
+
+/// Of a crowd that comes while the flood does some are kept out, and when it has gone nobody.
+#[test]
+fn who_comes_while_a_flood_of_forged_syns_does_is_let_in() {
+    for gives_cookies in [false, true] {
+        for (round_trip_ms, forged_per_ms) in [(0, 10), (20, 10), (50, 10), (100, 10), (20, 100)] {
+            let mut story = Story { round_trip_ms, backlog: 511, gives_cookies, ..Story::new() };
+            story.bursts(1, 3000, 3 * CAPACITY, 20_000);
+            story.half_open = story.backlog + 1;
+            floods(&mut story, 500, forged_per_ms);
+            (0..400).for_each(|_| story.comes());
+            floods(&mut story, 4000, forged_per_ms);
+            let seen = floods(&mut story, 10_000, forged_per_ms);
+            let drain = story.watch.overload().drain_per_s();
+            let of = format!("of {forged_per_ms} a ms, {round_trip_ms} ms away: {drain}, {seen:?}");
+            assert_eq!((seen.sent, seen.told, seen.turned_back), (seen.came, 0, 0), "{of}");
+            assert!((800.0..1200.0).contains(&drain), "{of}");
+        }
+    }
+}
+
+/// Be its clients away, or the listen queue full when their ACKs come.
+#[test]
+fn a_crowd_that_has_cookies_is_no_flood() {
+    for (late_ms, listen_len) in [(0, 0), (250, 0), (0, BACKLOG + 1)] {
+        let mut story = Story::new();
+        for ms in 0..2000 {
+            for _ in 0..20 {
+                story.now_ns += MS / 20;
+                story.queue = 0;
+                let reason = story.meets(&queues(0, BACKLOG + 1)).1;
+                assert_eq!(reason, TG_KERNEL_COOKIE);
+                story.queue = listen_len.into();
+                if ms >= late_ms {
+                    brings_cookie(&mut story);
+                }
+                let is_flooded = story.watch.overload().is_flooded;
+                assert_eq!(is_flooded, 0, "{late_ms} ms away, {listen_len} wait, after {ms} ms");
+            }
+        }
     }
 }
 
