@@ -178,6 +178,9 @@ TG_INLINE __u64 tg_share_cut(const struct tg_share *share, __u64 lost)
 	__u64 least_x256 = share->good_x256 ? limit_x256 / 2 : 0;
 	__u64 too_high, too_low = 0;
 
+	/* Of those lost none was counted: they were under way when the networks came to be. */
+	if (!limit_x256 && !most_x256)
+		return 0;
 	/* Nobody was near it: whoever sent the most may have paused for this step alone. */
 	if (limit_x256 > 2 * most_x256)
 		return limit_x256 / 2;

@@ -401,6 +401,23 @@ fn a_step_in_which_hardly_anybody_came_does_not_cut_the_limit_to_nothing() {
     assert!(limit(&server) >= before / 2, "{} of {before}", limit(&server));
 }
 
+/// Of SYNs that were under way on other processors when shares came on, no network was counted: what they lost
+/// tells nothing of a limit.
+#[test]
+fn a_step_of_which_no_network_was_counted_sets_no_limit() {
+    let mut server = Server::new(Takes::OneByOne);
+    let Server { shares, rules, key, now_ns, .. } = &mut server;
+    for reason in [TG_LISTENQ_FULL_AT_SYN, TG_ROOM, TG_ROOM] {
+        shares.end(rules, TG_SOURCE_ANY, judged(reason), *now_ns);
+    }
+    let from = (Ipv4Addr::new(10, 0, 0, 1), 4000);
+    let tuple = tg_tuple::between(from.into(), (Ipv4Addr::new(192, 0, 2, 1), 80).into());
+    let later_ns = *now_ns + SECOND_NS * 3 / 2;
+    assert_eq!(shares.source(rules, key, &tuple, u32::MAX, later_ns), TG_SOURCE_ANY);
+    assert_eq!(shares.share().let_on, 0, "the step is over");
+    assert_eq!(shares.share().limit_x256, 0);
+}
+
 /// Processors' coarse clocks differ by a tick. Who sends the most would begin every window with a count of
 /// nothing.
 #[test]
