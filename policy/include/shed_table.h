@@ -65,6 +65,14 @@ TG_INLINE __u64 tg_shed_standing(__u64 stamps, __u32 tick)
 /* A block that was not swept for this long is, before anything else is done with it. */
 #define TG_SHED_SWEEP_TICKS 64
 
+/* Ticks since a block was swept; none by a clock that is behind the one that swept it. */
+TG_INLINE __u32 tg_shed_since(const struct tg_shed_block *block, __u32 tick)
+{
+	__s32 since = (__s32)(tick - (__u32)block->swept_tick);
+
+	return since > 0 ? (__u32)since : 0;
+}
+
 /* May any stamp stand of a block that was swept so many ticks ago? Without a branch. */
 TG_INLINE __u64 tg_shed_may_stand(__u32 since)
 {
@@ -79,7 +87,7 @@ TG_INLINE __u64 tg_shed_may_stand(__u32 since)
  */
 TG_INLINE void tg_shed_sweep(struct tg_shed_block *block, __u32 tick)
 {
-	__u32 since = tick - (__u32)block->swept_tick;
+	__u32 since = tg_shed_since(block, tick);
 	__u64 kept = -tg_shed_may_stand(since);
 
 	if (since < TG_SHED_SWEEP_TICKS)
@@ -99,7 +107,7 @@ TG_INLINE __u32 tg_shed_count(const struct tg_shed_block *block, __u32 tick)
 {
 	__u32 count = 0;
 
-	if (!tg_shed_may_stand(tick - (__u32)block->swept_tick))
+	if (!tg_shed_may_stand(tg_shed_since(block, tick)))
 		return 0;
 	for (int i = 0; i < TG_SHED_CELLS; i++)
 		count += tg_shed_stands(block->stamps[i], tick);

@@ -643,6 +643,18 @@ fn every_stamp_of_every_age_is_swept_as_it_stands() {
     }
 }
 
+/// Processors' coarse clocks differ by a tick, and so may the ticks that they sweep in.
+#[test]
+fn a_clock_that_is_behind_sweeps_nothing() {
+    let tick = 1000u32;
+    let block = tg_shed_block {
+        swept_tick: u64::from(tick + 1),
+        stamps: [tick as u8; TG_SHED_CELLS as usize],
+    };
+    assert_eq!(passed_by(block, tick), block);
+    assert_eq!(standing(&[block], u64::from(tick) << TG_SHED_TICK_SHIFT), TG_SHED_CELLS.into());
+}
+
 #[test]
 fn as_many_stamps_are_counted_as_a_sweep_would_leave() {
     for since in [64, 65, 134, 135, 136, 255, 256, 1000] {
