@@ -139,15 +139,7 @@ void tg_native_overload_meet_ack(struct tg_overload *overload, const struct tg_a
 
 __u32 tg_native_overload_places(const struct tg_overload *overload, __u64 now_ns)
 {
-	struct tg_overload copy = *overload;
-	/* As long as the listen queue may be. */
-	struct tg_queues queues = {.listen_max = ~0u};
-
-	/* Of a crowd that has gone: the next SYN would have it forgotten. */
-	if (tg_since(now_ns, copy.window_ns) > TG_OVERLOAD_BURST_NS)
-		copy.bound = 0;
-	tg_overload_begin(&copy, &queues, now_ns);
-	return queues.places;
+	return tg_overload_places_now(overload, now_ns);
 }
 
 void tg_native_speaks_see(struct tg_speaks *speaks, int answers)
@@ -200,6 +192,11 @@ int tg_native_bucket_take(struct tg_bucket *bucket, __u64 cost_ns, __u64 now_ns)
 int tg_native_is_refusal(struct tg_decision decision)
 {
 	return tg_is_refusal(decision);
+}
+
+int tg_native_lets_in(struct tg_decision decision)
+{
+	return tg_lets_in(decision);
 }
 
 int tg_native_reservation_stale(const struct tg_rules *rules, const struct tg_queues *queues,

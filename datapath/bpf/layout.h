@@ -7,10 +7,12 @@
 #define TG_LAYOUT_H
 
 #include "../../policy/include/accepts.h"
+#include "../../policy/include/bucket.h"
 #include "../../policy/include/cookie.h"
 #include "../../policy/include/held.h"
 #include "../../policy/include/listener.h"
 #include "../../policy/include/notice.h"
+#include "../../policy/include/overload_state.h"
 #include "../../policy/include/police.h"
 #include "../../policy/include/shed.h"
 #include "../../policy/include/speaks.h"

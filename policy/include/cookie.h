@@ -22,6 +22,7 @@
 #define TG_COOKIE_H
 
 #include "siphash.h"
+#include "tuple.h"
 #include "types.h"
 
 #define TG_COOKIE_MAC_MASK 0x001fffffu
@@ -31,15 +32,6 @@
 #define TG_COOKIE_LIFE_NS (2ull << TG_COOKIE_EPOCH_SHIFT)
 /* The scale of the windows that we announce: Linux's own for tcp_rmem's 6 MB. */
 #define TG_COOKIE_RCV_WSCALE 7u
-
-/* A connection as the client sees it, in network byte order; of IPv4 word 0, the others are 0. */
-struct tg_tuple {
-	__u32 saddr[4];
-	__u32 daddr[4];
-	__u16 sport;
-	__u16 dport;
-	__u32 is_ipv6;
-};
 
 struct tg_cookie_keys {
 	struct tg_key current;  /* makes and checks cookies */
@@ -102,30 +94,6 @@ TG_INLINE __u32 tg_cookie_mss_least(__u32 is_ipv6)
 	return is_ipv6 ? 1220 : 536;
 }
 
-/*
- * The MAC binds addresses, ports, the client's ISN, the epoch and the options. Apart: in its
- * caller, with clang 17 and 18, the driver's program would need more than 512 bytes of stack.
- */
-TG_APART __u64 tg_cookie_mac(const struct tg_key *key, const struct tg_tuple *tuple,
-                             __u32 client_isn, __u32 bound)
-{
-	struct tg_siphash s;
-	__u32 length_bytes = 20;
-
-	tg_siphash_init(&s, key);
-	if (tuple->is_ipv6) {
-		tg_siphash_word(&s, tuple->saddr[0] | (__u64)tuple->saddr[1] << 32);
-		tg_siphash_word(&s, tuple->saddr[2] | (__u64)tuple->saddr[3] << 32);
-		tg_siphash_word(&s, tuple->daddr[0] | (__u64)tuple->daddr[1] << 32);
-		tg_siphash_word(&s, tuple->daddr[2] | (__u64)tuple->daddr[3] << 32);
-		length_bytes = 44;
-	} else {
-		tg_siphash_word(&s, tuple->saddr[0] | (__u64)tuple->daddr[0] << 32);
-	}
-	tg_siphash_word(&s, tuple->sport | (__u64)tuple->dport << 16 | (__u64)client_isn << 32);
-	return tg_siphash_end(&s, bound, length_bytes);
-}
-
 /* What the MAC binds besides the tuple: the whole epoch and the options' bits. */
 TG_INLINE __u32 tg_cookie_bound(__u32 epoch, __u32 option_bits)
 {
@@ -149,7 +117,7 @@ TG_INLINE struct tg_cookie tg_cookie_make(const struct tg_key *key, const struct
 {
 	__u32 bits = tg_cookie_mss_index(options->mss) << 6 | (options->wscale & 15u) << 2 |
 	             (options->sack ? 2u : 0) | (options->ecn ? 1u : 0);
-	__u64 mac = tg_cookie_mac(key, tuple, client_isn, tg_cookie_bound(epoch, bits));
+	__u64 mac = tg_tuple_mac(key, tuple, client_isn, tg_cookie_bound(epoch, bits));
 	struct tg_cookie cookie = {
 		.isn = (epoch & 3) << 30 | bits << 21 | ((__u32)mac & TG_COOKIE_MAC_MASK),
 		.ts_offset = (__u32)(mac >> 32),
@@ -175,9 +143,9 @@ TG_INLINE int tg_cookie_open(const struct tg_cookie_keys *keys, const struct tg_
 		return 0;
 	made = age == 3 ? epoch + 1 : epoch - age;
 	bound = tg_cookie_bound(made, bits);
-	if (((__u32)tg_cookie_mac(&keys->current, tuple, client_isn, bound) ^ cookie) &
+	if (((__u32)tg_tuple_mac(&keys->current, tuple, client_isn, bound) ^ cookie) &
 	            TG_COOKIE_MAC_MASK &&
-	    ((__u32)tg_cookie_mac(&keys->previous, tuple, client_isn, bound) ^ cookie) &
+	    ((__u32)tg_tuple_mac(&keys->previous, tuple, client_isn, bound) ^ cookie) &
 	            TG_COOKIE_MAC_MASK)
 		return 0;
 	options->mss = (__u16)tg_cookie_mss(bits >> 6);

@@ -8,9 +8,9 @@
 #ifndef TG_HELD_H
 #define TG_HELD_H
 
-#include "cookie.h"
 #include "sequence.h"
 #include "siphash.h"
+#include "tuple.h"
 #include "types.h"
 
 /* 2 MSL, as Linux has it (TCP_TIMEWAIT_LEN). */

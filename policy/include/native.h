@@ -66,6 +66,7 @@ int tg_native_bucket_take(struct tg_bucket *bucket, __u64 cost_ns, __u64 now_ns)
 /* An enum tg_source. */
 __u32 tg_native_limit_take(const struct tg_limit *limit, __u64 *full_ns, __u64 now_ns);
 int tg_native_is_refusal(struct tg_decision decision);
+int tg_native_lets_in(struct tg_decision decision);
 int tg_native_reservation_stale(const struct tg_rules *rules, const struct tg_queues *queues,
                                 __u64 age_ms);
 void tg_native_agree_shed(const struct tg_shed_case *c, struct tg_shed_answers *a);

@@ -323,6 +323,22 @@ TG_INLINE __u32 tg_overload_begin(struct tg_overload *o, struct tg_queues *queue
 }
 
 /*
+ * The short queue's limit as it stands, where nobody comes: of a crowd that has gone there is none,
+ * for the next SYN would have it forgotten.
+ */
+TG_INLINE __u32 tg_overload_places_now(const struct tg_overload *o, __u64 now_ns)
+{
+	struct tg_overload copy = *o;
+	/* As long as the listen queue may be. */
+	struct tg_queues queues = {.listen_max = ~0u};
+
+	if (tg_since(now_ns, copy.window_ns) > TG_OVERLOAD_BURST_NS)
+		copy.bound = 0;
+	tg_overload_begin(&copy, &queues, now_ns);
+	return queues.places;
+}
+
+/*
  * So many less were let in: one, or none. Never less than none, of a window that begins meanwhile
  * either.
  */

@@ -8,6 +8,7 @@
 #define TG_OVERLOAD_WINDOW_H
 
 #include "listener.h"
+#include "overload_state.h"
 #include "rate.h"
 
 /* 2^28 ns, 268 ms. */

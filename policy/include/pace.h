@@ -14,6 +14,7 @@
 #define TG_PACE_H
 
 #include "listener.h"
+#include "overload_state.h"
 #include "rate.h"
 
 /* So much may be let in at once as the server takes in 2.1 ms. */

@@ -21,10 +21,10 @@
 #ifndef TG_SHARE_H
 #define TG_SHARE_H
 
-#include "cookie.h"
 #include "police.h"
 #include "siphash.h"
 #include "syn.h"
+#include "tuple.h"
 
 /* Windows are of 2^28 ns, 268 ms, and numbered by the clock. */
 #define TG_SHARE_WINDOW_SHIFT 28

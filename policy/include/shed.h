@@ -26,12 +26,13 @@
 #ifndef TG_SHED_H
 #define TG_SHED_H
 
-#include "cookie.h"
+#include "bucket.h"
 #include "police.h"
 #include "shed_auto.h"
 #include "shed_table.h"
 #include "shed_target.h"
 #include "siphash.h"
+#include "tuple.h"
 #include "verdict.h"
 
 /* A turn, K(t): 2^38 ns, 274.9 s ("on the order of several minutes", 3.4.1). */
@@ -156,7 +157,7 @@ TG_INLINE void tg_shed_ask_hash(struct tg_shed_work *w, const struct tg_shed_syn
  */
 TG_INLINE __u32 tg_shed_answer(const struct tg_key *key, const struct tg_tuple *tuple, __u32 isn)
 {
-	return (__u32)tg_cookie_mac(key, tuple, isn, 0);
+	return (__u32)tg_tuple_mac(key, tuple, isn, 0);
 }
 
 /*

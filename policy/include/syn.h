@@ -9,6 +9,7 @@
 #ifndef TG_SYN_H
 #define TG_SYN_H
 
+#include "bucket.h"
 #include "listener.h"
 #include "manners.h"
 #include "overload.h"
@@ -83,11 +84,6 @@ TG_INLINE __u32 tg_syn_reason(const struct tg_rules *rules, const struct tg_queu
 		return tg_syn_room(rules, queues, tg_syn_places(queues, syn->source), syn->random);
 	reason = tg_room_kernel(queues);
 	return reason == TG_ROOM ? TG_EXEMPT : reason;
-}
-
-TG_INLINE int tg_syn_has_room(__u32 reason)
-{
-	return reason == TG_ROOM || reason == TG_KERNEL_COOKIE || reason == TG_EXEMPT;
 }
 
 /* Is it for its network that a SYN does not come in, whatever room there is? */

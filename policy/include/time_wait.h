@@ -10,7 +10,7 @@
 #ifndef TG_TIME_WAIT_H
 #define TG_TIME_WAIT_H
 
-#include "cookie.h"
+#include "tuple.h"
 #include "types.h"
 
 /*

@@ -95,6 +95,24 @@ TG_INLINE int tg_is_refusal(struct tg_decision d)
 	}
 }
 
+/* Is there room for a SYN by this reason? */
+TG_INLINE int tg_syn_has_room(__u32 reason)
+{
+	return reason == TG_ROOM || reason == TG_KERNEL_COOKIE || reason == TG_EXEMPT;
+}
+
+/*
+ * Is this SYN answered by who has a place for its client, or did this ACK bring a cookie of ours
+ * back and is let in? A cookie of the kernel's counts with its SYN: its ACK is one like others.
+ */
+TG_INLINE int tg_lets_in(struct tg_decision d)
+{
+	if (d.verdict == TG_PASS)
+		return tg_syn_has_room(d.reason) || d.reason == TG_FORWARDED ||
+		       d.reason == TG_SPARED;
+	return d.verdict == TG_ADMIT;
+}
+
 /* Packets by reason and verdict; one per listener and processor. */
 struct tg_counters {
 	__u64 packets[TG_REASONS][TG_VERDICTS];

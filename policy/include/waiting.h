@@ -11,7 +11,7 @@
 
 #include "cell.h"
 #include "client.h"
-#include "cookie.h"
+#include "tuple.h"
 
 /* 4 MB, for all listeners together. */
 #define TG_WAITING_BLOCKS (1u << 16)
@@ -40,7 +40,7 @@ struct tg_waiting_block {
 /* A connection's name here: key is no cookie's. */
 TG_INLINE __u64 tg_waiting_name(const struct tg_key *key, const struct tg_tuple *tuple, __u32 isn)
 {
-	return tg_cookie_mac(key, tuple, isn, 0);
+	return tg_tuple_mac(key, tuple, isn, 0);
 }
 
 TG_INLINE __u32 tg_waiting_block_index(__u64 name)

@@ -79,18 +79,8 @@ pub fn is_refusal(decision: tg_decision) -> bool {
 /// Whether this SYN is answered by who has a place for its client, or this ACK brought a cookie of ours back
 /// and is let in. A cookie of the kernel's counts with its SYN: its ACK is one like others.
 pub fn lets_in(decision: tg_decision) -> bool {
-    match decision.verdict {
-        raw::TG_ADMIT => true,
-        raw::TG_PASS => matches!(
-            decision.reason,
-            raw::TG_ROOM
-                | raw::TG_EXEMPT
-                | raw::TG_KERNEL_COOKIE
-                | raw::TG_FORWARDED
-                | raw::TG_SPARED
-        ),
-        _ => false,
-    }
+    // SAFETY: plain values.
+    unsafe { raw::tg_native_lets_in(decision) != 0 }
 }
 
 /// Whether a half-open request of this age, in milliseconds, should give its place back

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* auto's memory of one listening socket: what its SYNs have met. */
+#ifndef TG_OVERLOAD_STATE_H
+#define TG_OVERLOAD_STATE_H
+
+#include "types.h"
+
+/* A socket knows how long so many of its last overloads were: see overload.h. */
+#define TG_OVERLOAD_KNOWN 8
+
+/* What the pace brought the server, by the mean of its queue. */
+enum tg_supply {
+	TG_FITS,
+	TG_SATED,   /* the short queue was at its limit */
+	TG_STARVED, /* hardly anybody was in it */
+};
+
+/* What the SYNs of one listening socket have met: see overload.h. All zero: none has come. */
+struct tg_overload {
+	__u64 window_ns; /* when the window at hand began */
+	__u64 since_ns; /* when more new clients began to come than the server takes; 0: they do not
+	                 */
+	__u64 excess_ns;     /* when the last such window ended */
+	__u64 dropped_ns;    /* when the last window with drops ended */
+	__u64 half_full_ns;  /* when a SYN last found half of the places in use taken */
+	__u64 fresh_x256;    /* new clients, a second */
+	__u64 kept_out_x256; /* SYNs beyond their network's share, a second */
+	__u64 peak_x256;     /* the most of both in this overload */
+	__u64 drain_x256;    /* connections that the server takes, a second */
+	__u64 silent_x256;   /* SYNs dropped in silence, or to come again soon, a second: as many
+	                      * clients wait */
+	__u64 small_x16;     /* that it ends before too many wait, by what is known; of 2^16 */
+	__u64 syn_ns;        /* what a SYN costs the host while so many come */
+	__u64 worth;         /* clients for whom it would pay to wait, were there an overload */
+	__u64 may_wait;      /* clients that should, beyond a burst */
+	__u64 in_time;       /* clients that may wait in a burst, and when it is over */
+	__u64 calm_ms;       /* between the last overloads, a mean; 0: not known */
+	__u64 bound;         /* so many may wait for accept() at any time; 0: not known */
+	__u64 taken_x256;    /* connections that the server took in the window before, a second */
+	__u32 closing;       /* above 0: some processor closes the window */
+	__u32 proved;        /* ACKs of this window that brought a cookie, let in or not */
+	__u64 seen;          /* SYNs of this window */
+	__u64 repeated;      /* of them, those that found no room, and whose request stands */
+	__u64 fresh;         /* of them, those of clients that were not waiting */
+	__u64 dropped;       /* of them, those that found no room */
+	__u64 fresh_dropped; /* those that are both */
+	__u64 kept_out;      /* SYNs of this window beyond their network's share: not seen */
+	__u64 entered;       /* of them, those that found room, and not none when their ACK came */
+	__u64 silent;        /* of them, those dropped in silence */
+	__u64 hastened;      /* of them, those told to come again soon */
+	__u64 steady;        /* of those dropped in silence, those whom nothing makes come sooner */
+	__u64 connected;     /* of them, those that wait connected, by a SYN cookie */
+	__u64 cookies;       /* of them, those that the kernel's SYN cookies are for */
+	__u64 returned;      /* SYN cookies of ours that came back in this window, let in or told */
+	__u64 on_return;     /* those of the window before that had not come back when it ended */
+	__u64 apart_ns;      /* between two that the server takes */
+	__u64 step_ns;       /* between two that are let in, now */
+	__u64 next_ns;       /* when the next is to be let in */
+	__u64 waiting_sum;   /* those that wait for accept(), summed over the SYNs of this window */
+	__u64 probed_ns;     /* when the client was let in whose ACK is waited for */
+	__u64 round_trip_ns; /* the mean of the last that were seen */
+	__u32 probe_isn;     /* its initial sequence number; 0: none is waited for */
+	__u32 on_their_way;  /* let in, and not in the listen queue yet, at what the server takes */
+	__u32 queued;        /* in both queues when it began */
+	__u32 listened;      /* in the listen queue then */
+	__u32 exempted;      /* of exempt networks that found room in it, and are not watched */
+	__u32 places;        /* of the listen queue, for an overload whose server is known */
+	__u32 few_places;    /* as many as it takes while this crowd is there */
+	__u32 half_open;     /* the fewest half-open connections in this window */
+	__u32 stuck;         /* in the one before: no ACK is on its way to these */
+	__u16 is_persistent;
+	__u8 was_quiet;  /* hardly a new client came in the window before */
+	__u8 is_flooded; /* of the SYN cookies hardly any came back then: they are a flood's */
+	__u16 ends_soon; /* within 2 s, more likely than not */
+	__u8 supply;     /* enum tg_supply: where clients are away, of the window before */
+	__u8 was_long;   /* the overload at hand, or the last, if it has not been calm since */
+	__u32 ended;     /* overloads that have ended */
+	/* How long the last of them were, in ms; 0: there was none. */
+	__u32 lasted_ms[TG_OVERLOAD_KNOWN];
+};
+
+#endif
