@@ -8,6 +8,7 @@ pub mod accepts;
 mod agree;
 pub mod mechanism;
 pub mod names;
+pub mod nearest;
 pub mod notice;
 pub mod overload;
 pub mod police;

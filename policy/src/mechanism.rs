@@ -4,7 +4,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::names::nearest;
+use crate::nearest::nearest;
 use crate::raw::{
     TG_ACK_KERNEL, TG_ACK_RESET, TG_ONE_X256, TG_ROOM_KERNEL, TG_ROOM_RESERVE, TG_SYN_COOKIE,
     TG_SYN_DROP, TG_SYN_KERNEL, TG_SYN_RESET, tg_rules,
@@ -47,13 +47,27 @@ pub struct NoMechanism {
     pub fix: String,
 }
 
+impl NoMechanism {
+    fn new(what: &str, fix: &str) -> Self {
+        Self { what: what.to_owned(), fix: fix.to_owned() }
+    }
+}
+
 /// Rules from names such as `abort rst-syn`.
 ///
 /// # Errors
 /// [`NoMechanism`], for names that are none, stand twice or contradict each other.
 pub fn parse(text: &str) -> Result<tg_rules, NoMechanism> {
-    let wrong =
-        |what: &str, fix: &str| Err(NoMechanism { what: what.to_owned(), fix: fix.to_owned() });
+    let words = words(text)?;
+    if let Some((what, fix)) = contradiction(&words) {
+        return Err(NoMechanism::new(what, fix));
+    }
+    Ok(if words.contains(&"auto") { auto() } else { rules_of(&words) })
+}
+
+/// The names in a text: each one of ours, and once.
+fn words(text: &str) -> Result<Vec<&str>, NoMechanism> {
+    let wrong = |what: &str, fix: &str| Err(NoMechanism::new(what, fix));
     let words: Vec<&str> = text.split_whitespace().collect();
     for (at, word) in words.iter().enumerate() {
         if word.contains([',', '+', ';']) {
@@ -75,43 +89,52 @@ pub fn parse(text: &str) -> Result<tg_rules, NoMechanism> {
             return wrong(&format!("\"{word}\" stands twice"), "name it once");
         }
     }
-    let has = |name| words.contains(&name);
     if words.is_empty() {
         return wrong("no mechanism is named", &format!("name one of {}", NAMES.join(", ")));
     }
+    Ok(words)
+}
+
+/// Why these names do not go together, and how to mend it.
+fn contradiction(words: &[&str]) -> Option<(&'static str, &'static str)> {
+    let has = |name| words.contains(&name);
+    let have = |one, other| has(one) && has(other);
     if has("auto") && words.len() > 1 {
-        return wrong("\"auto\" chooses by itself and stands alone", "drop it, or the others");
-    }
-    if has("auto") {
-        // How it refuses, where it does.
-        let refusing = parse("abort rst-syn")?;
-        let (patience_ms, wait_us) = (PATIENCE_MS, WAIT_US);
-        return Ok(tg_rules { is_auto: 1, patience_ms, wait_us, ..refusing });
+        return Some(("\"auto\" chooses by itself and stands alone", "drop it, or the others"));
     }
     if has("default") && words.len() > 1 {
-        return wrong(
+        return Some((
             "\"default\" is the kernel's own behaviour and stands alone",
             "drop it, or the others",
-        );
+        ));
     }
-    if has("rst-syn") && has("no-syn-drop") {
-        return wrong(
+    if have("rst-syn", "no-syn-drop") {
+        return Some((
             "\"rst-syn\" and \"no-syn-drop\" answer the same SYN in two ways",
             "choose one",
-        );
+        ));
     }
-    if has("no-syn-drop") && has("early-syn-drop") {
-        return wrong(
+    if have("no-syn-drop", "early-syn-drop") {
+        return Some((
             "\"no-syn-drop\" drops no SYN, so none early",
             "leave \"early-syn-drop\" out",
-        );
+        ));
     }
-    if has("reserv") && has("lazy") {
-        return wrong(
-            "\"lazy\" is \"reserv\" with few places",
-            "leave \"reserv\" out; its options are lazy's, too",
-        );
-    }
+    have("reserv", "lazy").then_some((
+        "\"lazy\" is \"reserv\" with few places",
+        "leave \"reserv\" out; its options are lazy's, too",
+    ))
+}
+
+/// The rules of `auto`, with those by which it refuses where it does.
+fn auto() -> tg_rules {
+    let refusing = rules_of(&["abort", "rst-syn"]);
+    tg_rules { is_auto: 1, patience_ms: PATIENCE_MS, wait_us: WAIT_US, ..refusing }
+}
+
+/// The rules of names that go together.
+fn rules_of(words: &[&str]) -> tg_rules {
+    let has = |name| words.contains(&name);
     let syn = if has("rst-syn") {
         TG_SYN_RESET
     } else if has("no-syn-drop") {
@@ -121,7 +144,7 @@ pub fn parse(text: &str) -> Result<tg_rules, NoMechanism> {
     } else {
         TG_SYN_KERNEL
     };
-    Ok(tg_rules {
+    tg_rules {
         room: if has("reserv") || has("lazy") { TG_ROOM_RESERVE } else { TG_ROOM_KERNEL },
         ahead: if has("lazy") { AHEAD } else { 0 },
         syn,
@@ -131,7 +154,7 @@ pub fn parse(text: &str) -> Result<tg_rules, NoMechanism> {
         early_from_x256: TG_ONE_X256,
         refusal_cost_ns: 1_000_000_000 / REFUSALS_PER_S,
         ..tg_rules::default()
-    })
+    }
 }
 
 /// The names that `rules` were put together from.

@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The names of verdicts and reasons, as configuration, status and metrics write them; and which name
-//! was meant by one that is none.
+//! The names of the headers' enums, in their order, as configuration, status and metrics write them.
 
 use crate::raw::{self, *};
-
-/// The name that was meant: the nearest, where it has half of the word's letters. Names are in lower
-/// case.
-pub fn nearest<N: AsRef<str>>(word: &str, names: impl IntoIterator<Item = N>) -> Option<N> {
-    let word = word.to_lowercase();
-    let far = |known: &N| strsim::damerau_levenshtein(known.as_ref(), &word);
-    names.into_iter().min_by_key(far).filter(|known| 2 * far(known) <= word.len())
-}
 
 /// Every verdict's name, in the order of `enum tg_verdict`.
 pub const VERDICTS: [&str; raw::TG_VERDICTS as usize] =

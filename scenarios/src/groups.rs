@@ -4,7 +4,8 @@
 
 use tidegate_client::Errors;
 use tidegate_client::tally::WITHIN_MS;
-use tidegate_policy::names::{REASONS, VERDICTS, nearest};
+use tidegate_policy::names::{REASONS, VERDICTS};
+use tidegate_policy::nearest::nearest;
 
 /// A kind of failed attempts, and how many an outcome has of it.
 pub type ErrorKind = (&'static str, fn(&Errors) -> u64);

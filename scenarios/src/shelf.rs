@@ -2,7 +2,7 @@
 //! The scenarios that come with the program: a folder a paper, and one for today.
 
 use include_dir::{Dir, include_dir};
-use tidegate_policy::names::nearest;
+use tidegate_policy::nearest::nearest;
 
 use crate::error::ScenarioError;
 use crate::scenario::Scenario;
