@@ -17,6 +17,7 @@ mod rules;
 pub mod share;
 pub mod shed;
 pub mod size;
+mod speaks;
 pub mod system;
 pub mod time_wait;
 mod tuple;

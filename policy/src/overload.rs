@@ -38,21 +38,6 @@ impl tg_overload {
     }
 }
 
-impl tg_speaks {
-    /// A client's first data of a connection has come; `answers` says whether it acknowledges something
-    /// that the server has said.
-    pub fn see(&mut self, answers: bool) {
-        // SAFETY: the function reads and writes only through this valid reference.
-        unsafe { raw::tg_native_speaks_see(self, answers.into()) }
-    }
-
-    /// Whether clients speak first here, as far as has been seen.
-    pub fn first(&self) -> bool {
-        // SAFETY: the function reads only through this valid reference.
-        unsafe { raw::tg_native_speaks_first(self) != 0 }
-    }
-}
-
 /// Whom a SYN is from, as it is remembered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Names {
