@@ -33,8 +33,7 @@ impl tg_limit {
     }
 
     /// Whether it is no limit at all.
-    #[must_use]
-    pub fn is_exempt(&self) -> bool {
+    fn is_exempt(&self) -> bool {
         self.cost_ns == 0
     }
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How an application accepts, told by a server of which it is known.
+
 use super::*;
 use crate::raw::{
     TG_BEYOND_SHARE, TG_HALF_OPEN, TG_LISTENQ_FULL_AT_SYN, TG_NO_COOKIE, TG_POLICED,

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A server of known capacity, networks that send it SYNs, and what each then has of it.
+
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fastrand::Rng;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The recommendation, case by case; `sim/tests/size.rs` holds it against simulated bursts.
+//! The recommendation, case by case; `sim/tests/simulated/size.rs` holds it against simulated bursts.
 
 use super::*;
 
