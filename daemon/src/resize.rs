@@ -221,6 +221,14 @@ fn apply(
     }
 }
 
+/// What was opened to put backlogs back; where it could not be, that is told, and they stay.
+pub fn known(opened: tidegate_datapath::Result<Option<Programs>>) -> Option<Programs> {
+    opened.unwrap_or_else(|error| {
+        tell(&format!("backlogs that it changed stay: {}", Failure::from(error)));
+        None
+    })
+}
+
 /// Every backlog that we changed is the application's own again: when the guard is taken down, which
 /// nothing here keeps it from.
 pub fn put_back(programs: &Programs) {

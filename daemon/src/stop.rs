@@ -38,7 +38,7 @@ fn take_down(pins: &Pins) -> Result<bool> {
 fn remove(pins: &Pins) -> Result<()> {
     // One of another container's is ended there.
     let folder = pins.claim()?;
-    if let Some(programs) = Guard::open_to_put_back(pins) {
+    if let Some(programs) = resize::known(Guard::open_to_put_back(pins)) {
         resize::put_back(&programs);
     }
     pins.remove(folder)?;

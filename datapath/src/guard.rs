@@ -221,11 +221,11 @@ pub(crate) fn standing_maps(pins: &Pins) -> Result<Option<BTreeMap<String, MapHa
     Ok(record.is_some_and(|record| is_of(&record, netns_cookie)).then_some(maps))
 }
 
-/// What a guard of another version knows of applications' own backlogs, by the map's name: no layout has
-/// changed these.
-fn backlogs_before(pins: &Pins) -> BTreeMap<String, MapHandle> {
-    let known = pins.open_map(resized::MAP).ok().filter(resized::is_ours);
-    known.map(|map| (resized::MAP.to_owned(), map)).into_iter().collect()
+/// What a guard of any version knows of applications' own backlogs, by the map's name: no layout has
+/// changed these. It is pinned first and goes last, and so may be there where nothing else is.
+fn backlogs_before(pins: &Pins) -> Result<BTreeMap<String, MapHandle>> {
+    let known = pins.open_map_if_there(resized::MAP)?.filter(resized::is_ours);
+    Ok(known.map(|map| (resized::MAP.to_owned(), map)).into_iter().collect())
 }
 
 /// Whether a link that could not be updated for this reason can be made anew. Those of netfilter are never updated
@@ -262,11 +262,13 @@ impl Guard {
     /// [`Error::Held`](crate::error::Error::Held): another daemon looks after it.
     pub fn load(pins: Pins, sizes: Sizes) -> Result<Self> {
         let claim = pins.claim()?;
-        // One of another version has other types; its links keep standing until ours do.
+        // One of another version has other types; its links stand until all of this one is loaded.
         if let Some(programs) = Self::adopt(&pins, sizes)? {
             return Ok(Guard::new(programs, pins, claim, true));
         }
-        let programs = Programs::load_maps(backlogs_before(&pins), sizes)?;
+        // What cannot be read keeps nobody from guarding.
+        let known = backlogs_before(&pins).unwrap_or_default();
+        let programs = Programs::load_maps(known, sizes)?;
         Ok(Guard::new(programs, pins, claim, false))
     }
 
@@ -296,14 +298,16 @@ impl Guard {
     }
 
     /// Opens what is needed to give applications their backlogs back, of a guard of any version, and of one of which
-    /// a part is missing; `None` where none stands.
-    pub fn open_to_put_back(pins: &Pins) -> Option<Programs> {
-        match Self::open_to_read(pins) {
-            Err(Error::OtherVersion | Error::Pin { .. }) => {
-                Programs::load(Objects::Readers, backlogs_before(pins)).ok()
-            }
-            standing => standing.ok().flatten(),
+    /// a part is missing; `None` where nothing is known of any.
+    ///
+    /// # Errors
+    /// Whether anything is known cannot be read.
+    pub fn open_to_put_back(pins: &Pins) -> Result<Option<Programs>> {
+        let known = backlogs_before(pins)?;
+        if known.is_empty() {
+            return Ok(None);
         }
+        Programs::load(Objects::Readers, known).map(Some)
     }
 
     /// The programs and maps.
@@ -329,7 +333,8 @@ impl Guard {
             if self.claim.is_none() {
                 self.claim = self.pins.claim()?;
             }
-            self.forget()?;
+            // Of backlogs no moment is without: who is killed in it leaves them to the next.
+            self.pins.unpin_all_but(self.programs.maps())?;
         }
         self.prepare()?;
         let done = self.attach_and_write(configuration, plan);

@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use libbpf_rs::{MapCore, MapHandle};
+use libbpf_rs::{ErrorKind, MapCore, MapHandle};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MsFlags, mount, umount};
@@ -20,7 +20,7 @@ use nix::unistd::{AccessFlags, eaccess};
 
 use crate::again;
 use crate::error::{Error, Result, map_error};
-use crate::link;
+use crate::{link, resized};
 
 const BPFFS: &str = "/sys/fs/bpf";
 const BPFFS_MAGIC: i64 = 0xcafe_4a11;
@@ -231,6 +231,15 @@ impl Pins {
         MapHandle::from_pinned_path(self.maps_folder().join(name)).map_err(map_error(name))
     }
 
+    /// The same, where there is one.
+    pub(crate) fn open_map_if_there(&self, name: &str) -> Result<Option<MapHandle>> {
+        match self.open_map(name) {
+            Ok(map) => Ok(Some(map)),
+            Err(Error::Map { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Opens every pinned map by name.
     pub fn open_maps(&self) -> Result<BTreeMap<String, MapHandle>> {
         let mut maps = BTreeMap::new();
@@ -261,8 +270,10 @@ impl Pins {
     /// Pins the maps that are not pinned yet, and those in whose place another map is.
     pub fn pin_maps(&self, maps: &BTreeMap<String, MapHandle>) -> Result<()> {
         use std::os::fd::AsFd;
-        let (last, others): (Vec<_>, Vec<_>) = maps.iter().partition(|(name, _)| *name == CONTROL);
-        for (name, map) in others.into_iter().chain(last) {
+        let mut in_turn: Vec<_> = maps.iter().collect();
+        // What is known of backlogs is of use alone, too.
+        in_turn.sort_by_key(|(name, _)| (*name == CONTROL, *name != resized::MAP));
+        for (name, map) in in_turn {
             if self.has(name, map) {
                 continue;
             }
@@ -334,19 +345,28 @@ impl Pins {
         fs::remove_file(&path).map_err(pin_error(&path))
     }
 
-    /// Removes everything of this namespace, links first, and bpffs's mount where it is
-    /// ours and no other guard stands. The claim keeps others away until there is nothing to take; for
-    /// longer it would keep bpffs mounted.
-    pub fn remove(&self, claim: Option<Claim>) -> Result<()> {
+    /// Removes every link and every map of this namespace, but for those of `kept`: links first.
+    pub(crate) fn unpin_all_but(&self, kept: &BTreeMap<String, MapHandle>) -> Result<()> {
         for name in self.link_names()? {
             self.remove_link(&name)?;
         }
         let mut maps = names_in(&self.maps_folder())?;
-        maps.sort_by_key(|name| name != CONTROL);
+        maps.sort_by_key(|name| (name != CONTROL, name == resized::MAP));
         for name in maps {
+            if kept.get(&name).is_some_and(|map| self.has(&name, map)) {
+                continue;
+            }
             let path = self.maps_folder().join(name);
             fs::remove_file(&path).map_err(pin_error(&path))?;
         }
+        Ok(())
+    }
+
+    /// Removes everything of this namespace, links first, and bpffs's mount where it is
+    /// ours and no other guard stands. The claim keeps others away until there is nothing to take; for
+    /// longer it would keep bpffs mounted.
+    pub fn remove(&self, claim: Option<Claim>) -> Result<()> {
+        self.unpin_all_but(&BTreeMap::new())?;
         for folder in [self.links_folder(), self.maps_folder(), self.folder()] {
             if folder.exists() {
                 fs::remove_dir(&folder).map_err(pin_error(&folder))?;

@@ -18,6 +18,7 @@ mod malformed_notices;
 mod notice_agreement;
 mod obeyed;
 mod packets;
+mod pins;
 mod share_agreement;
 mod shed;
 mod shed_agreement;
