@@ -348,7 +348,7 @@ impl Guard {
 
     /// Makes the folder, where it is not there, and claims it.
     fn prepare(&mut self) -> Result<()> {
-        self.pins.prepare()?;
+        self.pins.prepare(self.claim.as_ref())?;
         if !self.is_claimed() {
             // Of a folder that is gone it is worth nothing.
             self.claim = None;

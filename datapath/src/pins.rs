@@ -40,7 +40,21 @@ const CLAIM_AGAIN: Duration = Duration::from_millis(5);
 /// That this process, and no other, looks after the guard in a folder; given up when it ends, however
 /// it ends. The daemon's file in /run does not say so to one of another container, whose /run is
 /// another. (While it is there bpffs cannot be unmounted.)
-pub struct Claim(Flock<File>);
+pub struct Claim {
+    lock: Flock<File>,
+    /// bpffs was mounted by us, which nothing in it says any more once the mark has been taken away.
+    on_our_mount: bool,
+}
+
+impl Claim {
+    /// Whether its folder is, or was, in the bpffs that is mounted now: while it is open no other has its number.
+    fn is_on_our_mount(&self) -> bool {
+        let device = |found: fs::Metadata| found.dev();
+        let ours = self.lock.metadata().map(device);
+        self.on_our_mount
+            && fs::metadata(BPFFS).is_ok_and(|found| ours.is_ok_and(|ours| ours == device(found)))
+    }
+}
 
 /// The folder of one network namespace's guard.
 #[derive(Debug, Clone)]
@@ -141,7 +155,10 @@ impl Pins {
         let Some(mut open) = self.open_folder()? else { return Ok(None) };
         for _ in 0..CLAIM_TRIES {
             match Flock::lock(open, FlockArg::LockExclusiveNonblock) {
-                Ok(lock) => return Ok(Some(Claim(lock))),
+                Ok(lock) => {
+                    let on_our_mount = self.are_on_our_mount();
+                    return Ok(Some(Claim { lock, on_our_mount }));
+                }
                 Err((back, Errno::EWOULDBLOCK)) => open = back,
                 Err((_, e)) => return Err(pin_error(&folder)(e.into())),
             }
@@ -153,7 +170,7 @@ impl Pins {
     /// Whether it is this folder that is claimed, and no other that was in its place.
     pub fn are_claimed(&self, claim: &Claim) -> bool {
         let inode = |found: fs::Metadata| (found.dev(), found.ino());
-        let ours = claim.0.metadata().map(inode);
+        let ours = claim.lock.metadata().map(inode);
         fs::metadata(self.folder()).is_ok_and(|found| ours.is_ok_and(|o| o == inode(found)))
     }
 
@@ -200,30 +217,34 @@ impl Pins {
         eaccess(there, AccessFlags::W_OK).map_err(|e| pin_error(there)(e.into()))
     }
 
-    /// Makes the folders, and mounts bpffs where the host has not. Another network namespace's guard that
-    /// ends right now removes the root, and its mount.
-    pub fn prepare(&self) -> Result<()> {
-        let mut mounted = false;
+    /// Makes the folders, and mounts bpffs where the host has not; `before` is the claim of the folder that was there
+    /// before. Another network namespace's guard that ends right now removes the root, and its mount.
+    pub fn prepare(&self, before: Option<&Claim>) -> Result<()> {
+        let mut is_ours = before.is_some_and(Claim::is_on_our_mount);
         while_others_end(|| {
             if !is_bpffs() {
                 mount_bpffs().map_err(mount_error)?;
-                mounted = true;
+                is_ours = true;
             }
-            self.make_folders(mounted)
+            self.make_folders(is_ours)
         })
     }
 
-    fn make_folders(&self, mounted: bool) -> Result<()> {
+    fn mark_mount(&self) -> Result<()> {
+        let marker = self.root.join(MOUNTED_BY_US);
+        make_folder(&marker).map_err(pin_error(&marker))
+    }
+
+    /// The mark comes first: who is killed right behind the mount leaves it to the next.
+    fn make_folders(&self, on_our_mount: bool) -> Result<()> {
+        if on_our_mount {
+            self.mark_mount()?;
+        }
         for folder in [self.maps_folder(), self.links_folder()] {
             make_folder(&folder).map_err(pin_error(&folder))?;
         }
         // It may stand from before.
-        close_to_others(&self.folder()).map_err(pin_error(&self.folder()))?;
-        if mounted {
-            let marker = self.root.join(MOUNTED_BY_US);
-            make_folder(&marker).map_err(pin_error(&marker))?;
-        }
-        Ok(())
+        close_to_others(&self.folder()).map_err(pin_error(&self.folder()))
     }
 
     /// Opens one pinned map.
@@ -371,6 +392,10 @@ impl Pins {
             if folder.exists() {
                 fs::remove_dir(&folder).map_err(pin_error(&folder))?;
             }
+        }
+        // It may have been taken away since.
+        if claim.as_ref().is_some_and(Claim::is_on_our_mount) {
+            self.mark_mount()?;
         }
         drop(claim);
         if self.remove_root()? && !unmount()? {

@@ -129,6 +129,18 @@ fn fails_in_a_line(host: &Namespace, command: &[&str]) -> String {
     told
 }
 
+/// Whether a bpffs is.
+fn is_mounted(host: &Namespace) -> bool {
+    let told = host.output(host.command("stat -f -c %T /sys/fs/bpf"));
+    told.expect("stat tells the file system").trim() == "bpf_fs"
+}
+
+/// The namespace's own bpffs goes, so that tidegate mounts one.
+fn unmount_bpffs(host: &Namespace) {
+    host.run(|| umount2("/sys/fs/bpf", MntFlags::empty()).expect("a bpffs to unmount"));
+    assert!(!is_mounted(host));
+}
+
 fn stop(stage: &Stage) {
     let output = run_to_end(&stage.server, &["stop"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -215,20 +227,14 @@ fn stop_takes_down_what_a_killed_daemon_left() {
     }
     let full = Full::new("stop");
     let server = &full.stage.server;
-    // The namespace's own bpffs goes, so that tidegate mounts one.
-    server.run(|| umount2("/sys/fs/bpf", MntFlags::empty()).expect("a bpffs to unmount"));
-    let mounted = || {
-        let told = server.output(server.command("stat -f -c %T /sys/fs/bpf"));
-        told.expect("stat tells the file system").trim() == "bpf_fs"
-    };
-    assert!(!mounted());
+    unmount_bpffs(server);
     let guard = Guard::start(server, &arguments("reserv rst-syn", "driver"));
-    assert!(mounted(), "tidegate mounts bpffs where there is none");
+    assert!(is_mounted(server), "tidegate mounts bpffs where there is none");
     let all = objects(&guard, &full.stage);
     guard.kill();
     stop(&full.stage);
     nothing_is_left(&full.stage, &all);
-    assert!(!mounted(), "the mount that tidegate made is gone");
+    assert!(!is_mounted(server), "the mount that tidegate made is gone");
 
     let again = run_to_end(server, &["stop"]);
     let told = String::from_utf8_lossy(&again.stderr).into_owned();
@@ -439,7 +445,10 @@ fn a_guard_that_is_taken_away_under_its_daemon_is_put_back() {
         let full = Full::new(&format!("taken-away-{hook}"));
         full.stage.receive_offload();
         let host = &full.stage.server;
+        unmount_bpffs(host);
         let mut guard = Guard::start(host, &arguments("rst-syn", hook));
+        let told = guard.complaint().expect("whose mount it is");
+        assert!(told.contains("does not outlive its daemon here"), "{told}");
         let fetched = || fetch(&full.stage.client, server(80), PATIENCE).answer;
         assert_eq!(fetched(), Answer::Refused, "{hook}");
         let stands = || {
@@ -449,7 +458,8 @@ fn a_guard_that_is_taken_away_under_its_daemon_is_put_back() {
         assert!(stands(), "{hook}");
         let all = format!("rm -r {}", bpf::PINS);
         let links = format!("find {} -name {link}-* -delete", bpf::PINS);
-        for how in [all.as_str(), links.as_str(), "umount -l /sys/fs/bpf"] {
+        // With the mark that bpffs was mounted by tidegate, before it mounts one again and after.
+        for how in [all.as_str(), links.as_str(), "umount -l /sys/fs/bpf", all.as_str()] {
             // At once: it looks four times a second.
             guard.signal(Signal::SIGSTOP);
             host.output(host.command(how)).unwrap_or_else(|e| panic!("{how}: {e}"));
@@ -463,6 +473,7 @@ fn a_guard_that_is_taken_away_under_its_daemon_is_put_back() {
         let objects = objects(&guard, &full.stage);
         guard.stop();
         nothing_is_left(&full.stage, &objects);
+        assert!(!is_mounted(host), "{hook}: the mount was tidegate's");
     }
 }
 
