@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The clocks that the programs know: the kernel's monotonic one, by its ticks, and the wall's.
 
+use std::fs;
+use std::sync::LazyLock;
+
 use nix::time::{ClockId, clock_getres, clock_gettime};
 
 use crate::plain::bytes_of_mut;
@@ -11,9 +14,47 @@ use crate::test_run;
 /// The program that tells the kernel's ticks.
 pub(crate) const TICKS: &str = "tidegate_ticks";
 
+/// What this process's time namespace adds to a clock of the kernel's, in ns (Linux 5.6). No program is in one.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Offsets {
+    monotonic_ns: i64,
+    boot_ns: i64,
+}
+
+impl Offsets {
+    /// As `/proc/self/timens_offsets` has them: a clock, seconds and nanoseconds a line.
+    fn told(text: &str) -> Self {
+        let of = |clock: &str| {
+            let mut lines = text.lines().map(str::split_whitespace);
+            let mut words =
+                lines.find_map(|mut words| (words.next() == Some(clock)).then_some(words))?;
+            let (seconds, ns): (i64, i64) =
+                (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+            Some(seconds * 1_000_000_000 + ns)
+        };
+        let of = |clock| of(clock).unwrap_or_default();
+        Self { monotonic_ns: of("monotonic"), boot_ns: of("boottime") }
+    }
+
+    fn of(&self, clock: ClockId) -> i64 {
+        match clock {
+            ClockId::CLOCK_MONOTONIC | ClockId::CLOCK_MONOTONIC_COARSE => self.monotonic_ns,
+            ClockId::CLOCK_BOOTTIME => self.boot_ns,
+            _ => 0,
+        }
+    }
+}
+
+/// They change no more once somebody is in the namespace. (A kernel without such namespaces has no such file.)
+static OFFSETS: LazyLock<Offsets> = LazyLock::new(|| {
+    Offsets::told(&fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default())
+});
+
+/// A clock as the kernel itself has it.
 fn read_ns(clock: ClockId) -> u64 {
     let now = clock_gettime(clock).expect("Linux has both clocks");
-    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
+    let here_ns = now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64;
+    here_ns.wrapping_add_signed(OFFSETS.of(clock).wrapping_neg())
 }
 
 /// Nanoseconds of CLOCK_MONOTONIC, what `bpf_ktime_get_ns()` tells.
@@ -97,6 +138,19 @@ fn earliest(times_ns: &[u64]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_time_namespace_adds_is_known_by_its_clock() {
+        let host = "monotonic           0         0\nboottime            0         0\n";
+        assert_eq!(Offsets::told(host), Offsets::default());
+        assert_eq!(Offsets::told(""), Offsets::default());
+        let away = "monotonic       86400         7\nboottime           -5 500000000\n";
+        let away = Offsets::told(away);
+        assert_eq!(away, Offsets { monotonic_ns: 86_400_000_000_007, boot_ns: -4_500_000_000 });
+        assert_eq!(away.of(ClockId::CLOCK_MONOTONIC_COARSE), away.monotonic_ns);
+        assert_eq!(away.of(ClockId::CLOCK_BOOTTIME), away.boot_ns);
+        assert_eq!(away.of(ClockId::CLOCK_REALTIME), 0);
+    }
 
     #[test]
     fn the_earliest_time_is_found_where_the_count_turns_over() {

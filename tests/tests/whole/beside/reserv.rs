@@ -13,7 +13,7 @@ use tidegate_lab::Counters;
 use tidegate_tests::{
     Answer, CLIENT_V4, CLIENT_V6, Counted, Guard, Nginx, SERVER_V4, SERVER_V6, Spoofed, Stage,
     Stalled, Withheld, burst, fetch, half_open, listen_queue, more_addresses, skip_without_root,
-    until,
+    tidegate_program, until,
 };
 
 const BACKLOG: u64 = 128;
@@ -388,6 +388,40 @@ fn a_place_is_kept_for_whoever_was_answered() {
         drop((early, late));
         guard.stop();
     }
+}
+
+/// As of a container, whose monotonic clock need not be the one that the programs know: once a SYN was lost no claim
+/// would be settled any more, and each place be held for as long as one that is lost.
+#[test]
+fn claims_are_settled_where_the_daemon_is_in_a_time_namespace() {
+    if skip_without_root("claims_are_settled_where_the_daemon_is_in_a_time_namespace") {
+        return;
+    }
+    let _alone = alone();
+    let stage = Stage::new("reserv-time");
+    let _stalled = Stalled::new(&stage.server, server(), 127);
+    let mut run = stage.server.command("unshare --time --monotonic 86400 --boottime 86400");
+    run.arg(tidegate_program());
+    run.args(["run", "--port", "80", "--mechanism", "reserv rst-syn", "--hook", "ip"]);
+    let guard = Guard::launch(&stage.server, run, "guarding ").expect("it stands");
+    let from = [CLIENT_V4.parse().expect("an address")];
+    let come = |clients| burst(&stage.client, &from, server(), clients, 1);
+    let does = |line: &str| stage.server.output(stage.server.command(line)).expect("nft does it");
+    let table = "table inet lost {\nchain syns {\ntype filter hook input priority 0\n\
+                 tcp dport 80 drop\n}\n}\n";
+    stage.server.place_file("/run/lost.nft", table.to_owned()).expect("a file");
+    does("nft -f /run/lost.nft");
+    drop(come(1));
+    does("nft delete table inet lost");
+    sleep(Duration::from_millis(100));
+    // Its claim is forgotten when the next SYN comes: what had been noted by then is settled no more.
+    let mut attempts = come(1);
+    sleep(Duration::from_millis(100));
+    // Of 128 places, in less time than a claim is kept for: a SYN that is refused comes again no more.
+    attempts.extend(come(100));
+    until("each has a place", || listen_queue(&stage.server, server()) == 101);
+    drop(attempts);
+    guard.stop();
 }
 
 #[test]
