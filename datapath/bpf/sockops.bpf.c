@@ -10,15 +10,21 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* One more socket, or one less, whose next ACK must be seen. */
+/*
+ * One more socket, or one less, whose next ACK must be seen. The count began anew with this
+ * program's link, and a socket of before is in none.
+ */
 TG_INLINE void tg_closing_port(__u32 port, __u32 add)
 {
 	struct tg_closing_ports *ports;
-	__u32 zero = 0;
+	__u32 zero = 0, *sockets;
 
 	ports = bpf_map_lookup_elem(&closing_ports, &zero);
-	if (ports)
-		__sync_fetch_and_add(&ports->sockets[port & 0xffff], add);
+	if (!ports)
+		return;
+	sockets = &ports->sockets[port & 0xffff];
+	if (!__sync_fetch_and_add(sockets, add) && add != 1)
+		__sync_fetch_and_add(sockets, 1);
 }
 
 TG_INLINE void tg_leave(struct bpf_sock_ops *ctx, const struct tg_tuple *t,

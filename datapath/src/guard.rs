@@ -18,7 +18,7 @@ use crate::pins::{Claim, Pins};
 use crate::plain::from_bytes;
 use crate::programs::{GUARD_MAPS, Objects, Program, Programs, Sizes};
 use crate::raw::tg_control;
-use crate::resized;
+use crate::{resized, time_wait};
 
 /// What is attached on one interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -578,6 +578,10 @@ impl Guard {
     }
 
     fn create(&mut self, program: Program, place: Place, where_: &str) -> Result<OwnedFd> {
+        if place == Place::Sockets {
+            // Nobody has been told since of sockets that ended.
+            time_wait::forget_closing(&self.programs)?;
+        }
         let first = self.first_at(program, place);
         let first = first.as_ref().map(OwnedFd::as_fd);
         let tries = if self.is_taken { LET_GO_TRIES } else { 0 };

@@ -4,7 +4,7 @@
 
 use libbpf_rs::{MapCore, MapFlags};
 
-use crate::error::Result;
+use crate::error::{Result, map_error};
 use crate::networks::Networks;
 use crate::plain::from_bytes;
 use crate::programs::Programs;
@@ -35,6 +35,16 @@ pub const LEAVING: [&str; 2] = ["leaving", "late"];
 /// The map of SYNs that ask this host to hold.
 pub const ASKING: &str = "asking";
 
+/// The map of how many sockets wait for an ACK that must be seen, by local port.
+const CLOSING: &str = "closing_ports";
+
+/// Forgets those sockets: which of them ended while nobody was told of it is not known.
+pub(crate) fn forget_closing(programs: &Programs) -> Result<()> {
+    let map = programs.map(CLOSING);
+    let none = vec![0; map.value_size() as usize];
+    map.update(&0_u32.to_ne_bytes(), &none, MapFlags::ANY).map_err(map_error(CLOSING))
+}
+
 /// The blocks of a table of at least so many entries.
 #[must_use]
 pub fn blocks_of(entries: u32) -> u32 {
@@ -55,7 +65,7 @@ pub fn table_blocks(programs: &Programs) -> u32 {
 
 /// What all that stands about TIME-WAIT takes of the kernel's memory, in bytes. It does not grow.
 pub fn bytes(programs: &Programs) -> Result<u64> {
-    let maps = [TABLE, LEAVING[0], LEAVING[1], ASKING, "closing_ports"];
+    let maps = [TABLE, LEAVING[0], LEAVING[1], ASKING, CLOSING];
     maps.iter().map(|map| memory::map_bytes(programs, map)).sum()
 }
 

@@ -6,10 +6,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use libbpf_rs::{MapCore, MapFlags};
 use tidegate_datapath::array::{read_one, write_one};
 use tidegate_datapath::configuration::Configuration;
 use tidegate_datapath::guard::{Guard, Plan};
 use tidegate_datapath::pins::{Pins, namespace_name};
+use tidegate_datapath::plain::from_bytes;
 use tidegate_datapath::programs::Sizes;
 use tidegate_datapath::raw::{TG_LAYOUT_VERSION, tg_control, tg_resized};
 use tidegate_datapath::resized;
@@ -95,5 +97,36 @@ fn what_is_known_of_backlogs_and_cannot_be_read_is_not_taken_for_nothing() {
         assert_eq!(to_put_back(), BTreeMap::new(), "nothing is known");
         fs::create_dir(pinned("resized")).unwrap();
         assert!(Guard::open_to_put_back(&Pins::here().unwrap()).is_err());
+    });
+}
+
+/// Sockets that were counted may end while the program is not there that is told of it.
+#[test]
+fn sockets_that_close_are_counted_anew_where_nobody_was_told_of_them_meanwhile() {
+    in_a_namespace("sockets_that_close_are_counted_anew", |_| {
+        let ends = BTreeMap::from([(1, "lo".to_owned())]);
+        let plan = Plan { ends, ..Plan::default() };
+        let guard = stand(&plan);
+        let count = |guard: &Guard, sockets: u32| {
+            let ports = vec![sockets; 65_536];
+            let bytes: Vec<u8> = ports.into_iter().flat_map(u32::to_ne_bytes).collect();
+            let map = guard.programs().map("closing_ports");
+            map.update(&0_u32.to_ne_bytes(), &bytes, MapFlags::ANY).unwrap();
+        };
+        let counted = |guard: &Guard| {
+            let map = guard.programs().map("closing_ports");
+            let bytes = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
+            from_bytes::<u32>(&bytes)
+        };
+        count(&guard, 3);
+        drop(guard);
+        let guard = stand(&plan);
+        assert_eq!(counted(&guard), 3, "the program stood all the while");
+        drop(guard);
+        let guard = stand(&Plan::default());
+        drop(guard);
+        let guard = stand(&plan);
+        assert_eq!(counted(&guard), 0);
+        guard.remove().unwrap();
     });
 }
