@@ -1,198 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The guard as a whole: loaded, pinned, attached, and taken down again.
 
+mod links;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::cgroup;
 use crate::configuration::{self, Configuration};
 use crate::control;
-use crate::error::{Error, Result, map_error};
-use crate::interfaces::{self, Interface};
-use crate::link::{self, Place};
+use crate::error::{Result, map_error};
+use crate::interfaces;
+use crate::link::Place;
 use crate::pins::{Claim, Pins};
 use crate::plain::from_bytes;
+use crate::plan::{Wanted, driver_pin};
 use crate::programs::{GUARD_MAPS, Objects, Program, Programs, Sizes};
 use crate::raw::tg_control;
-use crate::{resized, time_wait};
+use crate::resized;
 
-/// What is attached on one interface.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hooks {
-    /// tc ingress alone: both stages.
-    Ip,
-    /// XDP for the SYN stage, tc ingress for the ACK stage.
-    DriverAndIp,
-    /// The same where the driver takes an XDP program, else tc ingress alone.
-    DriverIfPossible,
-}
-
-/// What should be attached, and where.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Plan {
-    /// By interface index: its name, whether it is a veth, and its hooks.
-    pub interfaces: BTreeMap<u32, (PlannedInterface, Hooks)>,
-    /// Every guard is a path: what stands at drivers asks for no socket.
-    pub only_paths: bool,
-    /// The operator named the interfaces, so that each driver which is asked for must take a program.
-    pub is_named: bool,
-    /// netfilter's local-in, needed by guards at the TCP entry and by reserv.
-    pub local_in: bool,
-    /// The socket option by which applications say how their connections end.
-    pub socket_option: bool,
-    /// Who holds TIME-WAIT is decided: both ways of every interface in `ends`, and all sockets.
-    pub ends: BTreeMap<u32, String>,
-}
-
-/// What the plan keeps of an interface.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlannedInterface {
-    /// Its name.
-    pub name: String,
-    /// XDP answers by redirect there, see `xdp.bpf.c`.
-    pub veth: bool,
-    /// No crowd comes over it.
-    pub loopback: bool,
-}
-
-impl From<&Interface> for PlannedInterface {
-    fn from(interface: &Interface) -> Self {
-        let Interface { name, driver, loopback, .. } = interface;
-        PlannedInterface { name: name.clone(), veth: driver == "veth", loopback: *loopback }
-    }
-}
-
-/// What a SYN costs that is dropped in silence, in ns of one processor: at the driver, whose poll it
-/// shares with others.
-const SYN_AT_DRIVER_NS: u64 = 500;
-/// At the IP entry: with an interrupt and a buffer, as the simulator's machine of today has them. At
-/// a veth's, too, where what the crowd sends is this host's work: docs/auto-measured.md.
-const SYN_AT_IP_NS: u64 = 3_000;
-
-fn driver_pin(index: u32) -> String {
-    format!("driver-{index}")
-}
-
-fn ends_pin(way: &str, index: u32) -> String {
-    format!("ends_{way}-{index}")
-}
-
-pub(crate) fn driver_program(interface: &PlannedInterface, only_paths: bool) -> Program {
-    match (only_paths, interface.veth) {
-        (false, false) => Program::Driver,
-        (false, true) => Program::DriverVeth,
-        (true, false) => Program::Path,
-        (true, true) => Program::PathVeth,
-    }
-}
-
-/// A link that the plan asks for: the name of its pin, its program and its place.
-type Wanted = (String, Program, Place, String);
-
-impl Plan {
-    /// The interfaces from whose driver answers leave by redirect: they reach the other end only
-    /// where that has NAPI, by GRO or by an XDP program of its own, and are lost else.
-    pub fn answers_by_redirect(&self) -> impl Iterator<Item = &str> {
-        let at_driver = self.interfaces.values().filter(|(_, hooks)| *hooks != Hooks::Ip);
-        at_driver.filter(|(interface, _)| interface.veth).map(|(interface, _)| &*interface.name)
-    }
-
-    /// What a SYN costs that is dropped in silence where it is decided, in ns of one processor: at
-    /// the interface where it costs most. `takes_program` tells of a driver that may or may not.
-    fn syn_ns(&self, takes_program: impl Fn(u32) -> bool) -> u64 {
-        let crowded = self.interfaces.iter().filter(|(_, (interface, _))| !interface.loopback);
-        let costs = crowded.map(|(index, (_, hooks))| match hooks {
-            Hooks::DriverAndIp | Hooks::DriverIfPossible if takes_program(*index) => {
-                SYN_AT_DRIVER_NS
-            }
-            _ => SYN_AT_IP_NS,
-        });
-        costs.max().unwrap_or(SYN_AT_IP_NS)
-    }
-
-    /// The plan, but for these interfaces.
-    fn without(mut self, gone: &BTreeSet<u32>) -> Self {
-        self.interfaces.retain(|index, _| !gone.contains(index));
-        self.ends.retain(|index, _| !gone.contains(index));
-        self
-    }
-
-    /// The interface whose driver this is, where its SYNs may be judged at the IP entry all the same.
-    fn driver_that_may_be_left(&self, place: Place, needs_drivers: bool) -> Option<u32> {
-        let Place::Driver(index) = place else { return None };
-        let (_, hooks) = self.interfaces.get(&index)?;
-        (*hooks == Hooks::DriverIfPossible || !needs_drivers).then_some(index)
-    }
-
-    /// What may have to be loaded for it. A driver that takes no program leaves all to the IP entry.
-    pub fn programs(&self) -> Vec<Program> {
-        let mut programs: Vec<Program> = self.links().iter().map(|link| link.1).collect();
-        if self.interfaces.values().any(|(_, hooks)| *hooks != Hooks::Ip) {
-            programs.push(Program::Ip);
-        }
-        programs
-    }
-
-    fn links(&self) -> Vec<Wanted> {
-        let mut links = Vec::new();
-        for (index, (interface, hooks)) in &self.interfaces {
-            let ip = match hooks {
-                Hooks::Ip => Program::Ip,
-                _ => Program::IpAfterDriver,
-            };
-            let name = interface.name.clone();
-            if *hooks != Hooks::Ip {
-                let place = Place::Driver(*index);
-                let program = driver_program(interface, self.only_paths);
-                links.push((driver_pin(*index), program, place, name.clone()));
-            }
-            links.push((format!("ingress-{index}"), ip, Place::Ingress(*index), name));
-        }
-        for (index, name) in &self.ends {
-            for (way, program, place) in [
-                ("in", Program::EndsIn, Place::Ingress(*index)),
-                ("out", Program::EndsOut, Place::Egress(*index)),
-            ] {
-                links.push((ends_pin(way, *index), program, place, name.clone()));
-            }
-        }
-        if !self.ends.is_empty() {
-            let place = Place::Sockets;
-            links.push(("sockets".to_owned(), Program::Sockets, place, "cgroup2".to_owned()));
-        }
-        if self.local_in {
-            for (family, name) in [(libc::AF_INET, "ipv4"), (libc::AF_INET6, "ipv6")] {
-                let place = Place::LocalIn(family as u8);
-                links.push((format!("tcp-{name}"), Program::Tcp, place, name.to_owned()));
-            }
-        }
-        if self.socket_option {
-            let root = "the root of the cgroups".to_owned();
-            for (pin, program, place) in [
-                ("socket-set", Program::SetSocketOption, Place::SetSocketOption),
-                ("socket-get", Program::GetSocketOption, Place::GetSocketOption),
-            ] {
-                links.push((pin.to_owned(), program, place, root.clone()));
-            }
-        }
-        links
-    }
-}
-
-/// The kernel lets go of a link a moment after its pin was taken away.
-const LET_GO_TRIES: u32 = 50;
-const LET_GO_AGAIN: Duration = Duration::from_millis(10);
-
-/// Whether nothing could be attached since something is: TCX takes no program twice (EEXIST), a driver
-/// no second one (EBUSY).
-fn stands_still(made: &Result<OwnedFd>) -> bool {
-    let Err(Error::Attach { source, .. }) = made else { return false };
-    matches!(source.raw_os_error(), Some(libc::EEXIST | libc::EBUSY))
-}
+pub use crate::plan::{Hooks, Plan, PlannedInterface};
 
 /// Whether a control record is of the network namespace with this cookie.
 fn is_of(record: &[u8], netns_cookie: u64) -> bool {
@@ -203,7 +31,7 @@ fn is_of(record: &[u8], netns_cookie: u64) -> bool {
 /// their namespace, which another is given when that is gone: a guard that stood there is none of this one's.
 ///
 /// # Errors
-/// [`Error::OtherVersion`]: they would be read wrong.
+/// [`Error::OtherVersion`](crate::error::Error::OtherVersion): they would be read wrong.
 pub(crate) fn standing_maps(pins: &Pins) -> Result<Option<BTreeMap<String, MapHandle>>> {
     if !pins.exist() {
         return Ok(None);
@@ -226,13 +54,6 @@ pub(crate) fn standing_maps(pins: &Pins) -> Result<Option<BTreeMap<String, MapHa
 fn backlogs_before(pins: &Pins) -> Result<BTreeMap<String, MapHandle>> {
     let known = pins.open_map_if_there(resized::MAP)?.filter(resized::is_ours);
     Ok(known.map(|map| (resized::MAP.to_owned(), map)).into_iter().collect())
-}
-
-/// Whether a link that could not be updated for this reason can be made anew. Those of netfilter are never updated
-/// (EOPNOTSUPP), and one that was detached from outside, or with its cgroup, no more (ENOLINK). Any other is
-/// attached, and its place would only say that it is taken.
-fn wants_another(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOLINK))
 }
 
 /// A guard that stands in the kernel.
@@ -287,8 +108,9 @@ impl Guard {
     /// Opens the maps of a guard that stands, to read them; `None` where none does.
     ///
     /// # Errors
-    /// [`Error::OtherVersion`](crate::error::Error::OtherVersion): it would be read wrong. [`Error::Pin`]: a map is
-    /// missing, in whose place there would be a new one, with nothing in it.
+    /// [`Error::OtherVersion`](crate::error::Error::OtherVersion): it would be read wrong.
+    /// [`Error::Pin`](crate::error::Error::Pin): a map is missing, in whose place there would be a new one, with nothing
+    /// in it.
     pub fn open_to_read(pins: &Pins) -> Result<Option<Programs>> {
         let Some(maps) = standing_maps(pins)? else { return Ok(None) };
         match GUARD_MAPS.iter().find(|name| !maps.contains_key(**name)) {
@@ -482,155 +304,6 @@ impl Guard {
         }
     }
 
-    fn detach(&self, names: &[String]) {
-        for name in names {
-            let _ = self.pins.remove_link(name);
-        }
-    }
-
-    /// Decides what stands at each driver that may or may not take a program, by asking it
-    /// once.
-    fn resolve(&mut self, plan: &Plan, needs_drivers: bool) -> Result<Plan> {
-        let mut plan = plan.clone();
-        let only_paths = plan.only_paths;
-        let standing = self.pins.link_names()?;
-        for (index, (interface, hooks)) in &mut plan.interfaces {
-            if *hooks == Hooks::Ip || *hooks == Hooks::DriverAndIp && needs_drivers {
-                continue;
-            }
-            let name = driver_pin(*index);
-            let is_left = self.no_driver.contains_key(index);
-            let stands = standing.contains(&name) && self.pins.is_attached(&name);
-            let program = driver_program(interface, only_paths);
-            *hooks = if !is_left && (stands || self.try_driver(*index, program, &interface.name)) {
-                Hooks::DriverAndIp
-            } else {
-                Hooks::Ip
-            };
-        }
-        Ok(plan)
-    }
-
-    fn try_driver(&mut self, index: u32, program: Program, where_: &str) -> bool {
-        let name = driver_pin(index);
-        let _ = self.pins.remove_link(&name);
-        let done = self.make(&name, program, Place::Driver(index), where_);
-        if let Err(why) = &done
-            && !interfaces::is_gone(index)
-        {
-            self.no_driver.insert(index, why.to_string());
-        }
-        done.is_ok()
-    }
-
-    fn make(&mut self, name: &str, program: Program, place: Place, where_: &str) -> Result<()> {
-        let link = self.create(program, place, where_)?;
-        self.pins.pin_link(name, link.as_fd())
-    }
-
-    /// It takes long, and from the first link to the last it should not.
-    fn load_all(&mut self, plan: &Plan) -> Result<()> {
-        plan.programs().into_iter().try_for_each(|program| self.loaded(program).map(drop))
-    }
-
-    /// Those of a plan whose drivers are asked for, each with why it took no program, if it did not.
-    fn drivers<'a>(
-        &'a self,
-        plan: &'a Plan,
-    ) -> impl Iterator<Item = (&'a PlannedInterface, Option<&'a String>)> {
-        let asked = plan.interfaces.iter().filter(|(_, (_, hooks))| *hooks == Hooks::DriverAndIp);
-        asked.map(|(index, (interface, _))| (interface, self.no_driver.get(index)))
-    }
-
-    /// That every driver which is asked for has taken a program.
-    pub fn require_drivers(&self, plan: &Plan) -> Result<()> {
-        match self.drivers(plan).find_map(|(interface, why)| Some((interface, why?))) {
-            Some((interface, why)) => {
-                Err(Error::DriverLeft { place: interface.name.clone(), why: why.clone() })
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// That one of them has: else the operator asks for what this host does not have.
-    fn require_some_driver(&self, plan: &Plan) -> Result<()> {
-        match self.drivers(plan).all(|(_, why)| why.is_some()) {
-            true => self.require_drivers(plan),
-            false => Ok(()),
-        }
-    }
-
-    fn loaded(&mut self, program: Program) -> Result<BorrowedFd<'_>> {
-        // Every map stands by now, so none is made here.
-        self.programs.load_one(program, Sizes::default())?;
-        Ok(self.programs.program(program.name()).expect("it is loaded"))
-    }
-
-    /// What a packet at this place is to meet before `program`, where it stands: the ends of connections are
-    /// looked at before SYNs are judged, whichever was attached earlier.
-    fn first_at(&self, program: Program, place: Place) -> Option<OwnedFd> {
-        match place {
-            Place::Ingress(index) if program != Program::EndsIn => {
-                self.pins.open_link(&ends_pin("in", index)).ok()
-            }
-            _ => None,
-        }
-    }
-
-    fn create(&mut self, program: Program, place: Place, where_: &str) -> Result<OwnedFd> {
-        if place == Place::Sockets {
-            // Nobody has been told since of sockets that ended.
-            time_wait::forget_closing(&self.programs)?;
-        }
-        let first = self.first_at(program, place);
-        let first = first.as_ref().map(OwnedFd::as_fd);
-        let tries = if self.is_taken { LET_GO_TRIES } else { 0 };
-        let loaded = self.loaded(program)?;
-        let once = || link::create_behind(loaded, program.name(), place, first);
-        let mut made = once();
-        for _ in 0..tries {
-            if !stands_still(&made) {
-                break;
-            }
-            std::thread::sleep(LET_GO_AGAIN);
-            made = once();
-        }
-        made.map_err(|error| match error {
-            Error::Attach { source, .. }
-                if matches!(place, Place::Driver(_))
-                    && source.raw_os_error() == Some(libc::EOPNOTSUPP) =>
-            {
-                Error::NoDriver { place: where_.to_owned() }
-            }
-            Error::Attach { program, source, .. } => {
-                Error::Attach { program, place: where_.to_owned(), source }
-            }
-            other => other,
-        })
-    }
-
-    /// Puts the program in the place of another: of a former daemon's, or of one that decides less
-    /// because something stands before it.
-    fn renew(&mut self, name: &str, program: Program, place: Place, where_: &str) -> Result<()> {
-        let link = self.pins.open_link(name)?;
-        let id = link::program_info(self.loaded(program)?)?.id;
-        if link::program_id(link.as_fd()).is_ok_and(|standing| standing == id) {
-            return Ok(());
-        }
-        match link::update(link.as_fd(), self.loaded(program)?) {
-            Ok(()) => Ok(()),
-            Err(error) if wants_another(&error) => {
-                // The new one stands before the old one goes.
-                let link = self.create(program, place, where_)?;
-                self.pins.replace_link(name, link.as_fd())
-            }
-            Err(source) => {
-                let (program, place) = (program.name().to_owned(), where_.to_owned());
-                Err(Error::Attach { program, place, source })
-            }
-        }
-    }
-
     /// Whether a program was attached at this interface's driver last.
     pub fn is_at_driver(&self, index: u32) -> bool {
         self.attached.contains(&driver_pin(index))
@@ -652,66 +325,9 @@ mod tests {
     use super::*;
     use crate::plain::bytes_of;
 
-    /// Of a host with loopback and these interfaces beside it.
-    fn plan(interfaces: &[(bool, Hooks)]) -> Plan {
-        let loopback = (false, Hooks::Ip);
-        let all = [loopback].into_iter().chain(interfaces.iter().copied()).zip(1..);
-        let interfaces = all.map(|((veth, hooks), index)| {
-            let name = format!("eth{index}");
-            (index, (PlannedInterface { name, veth, loopback: index == 1 }, hooks))
-        });
-        Plan { interfaces: interfaces.collect(), ..Default::default() }
-    }
-
     #[test]
     fn a_guard_is_of_the_namespace_that_its_control_record_names() {
         let control = tg_control { netns_cookie: 7, ..Default::default() };
         assert!(is_of(bytes_of(&control), 7) && !is_of(bytes_of(&control), 8));
-    }
-
-    #[test]
-    fn an_interface_that_has_gone_is_in_no_part_of_what_stands() {
-        let card = (false, Hooks::DriverIfPossible);
-        let ends = [(1, "lo".to_owned()), (2, "eth2".to_owned())];
-        let plan = Plan { ends: ends.into(), ..plan(&[card, card]) };
-        let stands = plan.without(&BTreeSet::from([2]));
-        assert_eq!(stands.interfaces.into_keys().collect::<Vec<_>>(), [1, 3]);
-        assert_eq!(stands.ends.into_keys().collect::<Vec<_>>(), [1]);
-    }
-
-    #[test]
-    fn a_link_is_made_anew_only_where_it_can_be() {
-        let is_made = |errno| wants_another(&io::Error::from_raw_os_error(errno));
-        assert!(is_made(libc::EOPNOTSUPP), "netfilter's");
-        assert!(is_made(libc::ENOLINK), "one that was detached");
-        for errno in [libc::ENOMEM, libc::EBUSY, libc::EINVAL, libc::EPERM, libc::ENOENT] {
-            assert!(!is_made(errno), "errno {errno} is told");
-        }
-    }
-
-    #[test]
-    fn a_driver_that_takes_no_other_program_is_left_unless_it_must_take_one() {
-        let plan = plan(&[(false, Hooks::DriverIfPossible), (false, Hooks::DriverAndIp)]);
-        let left = |place, needs_drivers| plan.driver_that_may_be_left(place, needs_drivers);
-        assert_eq!(left(Place::Driver(2), true), Some(2), "if possible");
-        assert_eq!(left(Place::Driver(3), true), None, "its operator has named it");
-        assert_eq!(left(Place::Driver(3), false), Some(3), "it is told of");
-        assert_eq!(left(Place::Ingress(2), false), None);
-    }
-
-    #[test]
-    fn a_syn_costs_what_it_does_where_it_is_dropped() {
-        let cost_ns = |interfaces: &[(bool, Hooks)], takes_program| {
-            plan(interfaces).syn_ns(|index| takes_program && index == 2)
-        };
-        let card = (false, Hooks::DriverIfPossible);
-        assert_eq!(cost_ns(&[card], true), SYN_AT_DRIVER_NS);
-        assert_eq!(cost_ns(&[card], false), SYN_AT_IP_NS);
-        assert_eq!(cost_ns(&[card, card], true), SYN_AT_IP_NS, "the second takes none");
-        assert_eq!(cost_ns(&[(false, Hooks::Ip)], true), SYN_AT_IP_NS);
-        assert_eq!(cost_ns(&[card, (true, Hooks::Ip)], true), SYN_AT_IP_NS);
-        assert_eq!(cost_ns(&[(true, Hooks::DriverAndIp)], true), SYN_AT_DRIVER_NS);
-        assert_eq!(cost_ns(&[(true, Hooks::DriverAndIp)], false), SYN_AT_IP_NS, "it came later");
-        assert_eq!(cost_ns(&[], true), SYN_AT_IP_NS, "no crowd is expected");
     }
 }

@@ -28,6 +28,7 @@ mod networks;
 pub mod per_cpu;
 pub mod pins;
 pub mod plain;
+pub mod plan;
 pub mod police;
 pub mod programs;
 pub mod refusals;
