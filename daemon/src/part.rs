@@ -7,7 +7,7 @@ use std::fs;
 use tidegate_datapath::cgroup;
 use tidegate_datapath::configuration::Guarded;
 use tidegate_datapath::raw::TG_HOOK_TCP;
-use tidegate_datapath::sockets::{self, Unremovable};
+use tidegate_datapath::sock_diag::{self, Unremovable};
 
 use crate::config::Config;
 use crate::failure::Failure;
@@ -76,7 +76,7 @@ fn taken_by_ipvs(guards: &[Guarded], listed: &str) -> Option<Failure> {
 pub fn of(config: &Config) -> impl Iterator<Item = Failure> {
     let cleans = config.guards.iter().any(|g| g.rules.clean_after_ms != 0);
     let ends = config.asks_time_wait();
-    let why = (cleans || ends).then(sockets::unremovable).flatten();
+    let why = (cleans || ends).then(sock_diag::unremovable).flatten();
     let seen = config.asks_cgroups().then(of_sockets).flatten();
     let reserved = reserv::in_vain(&config.guards, host::sysctl("net/ipv4/tcp_syncookies"));
     // Without the module there is no such file.

@@ -7,12 +7,9 @@ use std::os::fd::AsRawFd;
 
 use nix::sys::socket::{MsgFlags, SockProtocol, recv};
 
-use crate::netlink::{self, HEADER_BYTES, NLMSG_ERROR, half, word};
+use crate::netlink::{self, HEADER_BYTES, NLM_F_DUMP, NLMSG_DONE, NLMSG_ERROR, half, word};
 
-// linux/netlink.h.
-const NLMSG_DONE: u16 = 3;
-const NLM_F_DUMP: u16 = 0x300;
-/// Some came or went meanwhile: one may be missing.
+/// Some came or went meanwhile: one may be missing (linux/netlink.h).
 const NLM_F_DUMP_INTR: u16 = 0x10;
 /// The kernel puts no more into one answer.
 const ANSWER_BYTES: usize = 32 << 10;
@@ -48,12 +45,7 @@ impl<T> Listed<T> {
             told.is_torn |= flags & NLM_F_DUMP_INTR != 0;
             match kind {
                 NLMSG_DONE | NLMSG_ERROR => {
-                    let errno = word(message, HEADER_BYTES).unwrap_or(0) as i32;
-                    return if errno < 0 {
-                        Err(io::Error::from_raw_os_error(-errno))
-                    } else {
-                        Ok(true)
-                    };
+                    return netlink::error_in(message).map_or(Ok(true), Err);
                 }
                 _ if kind == self.kind => told.all.extend((self.read)(message)),
                 _ => {}

@@ -36,6 +36,7 @@ pub mod rehearsal;
 pub mod resized;
 pub mod route;
 pub mod shed;
+pub mod sock_diag;
 pub mod sockets;
 pub mod speaks;
 mod table;

@@ -4,7 +4,9 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, send, socket};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
+};
 
 pub(crate) const HEADER_BYTES: usize = 16;
 pub(crate) const NLMSG_ERROR: u16 = 2;
@@ -59,6 +61,25 @@ pub(crate) fn ask_strictly(protocol: SockProtocol, question: Vec<u8>) -> io::Res
     }
     put(&netlink, question)?;
     Ok(netlink)
+}
+
+/// The one message that answers a question.
+pub(crate) fn answer(protocol: SockProtocol, question: Vec<u8>) -> io::Result<Vec<u8>> {
+    let netlink = ask(protocol, question)?;
+    let mut answer = vec![0; 4096];
+    let length = recv(netlink.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+    answer.truncate(length);
+    Ok(answer)
+}
+
+/// The error that a message tells: the negative errno behind its header. That of an ACK, or of a list that is whole,
+/// is 0.
+pub(crate) fn error_in(message: &[u8]) -> Option<io::Error> {
+    let errno = match half(message, 4)? {
+        NLMSG_ERROR | NLMSG_DONE => word(message, HEADER_BYTES)? as i32,
+        _ => 0,
+    };
+    (errno < 0).then(|| io::Error::from_raw_os_error(-errno))
 }
 
 pub(crate) fn half(bytes: &[u8], at: usize) -> Option<u16> {

@@ -3,11 +3,10 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::AsRawFd;
 
-use nix::sys::socket::{MsgFlags, SockProtocol, recv};
+use nix::sys::socket::SockProtocol;
 
-use crate::netlink::{self, HEADER_BYTES, NLMSG_ERROR, half, word};
+use crate::netlink::{self, HEADER_BYTES, half};
 
 // linux/rtnetlink.h.
 pub(crate) const RTM_NEWROUTE: u16 = 24;
@@ -52,13 +51,10 @@ fn question(to: IpAddr, from: Option<IpAddr>) -> Vec<u8> {
 
 /// The route in an answer, with its attributes; or the kernel's error.
 fn route_in(answer: &[u8]) -> io::Result<&[u8]> {
-    match half(answer, 4) {
-        Some(NLMSG_ERROR) => {
-            let errno = word(answer, HEADER_BYTES).unwrap_or(0) as i32;
-            Err(io::Error::from_raw_os_error(-errno))
-        }
-        Some(RTM_NEWROUTE) => Ok(answer.get(HEADER_BYTES..).unwrap_or_default()),
-        _ => Err(io::Error::from(io::ErrorKind::InvalidData)),
+    match (netlink::error_in(answer), half(answer, 4)) {
+        (Some(error), _) => Err(error),
+        (None, Some(RTM_NEWROUTE)) => Ok(answer.get(HEADER_BYTES..).unwrap_or_default()),
+        (None, _) => Err(io::Error::from(io::ErrorKind::InvalidData)),
     }
 }
 
@@ -74,11 +70,7 @@ fn ends_here(answer: &[u8]) -> bool {
 }
 
 fn answer(to: IpAddr, from: Option<IpAddr>) -> io::Result<Vec<u8>> {
-    let netlink = netlink::ask(SockProtocol::NetlinkRoute, question(to, from))?;
-    let mut answer = vec![0; 4096];
-    let length = recv(netlink.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-    answer.truncate(length);
-    Ok(answer)
+    netlink::answer(SockProtocol::NetlinkRoute, question(to, from))
 }
 
 /// The index of the interface by which this host sends to `to`, from its address `from`: where
@@ -102,6 +94,7 @@ pub fn is_local(address: IpAddr) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::netlink::NLMSG_ERROR;
 
     #[test]
     fn the_kernel_knows_the_way_to_this_very_host() {

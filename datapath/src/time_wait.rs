@@ -9,9 +9,9 @@ use crate::networks::Networks;
 use crate::plain::from_bytes;
 use crate::programs::Programs;
 use crate::raw::*;
-use crate::sockets::Which;
+use crate::sock_diag::{self, Which};
 use crate::table::Table;
-use crate::{clock, memory, per_cpu, sockets};
+use crate::{clock, memory, per_cpu};
 use tidegate_policy::raw::*;
 
 /// The table's name.
@@ -97,7 +97,7 @@ pub fn end_late(programs: &Programs) -> Result<u64> {
         let (tuple, leaving): (tg_tuple, tg_leaving) = (from_bytes(&key), from_bytes(&leaving));
         let tg_leaving { bound_ifindex, socket_cookie: cookie, .. } = leaving;
         // Gone already is as good.
-        if sockets::destroy(Which { tuple: &tuple, bound_ifindex, cookie }).is_ok() {
+        if sock_diag::destroy(Which { tuple: &tuple, bound_ifindex, cookie }).is_ok() {
             ended += 1;
         }
         let _ = map.delete(&key);

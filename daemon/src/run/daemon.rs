@@ -11,7 +11,7 @@ use tidegate_datapath::guard::{Guard, Plan};
 use tidegate_datapath::interfaces::Interface;
 use tidegate_datapath::pins::Pins;
 use tidegate_datapath::raw::*;
-use tidegate_datapath::{control, counters, interfaces, refusals, sockets, time_wait};
+use tidegate_datapath::{control, counters, interfaces, refusals, sock_diag, sockets, time_wait};
 use tidegate_policy::names::REASONS;
 use tidegate_policy::raw::*;
 
@@ -421,7 +421,7 @@ impl Daemon {
         let mut cleaned = BTreeMap::new();
         sockets::stale_requests(programs, |row| {
             // A request that completed in between is gone, and so is the need.
-            if sockets::destroy_request(&row).is_ok() {
+            if sock_diag::destroy_request(&row).is_ok() {
                 *cleaned.entry(row.guard).or_default() += 1;
             }
         })?;

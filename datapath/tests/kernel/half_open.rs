@@ -10,7 +10,7 @@ use crate::common::segment::*;
 use crate::common::wire::Tap;
 use nix::sys::socket::{setsockopt, sockopt};
 use tidegate_datapath::raw::tg_request_row;
-use tidegate_datapath::sockets;
+use tidegate_datapath::{sock_diag, sockets};
 use tidegate_policy::raw::*;
 
 /// reserv, where a request is old after a millisecond.
@@ -61,7 +61,7 @@ fn an_old_request_gives_its_place_back_under_its_own_guard() {
             assert_eq!(row.guard, 1, "{to} of {bound}");
             assert_eq!(row.tuple, tg_tuple::between(syn.from, to), "{to} of {bound}");
             assert_eq!(half_open(&guards), 1);
-            sockets::destroy_request(&row).unwrap();
+            sock_diag::destroy_request(&row).unwrap();
             assert_eq!(half_open(&guards), 0, "{to} of {bound}");
         }
     });
@@ -78,7 +78,7 @@ fn a_request_of_a_socket_that_is_bound_to_an_interface_gives_its_place_back() {
             let guards = Guards::new(vec![guarded(None, FULL, cleaning())]);
             let (_, row) = asks(&outside, &guards, to, 803);
             assert_ne!(row.bound_ifindex, 0, "{to}");
-            sockets::destroy_request(&row).unwrap();
+            sock_diag::destroy_request(&row).unwrap();
             assert_eq!(half_open(&guards), 0, "{to}");
         }
     });
@@ -98,7 +98,7 @@ fn a_request_that_is_gone_does_not_end_the_listening_socket() {
                 s.seq = s.seq.wrapping_add(1);
             }));
             eventually("the request is gone", || half_open(&guards) == 0);
-            sockets::destroy_request(&row).unwrap_err();
+            sock_diag::destroy_request(&row).unwrap_err();
             let _comes_in = connect(to);
             server.listener.accept().unwrap();
         }
@@ -117,7 +117,7 @@ fn a_request_that_has_completed_is_left_alone() {
             let (syn, row) = asks(&outside, &guards, to, 802);
             outside.sends(&syn.acknowledging(&tap.syn_ack()));
             eventually("the request is a connection", || half_open(&guards) == 0);
-            let gone = sockets::destroy_request(&row).unwrap_err();
+            let gone = sock_diag::destroy_request(&row).unwrap_err();
             assert_eq!(gone.kind(), ErrorKind::NotFound);
             let (mut connection, from) = server.listener.accept().unwrap();
             assert_eq!(from, syn.from);
