@@ -2,8 +2,7 @@
 //! A whole configuration as the programs read it, written beside the one in force and
 //! then put in its place with one store.
 
-use std::net::{IpAddr, SocketAddr};
-use std::ops::Range;
+mod places;
 
 use crate::array::{read_one, write_one};
 use crate::error::{Error, Result};
@@ -11,35 +10,10 @@ use crate::network::Network;
 use crate::programs::Programs;
 use crate::raw::*;
 use crate::{address, control, counters, police, shed, speaks, time_wait};
-use tidegate_policy::raw::{
-    tg_cookie_keys, tg_key, tg_limit, tg_rules, tg_shed_rules, tg_tw_rules,
-};
+use places::{parts, place};
+use tidegate_policy::raw::{tg_cookie_keys, tg_key, tg_shed_rules, tg_tw_rules};
 
-/// One guarded listener, or a path to one.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Guarded {
-    /// Only this address, or every address of the port.
-    pub address: Option<IpAddr>,
-    /// The TCP port.
-    pub port: u16,
-    /// What is decided for it.
-    pub rules: tg_rules,
-    /// Where its SYN stage is decided: one of `TG_HOOK_*`.
-    pub hook: u32,
-    /// Persistent dropping; all zero is none. Where its part of the table begins is found
-    /// when the configuration is put in force.
-    pub shed: tg_shed_rules,
-    /// Sources that persistent dropping exempts while it meets its target. Not read back.
-    pub preferred: Vec<Network>,
-    /// What holds for networks of clients, policed or exempt: the longest counts. Not read back.
-    pub limits: Vec<(Network, tg_limit)>,
-    /// This host forwards the packets: the listener is another's.
-    pub is_path: bool,
-    /// Who holds TIME-WAIT of its connections.
-    pub time_wait: tg_tw_rules,
-    /// The backlog that its listening sockets are to have, with their owner's consent. Not read back.
-    pub backlog: Option<u32>,
-}
+pub use crate::guarded::{Guarded, covering, only_paths};
 
 /// Everything that is in force at one time.
 #[derive(Debug, Clone, Default)]
@@ -66,41 +40,6 @@ impl Configuration {
     }
 }
 
-impl Guarded {
-    /// Whether it is this listener that the other guards, too, whatever is decided for it.
-    #[must_use]
-    pub fn has_listener_of(&self, other: &Self) -> bool {
-        (self.port, self.address) == (other.port, other.address)
-    }
-
-    /// Whether connections of this guard can reach a socket that is bound like this.
-    pub fn covers(&self, row: &tg_listener_row) -> bool {
-        if self.is_path || row.port != u32::from(self.port) {
-            return false;
-        }
-        let bound = row.address();
-        match self.address {
-            None => true,
-            Some(address) if bound.is_unspecified() => {
-                // A dual-stack socket takes IPv4 too.
-                address.is_ipv6() == bound.is_ipv6() || (bound.is_ipv6() && row.ipv6_only == 0)
-            }
-            Some(address) => address == bound,
-        }
-    }
-
-    /// The same, where all of these are in force: SYNs to an address that has a guard of its own fall under
-    /// that one alone.
-    pub fn judges<'a>(
-        &self,
-        row: &tg_listener_row,
-        all: impl IntoIterator<Item = &'a Self>,
-    ) -> bool {
-        let is_own = |other: &Self| other.address == Some(row.address()) && other.covers(row);
-        self.covers(row) && (self.address.is_some() || !all.into_iter().any(is_own))
-    }
-}
-
 /// The blocks that the table of persistent dropping must have for these.
 pub fn shed_blocks(guards: &[Guarded]) -> u32 {
     guards.iter().fold(0, |sum: u32, g| sum.saturating_add(g.shed.blocks))
@@ -115,19 +54,6 @@ pub fn read(programs: &Programs) -> Result<Vec<(u32, Guarded)>> {
 fn in_force(programs: &Programs) -> Result<Box<tg_config>> {
     let control = control::read(programs)?;
     Ok(Box::new(read_one(programs, "config", control.active & 1)?))
-}
-
-/// The guard under which a packet to this destination falls: that of the address, or that of every
-/// address of the port.
-pub fn covering(guards: &[(u32, Guarded)], to: SocketAddr) -> Option<&(u32, Guarded)> {
-    let on_port = || guards.iter().filter(|(_, g)| g.port == to.port());
-    let own = on_port().find(|(_, g)| g.address == Some(to.ip()));
-    own.or_else(|| on_port().find(|(_, g)| g.address.is_none()))
-}
-
-/// Whether these are a router's, which guards paths alone.
-pub fn only_paths<'a>(guards: impl IntoIterator<Item = &'a Guarded>) -> bool {
-    guards.into_iter().all(|guarded| guarded.is_path)
 }
 
 /// The guards of a configuration, by index.
@@ -156,66 +82,6 @@ pub(crate) fn guards_of(config: &tg_config) -> Vec<(u32, Guarded)> {
     }
     found.sort_by_key(|(index, _)| *index);
     found
-}
-
-/// Gives each guard its index: a listener that was guarded before keeps the one it has, and
-/// so its counters.
-fn place(before: &[(u32, Guarded)], guards: &[Guarded]) -> Result<Vec<u32>> {
-    if guards.len() > TG_GUARDS as usize {
-        return Err(Error::Limit {
-            what: "guarded listeners",
-            asked: guards.len(),
-            limit: TG_GUARDS as usize,
-        });
-    }
-    let kept: Vec<Option<u32>> = guards
-        .iter()
-        .map(|g| before.iter().find(|(_, b)| b.has_listener_of(g)).map(|(index, _)| *index))
-        .collect();
-    let mut free = (0..TG_GUARDS).filter(|i| !kept.contains(&Some(*i)));
-    Ok(kept.iter().map(|k| k.unwrap_or_else(|| free.next().expect("as many as guards"))).collect())
-}
-
-/// The part of the table that a listener has, where it goes on with one of that size. Without blocks it is empty.
-fn standing_part(
-    before: &[(u32, Guarded)],
-    guarded: &Guarded,
-    table_blocks: u32,
-) -> Option<Range<u32>> {
-    let blocks = guarded.shed.blocks;
-    if blocks == 0 {
-        return Some(0..0);
-    }
-    let (_, was) = before.iter().find(|(_, was)| was.has_listener_of(guarded))?;
-    let end = was.shed.first_block.checked_add(blocks)?;
-    (was.shed.blocks == blocks && end <= table_blocks).then_some(was.shed.first_block..end)
-}
-
-/// The first place of the table that has room for so many blocks, between parts that are taken.
-fn free_part(taken: &[Option<Range<u32>>], blocks: u32, table_blocks: u32) -> Option<Range<u32>> {
-    let taken = || taken.iter().flatten();
-    let parts = taken().map(|part| part.end).chain([0]).map(|first| first..first + blocks);
-    let is_free = |part: &Range<u32>| {
-        part.end <= table_blocks
-            && taken().all(|other| part.end <= other.start || other.end <= part.start)
-    };
-    parts.filter(is_free).min_by_key(|part| part.start)
-}
-
-/// Where each guard's part of the table of persistent dropping begins. A listener that was guarded before keeps
-/// its own, and so its stamps, whatever comes or goes before it. Where those leave no room in one piece all are moved.
-fn parts(before: &[(u32, Guarded)], guards: &[Guarded], table_blocks: u32) -> Vec<u32> {
-    let placed = |before: &[(u32, Guarded)]| -> Option<Vec<u32>> {
-        let mut parts: Vec<Option<Range<u32>>> =
-            guards.iter().map(|g| standing_part(before, g, table_blocks)).collect();
-        for (at, guarded) in guards.iter().enumerate() {
-            if parts[at].is_none() {
-                parts[at] = Some(free_part(&parts, guarded.shed.blocks, table_blocks)?);
-            }
-        }
-        Some(parts.into_iter().flatten().map(|part| part.start).collect())
-    };
-    placed(before).or_else(|| placed(&[])).expect("side by side all have room: require_room()")
 }
 
 fn build(configuration: &Configuration, indexes: &[u32], parts: &[u32]) -> Result<Box<tg_config>> {
@@ -413,7 +279,7 @@ pub fn write_keys(programs: &Programs, keys: tg_cookie_keys) -> Result<()> {
     // Those in force keep their buckets.
     police::LIMITS.copy(programs, control.active & 1)?;
     time_wait::DESTINATIONS.copy(programs, control.active & 1)?;
-    let mut config: Box<tg_config> = Box::new(read_one(programs, "config", control.active & 1)?);
+    let mut config = in_force(programs)?;
     config.keys = keys;
     let next = (control.active & 1) ^ 1;
     write_one(programs, "config", next, &*config)?;
@@ -423,20 +289,18 @@ pub fn write_keys(programs: &Programs, keys: tg_cookie_keys) -> Result<()> {
 
 /// The cookie keys in force.
 pub fn read_keys(programs: &Programs) -> Result<tg_cookie_keys> {
-    let control = control::read(programs)?;
-    Ok(read_one::<tg_config>(programs, "config", control.active & 1)?.keys)
+    Ok(in_force(programs)?.keys)
 }
 
 /// The key of persistent dropping in force.
 pub fn read_shed_key(programs: &Programs) -> Result<tg_key> {
-    let control = control::read(programs)?;
-    Ok(read_one::<tg_config>(programs, "config", control.active & 1)?.shed_key)
+    Ok(in_force(programs)?.shed_key)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_policy::raw::TG_SYN_COOKIE;
+    use tidegate_policy::raw::{TG_SYN_COOKIE, tg_rules};
 
     fn guarded(port: u16, address: Option<&str>) -> Guarded {
         Guarded { address: address.map(|a| a.parse().unwrap()), port, ..Default::default() }
@@ -458,15 +322,6 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_keeps_its_counters_over_a_swap() {
-        let before = [(0, guarded(80, None)), (1, guarded(443, None))];
-        let after = [guarded(8080, None), guarded(443, None), guarded(80, Some("192.0.2.1"))];
-        assert_eq!(place(&before, &after).unwrap(), [0, 1, 2]);
-        let fewer = [guarded(443, None)];
-        assert_eq!(place(&before, &fewer).unwrap(), [1]);
-    }
-
-    #[test]
     fn the_wildcard_stands_behind_every_address_of_its_port() {
         let configuration = Configuration {
             guards: vec![guarded(80, None), guarded(80, Some("192.0.2.1")), guarded(81, None)],
@@ -479,26 +334,6 @@ mod tests {
         assert_eq!(config.port_guard[81], 3);
         assert_eq!(config.port_guard[82], 0);
         assert_eq!([0, 1, 2].map(|i| config.guards[i].claims_index), [1, 1, 2]);
-    }
-
-    #[test]
-    fn a_packet_falls_under_the_guard_of_its_address_before_the_ports() {
-        let guards = [
-            (0, guarded(80, None)),
-            (1, guarded(80, Some("192.0.2.1"))),
-            (2, guarded(81, Some("192.0.2.1"))),
-        ];
-        for (to, index) in [
-            ("192.0.2.1:80", Some(1)),
-            ("192.0.2.2:80", Some(0)),
-            ("[2001:db8::1]:80", Some(0)),
-            ("192.0.2.1:81", Some(2)),
-            ("192.0.2.2:81", None),
-            ("192.0.2.1:82", None),
-        ] {
-            let found = covering(&guards, to.parse().unwrap()).map(|(index, _)| *index);
-            assert_eq!(found, index, "{to}");
-        }
     }
 
     /// A host that gave no cookie itself must look for those that others made.
@@ -538,37 +373,5 @@ mod tests {
             .collect();
         cells.sort_unstable();
         assert_eq!(cells, (0..22).collect::<Vec<u32>>());
-    }
-
-    /// What comes, goes or changes before it in the file moves nobody, unless there is no room else.
-    #[test]
-    fn a_listener_keeps_its_part_of_the_table_over_a_swap() {
-        let sheds = |port, blocks| {
-            let shed = tg_shed_rules { blocks, ..Default::default() };
-            Guarded { shed, ..guarded(port, None) }
-        };
-        let standing = |guards: &[Guarded], firsts: &[u32]| -> Vec<(u32, Guarded)> {
-            let mut standing = guards.to_vec();
-            for (guarded, first) in standing.iter_mut().zip(firsts) {
-                guarded.shed.first_block = *first;
-            }
-            (0..).zip(standing).collect()
-        };
-        let first = [sheds(80, 10), sheds(81, 5), sheds(82, 0), sheds(83, 7)];
-        assert_eq!(parts(&[], &first, 22), [0, 10, 0, 15]);
-        let before = standing(&first, &[0, 10, 0, 15]);
-        let [a, b, c, d] = first;
-        for (guards, expected, why) in [
-            (vec![b.clone(), c.clone(), d.clone()], vec![10, 0, 15], "without the first"),
-            (vec![d.clone(), a.clone(), b.clone()], vec![15, 0, 10], "in another order"),
-            (vec![sheds(80, 9), b.clone(), d.clone()], vec![0, 10, 15], "the first is smaller"),
-            (vec![b.clone(), d.clone(), sheds(84, 10)], vec![10, 15, 0], "one in its place"),
-            (vec![a, d, sheds(81, 4), c], vec![0, 15, 10, 0], "between others"),
-            (vec![b.clone(), sheds(84, 17)], vec![0, 5], "no room in one piece: all are moved"),
-        ] {
-            assert_eq!(parts(&before, &guards, 22), expected, "{why}");
-        }
-        // The table is another: the one that stands was taken away.
-        assert_eq!(parts(&before, &[b], 5), [0]);
     }
 }

@@ -2,28 +2,25 @@
 //! Where the guard stands when no daemon does: its maps and links, pinned in bpffs,
 //! a folder for each network namespace.
 
+mod claim;
+
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use libbpf_rs::{ErrorKind, MapCore, MapHandle};
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
-use nix::mount::{MsFlags, mount, umount};
-use nix::sched::{CloneFlags, unshare};
-use nix::sys::statfs::statfs;
 use nix::unistd::{AccessFlags, eaccess};
 
 use crate::again;
+use crate::bpffs::{BPFFS, is_bpffs, mount_bpffs, mount_error, try_mount, unmount};
 use crate::error::{Error, Result, map_error};
 use crate::{link, resized};
 
-const BPFFS: &str = "/sys/fs/bpf";
-const BPFFS_MAGIC: i64 = 0xcafe_4a11;
+pub use claim::Claim;
+
 /// Says that bpffs was mounted by us, so that the last guard to stop unmounts it.
 const MOUNTED_BY_US: &str = "mounted-by-tidegate";
 /// The map by which a guard is known: pinned last and removed first, so that where it is all others are.
@@ -33,29 +30,6 @@ const CONTROL: &str = "control";
 /// everybody may look into.
 const FOLDER_MODE: u32 = 0o700;
 
-/// Who ends may have its claim for a moment longer.
-const CLAIM_TRIES: u32 = 20;
-const CLAIM_AGAIN: Duration = Duration::from_millis(5);
-
-/// That this process, and no other, looks after the guard in a folder; given up when it ends, however
-/// it ends. The daemon's file in /run does not say so to one of another container, whose /run is
-/// another. (While it is there bpffs cannot be unmounted.)
-pub struct Claim {
-    lock: Flock<File>,
-    /// bpffs was mounted by us, which nothing in it says any more once the mark has been taken away.
-    on_our_mount: bool,
-}
-
-impl Claim {
-    /// Whether its folder is, or was, in the bpffs that is mounted now: while it is open no other has its number.
-    fn is_on_our_mount(&self) -> bool {
-        let device = |found: fs::Metadata| found.dev();
-        let ours = self.lock.metadata().map(device);
-        self.on_our_mount
-            && fs::metadata(BPFFS).is_ok_and(|found| ours.is_ok_and(|ours| ours == device(found)))
-    }
-}
-
 /// The folder of one network namespace's guard.
 #[derive(Debug, Clone)]
 pub struct Pins {
@@ -63,7 +37,7 @@ pub struct Pins {
     namespace: String,
 }
 
-fn pin_error(path: &Path) -> impl FnOnce(io::Error) -> Error + '_ {
+pub(crate) fn pin_error(path: &Path) -> impl FnOnce(io::Error) -> Error + '_ {
     move |source| Error::Pin { path: path.to_owned(), source }
 }
 
@@ -72,39 +46,6 @@ pub fn namespace_name() -> Result<String> {
     let path = Path::new("/proc/thread-self/ns/net");
     let inode = fs::metadata(path).map_err(pin_error(path))?.ino();
     Ok(format!("net-{inode}"))
-}
-
-fn is_bpffs() -> bool {
-    statfs(BPFFS).is_ok_and(|s| s.filesystem_type().0 == BPFFS_MAGIC)
-}
-
-/// Only root may look into what we mount.
-fn mount_bpffs() -> nix::Result<()> {
-    mount(Some("bpf"), BPFFS, Some("bpf"), MsFlags::empty(), Some("mode=0700"))
-}
-
-/// Whether bpffs could be mounted: tried in a mount namespace of its own, which goes with its thread. Where that
-/// cannot be tried nothing is held against the host.
-fn try_mount() -> nix::Result<()> {
-    const NOTHING: Option<&str> = None;
-    let trial = || {
-        if unshare(CloneFlags::CLONE_NEWNS).is_err() {
-            return Ok(());
-        }
-        // Else it would be mounted for the host.
-        match mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | MsFlags::MS_SLAVE, NOTHING) {
-            Ok(()) => mount_bpffs(),
-            // The root is no mount, as in a chroot.
-            Err(Errno::EINVAL) => Ok(()),
-            Err(e) => Err(e),
-        }
-    };
-    let Ok(thread) = std::thread::Builder::new().spawn(trial) else { return Ok(()) };
-    thread.join().unwrap_or(Ok(()))
-}
-
-fn mount_error(errno: Errno) -> Error {
-    Error::Mount { path: PathBuf::from(BPFFS), source: errno.into() }
 }
 
 impl Pins {
@@ -123,55 +64,6 @@ impl Pins {
 
     fn links_folder(&self) -> PathBuf {
         self.folder().join("links")
-    }
-
-    /// The folder, where there is one.
-    fn open_folder(&self) -> Result<Option<File>> {
-        let folder = self.folder();
-        match File::open(&folder) {
-            Ok(open) => Ok(Some(open)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(pin_error(&folder)(e)),
-        }
-    }
-
-    /// Whether a process has claimed the folder. Who asks has a share in it for a moment, and keeps nobody else from
-    /// asking.
-    pub fn are_held(&self) -> Result<bool> {
-        let Some(open) = self.open_folder()? else { return Ok(false) };
-        match Flock::lock(open, FlockArg::LockSharedNonblock) {
-            Ok(_) => Ok(false),
-            Err((_, Errno::EWOULDBLOCK)) => Ok(true),
-            Err((_, e)) => Err(pin_error(&self.folder())(e.into())),
-        }
-    }
-
-    /// Claims the folder, where there is one.
-    ///
-    /// # Errors
-    /// [`Error::Held`]: another process has.
-    pub fn claim(&self) -> Result<Option<Claim>> {
-        let folder = self.folder();
-        let Some(mut open) = self.open_folder()? else { return Ok(None) };
-        for _ in 0..CLAIM_TRIES {
-            match Flock::lock(open, FlockArg::LockExclusiveNonblock) {
-                Ok(lock) => {
-                    let on_our_mount = self.are_on_our_mount();
-                    return Ok(Some(Claim { lock, on_our_mount }));
-                }
-                Err((back, Errno::EWOULDBLOCK)) => open = back,
-                Err((_, e)) => return Err(pin_error(&folder)(e.into())),
-            }
-            std::thread::sleep(CLAIM_AGAIN);
-        }
-        Err(Error::Held { path: folder })
-    }
-
-    /// Whether it is this folder that is claimed, and no other that was in its place.
-    pub fn are_claimed(&self, claim: &Claim) -> bool {
-        let inode = |found: fs::Metadata| (found.dev(), found.ino());
-        let ours = claim.lock.metadata().map(inode);
-        fs::metadata(self.folder()).is_ok_and(|found| ours.is_ok_and(|o| o == inode(found)))
     }
 
     /// Whether a guard stands in this namespace. One may where that cannot be seen, for want of a
@@ -449,19 +341,6 @@ fn close_to_others(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Unmounts bpffs, unless somebody uses it or has unmounted it already.
-fn unmount() -> Result<bool> {
-    let bpffs = Path::new(BPFFS);
-    if !names_in(bpffs)?.iter().all(|name| name.ends_with(".debug")) {
-        return Ok(false);
-    }
-    match umount(bpffs) {
-        Ok(()) | Err(Errno::EINVAL) => Ok(true),
-        Err(Errno::EBUSY) => Ok(false),
-        Err(e) => Err(pin_error(bpffs)(e.into())),
-    }
-}
-
 /// Does what fails where another removes the root, or its mount, meanwhile: until it is done.
 fn while_others_end(how: impl FnMut() -> Result<()>) -> Result<()> {
     let is_gone = |done: &Result<()>| {
@@ -499,7 +378,7 @@ fn pin(fd: BorrowedFd<'_>, path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn names_in(folder: &Path) -> Result<Vec<String>> {
+pub(crate) fn names_in(folder: &Path) -> Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -516,9 +395,11 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
+    use nix::errno::Errno;
+
     use super::*;
 
-    fn pins(label: &str) -> (PathBuf, Pins) {
+    pub(super) fn pins(label: &str) -> (PathBuf, Pins) {
         let name = format!("tidegate-pins-{label}-{}", std::process::id());
         let root = std::env::temp_dir().join(name);
         (root.clone(), Pins { root, namespace: "net-1".to_owned() })
@@ -535,26 +416,6 @@ mod tests {
         assert!(pins.exist());
         assert!(pins.remove(None).is_err() && !pins.exist() && pins.are_left().unwrap());
         fs::remove_dir_all(&root).unwrap();
-    }
-
-    #[test]
-    fn a_folder_is_its_claimants_and_not_that_in_its_place() {
-        let (root, pins) = pins("claimed");
-        assert!(pins.claim().unwrap().is_none(), "there is none");
-        assert!(!pins.are_held().unwrap());
-        pins.make_folders(false).unwrap();
-        assert!(!pins.are_held().unwrap(), "nobody has it");
-        let claim = pins.claim().unwrap().unwrap();
-        assert!(matches!(pins.claim(), Err(Error::Held { .. })) && pins.are_held().unwrap());
-        assert!(pins.are_claimed(&claim));
-        fs::remove_dir_all(&root).unwrap();
-        assert!(!pins.are_claimed(&claim));
-        pins.make_folders(false).unwrap();
-        assert!(!pins.are_claimed(&claim));
-        let other = pins.claim().unwrap();
-        assert!(other.is_some());
-        pins.remove(other).unwrap();
-        assert!(!root.exists());
     }
 
     #[test]
