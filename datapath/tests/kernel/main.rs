@@ -3,14 +3,18 @@
 //! policy. One test program, so that what they share is built once and the tests run side by side.
 
 mod accepts_agreement;
+mod ack;
 mod agreement;
 mod cable;
 mod claims;
 mod clock;
 mod common;
+mod cookies;
 mod destinations;
 mod fin;
+mod forwarding;
 mod half_open;
+mod listener;
 mod local_routes;
 mod malformed;
 mod malformed_ends;
@@ -23,5 +27,6 @@ mod share_agreement;
 mod shed;
 mod shed_agreement;
 mod socket_option;
+mod standing;
 mod time_wait_agreement;
 mod verifier;

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the datapath's tests share: programs run on packets of our choosing.
 
-// Each test is a crate of its own and uses a part of this.
-#![allow(dead_code)]
-
 pub mod agreement;
 pub mod cookie;
 pub mod pair;

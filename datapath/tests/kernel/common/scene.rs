@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use libbpf_rs::MapHandle;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrStorage, bind, listen,
@@ -24,7 +24,8 @@ use tidegate_lab::{Link, Namespace, allowed_cpus};
 use tidegate_policy::names::{REASONS, VERDICTS};
 use tidegate_policy::raw::*;
 
-use super::segment::Segment;
+use super::Runner;
+use super::segment::{Offer, Segment, options};
 use super::wire::{Wire, hardware_address};
 
 pub const V4: &str = "10.9.0.1";
@@ -355,4 +356,82 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "{what}");
         sleep(Duration::from_millis(2));
     }
+}
+
+pub fn both_families() -> [SocketAddr; 2] {
+    [at(V4, FULL), at(V6, FULL)]
+}
+
+pub fn both_full() -> [Server; 2] {
+    both_families().map(Server::full)
+}
+
+/// A SYN as Linux sends it.
+pub fn syn(to: SocketAddr) -> Segment {
+    Segment::syn(client(to), to).with(|s| {
+        s.options = options(&[
+            Offer::Mss(if to.is_ipv4() { 1460 } else { 1440 }),
+            Offer::Sack,
+            Offer::Stamps(0x0102_0304),
+            Offer::Nop,
+            Offer::Scale(7),
+        ]);
+    })
+}
+
+/// Runs one frame and tells what was decided, what left, and what was counted.
+pub fn one(guards: &Guards, hook: Hook, frame: &[u8]) -> (Outcome, Vec<u8>, Vec<Counted>) {
+    let before = guards.counts();
+    let mut runner = Runner::new();
+    let ran = runner.run(guards.program(hook.program), frame, &[]).unwrap();
+    (hook.outcome(ran.returned), ran.packet.to_vec(), guards.counts().since(&before))
+}
+
+/// It passes as it came, and no guard has judged it.
+#[track_caller]
+pub fn assert_not_judged(guards: &Guards, frame: &[u8], why: &str) {
+    for hook in HOOKS {
+        let (outcome, left, counted) = one(guards, hook, frame);
+        assert_eq!(outcome, Outcome::Pass, "{why}, {hook:?}");
+        assert_eq!(left, frame, "{why}, {hook:?}");
+        assert_eq!(counted, [], "{why}, {hook:?}");
+    }
+}
+
+/// It passes as it came, for this reason.
+#[track_caller]
+pub fn assert_passed(guards: &Guards, frame: &[u8], reason: &'static str) {
+    for hook in HOOKS {
+        let (outcome, left, counted) = one(guards, hook, frame);
+        assert_eq!(counted, [(0, reason, "pass", 1)], "{hook:?}");
+        assert_eq!(outcome, Outcome::Pass, "{reason}, {hook:?}");
+        assert_eq!(left, frame, "{reason}, {hook:?}");
+    }
+}
+
+pub fn set<T>(listener: &impl AsRawFd, option: i32, value: &T) {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel reads that many bytes of a value that lives until it returns.
+    let done = unsafe {
+        let value = std::ptr::from_ref(value).cast();
+        libc::setsockopt(listener.as_raw_fd(), libc::SOL_SOCKET, option, value, length)
+    };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// As if no listener had been in trouble for long.
+pub fn calm(guards: &Guards) {
+    let map = guards.programs.map("watch_until_ns");
+    let nothing = [0; size_of::<u64>()];
+    map.update(&0u32.to_ne_bytes(), &nothing, MapFlags::ANY).unwrap();
+}
+
+/// The connection that comes in next.
+pub fn accept(server: &Server) -> (TcpStream, SocketAddr) {
+    let mut accepted = None;
+    eventually("a connection comes in", || {
+        accepted = server.listener.accept().ok();
+        accepted.is_some()
+    });
+    accepted.expect("it came in")
 }

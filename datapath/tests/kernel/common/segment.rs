@@ -304,3 +304,55 @@ pub fn options(offers: &[Offer]) -> Vec<u8> {
     bytes.resize(bytes.len().next_multiple_of(4), 0);
     bytes
 }
+
+pub const VLAN: (u16, u16) = (0x8100, 0x2005);
+pub const SERVICE_VLAN: (u16, u16) = (0x88a8, 0x0007);
+
+/// Everything that may stand around a SYN and leaves it one.
+pub fn dressed(plain: &Segment) -> Vec<(&'static str, Segment)> {
+    let with = |change: &dyn Fn(&mut Segment)| plain.clone().with(|s| change(s));
+    let mut all = vec![
+        ("bare", with(&|s| s.options.clear())),
+        ("Linux's options", plain.clone()),
+        ("one tag", with(&|s| s.vlans = vec![VLAN])),
+        ("a service tag and a tag", with(&|s| s.vlans = vec![SERVICE_VLAN, VLAN])),
+        ("the last sequence number", with(&|s| s.seq = u32::MAX)),
+        ("data", with(&|s| s.payload = b"GET / HTTP/1.1\r\n\r\n!".to_vec())),
+        ("an odd byte of data", with(&|s| s.payload = b"x".to_vec())),
+        ("PSH, URG, ECE and CWR", with(&|s| s.flags |= PSH | URG | ECE | CWR)),
+        ("an ECN codepoint", with(&|s| s.traffic_class = 2)),
+        ("forty bytes of options", with(&|s| s.options = vec![1; 40])),
+    ];
+    if plain.to.is_ipv4() {
+        all.push(("IP options", with(&|s| s.ip_options = vec![1, 1, 1, 0])));
+        all.push(("forty bytes of IP options", with(&|s| s.ip_options = vec![1; 40])));
+        all.push(("no don't-fragment bit", with(&|s| s.fragment = 0)));
+        all.push((
+            "tags and IP options",
+            with(&|s| {
+                s.vlans = vec![VLAN, VLAN];
+                s.ip_options = vec![1; 8];
+            }),
+        ));
+    } else {
+        let hop_by_hop = (0, vec![0, 1, 4, 0, 0, 0, 0]);
+        let destination = (60, vec![1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let routing = (43, vec![0, 4, 0, 0, 0, 0, 0]);
+        all.push(("hop-by-hop", with(&|s| s.extensions = vec![hop_by_hop.clone()])));
+        all.push(("destination", with(&|s| s.extensions = vec![destination.clone()])));
+        all.push(("routing", with(&|s| s.extensions = vec![routing.clone()])));
+        all.push((
+            "every extension of RFC 8200 in its order, and a tag",
+            with(&|s| {
+                s.vlans = vec![VLAN];
+                s.extensions = vec![
+                    hop_by_hop.clone(),
+                    destination.clone(),
+                    routing.clone(),
+                    destination.clone(),
+                ];
+            }),
+        ));
+    }
+    all
+}

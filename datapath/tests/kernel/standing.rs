@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! SYNs of those who stand already: in a request, in TIME-WAIT, in a connection.
+
+use std::os::fd::AsRawFd;
+
+use crate::common::scene::*;
+use crate::common::segment::*;
+use tidegate_policy::raw::*;
+
+/// A retransmitted SYN whose request holds its place is the kernel's to answer.
+#[test]
+fn a_syn_whose_request_stands_passes() {
+    in_a_namespace("a_syn_whose_request_stands_passes", |namespace| {
+        let outside = Outside::of(namespace);
+        let to = at(V4, FULL);
+        let server = Server::bound(to, 0, false);
+        let half_open = Segment::syn(Outside::client(to, 555), to);
+        outside.sends(&half_open);
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
+        eventually("the request stands", || {
+            let rows = tidegate_datapath::sockets::listeners(&guards.programs).unwrap();
+            rows.iter().any(|row| row.port == u32::from(FULL) && row.syn_len == 1)
+        });
+        let _waits = connect(to);
+        let another = half_open.clone().with(|s| s.from.set_port(556));
+        for hook in HOOKS {
+            // The kernel's look-up finds the request itself, and there is nothing to judge.
+            let (outcome, _, counted) = one(&guards, hook, &half_open.bytes());
+            assert_eq!((outcome, counted), (Outcome::Pass, vec![]), "{hook:?}");
+            // Then the listener is remembered, for 4 ms on this processor, and the request asked
+            // for: a busy machine may need more than one try.
+            eventually("the listener is remembered", || {
+                assert_eq!(one(&guards, hook, &another.bytes()).0, Outcome::Answer, "{hook:?}");
+                let (outcome, left, counted) = one(&guards, hook, &half_open.bytes());
+                assert_eq!((outcome, left), (Outcome::Pass, half_open.bytes()), "{hook:?}");
+                assert!(counted.is_empty() || counted == [(0, "HalfOpen", "pass", 1)]);
+                !counted.is_empty()
+            });
+            forget();
+        }
+        drop(server);
+    });
+}
+
+/// The kernel makes a request of TIME-WAIT whatever its SYN queue holds ("TW buckets are converted to open
+/// requests without limitations"): a proxy whose ports are few comes in while a flood keeps others out. The listen
+/// queue is another matter.
+#[test]
+fn a_syn_that_takes_over_a_time_wait_needs_no_room_in_the_syn_queue() {
+    in_a_namespace("a_syn_that_takes_over_a_time_wait_needs_no_room", |namespace| {
+        let outside = Outside::of(namespace);
+        namespace.sysctl("net.ipv4.tcp_syncookies", 0).unwrap();
+        let rules = [tg_rules::default(), refusing(TG_SYN_RESET), refusing(TG_SYN_DROP)];
+        let guards = rules.map(|rules| Guards::new(vec![guarded(None, FULL, rules)]));
+        for to in both_families() {
+            let server = Server::bound(to, 1, false);
+            let from = in_time_wait(&server);
+            outside.sends(&Segment::syn(Outside::client(to, 570), to));
+            let _waits = connect(to);
+            outside.sends(&Segment::syn(Outside::client(to, 571), to));
+            eventually("two are half-open, one more than the backlog", || {
+                let rows = tidegate_datapath::sockets::listeners(&guards[0].programs).unwrap();
+                rows.iter().any(|row| row.port == u32::from(FULL) && row.syn_len == 2)
+            });
+            let again = Segment::syn(from, to).bytes();
+            let another = syn(to).bytes();
+            for (guards, verdict) in guards.iter().zip(["pass", "reset", "drop"]) {
+                for hook in HOOKS {
+                    let what = format!("{to}, {hook:?}, {verdict}");
+                    // Until then the kernel has its answer.
+                    eventually("TIME-WAIT", || {
+                        one(guards, hook, &again).2 == [(0, "Room", "pass", 1)]
+                    });
+                    let (.., counted) = one(guards, hook, &another);
+                    assert_eq!(counted, [(0, "SynQFull", verdict, 1)], "{what}");
+                    let (outcome, left, counted) = one(guards, hook, &again);
+                    assert_eq!((outcome, left), (Outcome::Pass, again.clone()), "{what}");
+                    assert_eq!(counted, [(0, "Room", "pass", 1)], "{what}");
+                }
+            }
+            server.set_backlog(0);
+            for (guards, verdict) in guards.iter().zip(["pass", "reset", "drop"]) {
+                for hook in HOOKS {
+                    let (.., counted) = one(guards, hook, &again);
+                    assert_eq!(counted, [(0, "SynQFull", verdict, 1)], "{to}, {hook:?}");
+                }
+            }
+        }
+    });
+}
+
+/// A connection by TCP Fast Open is in no queue of half-open ones, and the application may be serving it
+/// while its SYN/ACK is on its way: the SYN that comes again is the kernel's. Here the listener is made
+/// for Fast Open, and what stands are plain connections.
+#[test]
+fn a_syn_of_a_connection_that_stands_is_not_refused_where_fast_open_is_at_hand() {
+    in_a_namespace("a_syn_of_a_connection_that_stands_is_not_refused", |_| {
+        let to = at(V4, FULL);
+        let server = Server::bound(to, 0, false);
+        let places: nix::libc::c_int = 16;
+        // SAFETY: the option's value is an int that outlives the call.
+        let set = unsafe {
+            nix::libc::setsockopt(
+                server.listener.as_raw_fd(),
+                nix::libc::IPPROTO_TCP,
+                nix::libc::TCP_FASTOPEN,
+                (&raw const places).cast(),
+                size_of_val(&places) as u32,
+            )
+        };
+        assert_eq!(set, 0, "Fast Open");
+        let stands = connect(to);
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
+        let again = Segment::syn(stands.local_addr().unwrap(), to);
+        let another = syn(to);
+        for hook in HOOKS {
+            eventually("the listener is remembered", || {
+                assert_eq!(one(&guards, hook, &another.bytes()).0, Outcome::Answer, "{hook:?}");
+                let (outcome, _, counted) = one(&guards, hook, &again.bytes());
+                assert_eq!(outcome, Outcome::Pass, "{hook:?}");
+                counted == [(0, "HalfOpen", "pass", 1)]
+            });
+            forget();
+        }
+    });
+}
