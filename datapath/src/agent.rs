@@ -29,9 +29,6 @@ const COUNTS: &str = "notice_counts";
 /// What another process may read.
 const READABLE: [&str; 3] = [OBEYED, AVOIDED, COUNTS];
 
-/// What connect() fails with.
-pub const ERRNO: i32 = TG_AVOIDED_ERRNO as i32;
-
 /// Servers whose notices are obeyed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use libbpf_rs::{ErrorKind, MapCore, MapHandle, Object, ObjectBuilder, ProgramMut};
+use libbpf_rs::{ErrorKind, MapCore, MapHandle, Object, ObjectBuilder};
 
 use crate::error::{Error, Result};
 use crate::verifier::{self, Refused};
@@ -377,20 +377,6 @@ impl Programs {
             .map(|program| unsafe {
                 BorrowedFd::borrow_raw(std::os::fd::AsRawFd::as_raw_fd(&program.as_fd()))
             })
-    }
-
-    /// Runs `f` on a loaded program.
-    pub fn with_program<T>(
-        &mut self,
-        name: &str,
-        f: impl FnOnce(ProgramMut<'_>) -> T,
-    ) -> Option<T> {
-        self.objects
-            .iter_mut()
-            .filter(|loaded| loaded.which.has(name))
-            .flat_map(|loaded| loaded.object.progs_mut())
-            .find(|program| program.name() == name)
-            .map(f)
     }
 
     /// Instructions that the verifier walked for each program: (name, count).
