@@ -7,7 +7,7 @@ use tidegate_policy::time_wait::End as Side;
 
 use crate::chance::{Chance, Entity};
 use crate::flow::Flow;
-use crate::network::Packet;
+use crate::packet::Packet;
 use crate::people::People;
 use crate::ports::ANY;
 use crate::stack::Conn;

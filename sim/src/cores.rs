@@ -7,7 +7,7 @@
 use crate::costs::Costs;
 use crate::cpu::{Cpu, Taken};
 use crate::machine::Machine;
-use crate::network::Packet;
+use crate::packet::Packet;
 use crate::spent::{Spent, Took};
 
 /// All of them; at least one.

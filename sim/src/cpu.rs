@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 
-use crate::network::Packet;
+use crate::packet::Packet;
 use crate::spent::{Spent, Took};
 
 use serde::{Deserialize, Serialize};

@@ -9,7 +9,7 @@ use tidegate_client::{Flags, LastNumbers, Pairs};
 use tidegate_policy::raw::tg_key;
 use tidegate_policy::time_wait::{End, Judged};
 
-use crate::network::Packet;
+use crate::packet::Packet;
 use crate::setup::Setup;
 
 const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 87, 0, 1)), 8080);

@@ -13,6 +13,7 @@
 //! client's request is one segment; cookies are not hashed but remembered; clients cost nothing and
 //! do not browse; where clients have no ports given, these are never short.
 
+mod balance;
 pub mod calibrate;
 mod chance;
 mod clients;
@@ -28,11 +29,11 @@ mod lot;
 mod machine;
 mod network;
 mod pace;
+mod packet;
 mod pages;
 mod people;
 mod point;
 mod ports;
-mod recount;
 mod run;
 mod server;
 mod setting;
@@ -45,6 +46,7 @@ mod stack;
 mod wire;
 mod world;
 
+pub use balance::Balance;
 pub use costs::Costs;
 pub use cpu::Napi;
 pub use engine::{LANES, Queue, Ticket};
@@ -55,7 +57,7 @@ pub use network::{Link, Way};
 pub use pace::Pace;
 pub use pages::Pages;
 pub use run::{Settings, run};
-pub use setup::{Balance, Crowd, Load, Setup};
+pub use setup::{Crowd, Load, Setup};
 pub use shed::Shed;
 pub use spent::{Spent, Took};
 pub use spread::processors;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a world begins with, and how things stand in it.
+//! What a world begins with.
 
 use tidegate_client::{Arrivals, Close, Os, Person};
 use tidegate_policy::police::Limited;
@@ -134,31 +134,6 @@ pub enum Load {
         /// Clients at work at any time.
         clients: usize,
     },
-}
-
-/// How things stand: what was begun is somewhere, at any moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Balance {
-    /// Attempts started.
-    pub attempts: u64,
-    /// Those under way.
-    pub waiting: u64,
-    /// Those with whole replies.
-    pub served: u64,
-    /// Those told no, by a RST sooner or later.
-    pub refused: u64,
-    /// Those that gave up.
-    pub timed_out: u64,
-    /// Those that ended in any other way.
-    pub others: u64,
-    /// Packets sent by clients and server.
-    pub packets_sent: u64,
-    /// Packets that the network lost.
-    pub packets_lost: u64,
-    /// Packets that arrived.
-    pub packets_arrived: u64,
-    /// Packets under way.
-    pub packets_under_way: u64,
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use crate::engine::Queue;
 use crate::flow::Flow;
 use crate::hook::Hook;
 use crate::machine::Attention;
-use crate::network::{Direction, Packet, Way};
+use crate::network::{Direction, Way};
+use crate::packet::Packet;
 use crate::spent::Took;
 use crate::stack::Profile;
 

@@ -14,7 +14,7 @@ use super::syn::hollow_isn;
 use super::{Host, State, is_before};
 use crate::flow::Flow;
 use crate::hook::Hook;
-use crate::network::Packet;
+use crate::packet::Packet;
 use crate::wire::Work;
 
 impl Host {

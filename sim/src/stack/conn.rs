@@ -8,7 +8,7 @@ use tidegate_policy::time_wait::End;
 
 use super::{Profile, is_before};
 use crate::engine::Ticket;
-use crate::network::Packet;
+use crate::packet::Packet;
 use crate::wire::{Event, Wire};
 
 pub(super) const NEVER: u64 = u64::MAX;

@@ -7,7 +7,7 @@ use super::conn::NEVER;
 use super::{Host, State, is_before};
 use crate::flow::Flow;
 use crate::hook::Hook;
-use crate::network::Packet;
+use crate::packet::Packet;
 use crate::wire::Work;
 
 const SECOND_NS: u64 = 1_000_000_000;

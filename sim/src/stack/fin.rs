@@ -9,7 +9,7 @@ use tidegate_policy::raw::{
 
 use super::{Conn, Host, State};
 use crate::flow::Flow;
-use crate::network::Packet;
+use crate::packet::Packet;
 use crate::wire::Work;
 
 impl Conn {

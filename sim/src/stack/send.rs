@@ -9,7 +9,7 @@ use tidegate_client::Flags;
 use super::conn::NEVER;
 use super::{Host, State, is_before};
 use crate::flow::Flow;
-use crate::network::Packet;
+use crate::packet::Packet;
 use crate::wire::Work;
 
 const MS_NS: u64 = 1_000_000;

@@ -15,7 +15,7 @@ use super::time_wait::Keeps;
 use super::{Conn, Guard, Host, Listener, Profile, State};
 use crate::flow::Flow;
 use crate::hook::Hook;
-use crate::network::Packet;
+use crate::packet::Packet;
 use crate::sources::tuple;
 use crate::wire::{Wire, Work};
 
@@ -225,25 +225,25 @@ impl Host {
         let hook = guard.hook;
         work.took.add(&hook.way_to(&self.costs));
         let mut queues = self.listener.shown(self.profile, &self.kernel, &guard.rules);
-        let is_taken = flow.conn.state == State::TimeWait;
-        let syn = tg_syn {
-            now_ns: work.now_ns(),
-            random: (self.chance.draw() >> 32) as u32,
-            half_open: u16::from(flow.conn.state == State::HalfOpen),
-            // The ACK that brings a cookie would go to TIME-WAIT. What the sysctl has is not asked: the papers' own
-            // no-syn-drop needs no cookies of the kernel's.
-            cookie_usable: u16::from(!is_taken),
-            source: source as u16,
-            sends_again: u16::from(sends_again(flow.hops, packet.tcp_header_bytes())),
-            taken: u16::from(is_taken),
-            ..tg_syn::default()
-        };
+        let random = (self.chance.draw() >> 32) as u32;
+        let syn = asked(flow, packet, source, random, work.now_ns());
         let judged =
             guard.decide_syn(&mut queues, &syn, &tuple(flow.number, flow.network), packet.seq);
         let found = tg_queues { places: queues.places, ..self.listener.queues(&self.kernel) };
         guard.accepts.look(&guard.rules, &found, judged, syn.now_ns);
         let decision = judged.decision;
         self.counted.judge(decision);
+        self.carry_out(decision, hook, flow, packet, work)
+    }
+
+    fn carry_out(
+        &mut self,
+        decision: tg_decision,
+        hook: Hook,
+        flow: &mut Flow,
+        packet: &Packet,
+        work: &mut Work<'_>,
+    ) -> Left {
         // A hook before TCP turns the frame round; TCP makes a packet of its own.
         let by_tcp = hook == Hook::Tcp;
         match decision.verdict {
@@ -366,6 +366,23 @@ impl Host {
 /// The number of the SYN/ACK to this one behind which there is nothing.
 pub(super) fn hollow_isn(client_isn: u32) -> u32 {
     client_isn ^ 0x5bd1_e995
+}
+
+/// What the policy is asked of a SYN.
+fn asked(flow: &Flow, packet: &Packet, source: u32, random: u32, now_ns: u64) -> tg_syn {
+    let is_taken = flow.conn.state == State::TimeWait;
+    tg_syn {
+        now_ns,
+        random,
+        half_open: u16::from(flow.conn.state == State::HalfOpen),
+        // The ACK that brings a cookie would go to TIME-WAIT. What the sysctl has is not asked: the papers' own
+        // no-syn-drop needs no cookies of the kernel's.
+        cookie_usable: u16::from(!is_taken),
+        source: source as u16,
+        sends_again: u16::from(sends_again(flow.hops, packet.tcp_header_bytes())),
+        taken: u16::from(is_taken),
+        ..tg_syn::default()
+    }
 }
 
 #[cfg(test)]

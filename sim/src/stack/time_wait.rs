@@ -8,7 +8,7 @@ use tidegate_policy::time_wait::{self, Close, End, Ending};
 
 use super::{Counted, Host, State};
 use crate::flow::Flow;
-use crate::network::Packet;
+use crate::packet::Packet;
 use crate::wire::Work;
 
 /// What is kept of a SYN that is answered.

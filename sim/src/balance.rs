@@ -1,9 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is kept as a count, counted anew.
+//! How things stand in a world; what is kept as a count of it, counted anew.
 
 use crate::stack::State;
 use crate::wire::Event;
 use crate::world::World;
+
+/// How things stand: what was begun is somewhere, at any moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Balance {
+    /// Attempts started.
+    pub attempts: u64,
+    /// Those under way.
+    pub waiting: u64,
+    /// Those with whole replies.
+    pub served: u64,
+    /// Those told no, by a RST sooner or later.
+    pub refused: u64,
+    /// Those that gave up.
+    pub timed_out: u64,
+    /// Those that ended in any other way.
+    pub others: u64,
+    /// Packets sent by clients and server.
+    pub packets_sent: u64,
+    /// Packets that the network lost.
+    pub packets_lost: u64,
+    /// Packets that arrived.
+    pub packets_arrived: u64,
+    /// Packets under way.
+    pub packets_under_way: u64,
+}
 
 impl World {
     /// Counts everything anew, flow by flow and packet by packet, and compares. Debug builds do so
