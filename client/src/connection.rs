@@ -19,7 +19,7 @@ use rand_core::Rng;
 use tidegate_policy::raw::tg_tw_rules;
 
 use crate::os::Os;
-use crate::segment::{Flags, Options, Out, Segment, Timestamps};
+use crate::segment::{Flags, Options, Out, Segment, Timestamps, is_before};
 use acks::Acks;
 use agreement::Agreement;
 use round_trip::RoundTrip;
@@ -332,9 +332,4 @@ fn goes_on(os: &Os, now_ns: u64, out: &mut impl Out) -> Option<u32> {
     }
     let first = out.pair_first()?;
     Some(first.wrapping_add((now_ns / NUMBER_TICK_NS) as u32))
-}
-
-/// Whether `a` comes before `b`, in sequence numbers that wrap around.
-fn is_before(a: u32, b: u32) -> bool {
-    (a.wrapping_sub(b) as i32) < 0
 }

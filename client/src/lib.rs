@@ -44,6 +44,7 @@ pub mod browser;
 pub mod connection;
 #[cfg(test)]
 mod exchange;
+pub mod geometric;
 pub mod http;
 pub mod model;
 pub mod os;
@@ -56,11 +57,13 @@ pub mod tally;
 pub mod time_wait;
 pub mod trace;
 pub mod visit;
+pub mod way;
 
 pub use arrivals::{Arrivals, Step};
 pub use attempt::{Attempt, Close, End, Person};
 pub use browser::{Browser, UnknownBrowser};
 pub use connection::{Ended, Wait};
+pub use geometric::geometric;
 pub use http::{Request, Requests, Turn};
 pub use os::{OnRefusal, Os, UnknownOs};
 pub use outcome::{

@@ -268,6 +268,12 @@ pub trait Out {
     }
 }
 
+/// Whether `a` comes before `b`, in sequence numbers that wrap around.
+#[must_use]
+pub fn is_before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

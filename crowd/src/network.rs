@@ -5,14 +5,10 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
-use rand_distr::{Distribution, Exp1, OpenClosed01, Pareto, StandardNormal, StandardUniform};
+use rand_distr::{Distribution, Exp1, Pareto, StandardNormal, StandardUniform};
+use tidegate_client::way::{DELAY_MAX_MS, REORDERED_LATER_NS};
 
 use crate::error::CrowdError;
-
-/// No way is longer: a minute.
-const DELAY_MAX_MS: f64 = 60_000.0;
-/// How much later a reordered packet comes at least.
-const REORDERED_LATER_NS: u64 = 1_000_000;
 
 /// How long a packet takes, one way, in ms. It is drawn once for each connection and is the same
 /// both ways, so that the round trip takes twice as long and packets keep their order.
@@ -145,17 +141,6 @@ fn happens(share: f64, chance: &mut ChaCha8Rng) -> bool {
     share > 0.0 && f64::from(chance.next_u32()) < share * 4_294_967_296.0
 }
 
-/// How many requests a connection makes when they are `mean` on average: after each reply the
-/// client goes on with the same chance (a geometric distribution from 1).
-pub(crate) fn draw_requests(mean: f64, chance: &mut ChaCha8Rng) -> u16 {
-    if mean <= 1.0 {
-        return 1;
-    }
-    let share: f64 = OpenClosed01.sample(chance);
-    let more = (share.ln() / (1.0 - 1.0 / mean).ln()).floor();
-    (1.0 + more).min(f64::from(u16::MAX)) as u16
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,17 +191,6 @@ mod tests {
         assert!((share(None) - 0.1).abs() < 0.005);
         assert!((share(Some(10_000_000)) - 0.18).abs() < 0.005);
         assert!((share(Some(5_000_000)) - 0.72).abs() < 0.005);
-    }
-
-    #[test]
-    fn requests_have_their_mean() {
-        let mut chance = ChaCha8Rng::seed_from_u64(1);
-        let counts: Vec<f64> =
-            (0..DRAWS).map(|_| f64::from(draw_requests(4.0, &mut chance))).collect();
-        assert!((mean(&counts) / 4.0 - 1.0).abs() < 0.02);
-        let ones = counts.iter().filter(|count| **count == 1.0).count() as f64 / DRAWS as f64;
-        assert!((ones - 0.25).abs() < 0.005, "one in four stops after the first");
-        assert_eq!(draw_requests(1.0, &mut chance), 1);
     }
 
     #[test]

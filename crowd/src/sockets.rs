@@ -17,13 +17,12 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::time::TimeSpec;
 
 use rand_chacha::ChaCha8Rng;
-use tidegate_client::{End, Os, Outcome, Progress, Requests, Tally, Turn};
+use tidegate_client::{End, Os, Outcome, Progress, Requests, Tally, Turn, geometric};
 
 use crate::attempt::{Attempt, Errand, New};
 use crate::class::{Class, Classes, each_at_each, host};
 use crate::error::CrowdError;
 use crate::limits::{allow_descriptors, wake_punctually};
-use crate::network::draw_requests;
 use crate::plan::{Plan, ns};
 use crate::progress::Meter;
 use crate::schedule::Schedule;
@@ -162,7 +161,7 @@ impl<'a> Crowd<'a> {
         if self.errands[errand].objects.is_some() {
             return self.come(home, intended_ns, now_ns);
         }
-        let count = draw_requests(self.plan.classes[class].requests, &mut self.chance);
+        let count = geometric(self.plan.classes[class].requests, &mut self.chance);
         let new = New {
             errand,
             first: self.turn.take(count),

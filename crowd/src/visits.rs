@@ -12,10 +12,9 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Exp1};
 use tidegate_client::visit::Start;
-use tidegate_client::{Browser, End, Visit, VisitEnd};
+use tidegate_client::{Browser, End, Visit, VisitEnd, geometric};
 
 use crate::class::Browsing;
-use crate::network::draw_requests;
 use crate::plan::ns;
 use crate::wheel::Wheel;
 
@@ -140,7 +139,7 @@ impl Visits {
             browser: browsing.browser,
             objects: browsing.objects,
             think: browsing.think,
-            pages: draw_requests(browsing.pages, chance),
+            pages: geometric(browsing.pages, chance),
             intended_ns,
             counts,
             visit: None,

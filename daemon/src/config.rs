@@ -188,7 +188,7 @@ impl Reader<'_> {
         let mut hook = self.hook(&listener.hook, span, &rules)?;
         let time_wait = time_wait::listener(self, &listener.time_wait, &ends.listeners)?;
         rules.fin = self.fin(&listener.fin, &time_wait)?;
-        if time_wait.negotiate == TG_TW_SERVER && rules.may_give_cookies() {
+        if rules.would_pass_held_by(&time_wait) {
             hook = self.behind_held(&listener.hook, hook)?;
         }
         let backlog = self.backlog(listener)?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the rules of a mechanism ask for.
 
-use crate::raw::{TG_SYN_COOKIE, TG_SYN_RESET, tg_rules};
+use crate::raw::{TG_SYN_COOKIE, TG_SYN_RESET, TG_TW_SERVER, tg_rules, tg_tw_rules};
 
 impl tg_rules {
     /// Whether it needs cookies of ours.
@@ -17,6 +17,12 @@ impl tg_rules {
     /// Whether a cookie of ours may be the answer to a SYN: where auto gives none the kernel does.
     pub fn may_give_cookies(&self) -> bool {
         self.needs_cookies() || self.is_auto != 0
+    }
+
+    /// Whether a cookie from the driver could open a pair anew that the server still holds in TIME-WAIT, where its
+    /// listener wants this of it: the table of held pairs is behind the driver.
+    pub fn would_pass_held_by(&self, time_wait: &tg_tw_rules) -> bool {
+        time_wait.negotiate == TG_TW_SERVER && self.may_give_cookies()
     }
 
     /// Whether it goes by what a SYN costs here, and nobody has said it.

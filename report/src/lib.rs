@@ -23,6 +23,7 @@ mod watcher;
 #[cfg(feature = "parquet")]
 pub use columns::write_parquet;
 pub use judge::{Judgement, Verdict, judge, judge_all};
+pub use number::{grouped, milliseconds};
 pub use operating::{HeldByServer, OperatingPoint};
 pub use page::{Host, Study, page};
 pub use point::{Point, SynClass, Times, World};

@@ -122,6 +122,12 @@ pub(crate) fn bare(shown: &str) -> &str {
     bare.unwrap_or(shown)
 }
 
+/// A time of so many ms: `0.21 ms`, `43.7 ms`, `1,134 ms`.
+#[must_use]
+pub fn milliseconds(ms: f64) -> String {
+    Unit::Ms.show(ms)
+}
+
 /// Offered load in multiples of capacity: `1.5×`.
 pub(crate) fn load(multiple: f64) -> String {
     Unit::Load.show(multiple)
@@ -191,7 +197,8 @@ fn plain(number: f64, digits: Digits) -> String {
 }
 
 /// `12,345`.
-pub(crate) fn grouped(number: f64) -> String {
+#[must_use]
+pub fn grouped(number: f64) -> String {
     let digits = format!("{:.0}", number.abs());
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -239,7 +246,11 @@ mod tests {
             (Unit::Ms, 0.0477, "0.048 ms"),
             (Unit::Ms, 0.0999, "0.10 ms"),
             (Unit::Ms, 3.268, "3.27 ms"),
+            (Unit::Ms, 0.0012, "0.0012 ms"),
+            (Unit::Ms, 0.2149, "0.21 ms"),
+            (Unit::Ms, 9.999, "10.0 ms"),
             (Unit::Ms, 33.14, "33.1 ms"),
+            (Unit::Ms, 1133.6, "1,134 ms"),
             (Unit::Ms, 0.0, "0 ms"),
             (Unit::Ms, 2.5e-7, "2.5×10⁻⁷ ms"),
             (Unit::Bytes, 0.0, "0 B"),

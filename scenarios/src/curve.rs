@@ -3,7 +3,6 @@
 
 use serde::{Deserialize, Serialize};
 use tidegate_policy::mechanism;
-use tidegate_policy::time_wait::End;
 
 use crate::clients::{ClientKeys, Clients};
 use crate::fin::Fin;
@@ -204,8 +203,7 @@ fn check_hook(
              mechanism such as \"abort early-syn-drop\""
         ));
     }
-    let holds = time_wait.negotiated() == Some(End::Server);
-    if hook == "driver" && holds && rules.may_give_cookies() {
+    if hook == "driver" && rules.would_pass_held_by(&time_wait.at_server()) {
         return Err("time_wait = \"negotiate-server\" and SYN cookies do not go with hook = \"driver\": give \
                     hook = \"ip\", or mechanism = \"abort rst-syn\""
             .to_owned());

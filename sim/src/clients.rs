@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The clients: starts them, hands them what arrives, wakes them; as `tidegate-crowd` does.
 
-use rand_distr::{Distribution, OpenClosed01};
-use tidegate_client::{Attempt, Close, End, Flags, Out, Person, Segment, Wait};
+use tidegate_client::{Attempt, Close, End, Flags, Out, Person, Segment, Wait, geometric};
 use tidegate_policy::time_wait::End as Side;
 
 use crate::chance::{Chance, Entity};
@@ -51,7 +50,7 @@ impl World {
         let number = self.balance.attempts;
         let mut chance = Chance::of(self.seed, Entity::Attempt(number));
         let delay_ns = self.way.draw_ns(&mut chance);
-        let requests = draw_requests(self.crowd.requests, &mut chance);
+        let requests = geometric(self.crowd.requests, &mut chance);
         let counts = self.tally.counts(now_ns);
         let first = self.turn.take(requests);
         let number = number as u32;
@@ -255,17 +254,6 @@ fn attend(
     let end = act(attempt, people.get(kind), &mut post);
     (flow.packets, flow.syns) = (post.packets, post.syns);
     end
-}
-
-/// How many requests a connection makes when they are `mean` on average: after each reply the
-/// client goes on with the same chance.
-fn draw_requests(mean: f64, chance: &mut Chance) -> u16 {
-    if mean <= 1.0 {
-        return 1;
-    }
-    let share: f64 = OpenClosed01.sample(chance);
-    let more = (share.ln() / (1.0 - 1.0 / mean).ln()).floor();
-    (1.0 + more).min(f64::from(u16::MAX)) as u16
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! The way between clients and server.
 
 use rand_distr::{Distribution, StandardNormal};
+use tidegate_client::way::{DELAY_MAX_MS, REORDERED_LATER_NS};
 use tidegate_scenarios::Delay;
 
 use crate::chance::Chance;
@@ -41,11 +42,6 @@ pub struct Link {
     /// What its queue has room for, in bytes of frames, the one that is being sent included.
     pub queue_bytes: u64,
 }
-
-/// How much later a reordered packet comes at least.
-const REORDERED_LATER_NS: u64 = 1_000_000;
-/// No way is longer: a minute.
-const DELAY_MAX_MS: f64 = 60_000.0;
 
 impl Way {
     /// How long one connection's packets take, in ns.

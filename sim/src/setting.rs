@@ -10,7 +10,6 @@ use tidegate_policy::mechanism;
 use tidegate_policy::police::Limited;
 use tidegate_policy::raw::{tg_limit, tg_rules};
 use tidegate_policy::share::{IPV4_BITS, IPV6_BITS};
-use tidegate_policy::time_wait::End;
 use tidegate_scenarios::{
     AcceptLimit, Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Limit, Load, NETWORK_BITS, Network,
     Peer, Phases, Scenario, Server, ServerKind, Setting, Treatment, network, read_scalable_trace,
@@ -61,10 +60,8 @@ pub(crate) fn setup(
         if setting.shed.is_some() && hook == Hook::Tcp {
             hook = Hook::Ip;
         }
-        // As the daemon has it: the table of held pairs is behind the driver, and would not know of
-        // a pair that a cookie from there opens anew.
-        let holds = setting.time_wait.negotiated() == Some(End::Server);
-        if holds && rules.may_give_cookies() && hook == Hook::Driver {
+        // As the daemon has it.
+        if rules.would_pass_held_by(&setting.time_wait.at_server()) && hook == Hook::Driver {
             hook = Hook::Ip;
         }
         guard = Some((rules, hook));

@@ -118,8 +118,3 @@ impl Host {
         }
     }
 }
-
-/// Whether `a` comes before `b`, in sequence numbers that wrap around.
-fn is_before(a: u32, b: u32) -> bool {
-    (a.wrapping_sub(b) as i32) < 0
-}

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ipnet::{IpAddrRange, IpNet, Ipv4AddrRange, Ipv6AddrRange};
+use tidegate_report::grouped;
 
 const ADDRESSES_MAX: usize = 65_536;
 /// Shorter than the clocks of a server see, and longer than anyone waits.
@@ -69,33 +70,9 @@ pub(crate) fn addresses(given: &str) -> Result<Addresses, String> {
     Ok(Addresses(all))
 }
 
-/// `1234567` as `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// A count or rate, rounded.
 pub(crate) fn rounded(number: f64) -> String {
-    grouped(number.round().max(0.0) as u64)
-}
-
-/// A time of so many ms with three digits that mean something: `0.21 ms`, `43.7 ms`, `1,134 ms`.
-pub(crate) fn milliseconds(ms: f64) -> String {
-    if ms < 9.995 {
-        format!("{ms:.2} ms")
-    } else if ms < 99.95 {
-        format!("{ms:.1} ms")
-    } else {
-        format!("{} ms", rounded(ms))
-    }
+    grouped(number.round().max(0.0))
 }
 
 /// A part of a whole: `66.1 %`; `0 %` only for nothing, `100 %` only for everything.
@@ -147,11 +124,8 @@ mod tests {
 
     #[test]
     fn figures_are_short_and_never_lie_about_nothing_and_everything() {
-        assert_eq!(grouped(1_234_567), "1,234,567");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(milliseconds(0.2149), "0.21 ms");
-        assert_eq!(milliseconds(9.999), "10.0 ms");
-        assert_eq!(milliseconds(1133.6), "1,134 ms");
+        assert_eq!(rounded(1_234_567.4), "1,234,567");
+        assert_eq!(rounded(998.5), "999");
         assert_eq!(share(0, 10), "0 %");
         assert_eq!(share(1, 1_000_000), "0.1 %");
         assert_eq!(share(999_999, 1_000_000), "99.9 %");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! When data is acknowledged: as Linux decides it, packet by packet.
 
-use super::{MS_NS, NEVER, is_before};
+use super::{MS_NS, NEVER};
+use crate::segment::is_before;
 
 /// The largest segment that Linux expects before it has seen one.
 const EXPECTED_BYTES: u16 = 536;

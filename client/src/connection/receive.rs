@@ -2,9 +2,9 @@
 //! Segments that come (RFC 9293, section 3.10.7; RFC 5961; RFC 7323, section 5).
 
 use super::acks::Came;
-use super::{Connection, Ended, MS_NS, NEVER, is_before};
+use super::{Connection, Ended, MS_NS, NEVER};
 use crate::os::OnRefusal;
-use crate::segment::{Flags, Out, Segment};
+use crate::segment::{Flags, Out, Segment, is_before};
 
 /// The MSS of a server that names none (RFC 9293, section 3.7.1), and the least believed.
 const MSS_DEFAULT: u16 = 536;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! SYN, data and FIN, and sending them again.
 
-use super::{Connection, Ended, MS_NS, NEVER, is_before};
-use crate::segment::{Flags, Options, Out, Segment};
+use super::{Connection, Ended, MS_NS, NEVER};
+use crate::segment::{Flags, Options, Out, Segment, is_before};
 
 /// How many segments may be under way (RFC 6928).
 const UNDER_WAY_MAX: u32 = 10;

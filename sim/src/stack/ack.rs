@@ -2,6 +2,7 @@
 //! The ACK stage: a segment that may complete a handshake.
 
 use tidegate_client::Flags;
+use tidegate_client::segment::is_before;
 use tidegate_policy::raw::{
     TG_ACK_COOKIE, TG_ACK_HOLLOW, TG_ACK_KERNEL, TG_ACK_KERNEL_COOKIE, TG_ACK_NO_COOKIE,
     TG_ACK_RESET, TG_ADMIT, TG_COOKIE_VALID, TG_HANDSHAKE, TG_PASS, TG_RESET, tg_ack, tg_decision,
@@ -11,7 +12,7 @@ use tidegate_policy::{ack_tells, decide_ack};
 
 use super::conn::{Conn, Giver};
 use super::syn::hollow_isn;
-use super::{Host, State, is_before};
+use super::{Host, State};
 use crate::flow::Flow;
 use crate::hook::Hook;
 use crate::packet::Packet;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The server's end of a connection.
 
-use tidegate_client::segment::Timestamps;
+use tidegate_client::segment::{Timestamps, is_before};
 use tidegate_client::{Flags, Options, Segment};
 use tidegate_policy::shed::Stands;
 use tidegate_policy::time_wait::End;
 
-use super::{Profile, is_before};
+use super::Profile;
 use crate::engine::Ticket;
 use crate::packet::Packet;
 use crate::wire::{Event, Wire};

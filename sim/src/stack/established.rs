@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Established connections: requests, replies, and the end (RFC 9293, section 3.10.7.4).
 
+use tidegate_client::segment::is_before;
 use tidegate_client::{Flags, TIME_WAIT_NS};
 
 use super::conn::NEVER;
-use super::{Host, State, is_before};
+use super::{Host, State};
 use crate::flow::Flow;
 use crate::hook::Hook;
 use crate::packet::Packet;

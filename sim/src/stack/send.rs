@@ -5,9 +5,10 @@
 //! out of order.
 
 use tidegate_client::Flags;
+use tidegate_client::segment::is_before;
 
 use super::conn::NEVER;
-use super::{Host, State, is_before};
+use super::{Host, State};
 use crate::flow::Flow;
 use crate::packet::Packet;
 use crate::wire::Work;

@@ -3,9 +3,9 @@
 
 use std::fmt;
 
-use tidegate_report::Point;
+use tidegate_report::{Point, grouped, milliseconds};
 
-use crate::quantity::{grouped, milliseconds, rounded, share};
+use crate::quantity::{rounded, share};
 
 /// Everything measured.
 pub(crate) struct Report {
@@ -52,7 +52,7 @@ impl fmt::Display for Report {
             f,
             "({} µs of processor per request, listen queue {}; capacity from a closed loop of clients;\n \
              each row counts the clients of {} s, after {} s of the same; they wait at most {} s)\n",
-            grouped(self.cost_us),
+            grouped(self.cost_us as f64),
             self.backlog,
             self.duration_s,
             self.warm_up_s,
@@ -231,12 +231,12 @@ fn cautions((mechanism, point): (&str, &Point)) -> Vec<String> {
         .errors_per_s
         .iter()
         .filter(|(kind, rate)| **rate > 0.0 && !known.clone().any(|known| known == kind))
-        .map(|(kind, _)| format!("{kind} {}", grouped(count(point, &[kind]))))
+        .map(|(kind, _)| format!("{kind} {}", grouped(count(point, &[kind]) as f64)))
         .collect();
     if !others.is_empty() {
         cautions.push(format!(
             "under `{mechanism}`, some of {} attempts ended in another way ({}).",
-            grouped(point.attempts),
+            grouped(point.attempts as f64),
             others.join(", ")
         ));
     }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What clients do: come, act, and end.
 
-use tidegate_client::{Attempt, End, Pairs, Person, Wait};
+use tidegate_client::{Attempt, End, Pairs, Person, Wait, geometric};
 
 use super::{Crowd, TIMERS_PER_TURN};
-use crate::network::draw_requests;
 use crate::plan::ns;
 use crate::raw::attempts::New;
 use crate::raw::post::Post;
@@ -51,7 +50,7 @@ impl Crowd<'_> {
         let place = class * self.ways.len() + target;
         let persona = &self.personas[place];
         let delay_ns = ns(persona.network.delay.draw(&mut self.chance));
-        let requests = draw_requests(persona.requests, &mut self.chance);
+        let requests = geometric(persona.requests, &mut self.chance);
         let first = self.turn.take(requests);
         let visit = ALONE;
         let coming = Coming { place, tuple, visit, first, requests, delay_ns, intended_ns };
