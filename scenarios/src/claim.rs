@@ -5,7 +5,7 @@ use std::iter::once;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::clients::Arrivals;
+use crate::arrivals::Arrivals;
 use crate::curve::Setting;
 use crate::{groups, steps};
 

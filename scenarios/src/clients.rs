@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The clients that a scenario sends.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use tidegate_client::{Close, Os};
 
+use crate::arrivals::Arrivals;
 use crate::browsing::Browsing;
 use crate::load::SHORTEST_S;
 use crate::networks::Networks;
-use crate::steps::{self, Step};
 use crate::systems::Systems;
 
 /// The addresses that a crowd has.
@@ -26,29 +26,6 @@ pub enum Driver {
     Raw,
     /// By this kernel's sockets.
     Sockets,
-}
-
-/// How starts are spaced.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Arrivals {
-    /// At random.
-    #[default]
-    Poisson,
-    /// Evenly.
-    Constant,
-    /// Overload for so long, then silence, at the same mean rate (Shukla 5.2).
-    Bursts {
-        /// Length of a burst, in s.
-        burst_s: f64,
-        /// Length of the silence after it, in s.
-        silence_s: f64,
-    },
-    /// At random, at a rate that changes by steps, which are the time that counts.
-    Steps(Vec<Step>),
-    /// As in a recorded trace, a text file of seconds, one a line; pressed or stretched to the
-    /// offered rate, and played again from its beginning when it ends.
-    Trace(PathBuf),
 }
 
 /// One-way delay between client and server, drawn once for each connection.
@@ -226,17 +203,8 @@ impl Clients {
         if self.delay.mean_ms > 0.0 {
             words.push_str(&format!(", {} ms away", self.delay.mean_ms));
         }
-        match &self.arrivals {
-            Arrivals::Poisson => {}
-            Arrivals::Constant => words.push_str(", arrivals evenly spaced"),
-            Arrivals::Bursts { burst_s, silence_s } => {
-                words.push_str(&format!(", bursts of {burst_s} s, {silence_s} s apart"));
-            }
-            Arrivals::Steps(steps) => words.push_str(&format!(", {}", steps::summary(steps))),
-            Arrivals::Trace(file) => {
-                let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
-                words.push_str(&format!(", arrivals as in {name}"));
-            }
+        if let Some(arrivals) = self.arrivals.summary() {
+            words.push_str(&format!(", {arrivals}"));
         }
         if self.loss > 0.0 {
             words.push_str(&format!(", loss {} %", self.loss * 100.0));
@@ -280,6 +248,12 @@ impl Clients {
                 );
             }
         }
+        self.check_addresses()?;
+        self.check_weather()?;
+        self.arrivals.check()
+    }
+
+    fn check_addresses(&self) -> Result<(), String> {
         if self.addresses.is_some_and(|addresses| addresses == 0 || addresses > ADDRESSES) {
             return Err(format!("addresses are 1 to {ADDRESSES}"));
         }
@@ -290,6 +264,10 @@ impl Clients {
         if self.driver == Driver::Sockets && is_short {
             return Err("addresses and ports need driver = \"raw\"".to_owned());
         }
+        Ok(())
+    }
+
+    fn check_weather(&self) -> Result<(), String> {
         for (key, chance) in [("loss", self.loss), ("reorder", self.reorder)] {
             if !(0.0..1.0).contains(&chance) {
                 return Err(format!("{key} {chance} is a chance: from 0 to below 1"));
@@ -308,19 +286,6 @@ impl Clients {
         let weather = self.loss > 0.0 || self.reorder > 0.0 || delay.mean_ms > 0.0;
         if self.driver == Driver::Sockets && weather {
             return Err("delay, loss and reorder need driver = \"raw\"".to_owned());
-        }
-        if let Arrivals::Bursts { burst_s, silence_s } = self.arrivals
-            && !(burst_s > 0.0 && silence_s >= 0.0 && burst_s + silence_s <= 86_400.0)
-        {
-            return Err(format!(
-                "bursts of {burst_s} s with {silence_s} s of silence are impossible: give a burst above 0 s, and both no longer than a day"
-            ));
-        }
-        if let Arrivals::Steps(steps) = &self.arrivals {
-            steps::check(steps)?;
-        }
-        if self.arrivals == Arrivals::Trace(PathBuf::new()) {
-            return Err("trace names no file: give a text file of seconds, one a line".to_owned());
         }
         Ok(())
     }

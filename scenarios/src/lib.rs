@@ -5,6 +5,7 @@
 //! [`Setting`] is one of its curves with everything resolved. Rates are multiples of a capacity
 //! that is measured first, so a scenario means the same on any machine.
 
+mod arrivals;
 mod browsing;
 mod capacity;
 mod claim;
@@ -28,10 +29,11 @@ mod time_wait;
 mod trace;
 mod view;
 
+pub use arrivals::Arrivals;
 pub use browsing::Browsing;
 pub use capacity::{CAPACITY_CLIENTS, CAPACITY_PHASES};
 pub use claim::{Claim, TCPS, Take};
-pub use clients::{Arrivals, Clients, Delay, Driver};
+pub use clients::{Clients, Delay, Driver};
 pub use curve::{Peer, ServerUse, Setting, Treatment};
 pub use error::ScenarioError;
 pub use factor::Combination;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::clients::{Arrivals, Clients};
+use crate::arrivals::Arrivals;
+use crate::clients::Clients;
 use crate::steps;
 
 /// The shortest duration, step, or patience, in s: the crowd's clock has ticks of a millisecond or less.

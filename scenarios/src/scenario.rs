@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use self::source::Source;
+use crate::arrivals::Arrivals;
 use crate::claim::Claim;
-use crate::clients::Arrivals;
 use crate::curve::Setting;
 use crate::error::ScenarioError;
 use crate::factor::{Combination, FactorKeys, combinations};

@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `tidelab run` and `tidelab figure`: from a scenario to results and their page.
 
-use std::error::Error;
-use std::fs::OpenOptions;
-use std::io::Write as _;
-use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tidegate_client::Progress;
 use tidegate_live::{Known, Programs};
-use tidegate_report::{Host, Point, Results, ResultsError, Summary, Watcher, Writer, next_seed};
+use tidegate_report::{Host, Point, Results, ResultsError, Summary, next_seed};
 use tidegate_scenarios::{Form, Load, Part, Scenario, shelf};
 use tidegate_sim::Machine;
 
 use crate::failure::Failure;
-use crate::folder::{self, COLUMNS, COMMANDS, Kept, LEFT_OUT, RESULTS};
-use crate::left_out::LeftOut;
+use crate::folder::{self, COLUMNS, Kept, RESULTS};
+use crate::keeper::Keeper;
 use crate::machine;
-use crate::progress::{self, Bar};
 use crate::quantity;
 use crate::report;
 
@@ -199,28 +193,70 @@ fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
     let host = live.then(Host::here);
     earlier.require_same(scenarios, machine.as_deref(), host.as_ref())?;
     let mut keeper = Keeper::open(&folder, scenarios, machine.as_deref())?;
-    // With a seed that is there already the same clients would come again, and count for others.
-    let earlier = earlier.results.points;
+    let runner = Runner {
+        how,
+        // With a seed that is there already the same clients would come again, and count for others.
+        earlier: earlier.results.points,
+        folder: &folder,
+        settings: sim.then_some(settings),
+        programs,
+    };
     for (whole, (scenario, load)) in scenarios.iter().zip(&parts) {
+        runner.run_each(whole, scenario, load, &mut keeper)?;
+    }
+    keeper.bar.finish();
+    tell(scenarios, how, &folder)?;
+    Ok(if keeper.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What every scenario is run with.
+struct Runner<'a> {
+    how: &'a How,
+    /// What was there before.
+    earlier: Vec<Point>,
+    folder: &'a Path,
+    /// Where it is simulated.
+    settings: Option<tidegate_sim::Settings>,
+    /// Where it is run on this kernel.
+    programs: Option<Programs>,
+}
+
+impl Runner<'_> {
+    /// Runs what is asked for of a scenario, as often as it is asked for.
+    fn run_each(
+        &self,
+        whole: &Scenario,
+        scenario: &Scenario,
+        load: &Load,
+        keeper: &mut Keeper,
+    ) -> Result<(), Failure> {
         keeper.begin(scenario);
         let curves = scenario.settings.iter().map(|setting| setting.curve.as_str());
         let next = |world| {
-            next_seed(&scenario.name, world, curves.clone(), &load.offered, &earlier, load.seed)
+            next_seed(
+                &scenario.name,
+                world,
+                curves.clone(),
+                &load.offered,
+                &self.earlier,
+                load.seed,
+            )
         };
         let (of_sim, of_live) =
             (next(tidegate_report::World::Sim), next(tidegate_report::World::Live));
         let with = |seed: u64, run| Load { seed: seed.wrapping_add(run), ..load.clone() };
-        for run in 0..u64::from(how.runs) {
-            keeper.run = (how.runs > 1).then(|| format!("run {} of {}, ", run + 1, how.runs));
-            if sim {
+        for run in 0..u64::from(self.how.runs) {
+            keeper.run =
+                (self.how.runs > 1).then(|| format!("run {} of {}, ", run + 1, self.how.runs));
+            if let Some(settings) = &self.settings {
                 keeper.left_out.world = tidegate_report::World::Sim;
-                tidegate_sim::run(scenario, with(of_sim, run), &settings, &mut keeper)?;
+                tidegate_sim::run(scenario, with(of_sim, run), settings, keeper)?;
             }
-            if let Some(programs) = &programs {
+            if let Some(programs) = &self.programs {
                 keeper.left_out.world = tidegate_report::World::Live;
                 let load = with(of_live, run);
-                let speed = folder::speed(&folder, &whole.name, load.seed);
-                let known = Known::of_earlier_parts(whole, load.seed, &earlier, speed);
+                let speed = folder::speed(self.folder, &whole.name, load.seed);
+                let known = Known::of_earlier_parts(whole, load.seed, &self.earlier, speed);
                 let is_noted = speed.is_some() && !known.begins;
                 if speed.is_none() && !known.begins {
                     keeper.bar.say(&format!(
@@ -229,113 +265,25 @@ fn carry_out(scenarios: &[Scenario], how: &How) -> Result<ExitCode, Failure> {
                     ));
                 }
                 keeper.begins_with = (!is_noted).then_some(known.steps_per_us);
-                tidegate_live::run(scenario, load, programs, known, &mut keeper)?;
+                tidegate_live::run(scenario, load, programs, known, keeper)?;
             }
         }
+        Ok(())
     }
-    keeper.bar.finish();
+}
+
+/// Draws the page, and says what came of it all.
+fn tell(scenarios: &[Scenario], how: &How, folder: &Path) -> Result<(), Failure> {
     let results = Results::read([folder.join(RESULTS)])?;
     if how.format == Format::Parquet {
         #[cfg(feature = "parquet")]
         tidegate_report::write_parquet(&folder.join(COLUMNS), &results.points)?;
     }
     // Before anything is said: there may be nobody who reads it any more.
-    let page = report::draw(std::slice::from_ref(&folder), &folder.join("report.html"))?;
+    let page = report::draw(&[folder.to_owned()], &folder.join("report.html"))?;
     for scenario in scenarios {
         let summary = Summary { scenario, points: &results.points };
         crate::say(&summary.to_string())?;
     }
-    crate::say(&format!("The report is {}", page.display()))?;
-    Ok(if keeper.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// The command that runs, as a shell takes it.
-fn typed() -> String {
-    let given = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    let words: Vec<String> = std::iter::once("tidelab".to_owned()).chain(given).collect();
-    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default()
-}
-
-/// Keeps what a run finds.
-struct Keeper {
-    bar: Bar,
-    results: Writer,
-    folder: PathBuf,
-    scenario: String,
-    /// Which run of several it is, in words.
-    run: Option<String>,
-    left_out: LeftOut,
-    /// How quick its servers are, where a live run has no point yet.
-    begins_with: Option<NonZeroU64>,
-    /// Whether every curve of every scenario was run.
-    complete: bool,
-}
-
-impl Keeper {
-    fn open(folder: &Path, scenarios: &[Scenario], machine: Option<&str>) -> Result<Self, Failure> {
-        let results = folder::open(folder)?;
-        folder::keep(folder, scenarios, machine)?;
-        Ok(Self {
-            bar: progress::bar(),
-            results,
-            folder: folder.to_owned(),
-            scenario: String::new(),
-            run: None,
-            left_out: LeftOut::default(),
-            begins_with: None,
-            complete: true,
-        })
-    }
-
-    fn begin(&mut self, scenario: &Scenario) {
-        self.scenario.clone_from(&scenario.name);
-        self.left_out = LeftOut::read(self.note(LEFT_OUT));
-        let file = OpenOptions::new().create(true).append(true).open(self.note(COMMANDS));
-        // A folder that takes results but no notes is not worth an end; nor is it below.
-        let _ = file.and_then(|mut file| writeln!(file, "{}", typed()));
-    }
-
-    fn note(&self, ending: &str) -> PathBuf {
-        self.folder.join(format!("{}.{ending}", self.scenario))
-    }
-
-    /// A curve cannot be run, or not from this load on.
-    fn lacks(&mut self, curve: &str, offered: Option<f64>, reason: &dyn Error) {
-        self.complete = false;
-        if let Some(line) = self.left_out.note(curve, offered, reason) {
-            self.bar.say(&line);
-        }
-    }
-}
-
-impl Watcher for Keeper {
-    fn step(&mut self, index: usize, steps: usize, name: &str, lasts: Duration) {
-        let run = self.run.as_deref().unwrap_or_default();
-        self.bar.step(index, steps, &format!("{run}{name}"), lasts);
-    }
-
-    fn progress(&mut self, index: usize, progress: &Progress) {
-        self.bar.show(index, progress);
-    }
-
-    fn point(&mut self, point: &Point) -> Result<(), ResultsError> {
-        self.results.append(point)?;
-        // Notes are of points that are there.
-        folder::note_host(&self.folder, point.world);
-        if point.world == tidegate_report::World::Live
-            && let Some(speed) = self.begins_with.take()
-        {
-            folder::note_speed(&self.folder, &point.scenario, point.seed, speed);
-        }
-        self.left_out.was_run(&point.curve, point.offered_over_capacity);
-        Ok(())
-    }
-
-    fn left_out(&mut self, curve: &str, reason: &dyn Error) {
-        self.lacks(curve, None, reason);
-    }
-
-    fn left_out_from(&mut self, curve: &str, offered: f64, reason: &dyn Error) {
-        self.lacks(curve, Some(offered), reason);
-    }
+    crate::say(&format!("The report is {}", page.display()))
 }

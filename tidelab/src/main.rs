@@ -7,6 +7,7 @@ mod demo;
 mod experiment;
 mod failure;
 mod folder;
+mod keeper;
 mod left_out;
 mod machine;
 mod model;

@@ -5,7 +5,7 @@
 use std::iter::repeat_n;
 
 use super::Scenario;
-use crate::clients::Arrivals;
+use crate::arrivals::Arrivals;
 use crate::curve::Setting;
 use crate::error::ScenarioError;
 use crate::factor::Combination;
