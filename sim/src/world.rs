@@ -325,11 +325,17 @@ impl World {
         let (at_ns, None) = self.marks[place] else { return };
         let late_ns = self.now_ns().saturating_sub(at_ns);
         let now_ns = if late_ns > MARK_LATE_NS { at_ns } else { self.now_ns() };
+        let pairs_held = self.wire.ends.held_by_server(now_ns);
+        if place == 0 {
+            // The most at one time is of the time that counts, as live.
+            let counted = &mut self.host.counted;
+            counted.waiting_max = counted.time_waits_held + pairs_held;
+        }
         let host = &self.host;
         let application = Statistics { elapsed_ns: now_ns, ..host.app.statistics };
         let sockets = 1 + self.flows.each().filter(|flow| flow.conn.is_socket()).count() as u64;
         let mut counted = host.counted.clone();
-        counted.pairs_held = self.wire.ends.held_by_server(now_ns);
+        counted.pairs_held = pairs_held;
         counted.phase_changes = host.guard.as_ref().map_or(0, |guard| guard.phase_changes);
         let accepts = host.guard.as_ref().and_then(|guard| guard.accepts.seen(now_ns));
         let mark = (host.cores.spent(), counted, application, sockets, accepts);

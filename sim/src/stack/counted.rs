@@ -26,7 +26,7 @@ pub(crate) struct Counted {
     pub pairs: u64,
     /// Those that it holds now.
     pub pairs_held: u64,
-    /// The most in TIME-WAIT at one time, its TCP's and these together.
+    /// The most in TIME-WAIT at one time, its TCP's and these together: begins anew with the time that counts.
     pub waiting_max: u64,
     /// How often `auto` came to see an overload in another phase.
     pub phase_changes: u64,

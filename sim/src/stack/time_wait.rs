@@ -94,7 +94,7 @@ impl Host {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_client::{Arrivals, Close, Os};
+    use tidegate_client::{Arrivals, Close, Os, Step};
     use tidegate_policy::time_wait::negotiate;
 
     use super::*;
@@ -127,5 +127,18 @@ mod tests {
         let counted = &world.host.counted;
         assert!(counted.pairs >= 600 && counted.time_waits >= 600, "{counted:?}");
         assert!((590..=620).contains(&counted.waiting_max), "{counted:?}");
+    }
+    /// As live. 20 a second for 30 s, and two a second when their minute is over.
+    #[test]
+    fn the_most_that_wait_are_those_of_the_time_that_counts() {
+        let mut setup = Setup::one_packet(Machine::today(), None, Os::linux());
+        setup.crowd.person.close = Close::Server;
+        let steps = [(30, 10.0), (1000, 1.0)]
+            .map(|(lasts_s, times)| Step { lasts_ns: lasts_s * SECOND_NS, times });
+        setup.crowd.load = Load::Open(Arrivals::constant(2.0).in_steps(&steps));
+        setup.crowd.warm_up_ns = 120 * SECOND_NS;
+        setup.crowd.duration_ns = 30 * SECOND_NS;
+        let most = World::new(setup).run(&mut |_| {}).counted.waiting_max;
+        assert!((115..=125).contains(&most), "{most}");
     }
 }
