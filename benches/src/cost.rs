@@ -8,9 +8,12 @@ use tidegate_lab::Namespace;
 use tidegate_policy::raw::{TG_SYN_COOKIE, TG_SYN_RESET};
 
 use crate::fin;
-use crate::kernel::{self, Own, PORT};
+use crate::guard::{self, PORT};
+use crate::host;
 use crate::numbers::{Rounds, verdict};
+use crate::segment;
 use crate::shed;
+use crate::test_run::{self, Own};
 
 const ROUNDS: usize = 11;
 const REPEAT: i32 = 400_000;
@@ -43,9 +46,9 @@ struct Case<'a> {
 impl Case<'_> {
     fn round(&self) -> f64 {
         (self.before)();
-        let (nothing_ns, _) = kernel::test_run(self.subtract, self.packet, REPEAT);
+        let (nothing_ns, _) = test_run::test_run(self.subtract, self.packet, REPEAT);
         (self.before)();
-        let (gross_ns, returned) = kernel::test_run(self.program, self.packet, REPEAT);
+        let (gross_ns, returned) = test_run::test_run(self.program, self.packet, REPEAT);
         assert_eq!(returned, self.returns, "{}: another verdict", self.name);
         f64::from(gross_ns) - f64::from(nothing_ns)
     }
@@ -59,19 +62,19 @@ pub fn measure() -> bool {
 }
 
 fn measure_here() -> bool {
-    kernel::pin(0, 0);
+    host::pin(0, 0);
     let address: SocketAddr = format!("127.0.0.1:{PORT}").parse().expect("an address");
     let SocketAddr::V4(v4) = address else { unreachable!("written above") };
-    let listener = kernel::listener(address, 0);
+    let listener = guard::listener(address, 0);
     let client = TcpStream::connect(address).expect("there is room for one");
     let (_server, _) = listener.accept().expect("it has come");
     let _waits = TcpStream::connect(address).expect("there is room for one again");
-    let syn = kernel::syn([0; 6], v4);
-    let ack = kernel::ack(client.local_addr().expect("connected"), address);
+    let syn = segment::syn([0; 6], v4);
+    let ack = segment::ack(client.local_addr().expect("connected"), address);
 
     let own = Own::load();
-    let reset = kernel::guard(TG_SYN_RESET);
-    let cookie = kernel::guard(TG_SYN_COOKIE);
+    let reset = guard::guard(TG_SYN_RESET);
+    let cookie = guard::guard(TG_SYN_COOKIE);
     own.ask(&syn, 0);
     let program = |programs: &'static str| reset.program(programs).expect("a program");
     let then = |map: &'static str, fd: BorrowedFd<'_>| own.then(map, fd);
@@ -87,9 +90,9 @@ fn measure_here() -> bool {
             let measured = programs.program(name).expect("a program");
             let rounds = (0..ROUNDS).map(|_| {
                 then(map, own.program(empty));
-                let (nothing_ns, _) = kernel::test_run(own.program(wrapper), &syn, REPEAT);
+                let (nothing_ns, _) = test_run::test_run(own.program(wrapper), &syn, REPEAT);
                 then(map, measured);
-                let (gross_ns, returned) = kernel::test_run(own.program(wrapper), &syn, REPEAT);
+                let (gross_ns, returned) = test_run::test_run(own.program(wrapper), &syn, REPEAT);
                 let sent = if kind == "XDP" { 3 } else { 7 };
                 assert_eq!(returned, sent, "{what}, {kind}: it was not answered");
                 f64::from(gross_ns) - f64::from(nothing_ns)
@@ -98,8 +101,8 @@ fn measure_here() -> bool {
             answers.push((format!("{what}, {kind}"), Rounds(rounds.collect()), target_ns));
         }
     }
-    let calm = || kernel::watch(&reset, 0);
-    let trouble = || kernel::watch(&reset, u64::MAX >> 1);
+    let calm = || guard::watch(&reset, 0);
+    let trouble = || guard::watch(&reset, u64::MAX >> 1);
     let cases = [
         Case {
             name: "established, calm, XDP",

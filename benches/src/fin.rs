@@ -5,9 +5,11 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use tidegate_policy::raw::{TG_RST_FIN, tg_rules};
 
-use crate::kernel::{self, Own, PORT};
+use crate::guard::{self, PORT};
 use crate::numbers::Rounds;
+use crate::segment;
 use crate::shed::Row;
+use crate::test_run::{self, Own};
 
 const ROUNDS: usize = 11;
 const REPEAT: i32 = 400_000;
@@ -21,18 +23,18 @@ const PASS: u32 = u32::MAX;
 /// does.
 pub fn measure(own: &Own) -> Vec<Row> {
     let address = SocketAddr::new(ADDRESS.parse().expect("an address"), PORT);
-    let listener: TcpListener = kernel::listener(address, 128);
+    let listener: TcpListener = guard::listener(address, 128);
     let client = TcpStream::connect(address).expect("there is room");
     let (server, _) = listener.accept().expect("it has come");
     let from = client.local_addr().expect("connected");
-    let fin = kernel::fin(from, address, kernel::sequence_numbers(&server));
-    let early = kernel::fin(from, address, (7, 7));
-    let ack = kernel::ack(from, address);
+    let fin = segment::fin(from, address, segment::sequence_numbers(&server));
+    let early = segment::fin(from, address, (7, 7));
+    let ack = segment::ack(from, address);
 
-    let without = kernel::with_rules(tg_rules::default());
-    let with = kernel::with_rules(tg_rules { fin: TG_RST_FIN, ..Default::default() });
+    let without = guard::with_rules(tg_rules::default());
+    let with = guard::with_rules(tg_rules { fin: TG_RST_FIN, ..Default::default() });
     for programs in [&without, &with] {
-        kernel::watch(programs, 0);
+        guard::watch(programs, 0);
     }
     let mut rows = Vec::new();
     for (name, programs, packet, target_ns) in [
@@ -42,8 +44,8 @@ pub fn measure(own: &Own) -> Vec<Row> {
     ] {
         let program = programs.program("tidegate_ip").expect("a program");
         let rounds = (0..ROUNDS).map(|_| {
-            let (nothing_ns, _) = kernel::test_run(own.program("empty_tc"), packet, REPEAT);
-            let (gross_ns, returned) = kernel::test_run(program, packet, REPEAT);
+            let (nothing_ns, _) = test_run::test_run(own.program("empty_tc"), packet, REPEAT);
+            let (gross_ns, returned) = test_run::test_run(program, packet, REPEAT);
             assert_eq!(returned, PASS, "{name}: another verdict");
             f64::from(gross_ns) - f64::from(nothing_ns)
         });
@@ -55,14 +57,14 @@ pub fn measure(own: &Own) -> Vec<Row> {
     let wrapper = own.program("fresh_tc");
     let rounds = (0..ROUNDS).map(|_| {
         own.then("next_tc", own.program("empty_tc"));
-        let (nothing_ns, _) = kernel::test_run(wrapper, &fin, REPEAT_ENDED);
+        let (nothing_ns, _) = test_run::test_run(wrapper, &fin, REPEAT_ENDED);
         own.then("next_tc", with.program("tidegate_ip").expect("a program"));
-        let (gross_ns, returned) = kernel::test_run(wrapper, &fin, REPEAT_ENDED);
+        let (gross_ns, returned) = test_run::test_run(wrapper, &fin, REPEAT_ENDED);
         assert_eq!(returned, PASS, "it goes up");
         f64::from(gross_ns) - f64::from(nothing_ns)
     });
     rows.push(("FIN -> RST both ways, sent, tc".to_owned(), Rounds(rounds.collect()), None));
-    let ended = kernel::counted(&with, "FinEnds");
+    let ended = guard::counted(&with, "FinEnds");
     assert!(ended >= ROUNDS as u64 * REPEAT_ENDED as u64, "only {ended} were ended");
     rows
 }

@@ -4,9 +4,12 @@
 mod cost;
 mod crowd;
 mod fin;
-mod kernel;
+mod guard;
+mod host;
 mod numbers;
+mod segment;
 mod shed;
+mod test_run;
 mod throughput;
 
 use std::process::ExitCode;
@@ -19,7 +22,7 @@ fn main() -> ExitCode {
     }
     let which: Vec<String> = std::env::args().skip(1).collect();
     let asked = |part: &str| which.is_empty() || which.iter().any(|word| word == part);
-    println!("{}", kernel::machine());
+    println!("{}", host::machine());
     let mut met = true;
     if asked("cost") {
         met &= cost::measure();

@@ -10,8 +10,10 @@ use tidegate_policy::raw::{
 };
 use tidegate_policy::shed::blocks;
 
-use crate::kernel::{self, Own, PORT};
+use crate::guard::{self, PORT};
 use crate::numbers::Rounds;
+use crate::segment;
+use crate::test_run::{self, Own};
 
 const ROUNDS: usize = 11;
 const REPEAT: i32 = 400_000;
@@ -48,13 +50,13 @@ struct Hook<'a> {
 impl Hook<'_> {
     fn gross_ns(&self, programs: &Programs, name: &str, syn: &[u8], dropped: bool) -> f64 {
         let program = programs.program(name).expect("a program");
-        let (ns, returned) = kernel::test_run(program, syn, REPEAT);
+        let (ns, returned) = test_run::test_run(program, syn, REPEAT);
         assert_eq!(returned, if dropped { self.drop } else { self.pass }, "another verdict");
         f64::from(ns)
     }
 
     fn nothing_ns(&self, syn: &[u8]) -> f64 {
-        f64::from(kernel::test_run(self.nothing, syn, REPEAT).0)
+        f64::from(test_run::test_run(self.nothing, syn, REPEAT).0)
     }
 }
 
@@ -64,7 +66,7 @@ fn v4(address: &str) -> SocketAddrV4 {
 
 /// On a path: the whole of what a SYN costs.
 fn on_a_path(hook: &Hook<'_>, rows: &mut Vec<Row>) {
-    let syn = kernel::syn([0; 6], v4(BEYOND));
+    let syn = segment::syn([0; 6], v4(BEYOND));
     let whole = [
         ("RBD", TG_RBD, CALM, Some(40.0)),
         ("SLPD", TG_SLPD, CALM, Some(40.0)),
@@ -74,8 +76,8 @@ fn on_a_path(hook: &Hook<'_>, rows: &mut Vec<Row>) {
     for (name, policy, clock, target_ns) in whole {
         for (dropped, what) in [(true, "dropped"), (false, "let through")] {
             let path = Some(BEYOND.parse().expect("an address"));
-            let programs = kernel::shedder(rules(policy, dropped), path);
-            kernel::set_clock(&programs, clock);
+            let programs = guard::shedder(rules(policy, dropped), path);
+            guard::set_clock(&programs, clock);
             let rounds = (0..ROUNDS)
                 .map(|_| {
                     hook.gross_ns(&programs, hook.of_paths, &syn, dropped) - hook.nothing_ns(&syn)
@@ -95,16 +97,16 @@ fn controlled() -> tg_shed_rules {
 
 /// On a listener with room: what a SYN costs with shedding more than without.
 fn on_a_listener(hook: &Hook<'_>, rows: &mut Vec<Row>) {
-    let syn = kernel::syn([0; 6], v4(ROOMY));
-    let without = kernel::shedder(tg_shed_rules::default(), None);
+    let syn = segment::syn([0; 6], v4(ROOMY));
+    let without = guard::shedder(tg_shed_rules::default(), None);
     let gross_ns = |programs: &Programs| hook.gross_ns(programs, hook.program, &syn, false);
     for (name, rules, target_ns) in [
         ("SLPD", rules(TG_SLPD, false), Some(40.0)),
         ("SBPD", rules(TG_SBPD, false), Some(70.0)),
         ("SLPD with p controlled", controlled(), None),
     ] {
-        let with = kernel::shedder(rules, None);
-        kernel::set_clock(&with, CALM);
+        let with = guard::shedder(rules, None);
+        guard::set_clock(&with, CALM);
         let rounds = (0..ROUNDS).map(|_| gross_ns(&with) - gross_ns(&without)).collect();
         let target_ns = target_ns.filter(|_| hook.program == "tidegate_driver");
         let name = format!("listener, {name} alone, let through, {}", hook.name);
@@ -116,7 +118,7 @@ fn on_a_listener(hook: &Hook<'_>, rows: &mut Vec<Row>) {
 
 /// Measures every policy at both hooks.
 pub fn measure(own: &Own) -> Vec<Row> {
-    let _listener = kernel::listener(SocketAddr::V4(v4(ROOMY)), 128);
+    let _listener = guard::listener(SocketAddr::V4(v4(ROOMY)), 128);
     let hooks = [
         Hook {
             name: "XDP",

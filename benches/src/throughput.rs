@@ -19,8 +19,11 @@ use tidegate_policy::raw::{
     TG_SYN_RESET, TG_VERDICTS, tg_shed_rules,
 };
 
-use crate::kernel::{self, Own, PORT};
+use crate::guard::{self, PORT};
+use crate::host;
 use crate::numbers::{Rounds, verdict};
+use crate::segment;
+use crate::test_run::{self, Own};
 
 const ROUNDS: usize = 5;
 const WARM: Duration = Duration::from_millis(300);
@@ -100,10 +103,10 @@ impl Bench {
         let on = generating.clone();
         let to = format!("{SERVER}:{PORT}").parse().expect("an address");
         let near = hardware_address(&server, NEAR);
-        let syn = kernel::syn(octets(&near), to);
+        let syn = segment::syn(octets(&near), to);
         clients
             .thread(move || {
-                kernel::pin(0, sender);
+                host::pin(0, sender);
                 let own = Own::load();
                 let index = if_nametoindex(FAR).expect("the far end");
                 own.ask(&syn, index);
@@ -115,7 +118,7 @@ impl Bench {
                 while on.load(Ordering::Relaxed) {
                     // Many at a time: each run begins and ends with tens of milliseconds of waiting
                     // for RCU, while the kernel exchanges the XDP dispatcher's program.
-                    kernel::live_frames(own.program("generate"), &room, 1 << 23);
+                    test_run::live_frames(own.program("generate"), &room, 1 << 23);
                 }
             })
             .expect("a thread");
@@ -196,7 +199,7 @@ fn rate_here(server: &Namespace, receives: i32, way: Way) -> Rate {
             format!("nft add rule {table} refuse tcp dport {PORT} counter reject with tcp reset");
         server.output(server.command(&rule)).expect("nft");
     };
-    let listener = kernel::listener(address, backlog);
+    let listener = guard::listener(address, backlog);
     // From the host itself, over loopback: the queue holds one connection, and is full.
     let _waits = full.then(|| std::net::TcpStream::connect(address).expect("room for one"));
     let kernels = |name: &'static str| -> Count<'_> {
@@ -208,7 +211,7 @@ fn rate_here(server: &Namespace, receives: i32, way: Way) -> Rate {
     let rate = match way {
         Way::Driver(_) | Way::DriverTransmit(_) | Way::Ip(_) | Way::Shed(_) => {
             let guard = match way {
-                Way::Driver(syn) | Way::DriverTransmit(syn) | Way::Ip(syn) => kernel::guard(syn),
+                Way::Driver(syn) | Way::DriverTransmit(syn) | Way::Ip(syn) => guard::guard(syn),
                 Way::Shed(refusal) => shedding(refusal),
                 _ => unreachable!("matched above"),
             };
@@ -246,7 +249,7 @@ fn rate_here(server: &Namespace, receives: i32, way: Way) -> Rate {
 /// All are shed, whoever they are.
 fn shedding(refusal: u32) -> Programs {
     let all = tg_shed_rules::new(TG_SLPD, TG_KEY_CONNECTION, 1.0, 5);
-    kernel::shedder(tg_shed_rules { refusal, ..all }, None)
+    guard::shedder(tg_shed_rules { refusal, ..all }, None)
 }
 
 fn nft_counter(server: &Namespace, table: &str) -> u64 {
