@@ -4,6 +4,7 @@
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::BorrowedFd;
 
+use tidegate_datapath::programs::Programs;
 use tidegate_lab::Namespace;
 use tidegate_policy::raw::{TG_SYN_COOKIE, TG_SYN_RESET};
 
@@ -12,7 +13,7 @@ use crate::guard::{self, PORT};
 use crate::host;
 use crate::numbers::{Rounds, verdict};
 use crate::segment;
-use crate::shed;
+use crate::shed::{self, Row};
 use crate::test_run::{self, Own};
 
 const ROUNDS: usize = 11;
@@ -75,40 +76,53 @@ fn measure_here() -> bool {
     let own = Own::load();
     let reset = guard::guard(TG_SYN_RESET);
     let cookie = guard::guard(TG_SYN_COOKIE);
-    own.ask(&syn, 0);
-    let program = |programs: &'static str| reset.program(programs).expect("a program");
-    let then = |map: &'static str, fd: BorrowedFd<'_>| own.then(map, fd);
-    let mut met = true;
-    let mut answers = Vec::new();
+    let mut rows = answers(&own, &syn, &reset, &cookie);
+    rows.extend(established(&own, &ack, &reset));
+    rows.extend(fin::measure(&own));
+    rows.extend(shed::measure(&own));
+    println!("{HOW}");
+    table(&rows)
+}
+
+/// What an answer to a SYN costs, at either hook.
+fn answers(own: &Own, syn: &[u8], reset: &Programs, cookie: &Programs) -> Vec<Row> {
+    own.ask(syn, 0);
+    let mut rows = Vec::new();
     for (kind, wrapper, empty, map, name) in [
         ("XDP", "fresh_xdp", "empty_xdp", "next_xdp", "tidegate_driver"),
         ("tc", "fresh_tc", "empty_tc", "next_tc", "tidegate_ip"),
     ] {
         for (what, programs, target_ns) in
-            [("SYN -> RST", &reset, 80.0), ("SYN -> cookie SYN/ACK", &cookie, 200.0)]
+            [("SYN -> RST", reset, 80.0), ("SYN -> cookie SYN/ACK", cookie, 200.0)]
         {
             let measured = programs.program(name).expect("a program");
             let rounds = (0..ROUNDS).map(|_| {
-                then(map, own.program(empty));
-                let (nothing_ns, _) = test_run::test_run(own.program(wrapper), &syn, REPEAT);
-                then(map, measured);
-                let (gross_ns, returned) = test_run::test_run(own.program(wrapper), &syn, REPEAT);
+                own.then(map, own.program(empty));
+                let (nothing_ns, _) = test_run::test_run(own.program(wrapper), syn, REPEAT);
+                own.then(map, measured);
+                let (gross_ns, returned) = test_run::test_run(own.program(wrapper), syn, REPEAT);
                 let sent = if kind == "XDP" { 3 } else { 7 };
                 assert_eq!(returned, sent, "{what}, {kind}: it was not answered");
                 f64::from(gross_ns) - f64::from(nothing_ns)
             });
             let target_ns = (kind == "XDP").then_some(target_ns);
-            answers.push((format!("{what}, {kind}"), Rounds(rounds.collect()), target_ns));
+            rows.push((format!("{what}, {kind}"), Rounds(rounds.collect()), target_ns));
         }
     }
-    let calm = || guard::watch(&reset, 0);
-    let trouble = || guard::watch(&reset, u64::MAX >> 1);
+    rows
+}
+
+/// What a segment of a connection that stands costs.
+fn established(own: &Own, ack: &[u8], reset: &Programs) -> Vec<Row> {
+    let program = |programs: &'static str| reset.program(programs).expect("a program");
+    let calm = || guard::watch(reset, 0);
+    let trouble = || guard::watch(reset, u64::MAX >> 1);
     let cases = [
         Case {
             name: "established, calm, XDP",
             program: program("tidegate_driver"),
             subtract: own.program("empty_xdp"),
-            packet: &ack,
+            packet: ack,
             returns: 2,
             target_ns: Some(15.0),
             before: Box::new(calm),
@@ -117,7 +131,7 @@ fn measure_here() -> bool {
             name: "established, calm, tc",
             program: program("tidegate_ip"),
             subtract: own.program("empty_tc"),
-            packet: &ack,
+            packet: ack,
             returns: u32::MAX,
             target_ns: Some(15.0),
             before: Box::new(calm),
@@ -127,7 +141,7 @@ fn measure_here() -> bool {
             name: "established, TIME-WAIT negotiated, tc in",
             program: program("tidegate_ends_in"),
             subtract: own.program("empty_tc"),
-            packet: &ack,
+            packet: ack,
             returns: u32::MAX,
             target_ns: Some(15.0),
             before: Box::new(calm),
@@ -136,7 +150,7 @@ fn measure_here() -> bool {
             name: "established, TIME-WAIT negotiated, tc out",
             program: program("tidegate_ends_out"),
             subtract: own.program("empty_tc"),
-            packet: &ack,
+            packet: ack,
             returns: u32::MAX,
             target_ns: Some(15.0),
             before: Box::new(calm),
@@ -145,7 +159,7 @@ fn measure_here() -> bool {
             name: "established, listener in trouble, XDP",
             program: program("tidegate_driver"),
             subtract: own.program("empty_xdp"),
-            packet: &ack,
+            packet: ack,
             returns: 2,
             target_ns: None,
             before: Box::new(trouble),
@@ -154,22 +168,24 @@ fn measure_here() -> bool {
             name: "established, listener in trouble, tc",
             program: program("tidegate_ip"),
             subtract: own.program("empty_tc"),
-            packet: &ack,
+            packet: ack,
             returns: u32::MAX,
             target_ns: None,
             before: Box::new(trouble),
         },
     ];
-    for case in &cases {
+    let row = |case: &Case<'_>| {
         let rounds = Rounds((0..ROUNDS).map(|_| case.round()).collect());
-        answers.push((case.name.to_owned(), rounds, case.target_ns));
-    }
-    answers.extend(fin::measure(&own));
-    answers.extend(shed::measure(&own));
+        (case.name.to_owned(), rounds, case.target_ns)
+    };
+    cases.iter().map(row).collect()
+}
 
-    println!("{HOW}");
+/// Whether every target was met.
+fn table(rows: &[Row]) -> bool {
+    let mut met = true;
     println!("{:<44} {:>7} {:>12} {:>8}", "ns, net", "median", "min-max", "target");
-    for (name, rounds, target_ns) in &answers {
+    for (name, rounds, target_ns) in rows {
         let (least, most) = rounds.range();
         let (target, verdict) = match target_ns {
             Some(target_ns) => {

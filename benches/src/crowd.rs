@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tidegate_crowd::{Class, Close, Driver, Load, Outcome, Plan, run};
-use tidegate_lab::{Child, Link, Namespace, allowed_cpus, pin_command, pin_thread};
+use tidegate_lab::{Child, Link, Namespace, ProcessorTime, allowed_cpus, pin_command, pin_thread};
 
 use crate::numbers::{Rounds, verdict};
 
@@ -28,6 +28,16 @@ const REFUSED_PER_S: f64 = 400_000.0;
 const EXCHANGES_PER_S: f64 = 100_000.0;
 const TIMES_HTTPERF: f64 = 10.0;
 const MILLION_MIB: u64 = 1024;
+
+/// The crowds, and where each goes.
+const WAYS: [(&str, Driver, u16, Close); 6] = [
+    ("crowd, raw: refused by the kernel", Driver::Raw, CLOSED, Close::Fin),
+    ("crowd, raw: refused by tidegate's driver", Driver::Raw, GUARDED, Close::Fin),
+    ("crowd, sockets: refused by the kernel", Driver::Sockets, CLOSED, Close::Fin),
+    ("crowd, raw: exchanges, closed with FIN", Driver::Raw, SERVED, Close::Fin),
+    ("crowd, raw: exchanges, closed with RST", Driver::Raw, SERVED, Close::Reset),
+    ("crowd, sockets: exchanges", Driver::Sockets, SERVED, Close::Fin),
+];
 
 const HOW: &str = "\
 Attempts that a crowd on one processor makes in a second, the server on the other
@@ -67,28 +77,33 @@ pub fn measure() -> bool {
     let _stuck = refusing.guarded();
     let replying = Bench::new(Arrivals::Steered);
     let _serves = replying.serve(SERVED, "128");
-    let ways = [
-        ("crowd, raw: refused by the kernel", Driver::Raw, CLOSED, Close::Fin),
-        ("crowd, raw: refused by tidegate's driver", Driver::Raw, GUARDED, Close::Fin),
-        ("crowd, sockets: refused by the kernel", Driver::Sockets, CLOSED, Close::Fin),
-        ("crowd, raw: exchanges, closed with FIN", Driver::Raw, SERVED, Close::Fin),
-        ("crowd, raw: exchanges, closed with RST", Driver::Raw, SERVED, Close::Reset),
-        ("crowd, sockets: exchanges", Driver::Sockets, SERVED, Close::Fin),
-    ];
-    let mut rounds = vec![Rounds::default(); ways.len()];
+    let found = run_rounds(&refusing, &replying);
+    table(&found);
+    targets(&found) & refusing.million() & refusing.schedule()
+}
+
+/// Of each crowd how much it did in a second, and how busy the server's processor was; and httperf's.
+struct Found {
+    rounds: Vec<Rounds>,
+    busy: Vec<Rounds>,
+    httperf: [Option<Rounds>; 3],
+}
+
+fn run_rounds(refusing: &Bench, replying: &Bench) -> Found {
+    let mut rounds = vec![Rounds::default(); WAYS.len()];
     let mut httperf = [const { Vec::new() }; 3];
-    let mut busy = vec![Rounds::default(); ways.len()];
+    let mut busy = vec![Rounds::default(); WAYS.len()];
     for _ in 0..ROUNDS {
-        for (at, (_, driver, port, close)) in ways.into_iter().enumerate() {
+        for (at, (_, driver, port, close)) in WAYS.into_iter().enumerate() {
             let bench = match Arrivals::at(port) {
-                Arrivals::Polled => &refusing,
-                Arrivals::Steered => &replying,
+                Arrivals::Polled => refusing,
+                Arrivals::Steered => replying,
             };
-            let (before_s, begun) = (busy_s(bench.server_cpu), Instant::now());
+            let before = spent(bench.server_cpu);
             let outcome = bench.send(closed_loop(driver, port, close));
             // Of all the time that it was busy in: the crowd makes ready, warms up and leaves, too.
-            let lasted_s = begun.elapsed().as_secs_f64();
-            busy[at].0.push((busy_s(bench.server_cpu) - before_s) / lasted_s);
+            let shares = spent(bench.server_cpu).shares_since(&before);
+            busy[at].0.push(1.0 - shares["idle"]);
             let done = outcome.replies + outcome.errors.turned_away();
             rounds[at].0.push(done as f64 / outcome.duration_s);
         }
@@ -98,19 +113,27 @@ pub fn measure() -> bool {
     }
     // Of a report that cannot be read nobody knows whether it was the middle one.
     let httperf = httperf.map(|rounds| rounds.into_iter().collect::<Option<Vec<_>>>().map(Rounds));
+    Found { rounds, busy, httperf }
+}
+
+fn table(found: &Found) {
     println!("  {:<44} {:>10} {:>21} {:>13}", "", "per second", "range", "server busy");
-    for (at, (name, ..)) in ways.iter().enumerate() {
-        show(name, &rounds[at], &format!("{:.0} %", 100.0 * busy[at].median()));
+    for (at, (name, ..)) in WAYS.iter().enumerate() {
+        show(name, &found.rounds[at], &format!("{:.0} %", 100.0 * found.busy[at].median()));
     }
     let names = ["refused by the kernel", "refused by tidegate's driver", "exchanges"];
-    for (name, rounds) in names.into_iter().zip(&httperf) {
+    for (name, rounds) in names.into_iter().zip(&found.httperf) {
         let name = format!("httperf: {name}");
         match rounds {
             Some(rounds) => show(&name, rounds, ""),
             None => println!("  {name:<44} a report of its cannot be read"),
         }
     }
+}
 
+/// Whether each was met.
+fn targets(found: &Found) -> bool {
+    let Found { rounds, busy, httperf } = found;
     let refused = rounds[0].median().max(rounds[1].median());
     let exchanges = rounds[3].median().max(rounds[4].median());
     // Like with like. A kernel that refuses is itself the limit of this crowd, not of httperf.
@@ -145,7 +168,7 @@ pub fn measure() -> bool {
     );
     println!("  refused by the kernel, to httperf's: {}", times_told(times_by_kernel));
     println!("  exchanges to httperf's: {}", times_told(times_served));
-    met & refusing.million() & refusing.schedule()
+    met
 }
 
 /// How many times a peer's; a peer that did nothing was not measured.
@@ -279,13 +302,14 @@ impl Bench {
         let mut all = true;
         for per_s in [1_000.0, 10_000.0, 100_000.0] {
             let mut late_ms = Rounds::default();
-            let before = stolen_s(self.crowd_cpu);
+            let (before, begun) = (spent(self.crowd_cpu), Instant::now());
             for _ in 0..ROUNDS {
                 let load = Load::Poisson { per_s };
                 let plan = Plan { load, ..closed_loop(Driver::Raw, CLOSED, Close::Fin) };
                 late_ms.0.push(self.send(plan).late_starts.p99_ms);
             }
-            let stolen_ms = (stolen_s(self.crowd_cpu) - before) * 1e3;
+            let stolen = spent(self.crowd_cpu).shares_since(&before)["stolen"];
+            let stolen_ms = stolen * begun.elapsed().as_secs_f64() * 1e3;
             let holds = late_ms.median() <= 1.0;
             let text = format!(
                 "{per_s} starts/s are {:.2} ms late at the 99th percentile (target 1)",
@@ -348,26 +372,8 @@ fn beside(program: &str) -> PathBuf {
     path
 }
 
-/// Seconds that a processor has not been idle.
-fn busy_s(cpu: usize) -> f64 {
-    let spent = modes_s(cpu);
-    spent.iter().sum::<f64>() - spent[3] - spent[4]
-}
-
-/// Seconds that a hypervisor gave to others.
-fn stolen_s(cpu: usize) -> f64 {
-    modes_s(cpu)[7]
-}
-
-/// Seconds that a processor has spent in each mode: user, nice, system, idle, iowait, interrupts,
-/// softirqs, stolen.
-fn modes_s(cpu: usize) -> [f64; 8] {
-    let told = fs::read_to_string("/proc/stat").expect("it is there");
-    let name = format!("cpu{cpu} ");
-    let line = told.lines().find(|line| line.starts_with(&name)).expect("a processor");
-    let mut words = line.split_whitespace().skip(1);
-    // In hundredths.
-    [(); 8].map(|()| words.next().and_then(|word| word.parse().ok()).unwrap_or(0.0) / 100.0)
+fn spent(cpu: usize) -> ProcessorTime {
+    ProcessorTime::of(cpu).expect("the kernel tells it")
 }
 
 /// The most memory that this process ever had, in MiB.

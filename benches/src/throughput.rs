@@ -186,19 +186,6 @@ fn rate_here(server: &Namespace, receives: i32, way: Way) -> Rate {
     let backlog = if full { 0 } else { 4096 };
     // Only the kernel's cookies are asked for with room; a first SYN takes the only place.
     server.sysctl("net.ipv4.tcp_syncookies", if full { 1 } else { 2 }).expect("a sysctl");
-    let rst_filter = |table: &str| {
-        server.output(server.command(&format!("nft add table {table}"))).expect("nft");
-        let chain = match way {
-            Way::NftIngress => format!("type filter hook ingress device {NEAR} priority 0 ;"),
-            _ => "type filter hook input priority 0 ;".to_owned(),
-        };
-        let mut command = server.command(&format!("nft add chain {table} refuse"));
-        command.arg(format!("{{ {chain} }}"));
-        server.output(command).expect("nft");
-        let rule =
-            format!("nft add rule {table} refuse tcp dport {PORT} counter reject with tcp reset");
-        server.output(server.command(&rule)).expect("nft");
-    };
     let listener = guard::listener(address, backlog);
     // From the host itself, over loopback: the queue holds one connection, and is full.
     let _waits = full.then(|| std::net::TcpStream::connect(address).expect("room for one"));
@@ -210,33 +197,13 @@ fn rate_here(server: &Namespace, receives: i32, way: Way) -> Rate {
     };
     let rate = match way {
         Way::Driver(_) | Way::DriverTransmit(_) | Way::Ip(_) | Way::Shed(_) => {
-            let guard = match way {
-                Way::Driver(syn) | Way::DriverTransmit(syn) | Way::Ip(syn) => guard::guard(syn),
-                Way::Shed(refusal) => shedding(refusal),
-                _ => unreachable!("matched above"),
-            };
-            let (name, place) = match way {
-                Way::Driver(_) | Way::Shed(_) => ("tidegate_driver_veth", Place::Driver(index)),
-                Way::DriverTransmit(_) => ("tidegate_driver", Place::Driver(index)),
-                _ => ("tidegate_ip", Place::Ingress(index)),
-            };
-            let program = guard.program(name).expect("a program");
-            let _link = link::create(program.as_fd(), name, place).expect("it attaches");
-            measure_count(
-                receives,
-                Box::new(|| {
-                    let counted = counters::read(&guard, 0).expect("the first guard's counters");
-                    let by_verdict =
-                        |v: u32| counted.packets.iter().map(move |row| row[v as usize]);
-                    (1..TG_VERDICTS).flat_map(by_verdict).sum()
-                }),
-            )
+            by_guard(receives, index, way)
         }
         Way::KernelDrop => measure_count(receives, kernels("TcpExtListenDrops")),
         Way::KernelCookies => measure_count(receives, kernels("TcpExtSyncookiesSent")),
         Way::NftInet | Way::NftIngress => {
             let table = if way == Way::NftInet { "inet bench" } else { "netdev bench" };
-            rst_filter(table);
+            reject_by_nft(server, table, way);
             let rate = measure_count(receives, Box::new(|| nft_counter(server, table)));
             server.output(server.command(&format!("nft delete table {table}"))).expect("nft");
             rate
@@ -244,6 +211,45 @@ fn rate_here(server: &Namespace, receives: i32, way: Way) -> Rate {
     };
     drop(listener);
     rate
+}
+
+/// What one of our programs disposes of, at its hook.
+fn by_guard(receives: i32, index: u32, way: Way) -> Rate {
+    let guard = match way {
+        Way::Driver(syn) | Way::DriverTransmit(syn) | Way::Ip(syn) => guard::guard(syn),
+        Way::Shed(refusal) => shedding(refusal),
+        _ => unreachable!("matched above"),
+    };
+    let (name, place) = match way {
+        Way::Driver(_) | Way::Shed(_) => ("tidegate_driver_veth", Place::Driver(index)),
+        Way::DriverTransmit(_) => ("tidegate_driver", Place::Driver(index)),
+        _ => ("tidegate_ip", Place::Ingress(index)),
+    };
+    let program = guard.program(name).expect("a program");
+    let _link = link::create(program.as_fd(), name, place).expect("it attaches");
+    measure_count(
+        receives,
+        Box::new(|| {
+            let counted = counters::read(&guard, 0).expect("the first guard's counters");
+            let by_verdict = |v: u32| counted.packets.iter().map(move |row| row[v as usize]);
+            (1..TG_VERDICTS).flat_map(by_verdict).sum()
+        }),
+    )
+}
+
+/// A rule that rejects with RST, in a table of its own.
+fn reject_by_nft(server: &Namespace, table: &str, way: Way) {
+    server.output(server.command(&format!("nft add table {table}"))).expect("nft");
+    let chain = match way {
+        Way::NftIngress => format!("type filter hook ingress device {NEAR} priority 0 ;"),
+        _ => "type filter hook input priority 0 ;".to_owned(),
+    };
+    let mut command = server.command(&format!("nft add chain {table} refuse"));
+    command.arg(format!("{{ {chain} }}"));
+    server.output(command).expect("nft");
+    let rule =
+        format!("nft add rule {table} refuse tcp dport {PORT} counter reject with tcp reset");
+    server.output(server.command(&rule)).expect("nft");
 }
 
 /// All are shed, whoever they are.
