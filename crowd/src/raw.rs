@@ -3,10 +3,10 @@
 
 mod attempts;
 mod crowd;
+mod delayed;
 mod device;
 mod filter;
 mod frame;
-mod held;
 mod marks;
 mod named;
 mod packet;
@@ -33,9 +33,9 @@ use crate::error::CrowdError;
 use crate::limits::wake_punctually;
 use crate::plan::{Load, Plan, ns, ranges_of};
 use crate::raw::crowd::{Crowd, Parts, Persona};
+use crate::raw::delayed::Delayed;
 use crate::raw::device::Device;
 use crate::raw::frame::Way;
-use crate::raw::held::Held;
 use crate::raw::post::Office;
 use crate::raw::route::Kernel;
 use crate::raw::tuples::{Ports, Tuples};
@@ -67,9 +67,9 @@ pub(crate) fn run(
     })?;
     let Device { mut arrivals, transmitter, driver } = device;
     let weather = ChaCha8Rng::seed_from_u64(plan.seed ^ WEATHER);
-    let held = Held::new();
+    let delayed = Delayed::new();
     let pairs = pairs(plan);
-    let office = Office { transmitter, held, weather, segments: Segments::default(), pairs };
+    let office = Office { transmitter, delayed, weather, segments: Segments::default(), pairs };
     let mtu = ground.interface.mtu;
     let personas = each_at_each(plan, |class, target, paths, objects| {
         persona(class, target, mtu, paths, objects)

@@ -178,7 +178,7 @@ impl<'a> Crowd<'a> {
             });
         }
         let until_ns = now_ns + LEAVING_MAX_NS;
-        let is_away = |crowd: &Self| crowd.office.held.next_ns().is_some();
+        let is_away = |crowd: &Self| crowd.office.delayed.next_ns().is_some();
         while (self.attempts.open > 0 || is_away(self)) && clock_ns() < until_ns {
             if !self.turn(arrivals) {
                 self.wait(arrivals, Some(until_ns))?;
@@ -216,7 +216,7 @@ impl<'a> Crowd<'a> {
     /// Waits for frames, at most until something is due.
     fn wait(&self, arrivals: &Arrivals, start_ns: Option<u64>) -> Result<(), CrowdError> {
         let tell_ns = self.begun_ns + self.meter.next_ns();
-        let timers = [self.timers.next_ns(), self.visits.next_ns(), self.office.held.next_ns()];
+        let timers = [self.timers.next_ns(), self.visits.next_ns(), self.office.delayed.next_ns()];
         let due = timers.into_iter().chain([start_ns]);
         let until_ns = due.flatten().min().unwrap_or(tell_ns).min(tell_ns);
         let left_ns = until_ns.saturating_sub(clock_ns());

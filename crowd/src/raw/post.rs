@@ -11,16 +11,16 @@ use tidegate_client::{Flags, LastNumbers, Os, Out, Pairs, Segment, Segments};
 use tidegate_policy::time_wait::Judged;
 
 use crate::network::Network;
+use crate::raw::delayed::{Delayed, Direction};
 use crate::raw::device::Transmitter;
 use crate::raw::frame::Way;
-use crate::raw::held::{Direction, Held};
 use crate::raw::xsk::FRAME_BYTES;
 
 /// What every client's segments pass through.
 #[derive(Debug)]
 pub(crate) struct Office {
     pub transmitter: Transmitter,
-    pub held: Held,
+    pub delayed: Delayed,
     /// Decides what the network does.
     pub weather: ChaCha8Rng,
     pub segments: Segments,
@@ -92,7 +92,7 @@ impl Out for Post<'_> {
                 let mut frame = [0; FRAME_BYTES];
                 let bytes = write(&mut frame);
                 let until_ns = self.now_ns + hold_ns;
-                self.office.held.keep(Direction::ToServer, &frame[..bytes], until_ns);
+                self.office.delayed.keep(Direction::ToServer, &frame[..bytes], until_ns);
             }
         }
     }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Costs, found again from what a machine of known costs measures.
+
 use super::*;
 use crate::costs::Costs;
 use crate::spread::processors;

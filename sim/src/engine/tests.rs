@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Events in their order.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;

@@ -6,8 +6,8 @@ use tidegate_client::{Close, Flags, Out, Segment};
 use super::{Crowd, TIMERS_PER_TURN};
 use crate::class::Class;
 use crate::plan::ns;
+use crate::raw::delayed::Direction;
 use crate::raw::frame;
-use crate::raw::held::Direction;
 use crate::raw::post::Post;
 use crate::raw::tuples::Tuple;
 
@@ -16,7 +16,7 @@ impl Crowd<'_> {
     pub(super) fn release_due(&mut self, now_ns: u64) -> usize {
         let mut count = 0;
         while count < TIMERS_PER_TURN
-            && let Some(due) = self.office.held.take_due(now_ns)
+            && let Some(due) = self.office.delayed.take_due(now_ns)
         {
             count += 1;
             match due.direction {
@@ -26,13 +26,13 @@ impl Crowd<'_> {
                 }),
                 Direction::ToClient => self.receive(&due.frame, now_ns, true),
             }
-            self.office.held.give_back(due);
+            self.office.delayed.give_back(due);
         }
         count
     }
 
-    /// A frame arrived at the interface, or `was_held` and arrives at its client.
-    pub(super) fn receive(&mut self, frame: &[u8], now_ns: u64, was_held: bool) {
+    /// A frame arrived at the interface, or `was_delayed` and arrives at its client.
+    pub(super) fn receive(&mut self, frame: &[u8], now_ns: u64, was_delayed: bool) {
         let Some(arrived) = frame::read(frame) else { return };
         let Some(tuple) = self.tuples.of(arrived.from, arrived.to) else { return };
         let ends = (arrived.to, arrived.from);
@@ -47,12 +47,12 @@ impl Crowd<'_> {
             None => self.stray_way(tuple),
         };
         let network = self.personas[persona].network;
-        if !was_held && !network.is_plain() {
+        if !was_delayed && !network.is_plain() {
             match network.holds_ns(delay_ns, &mut self.office.weather) {
                 None => return,
                 Some(0) => {}
                 Some(hold_ns) => {
-                    return self.office.held.keep(Direction::ToClient, frame, now_ns + hold_ns);
+                    return self.office.delayed.keep(Direction::ToClient, frame, now_ns + hold_ns);
                 }
             }
         }

@@ -13,8 +13,8 @@ use super::*;
 use crate::class::{Browsing, Class, each_at_each};
 use crate::network::Delay;
 use crate::plan::{Driver, Load, ranges_of};
+use crate::raw::delayed::Delayed;
 use crate::raw::device::Transmitter;
-use crate::raw::held::Held;
 use crate::raw::persona;
 use crate::raw::tuples::Ports;
 use crate::raw::xsk::FRAME_BYTES;
@@ -54,7 +54,7 @@ fn parts(plan: &Plan) -> Parts {
     }
     let office = Office {
         transmitter: Transmitter::Nowhere,
-        held: Held::new(),
+        delayed: Delayed::new(),
         weather: ChaCha8Rng::seed_from_u64(1),
         segments: Segments::default(),
         pairs: Some(Pairs::new(64, tg_key::default())),
@@ -213,7 +213,7 @@ fn what_belongs_to_no_attempt_takes_as_long_as_all_else() {
         let bytes = way.write((from.ip(), from.port()), 64, 1, &fin, DATA_ORDER, &mut frame);
         crowd.receive(&frame[..bytes], begun_ns, false);
         let mut now_ns = begun_ns;
-        while let Some(next_ns) = crowd.office.held.next_ns() {
+        while let Some(next_ns) = crowd.office.delayed.next_ns() {
             now_ns = next_ns;
             crowd.release_due(now_ns);
         }

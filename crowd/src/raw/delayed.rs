@@ -15,13 +15,13 @@ pub(crate) enum Direction {
 
 /// Frames that wait for their time. Their memory is used again.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct Delayed {
     wheel: Wheel,
     frames: Vec<(Direction, Vec<u8>)>,
     free: Vec<u32>,
 }
 
-impl Held {
+impl Delayed {
     pub(crate) fn new() -> Self {
         Self { wheel: Wheel::new(TICK_BITS, 0), frames: Vec::new(), free: Vec::new() }
     }
@@ -73,27 +73,27 @@ mod tests {
 
     #[test]
     fn frames_come_out_in_time_and_in_order() {
-        let mut held = Held::new();
-        let take = |held: &mut Held, now_ns| {
-            let due = held.take_due(now_ns)?;
+        let mut delayed = Delayed::new();
+        let take = |delayed: &mut Delayed, now_ns| {
+            let due = delayed.take_due(now_ns)?;
             let shown = (due.direction, due.frame.clone());
-            held.give_back(due);
+            delayed.give_back(due);
             Some(shown)
         };
         for round in 0..3 {
             let now_ns = round * 50_000_000;
-            held.keep(Direction::ToServer, b"first", now_ns + 20_000_000);
-            held.keep(Direction::ToClient, b"early", now_ns + 10_000_000);
-            held.keep(Direction::ToServer, b"second, longer", now_ns + 20_000_000);
-            assert_eq!(take(&mut held, now_ns + 9_999_999), None);
+            delayed.keep(Direction::ToServer, b"first", now_ns + 20_000_000);
+            delayed.keep(Direction::ToClient, b"early", now_ns + 10_000_000);
+            delayed.keep(Direction::ToServer, b"second, longer", now_ns + 20_000_000);
+            assert_eq!(take(&mut delayed, now_ns + 9_999_999), None);
             let early = (Direction::ToClient, b"early".to_vec());
-            assert_eq!(take(&mut held, now_ns + 10_020_000), Some(early));
+            assert_eq!(take(&mut delayed, now_ns + 10_020_000), Some(early));
             let due = now_ns + 20_020_000;
-            assert_eq!(take(&mut held, due), Some((Direction::ToServer, b"first".to_vec())));
+            assert_eq!(take(&mut delayed, due), Some((Direction::ToServer, b"first".to_vec())));
             let second = (Direction::ToServer, b"second, longer".to_vec());
-            assert_eq!(take(&mut held, due), Some(second));
-            assert_eq!(take(&mut held, due), None);
+            assert_eq!(take(&mut delayed, due), Some(second));
+            assert_eq!(take(&mut delayed, due), None);
         }
-        assert_eq!(held.frames.len(), 3, "memory is used again");
+        assert_eq!(delayed.frames.len(), 3, "memory is used again");
     }
 }
