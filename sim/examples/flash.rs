@@ -3,6 +3,9 @@
 //!
 //! `cargo run --release -p tidegate-sim --example flash -- 100 "abort rst-syn"`
 
+mod processor;
+
+use processor::processor_s;
 use tidegate_client::{Arrivals, Os};
 use tidegate_policy::mechanism;
 use tidegate_servers::AcceptLimit;
@@ -63,11 +66,4 @@ fn most_memory_mib() -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     kib.unwrap_or(0) / 1024
-}
-
-/// The processor time that this thread has had, in s: others may use the machine too.
-fn processor_s() -> f64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let ns = text.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok());
-    ns.unwrap_or(f64::NAN) / 1e9
 }

@@ -4,6 +4,9 @@
 //! `cargo run --release -p tidegate-sim --example speed`, of all, or with the beginning of a line's name
 //! behind `--` of those lines only, and with a number after it for so many simulated seconds.
 
+mod processor;
+
+use processor::processor_s;
 use tidegate_client::{Arrivals, Os};
 use tidegate_policy::mechanism;
 use tidegate_servers::AcceptLimit;
@@ -55,11 +58,4 @@ fn setup(
     setup.crowd.duration_ns = seconds * SECOND_NS;
     setup.crowd.cool_down_ns = SECOND_NS;
     Ok(setup)
-}
-
-/// The processor time that this thread has had, in s: others may use the machine too.
-fn processor_s() -> f64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let ns = text.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok());
-    ns.unwrap_or(f64::NAN) / 1e9
 }
