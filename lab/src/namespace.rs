@@ -95,12 +95,6 @@ impl Namespace {
         self.worker.tid.as_raw()
     }
 
-    /// A file to enter it by, for `nsenter --net=…` and `setns`.
-    #[must_use]
-    pub fn net_path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/task/{}/ns/net", nix::unistd::getpid(), self.worker.tid))
-    }
-
     /// Executes a closure on the namespace's thread and waits for it.
     ///
     /// A socket made there belongs to the namespace and may be used from any thread. Only one
