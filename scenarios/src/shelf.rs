@@ -106,6 +106,23 @@ mod tests {
         }
     }
 
+    /// Far behind at one load and far ahead at another has a mean of neither. (A paper's "around" is of its
+    /// curves as a whole.)
+    #[test]
+    fn of_todays_who_is_as_good_as_another_is_so_at_every_load() {
+        for (name, _) in shelf().iter().filter(|(name, _)| name.starts_with("today-")) {
+            let scenario = named(name).expect("a scenario");
+            let loads = scenario.load(Form::Full).offered;
+            for claim in &scenario.claims {
+                let (from, to) = claim.offered;
+                let several = loads.iter().filter(|load| (from..=to).contains(load)).count() > 1;
+                let is_both = claim.at_least.is_some() && claim.at_most.is_some();
+                let is_asked = several && is_both && !claim.than.is_empty();
+                assert!(!is_asked || claim.take != Take::Mean, "{name}: {}", claim.says);
+            }
+        }
+    }
+
     /// In one short line: there are a hundred names.
     #[test]
     fn a_name_that_is_none_is_answered_with_the_nearest() {
