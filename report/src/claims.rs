@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn a_claim_says_what_its_number_is() {
         let scenario = scenario(
-            "[[claim]]\nsays = \"x\"\nsource = \"us\"\ncurve = \"abort\"\nthan = \"default\"\nmeasure = \"segments.syn_sent\"\nover = \"attempts\"\noffered = [1, 3]\nthan_offered = [0.5, 0.5]\nat_least = 1.1\nat_most = 2\n\
+            "[[claim]]\nsays = \"x\"\nsource = \"us\"\ncurve = \"abort\"\nthan = \"default\"\nmeasure = \"syns_per_attempt.1.attempts\"\nover = \"attempts\"\noffered = [1, 3]\nthan_offered = [0.5, 0.5]\nat_least = 1.1\nat_most = 2\n\
              [[claim]]\nsays = \"y\"\nsource = \"us\"\ncurve = \"abort\"\nmeasure = \"response_ms.mean\"\noffered = [1, 3]\nat_most = 2500\n\
              [[claim]]\nsays = \"z\"\nsource = \"us\"\ncurve = \"abort\"\nthan = \"default\"\nmeasure = \"replies_per_s\"\noffered = [1, 3]\ntake = \"peak\"\nat_least = 1\n\
              [[claim]]\nsays = \"w\"\nsource = \"us\"\ncurve = \"abort\"\nmeasure = \"seconds.replies\"\nseconds = [12, 29]\noffered = [1, 3]\ntake = \"min\"\nat_least = 1",
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(recipe(late), "smallest seconds.replies, abort, at 1× to 3×, seconds 12 to 29");
         assert_eq!(
             recipe(ratio),
-            "mean of segments.syn_sent ÷ attempts, abort ÷ default, at 1× to 3× ÷ the same at 0.5×"
+            "mean of syns_per_attempt.1.attempts ÷ attempts, abort ÷ default, at 1× to 3× ÷ the same at 0.5×"
         );
         assert_eq!(recipe(peak), "peak of replies_per_s, abort ÷ default, at 1× to 3×");
         assert_eq!(bounds(ratio).unwrap(), "from 1.1 to 2");

@@ -181,8 +181,9 @@ impl File {
                 .map_err(|what| source.wrong(None, what))?;
         }
         let has_several = settings.iter().any(|setting| setting.clients.requests > 1.0);
-        for (offset, measure, over) in self.quotients().filter(|_| has_several) {
-            check_quotient(measure, over).map_err(|what| source.wrong(Some(offset), what))?;
+        for (offset, measure, over) in self.quotients() {
+            check_quotient(measure, over, has_several)
+                .map_err(|what| source.wrong(Some(offset), what))?;
         }
         Ok(())
     }
@@ -241,10 +242,18 @@ fn is_of_attempts(path: &str) -> bool {
     }
 }
 
-/// Where connections have several requests, attempts are no share of requests.
-fn check_quotient(measure: &str, over: &str) -> Result<(), String> {
+/// Segments are those of all of the run, and of these alone a quotient says something. Where connections have
+/// several requests, attempts are no share of requests.
+fn check_quotient(measure: &str, over: &str, has_several: bool) -> Result<(), String> {
+    let is_of_all = |path: &str| path.split('.').next() == Some("segments");
+    if is_of_all(measure) != is_of_all(over) {
+        return Err(format!(
+            "{measure} over {over} is of all of the run and of the time that counts: divide segments by \
+             segments, or take syns_per_attempt.mean for SYNs an attempt"
+        ));
+    }
     let divides = |one: &str, other: &str| is_of_attempts(one) && REQUESTS.contains(&other);
-    if !divides(measure, over) && !divides(over, measure) {
+    if !has_several || !divides(measure, over) && !divides(over, measure) {
         return Ok(());
     }
     Err(format!(

@@ -243,6 +243,21 @@ fn a_factor_without_levels_is_refused() {
     assert!(twice.starts_with("s.toml:8: ") && twice.contains("\"a\""), "{twice}");
 }
 
+/// They are counted from the warm-up on, what they would be divided by later.
+#[test]
+fn segments_are_divided_by_segments_alone() {
+    let with = |measure: &str, over: &str| {
+        let keys = format!("measure = \"{measure}\"\nover = \"{over}\"");
+        let text = GOOD.replace("measure = \"replies_per_s\"", &keys);
+        Scenario::parse("s", "s.toml", &text).map_err(|error| error.to_string())
+    };
+    assert!(with("segments.syn_ack_received", "segments.syn_sent").is_ok());
+    for (measure, over) in [("segments.syn_sent", "attempts"), ("errors_per_s", "segments")] {
+        let wrong = with(measure, over).unwrap_err();
+        assert!(wrong.starts_with("s.toml:14: ") && wrong.contains("all of the run"), "{wrong}");
+    }
+}
+
 #[test]
 fn attempts_are_no_share_of_requests_where_connections_have_several() {
     let within = "measure = \"answered_within_per_s.1500\"";
