@@ -232,6 +232,64 @@ fn a_page_says_what_is_simulated_and_of_which_machine() {
     }
 }
 
+/// An axis has bare numbers: what stands above the figure says of what, whoever named it.
+#[test]
+fn a_figure_says_its_unit_whatever_the_scenario_calls_it() {
+    let measures = [
+        ("replies_per_s", "replies/s"),
+        ("queue_drops_per_s", "drops/s"),
+        ("verdicts_per_s", "per second"),
+        ("response_ms.mean", "ms"),
+        ("kernel_s", "s"),
+        ("cpu.idle", "%"),
+        ("offered_over_capacity", "× capacity"),
+        ("attempts", ""),
+        ("time_wait.server_bytes", ""),
+        // Bars, which are always named.
+        ("cpu", "%"),
+        ("errors_per_s", "errors/s"),
+        ("syns_per_attempt", ""),
+    ];
+    let (panels, bars) = measures.split_at(measures.len() - 3);
+    let figure = |kind: &str, (measure, _): &(&str, &str), title: &str| {
+        format!("[[{kind}]]\nmeasure = \"{measure}\"\n{title}")
+    };
+    let named = "title = \"called so\"\n";
+    let figures = panels.iter().flat_map(|m| ["", named].map(|title| figure("panel", m, title)));
+    let figures: String = figures.chain(bars.iter().map(|m| figure("bars", m, named))).collect();
+    let text = format!(
+        "title = \"t\"\nsource = \"s\"\n[load]\noffered = [2]\n[[curve]]\nmechanism = \"abort\"\n{figures}"
+    );
+    let point = samples::point("s", "abort", 2.0, World::Live);
+    let page = page(&[samples::study(samples::parsed("s", &text), vec![point], "tidelab")]);
+    let captions = page.split("<figcaption>").skip(1);
+    let captions: Vec<&str> =
+        captions.filter_map(|rest| rest.split("</figcaption>").next()).collect();
+    let twice = panels.iter().flat_map(|(_, unit)| [unit; 2]).chain(bars.iter().map(|(_, u)| u));
+    assert_eq!(captions.len(), 2 * panels.len() + bars.len());
+    for (caption, unit) in captions.into_iter().zip(twice) {
+        let has_one = caption.split("</b>").nth(1).is_some_and(|title| title.contains(" ("));
+        let has_its_own = caption.contains(&format!(" ({unit})"));
+        assert!(if unit.is_empty() { !has_one } else { has_its_own }, "{caption}: {unit}");
+    }
+}
+
+/// As a claim's recipe does.
+#[test]
+fn a_map_says_by_what_its_numbers_were_divided() {
+    let text = "title = \"t\"\nsource = \"s\"\n[load]\noffered = [2]\n\
+                [[factor]]\nname = \"Server\"\nlevels = [{ name = \"quick\" }, { name = \"slow\" }]\n\
+                [[curve]]\nmechanism = \"default\"\n[[curve]]\nmechanism = \"abort\"\n\
+                [[claim]]\nsays = \"x\"\nsource = \"us\"\ncurve = \"abort\"\nthan = \"default\"\n\
+                measure = \"errors_per_s\"\nover = \"offered_per_s\"\noffered = [2, 2]\nat_most = 1.5";
+    let curves = ["default, quick", "abort, quick"];
+    let points = curves.map(|curve| samples::point("s", curve, 2.0, World::Live));
+    let study = samples::study(samples::parsed("s", text), points.into(), "tidelab");
+    let found = parsed(&page(&[study]));
+    let title = "Errors ÷ Offered: abort as a multiple of default; up to 1.5";
+    assert!(found.iter().any(|text| text == title), "{found:?}");
+}
+
 /// Nothing that was dropped is a number, too.
 #[test]
 fn bars_of_nothing_are_told_from_bars_of_what_was_not_measured() {

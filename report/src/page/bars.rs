@@ -61,8 +61,7 @@ pub(super) fn bars(view: &View, index: usize, bars: &Bars) -> Markup {
     html! {
         figure.bars {
             figcaption {
-                b { "(" (letter) ") " } (bars.title)
-                @if unit == Unit::Share { " (%)" }
+                b { "(" (letter) ") " } (words::title(&bars.measure, Some(&bars.title)))
                 span.aside { ", by offered load in × capacity" }
             }
             @if all_zero {

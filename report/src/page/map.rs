@@ -75,9 +75,11 @@ fn outer(combination: &Combination, columns: usize) -> &[String] {
 }
 
 fn title(view: &View, claim: &Claim, world: World) -> String {
+    let over = claim.over.as_ref().map(|over| format!(" ÷ {}", words::name(over)));
     let mut title = format!(
-        "{}: {} as a multiple of {}",
+        "{}{}: {} as a multiple of {}",
         words::name(&claim.measure),
+        over.unwrap_or_default(),
         claim.curve,
         match &claim.than[..] {
             [one] => one.clone(),

@@ -42,7 +42,7 @@ struct Curve<'a> {
 /// The figure, with its caption above.
 pub(super) fn panel(view: &View, index: usize, panel: &Panel) -> Markup {
     let id = format!("{}-panel-{}", view.id, index + 1);
-    let title = panel.title.clone().unwrap_or_else(|| words::title(&panel.measure));
+    let title = words::title(&panel.measure, panel.title.as_deref());
     let across = Across::of(view, &panel.measure);
     let curves = curves(view, panel, &across);
     let empty = curves.iter().all(|curve| curve.dots.iter().all(|(_, dot)| dot.is_none()));

@@ -3,9 +3,10 @@
 
 use crate::number::Unit;
 
-/// A measure's name for a heading or an axis, with its unit.
-pub(super) fn title(measure: &str) -> String {
-    let name = name(measure);
+/// What stands above a figure of a measure, with its unit, which its axis leaves out: the measure's own
+/// name, or what the scenario calls it.
+pub(super) fn title(measure: &str, given: Option<&str>) -> String {
+    let name = given.map_or_else(|| name(measure), str::to_owned);
     match unit_words(measure) {
         "" => name,
         unit => format!("{name} ({unit})"),
@@ -150,7 +151,8 @@ mod tests {
 
     #[test]
     fn attempts_are_not_called_replies() {
-        assert_eq!(title("answered_within_per_s.900"), "Answered within 900 ms (attempts/s)");
-        assert_eq!(title("replies_per_s"), "Throughput (replies/s)");
+        let own = |measure: &str| title(measure, None);
+        assert_eq!(own("answered_within_per_s.900"), "Answered within 900 ms (attempts/s)");
+        assert_eq!(own("replies_per_s"), "Throughput (replies/s)");
     }
 }
