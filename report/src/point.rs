@@ -175,6 +175,10 @@ impl Point {
             ("segments", _) => measured(&self.segments, part, |n| *n as f64),
             ("cpu", Some(part)) => self.cpu.get(part).copied(),
             ("cpu", None) => measured(&self.cpu, None, |n| *n),
+            // A profile lacks what it never met; the simulator, what it does not tell apart.
+            ("cpu_components", Some(part)) if self.world == World::Sim => {
+                self.cpu_components.get(part).copied()
+            }
             ("cpu_components", _) => measured(&self.cpu_components, part, |n| *n),
             ("cpu_calls", _) => measured(&self.cpu_calls, part, |n| *n),
             // Rates and times, which have no sum.
@@ -375,6 +379,18 @@ mod tests {
         assert_eq!(found("syns_per_attempt.mean"), Some((5.0 + 3.0 * 2.0) / 7.0));
         assert_eq!(found("syns_per_attempt.1.attempts"), Some(5.0));
         assert_eq!(found("syns_per_attempt.3.errors"), Some(2.0));
+    }
+
+    /// Where the simulator has memory management with what needs the memory, none of its own is not 0 %.
+    #[test]
+    fn a_component_that_is_not_simulated_is_no_number_and_one_that_a_profile_never_met_is_zero() {
+        let of = |world: World| {
+            let mut point = Point { world, ..point("abort", 2.0) };
+            point.cpu_components = [("net-tcp".to_owned(), 0.25), ("guard".to_owned(), 0.0)].into();
+            ["net-tcp", "guard", "mm"].map(|part| point.measure(&format!("cpu_components.{part}")))
+        };
+        assert_eq!(of(World::Live), [Some(0.25), Some(0.0), Some(0.0)]);
+        assert_eq!(of(World::Sim), [Some(0.25), Some(0.0), None]);
     }
 
     /// A scenario that asks for a number that no result has would say so only after its run.

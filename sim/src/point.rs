@@ -76,7 +76,8 @@ impl Measured<'_> {
             .into()
     }
 
-    /// As live, only where the scenario asks for a profile.
+    /// As live, only where the scenario asks for a profile; every component that is told apart here, since
+    /// one that is not there is no number.
     fn cpu_components(&self) -> BTreeMap<String, f64> {
         let each = self.report.spent.by_component;
         let whole_ns = each.whole_ns();
@@ -84,10 +85,7 @@ impl Measured<'_> {
             return BTreeMap::new();
         }
         let share = |ns: u64| ns as f64 / whole_ns as f64;
-        each.named()
-            .filter(|(_, ns)| *ns > 0)
-            .map(|(name, ns)| (name.to_owned(), share(ns)))
-            .collect()
+        each.named().map(|(name, ns)| (name.to_owned(), share(ns))).collect()
     }
 
     fn kernel(&self) -> BTreeMap<String, i64> {

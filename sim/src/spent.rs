@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Time of the processor, by what it went to (Shukla, table 4.4).
 
-/// Time of one piece of work, or of many, by component, in ns. The kernel's memory management is
-/// with what needs the memory.
+/// Time of one piece of work, or of many, by component, in ns. The kernel's memory management, which a
+/// profile of a live server has as `mm`, is with what needs the memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Took {
     /// Interrupts, frames, transmission.
