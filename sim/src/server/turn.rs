@@ -105,7 +105,7 @@ impl Host {
             Order::Phases(phases) => phases.closed(),
             Order::Threads(threads) => threads.closed(flow.conn.thread),
         }
-        self.app.statistics.dead_connections += u64::from(flow.conn.served == 0);
+        self.app.statistics.dead_connections += u64::from(!flow.conn.was_answered());
         self.close(flow, work);
     }
 }

@@ -159,6 +159,11 @@ impl Conn {
         self.state == State::HalfOpen && self.again == 0
     }
 
+    /// Whether a reply was handed over whole.
+    pub(crate) fn was_answered(&self) -> bool {
+        self.served > u16::from(self.replies)
+    }
+
     /// Whether the application has something to do for it.
     pub(crate) fn wants_turn(&self, profile: Profile) -> bool {
         if self.was_reset || self.is_overdue {

@@ -5,7 +5,7 @@ use tidegate_client::{Arrivals, Close, Os, Outcome, Step};
 use tidegate_policy::mechanism;
 use tidegate_policy::raw::{TG_HALF_CLOSE, TG_RST_FIN, TG_RST_FIN_STRICT};
 use tidegate_scenarios::Page;
-use tidegate_sim::{Hook, Load, Machine, Pages, Profile, Program, Report, Setup, World};
+use tidegate_sim::{Hook, Link, Load, Machine, Pages, Profile, Program, Report, Setup, World};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -184,6 +184,24 @@ fn who_waits_for_the_server_is_not_given_up() {
         assert_eq!(report.balance.served, report.balance.attempts, "{program:?}");
         assert!(report.outcome.response_ms.max > 15_000.0, "{:?}", report.outcome.response_ms);
     }
+}
+
+/// As live: also whose client left while its reply was on its way.
+#[test]
+fn a_connection_of_one_request_has_a_whole_reply_or_is_found_dead() {
+    // A buffer that holds no whole file of the larger, and a link on which these take longer than clients wait.
+    let machine = Machine { profile: Profile::Windows, ..Machine::today() };
+    let mut world = Setup::one_packet(machine, None, Os::linux());
+    world.pages = Pages::of(Page::Specweb99, 1);
+    world.crowd.person.requests = world.pages.requests("h");
+    world.way.links_out = vec![Link { bits_per_s: 1_000_000, queue_bytes: 1_000_000 }];
+    world.crowd.person.timeout_ns = SECOND_NS / 5;
+    let steps = [(20, 1.0), (40, 0.0)].map(|(s, times)| Step { lasts_ns: s * SECOND_NS, times });
+    world.crowd.load = Load::Open(Arrivals::constant(5.0).in_steps(&steps));
+    world.crowd.duration_ns = 60 * SECOND_NS;
+    let served = of(world).application;
+    assert!(served.dead_connections > 0, "{served:?}");
+    assert_eq!(served.replies + served.dead_connections, served.accepted, "{served:?}");
 }
 
 /// The papers' machine with another TCP, overloaded by clients so far away.
