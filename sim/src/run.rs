@@ -204,6 +204,7 @@ mod tests {
     struct Heard {
         left_out: Vec<String>,
         points: usize,
+        parts: Vec<Option<f64>>,
         warnings: Vec<String>,
     }
 
@@ -214,6 +215,8 @@ mod tests {
 
         fn point(&mut self, point: &Point) -> Result<(), ResultsError> {
             self.points += 1;
+            let part = |name| point.measure(&format!("cpu_components.{name}"));
+            self.parts.extend(["guard", "mm"].map(part));
             self.warnings.extend(point.warnings.clone());
             Ok(())
         }
@@ -250,5 +253,17 @@ mod tests {
         run(&scenario, scenario.load(Form::Full), &settings, &mut heard).unwrap();
         let told = "the server asked for a listen queue of 2048, and linux-2.4 gave it one of 128";
         assert_eq!((heard.points, heard.warnings), (2, vec![told.to_owned()]));
+    }
+
+    /// Nobody guards, and memory management is with what needs the memory.
+    #[test]
+    fn a_component_that_took_no_time_is_zero_and_one_that_is_not_told_apart_is_no_number() {
+        let text = "title = \"t\"\nsource = \"s\"\nprofile = true\n[load]\noffered = [0.5]\nduration_s = 0.1\n\
+             warm_up_s = 0.1\n[[curve]]\npeer = \"kernel\"";
+        let scenario = Scenario::parse("t", "t.toml", text).unwrap();
+        let settings = Settings { machine: Machine::today(), threads: NonZeroUsize::MIN };
+        let mut heard = Heard::default();
+        run(&scenario, scenario.load(Form::Full), &settings, &mut heard).unwrap();
+        assert_eq!(heard.parts, [Some(0.0), None]);
     }
 }
