@@ -74,6 +74,7 @@ TG_INLINE void tg_reply_cookie(const struct tg_syn_stage *s, __u32 mtu, struct t
 	r->marks.ack = s->packet->seq + 1;
 	r->marks.flags = TG_TCP_SYN | TG_TCP_ACK | (options.ecn ? TG_TCP_ECE : 0);
 	r->window = TG_SYN_ACK_WINDOW;
+	__builtin_memcpy(r->next_hop, s->way.next_hop, sizeof(r->next_hop));
 }
 
 #endif

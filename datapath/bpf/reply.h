@@ -22,6 +22,8 @@ struct tg_reply {
 	__u32 option_words;
 	__u32 payload_words;
 	__u32 words[TG_REPLY_WORDS]; /* network byte order */
+	__u16 next_hop[3];           /* where the frame goes; 0: back to who sent it */
+	__u16 padding;
 };
 
 TG_INLINE __u32 tg_reply_ip_bytes(const struct tg_packet *p)
@@ -155,6 +157,8 @@ TG_INLINE int tg_write_reply(void *data, void *data_end, const struct tg_packet 
 	}
 	if (!tg_swap_link(data, data_end))
 		return 0;
+	if (r->next_hop[0] | r->next_hop[1] | r->next_hop[2])
+		__builtin_memcpy(data, r->next_hop, sizeof(r->next_hop));
 
 	word = (__u32 *)tcp;
 	word[0] = p->tuple.dport | (__u32)p->tuple.sport << 16; /* as they lie in memory */

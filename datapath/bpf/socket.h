@@ -126,6 +126,24 @@ struct {
 	__type(value, __u32);
 } local_routes SEC(".maps");
 
+/* The kernel's answer for what comes in at this interface; of *fib the rest is the caller's. */
+TG_INLINE long tg_ask_route(void *ctx, struct bpf_fib_lookup *fib, const __u32 *from,
+                            const __u32 *to, __u32 is_ipv6, __u32 ifindex)
+{
+	fib->ifindex = ifindex;
+	fib->l4_protocol = TG_IPPROTO_TCP;
+	if (is_ipv6) {
+		fib->family = AF_INET6;
+		__builtin_memcpy(fib->ipv6_src, from, 16);
+		__builtin_memcpy(fib->ipv6_dst, to, 16);
+	} else {
+		fib->family = AF_INET;
+		fib->ipv4_src = from[0];
+		fib->ipv4_dst = to[0];
+	}
+	return bpf_fib_lookup(ctx, fib, sizeof(*fib), 0);
+}
+
 /*
  * Is it none that the host forwards? Its own are not, nor those without a route, broadcast and
  * anycast; where the interface does not forward at all, none is. A function of its own: what it
@@ -134,20 +152,8 @@ struct {
 static __noinline int tg_is_kept(void *ctx, const struct tg_tuple *t, __u32 ifindex)
 {
 	struct bpf_fib_lookup fib = {};
-	long answer;
+	long answer = tg_ask_route(ctx, &fib, t->saddr, t->daddr, t->is_ipv6, ifindex);
 
-	fib.ifindex = ifindex;
-	fib.l4_protocol = TG_IPPROTO_TCP;
-	if (t->is_ipv6) {
-		fib.family = AF_INET6;
-		__builtin_memcpy(fib.ipv6_src, t->saddr, 16);
-		__builtin_memcpy(fib.ipv6_dst, t->daddr, 16);
-	} else {
-		fib.family = AF_INET;
-		fib.ipv4_src = t->saddr[0];
-		fib.ipv4_dst = t->daddr[0];
-	}
-	answer = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
 	return answer == BPF_FIB_LKUP_RET_NOT_FWDED || answer == BPF_FIB_LKUP_RET_FWD_DISABLED;
 }
 

@@ -15,6 +15,7 @@
 #include "share_stage.h"
 #include "socket.h"
 #include "watch.h"
+#include "way_back.h"
 
 /* A SYN in hand: everything that its decision was made from. */
 struct tg_syn_stage {
@@ -25,6 +26,7 @@ struct tg_syn_stage {
 	struct tg_socket socket;
 	struct tg_watch *watch; /* where the rules are auto's */
 	struct tg_syn syn;
+	struct tg_way_back way; /* of a cookie */
 	__u32 reason;
 	__u32 is_shed; /* decided before its listener was asked for room */
 };

@@ -83,6 +83,15 @@ TG_INLINE int tg_tc_refuse(struct __sk_buff *ctx, struct tg_syn_stage *s, __u32 
 	return tg_tc_answer(ctx, s->packet, &r);
 }
 
+/* Global, as the next: what is known of the route is walked here alone. */
+__noinline int tg_tc_way_back(struct __sk_buff *ctx, struct tg_packet *packet,
+                              struct tg_way_back *way)
+{
+	return packet && way &&
+	       tg_find_way_back(ctx, (void *)(long)ctx->data, (void *)(long)ctx->data_end,
+	                        &packet->tuple, ctx->ifindex, way);
+}
+
 /*
  * Finds the listening socket, or 0 where none listens. Global, as tg_shed is: what the
  * verifier learns of a packet here would have it walk all that follows once more.
@@ -136,7 +145,8 @@ static __noinline int tg_tc_room(struct __sk_buff *ctx, struct tg_packet *packet
 		return TCX_NEXT;
 	if (tg_syn_assess(ctx, s, 1) &&
 	    tg_tc_options(ctx, tg_options_offset(packet), tg_options_end(packet), &s->options))
-		s->syn.cookie_usable = tg_syn_cookie_usable(s, 0);
+		s->syn.cookie_usable =
+			tg_syn_cookie_usable(s, 0) && tg_tc_way_back(ctx, packet, &s->way);
 	verdict = tg_syn_conclude(s);
 	switch (verdict) {
 	case TG_DROP: return TCX_DROP;

@@ -31,6 +31,15 @@ __noinline int tg_xdp_options(struct xdp_md *ctx, __u32 offset, __u32 end,
 	return 1;
 }
 
+/* Global, as the next: what is known of the route is walked here alone. */
+__noinline int tg_xdp_way_back(struct xdp_md *ctx, struct tg_packet *packet,
+                               struct tg_way_back *way)
+{
+	return packet && way &&
+	       tg_find_way_back(ctx, (void *)(long)ctx->data, (void *)(long)ctx->data_end,
+	                        &packet->tuple, ctx->ingress_ifindex, way);
+}
+
 /*
  * Finds the listening socket, or 0 where none listens. Global, as tg_shed is: what the
  * verifier learns of a packet here would have it walk all that follows once more.
@@ -109,7 +118,8 @@ static __noinline int tg_xdp_room(struct xdp_md *ctx, struct tg_packet *packet, 
 		return XDP_PASS;
 	if (tg_syn_assess(ctx, &s, 1) &&
 	    tg_xdp_options(ctx, tg_options_offset(packet), tg_options_end(packet), &s.options))
-		s.syn.cookie_usable = tg_syn_cookie_usable(&s, 1);
+		s.syn.cookie_usable =
+			tg_syn_cookie_usable(&s, 1) && tg_xdp_way_back(ctx, packet, &s.way);
 	verdict = tg_syn_conclude(&s);
 	switch (verdict) {
 	case TG_DROP: return XDP_DROP;

@@ -30,3 +30,4 @@ mod socket_option;
 mod standing;
 mod time_wait_agreement;
 mod verifier;
+mod way_back;

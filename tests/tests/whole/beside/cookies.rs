@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tidegate_lab::{Link, Namespace};
+use tidegate_lab::{Counters, Link, Namespace};
 use tidegate_tests::{
-    Answer, Counted, Guard, Nginx, Plain, SERVER_V4, SERVER_V6, Spoofed, Stage, Stalled, Withheld,
-    bpf, fetch, fill, half_open, listen_queue, skip_without_root, until,
+    Answer, CLIENT_V4, CLIENT_V6, Counted, Guard, Nginx, Plain, SERVER_V4, SERVER_V6, Spoofed,
+    Stage, Stalled, Withheld, bpf, fetch, fill, half_open, listen_queue, skip_without_root, until,
 };
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -329,6 +329,62 @@ fn hosts_with_the_same_keys_take_each_others_cookies() {
         stage.client.ip(&format!("route del {SERVER_V4}/32 dev cli1")).expect("the first route");
         here.stop();
         there.stop();
+    }
+}
+
+/// A host that answers every SYN with a cookie, of its own where `auto` leaves it to it.
+fn giving_cookies(label: &str) -> (Stage, Stalled) {
+    let stage = Stage::new(label);
+    stage.receive_offload();
+    stage.server.sysctl("net.ipv4.tcp_syncookies", 2).expect("the sysctl");
+    let server = Stalled::new(&stage.server, server("::"), 128);
+    (stage, server)
+}
+
+/// A container, say: whoever is on a network of the host's can put the address of elsewhere into a SYN. The kernel's SYN/ACK
+/// goes by the route to that address.
+#[test]
+fn who_forges_an_address_of_elsewhere_never_sees_its_cookie() {
+    if skip_without_root("who_forges_an_address_of_elsewhere_never_sees_its_cookie") {
+        return;
+    }
+    let (stage, _server) = giving_cookies("cookie-forged");
+    let forger = Namespace::new("cookie-forger").expect("a container");
+    let link = Link::between(&stage.server, "pod0", &forger, "con0").expect("a veth");
+    link.a().add_address("10.88.0.1/24").expect("an address");
+    link.up().expect("both ends up");
+    link.receive_offload().expect("ethtool sets GRO");
+    stage.server.sysctl("net.ipv4.ip_forward", 1).expect("a host of containers forwards");
+    stage.server.sysctl("net.ipv6.conf.all.forwarding", 1).expect("a host of containers forwards");
+    for name in ["all", "pod0"] {
+        stage.server.sysctl(&format!("net.ipv4.conf.{name}.rp_filter"), 0).expect("the sysctl");
+    }
+    let hardware = stage.server.read_file("/sys/class/net/pod0/address").expect("an address");
+    for (own, to) in [(CLIENT_V4, SERVER_V4), (CLIENT_V6, SERVER_V6)] {
+        forger.ip(&format!("address add {own} dev con0 nodad")).expect("the client's address");
+        let known = format!("neighbor add {to} lladdr {} dev con0", hardware.trim());
+        forger.ip(&known).expect("a neighbour that nobody need ask for");
+        forger.ip(&format!("route add {to} dev con0 src {own}")).expect("a route");
+    }
+    let resets = || Counters::of(&stage.client).and_then(|now| now.get("TcpOutRsts"));
+    let resets = || resets().expect("the kernel counts them");
+    for hook in ["ip", "driver"] {
+        let guard = Guard::on_port(&stage.server, 80, "auto", hook);
+        for to in [SERVER_V4, SERVER_V6].map(server) {
+            let before = (Counted::of(&stage.server), resets());
+            let counted = |verdict| {
+                let now = Counted::of(&stage.server).packets("KernelCookie", verdict);
+                now - before.0.packets("KernelCookie", verdict)
+            };
+            let forged = Plain::connect(&forger, 0, to, Duration::from_millis(500));
+            assert!(!forged.connected(), "{to} at {hook}: it has seen the SYN/ACK");
+            assert_eq!((counted("pass"), counted("cookie")), (1, 0), "{to} at {hook}");
+            assert!(resets() > before.1, "{to} at {hook}: whose address it is has seen it");
+            let client = Plain::connect(&stage.client, 0, to, PATIENCE);
+            assert!(client.connected(), "{to} at {hook}");
+            assert_eq!((counted("pass"), counted("cookie")), (1, 1), "{to} at {hook}");
+        }
+        guard.stop();
     }
 }
 
