@@ -388,6 +388,53 @@ fn who_forges_an_address_of_elsewhere_never_sees_its_cookie() {
     }
 }
 
+/// What docs/configuration.md says of the host's firewall: a SYN that is answered with a cookie is met before any rule,
+/// and the ACK that brings it is none.
+#[test]
+fn a_rule_for_syns_does_not_keep_out_who_has_a_cookie_and_one_for_new_connections_does() {
+    const TEST: &str =
+        "a_rule_for_syns_does_not_keep_out_who_has_a_cookie_and_one_for_new_connections_does";
+    if skip_without_root(TEST) {
+        return;
+    }
+    let (stage, socket) = giving_cookies("cookie-rules");
+    let rules = |rule: &str, raw: &str| {
+        let table = format!(
+            "table inet t\ndelete table inet t\ntable inet t {{\n\
+             chain r {{\ntype filter hook prerouting priority raw\n{raw}\n}}\n\
+             chain i {{\ntype filter hook input priority filter\n\
+             tcp dport 80 ip saddr {CLIENT_V4} {rule} drop\n}}\n}}\n"
+        );
+        stage.server.place_file("/run/rules.nft", table).expect("a file");
+        stage.server.output(stage.server.command("nft -f /run/rules.nft")).expect("nft takes it");
+    };
+    const SYN_ALONE: &str = "tcp flags & (fin | syn | rst | ack) == syn";
+    let knock =
+        |port| Plain::connect(&stage.client, port, server(SERVER_V4), Duration::from_millis(500));
+    rules(SYN_ALONE, "");
+    assert!(!knock(5000).connected(), "without Tidegate the kernel's cookie is behind the rules");
+    let guard = Guard::on_port(&stage.server, 80, "auto", "ip");
+    for (port, rule, raw, comes_in) in [
+        (5001, SYN_ALONE, "", true),
+        (5002, "ct state new", "", false),
+        (5003, "ct state new", "tcp dport 80 notrack", true),
+        (5004, "", "tcp dport 80 notrack", false),
+    ] {
+        rules(rule, raw);
+        let before = Counted::of(&stage.server).packets("CookieValid", "admit");
+        let client = knock(port);
+        assert!(client.connected(), "{rule}, {raw}: as far as it knows");
+        until("its ACK is met", || {
+            Counted::of(&stage.server).packets("CookieValid", "admit") > before
+        });
+        // TCP meets it right behind the rules.
+        std::thread::sleep(Duration::from_millis(50));
+        let mut accepted = socket.accept_all().into_iter();
+        assert_eq!(accepted.any(|(_, from)| from.port() == port), comes_in, "{rule}, {raw}");
+    }
+    guard.stop();
+}
+
 /// Memory that a flood could take: what TCP and its request caches hold, in pages and objects.
 fn memory(namespace: &Namespace) -> (u64, u64) {
     let sockets = namespace.read_file("/proc/thread-self/net/sockstat").expect("sockstat");
