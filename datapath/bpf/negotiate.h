@@ -6,6 +6,7 @@
 #ifndef TG_NEGOTIATE_H
 #define TG_NEGOTIATE_H
 
+#include "ends.h"
 #include "held_table.h"
 
 /*

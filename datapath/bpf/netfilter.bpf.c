@@ -11,6 +11,7 @@
 
 #include "police_stage.h"
 #include "syn_stage.h"
+#include "told.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

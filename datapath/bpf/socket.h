@@ -13,6 +13,7 @@
 #define TG_SOCKET_H
 
 #include "kfuncs.h"
+#include "local.h"
 #include "maps.h"
 #include "packet.h"
 
@@ -114,67 +115,6 @@ TG_INLINE __u32 tg_is_answered(__u32 state)
 	return ~(1u | 1u << TCP_LISTEN | 1u << TCP_TIME_WAIT) >> (state & 31) & 1;
 }
 
-/*
- * The addresses of this host, and the networks that are routed to it (AnyIP). The daemon fills it,
- * for bpf_fib_lookup() does not tell them from what leads nowhere.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, TG_LOCAL_ROUTES);
-	__type(key, struct tg_network);
-	__type(value, __u32);
-} local_routes SEC(".maps");
-
-/* The kernel's answer for what comes in at this interface; of *fib the rest is the caller's. */
-TG_INLINE long tg_ask_route(void *ctx, struct bpf_fib_lookup *fib, const __u32 *from,
-                            const __u32 *to, __u32 is_ipv6, __u32 ifindex)
-{
-	fib->ifindex = ifindex;
-	fib->l4_protocol = TG_IPPROTO_TCP;
-	if (is_ipv6) {
-		fib->family = AF_INET6;
-		__builtin_memcpy(fib->ipv6_src, from, 16);
-		__builtin_memcpy(fib->ipv6_dst, to, 16);
-	} else {
-		fib->family = AF_INET;
-		fib->ipv4_src = from[0];
-		fib->ipv4_dst = to[0];
-	}
-	return bpf_fib_lookup(ctx, fib, sizeof(*fib), 0);
-}
-
-/*
- * Is it none that the host forwards? Its own are not, nor those without a route, broadcast and
- * anycast; where the interface does not forward at all, none is. A function of its own: what it
- * asks the kernel is on the stack only meanwhile. So is the next.
- */
-static __noinline int tg_is_kept(void *ctx, const struct tg_tuple *t, __u32 ifindex)
-{
-	struct bpf_fib_lookup fib = {};
-	long answer = tg_ask_route(ctx, &fib, t->saddr, t->daddr, t->is_ipv6, ifindex);
-
-	return answer == BPF_FIB_LKUP_RET_NOT_FWDED || answer == BPF_FIB_LKUP_RET_FWD_DISABLED;
-}
-
-/* Is its destination this host's? Where the daemon could not say, whatever it is. */
-static __noinline int tg_is_own(const struct tg_tuple *t)
-{
-	struct tg_network key = tg_network_key(t->daddr, t->is_ipv6, tg_local_owner(t->is_ipv6));
-	struct tg_control *c = tg_control_of();
-
-	return !c || !c->knows_local || bpf_map_lookup_elem(&local_routes, &key);
-}
-
-/*
- * Is this packet for the host? A wildcard listener matches also what it forwards or drops, and that
- * is not ours to judge.
- */
-TG_INLINE int tg_is_local(void *ctx, const struct tg_tuple *t, __u32 ifindex)
-{
-	return tg_is_kept(ctx, t, ifindex) && tg_is_own(t);
-}
-
 TG_INLINE __u32 tg_dport_family(const struct tg_tuple *t)
 {
 	return t->dport | (t->is_ipv6 ? AF_INET6 : AF_INET) << 16;
@@ -251,58 +191,6 @@ TG_INLINE __u32 tg_slot_of(struct tcp_sock *tp, __u32 guard)
 
 	/* A socket that the daemon has not seen yet is counted with its guard. */
 	return slot ? *slot : guard;
-}
-
-/*
- * The TCP entry can look nothing up, so it is told of each SYN's socket at the IP entry, by the
- * connection: where NAT changes that in between it is found no more, and not judged. (On the packet
- * itself the socket would stand against NAT: what ip_forward() has to forward it drops if a socket
- * is on it, and a redirected port's listener would be passed by.) Of one SYN, for what was told is
- * taken back where it is heard: a SYN that is sent again, and has a request by then, is none to be
- * judged. On any processor, for a firewall's queue may hand it on from another.
- */
-struct tg_told {
-	__u64 tp; /* struct tcp_sock *, never followed but through bpf_rdonly_cast() */
-	__u64 at_ns;
-	__u32 slot;
-	__u32 padding;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 4096);
-	__type(key, struct tg_tuple);
-	__type(value, struct tg_told);
-} told SEC(".maps");
-
-/* It is forgotten before the SYN is sent again, a second later. */
-#define TG_TOLD_NS 900000000ull
-
-TG_INLINE void tg_tell_tcp_entry(const struct tg_tuple *tuple, const struct tcp_sock *tp,
-                                 __u32 slot, __u64 now_ns)
-{
-	struct tg_told t = {.tp = (__u64)tp, .at_ns = now_ns, .slot = slot};
-
-	bpf_map_update_elem(&told, tuple, &t, BPF_ANY);
-}
-
-TG_INLINE int tg_told_at_tcp_entry(const struct tg_tuple *tuple, __u64 now_ns,
-                                   struct tg_socket *found)
-{
-	struct tg_told *t = bpf_map_lookup_elem(&told, tuple);
-	struct tcp_sock *tp;
-	int is_late;
-
-	if (!t)
-		return 0;
-	tp = tg_untrusted((void *)t->tp);
-	is_late = now_ns - t->at_ns >= TG_TOLD_NS;
-	found->slot = t->slot;
-	bpf_map_delete_elem(&told, tuple);
-	if (is_late || !tg_still_listens(tp, tuple))
-		return 0;
-	found->tp = tp;
-	return 1;
 }
 
 /*

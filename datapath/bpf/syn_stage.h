@@ -12,9 +12,9 @@
 #include "guard.h"
 #include "log.h"
 #include "mptcp.h"
+#include "overload_stage.h"
 #include "share_stage.h"
 #include "socket.h"
-#include "watch.h"
 #include "way_back.h"
 
 /* A SYN in hand: everything that its decision was made from. */

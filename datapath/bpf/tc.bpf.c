@@ -2,7 +2,7 @@
 /*
  * The IP entry, tc ingress: the ACK and FIN stages for every guard, and the SYN
  * stage for those that are decided here. For guards at the TCP entry the listening
- * socket is looked up here, by the kernel's own rule, and told of (socket.h).
+ * socket is looked up here, by the kernel's own rule, and told of (told.h).
  */
 #include "vmlinux.h"
 
@@ -14,6 +14,7 @@
 #include "police_stage.h"
 #include "shed_stage.h"
 #include "tc_packet.h"
+#include "told.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -357,7 +358,7 @@ TG_INLINE int tg_tc_run(struct __sk_buff *ctx, int after_driver)
 		if (verdict == TG_RESET)
 			return tg_fin_end(ctx, &packet, snd_nxt);
 	}
-	return tg_watched(&packet.tuple) ? tg_tc_ack(ctx, &packet) : TCX_NEXT;
+	return tg_looks_up_acks(&packet.tuple) ? tg_tc_ack(ctx, &packet) : TCX_NEXT;
 }
 
 SEC("tcx/ingress")

@@ -9,6 +9,7 @@
 #include "vmlinux.h"
 
 #include "beside.h"
+#include "ends.h"
 #include "held_table.h"
 #include "socket.h"
 #include "tc_packet.h"

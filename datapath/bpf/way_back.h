@@ -8,8 +8,8 @@
 #ifndef TG_WAY_BACK_H
 #define TG_WAY_BACK_H
 
+#include "local.h"
 #include "reply.h"
-#include "socket.h"
 
 /* What a SYN/ACK of ours is at most: IPv6's header, TCP's, and options. */
 #define TG_WAY_BACK_BYTES 100

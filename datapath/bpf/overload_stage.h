@@ -7,8 +7,8 @@
  * every way that leads here, and its stack is gone when the next look-up begins. Their
  * arguments are never NULL; the verifier wants to hear it.
  */
-#ifndef TG_WATCH_H
-#define TG_WATCH_H
+#ifndef TG_OVERLOAD_STAGE_H
+#define TG_OVERLOAD_STAGE_H
 
 #include "../../policy/include/syn.h"
 #include "../../policy/include/system.h"
