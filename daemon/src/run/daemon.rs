@@ -41,7 +41,8 @@ pub struct Daemon {
     /// Read once, for a kernel's types fill megabytes.
     kernel: Kernel,
     rotated: Instant,
-    /// The sockets by which the plan's interfaces were chosen.
+    /// The sockets by which the next look chooses interfaces. One that a look has missed counts for that look, but does
+    /// not stay for it: an application that has moved would have its last interface for good.
     listened: Vec<tg_listener_row>,
     /// The sockets that the last look has found.
     found: Vec<tg_listener_row>,
@@ -149,10 +150,10 @@ impl Daemon {
         let keys = config.keys.cookies.unwrap_or(self.keys);
         let shed_key = config.keys.shed.unwrap_or(self.shed_key);
         let rows = sockets::listeners(self.guard.programs())?;
-        let rows = sockets::still_there(&self.found, &rows);
+        let there = sockets::still_there(&self.found, &rows);
         let interfaces = interfaces::list_after(&self.interfaces)?;
         plan::require_all(config, &interfaces)?;
-        let listened = plan::listened(&config.guards, &self.listened, &rows);
+        let listened = plan::listened(&config.guards, &self.listened, &there);
         let plan = planned(config, &self.kept(config, &listened, &interfaces), &listened);
         let syn_ns = syn_ns(&self.guard, &plan);
         let next = configuration_of(config, keys, shed_key, syn_ns);
@@ -179,7 +180,7 @@ impl Daemon {
         self.syn_ns = syn_ns;
         self.keys_are_random = config.keys.cookies.is_none();
         self.plan = self.guard.what_stands(plan);
-        self.listened = listened;
+        self.listened = plan::listened(&config.guards, &self.listened, &rows);
         self.failed = None;
         // Others may negotiate now, and what is wrong with this one has not been told.
         self.spoken_to.clear();
@@ -285,9 +286,10 @@ impl Daemon {
         let interfaces = interfaces::list_after(&self.interfaces)?;
         // An address that is gone is none of this host's own, wherever its guard stays.
         let own = self.local_routes.follow(self.guard.programs(), &interfaces);
-        self.listened = plan::listened(&config.guards, &self.listened, &there);
-        self.interfaces = self.kept(config, &self.listened, &interfaces);
-        let plan = planned(config, &self.interfaces, &self.listened);
+        let listened = plan::listened(&config.guards, &self.listened, &there);
+        self.listened = plan::listened(&config.guards, &self.listened, &rows);
+        self.interfaces = self.kept(config, &listened, &interfaces);
+        let plan = planned(config, &self.interfaces, &listened);
         self.follow_plan(plan)?;
         self.follow_costs(config)?;
         let backlogs = self.follow_backlogs(config, &rows, &there);

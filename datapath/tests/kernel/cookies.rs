@@ -256,13 +256,14 @@ fn options_that_fit_no_cookie_are_no_way_round_a_limit_of_ours() {
         let few_places = tg_rules { places: 1, ..cookies };
         let lazy = tg_rules { room: TG_ROOM_RESERVE, ahead: 1, ..cookies };
         let exhausted = tg_rules { cookie_when_reserved: 1, ..lazy };
+        let guards = Guards::new(Vec::new());
         for (guard, reason) in [
             (policed, "Policed"),
             (guarded(None, ROOMY, few_places), "WaitLimit"),
             (guarded(None, ROOMY, lazy), "NoReservation"),
             (guarded(None, ROOMY, tg_rules { syn: TG_SYN_RESET, ..exhausted }), "NoReservation"),
         ] {
-            let guards = Guards::new(vec![guard]);
+            guards.rewrite(vec![guard]);
             for to in to {
                 let fits = syn(to).bytes();
                 if reason == "Policed" {

@@ -6,7 +6,7 @@ use crate::common::scene::*;
 use crate::common::segment::*;
 use tidegate_datapath::array::{read_one, write_one};
 use tidegate_datapath::clock;
-use tidegate_datapath::configuration::{self, Configuration, Guarded};
+use tidegate_datapath::configuration::Guarded;
 use tidegate_lab::pin_thread;
 use tidegate_policy::raw::*;
 
@@ -107,8 +107,9 @@ fn a_syn_that_finds_room_passes_whatever_the_mechanism() {
     in_a_namespace("a_syn_that_finds_room_passes_whatever_the_mechanism", |_| {
         let to = [at(V4, ROOMY), at(V6, ROOMY)];
         let _servers = to.map(|to| Server::new(to, 128, 1));
+        let guards = Guards::new(Vec::new());
         for mechanism in [TG_SYN_KERNEL, TG_SYN_DROP, TG_SYN_RESET, TG_SYN_COOKIE] {
-            let guards = Guards::new(vec![guarded(None, ROOMY, refusing(mechanism))]);
+            guards.rewrite(vec![guarded(None, ROOMY, refusing(mechanism))]);
             for to in to {
                 assert_passed(&guards, &syn(to).bytes(), "Room");
             }
@@ -139,18 +140,18 @@ fn what_is_not_guarded_passes_uncounted() {
     in_a_namespace("what_is_not_guarded_passes_uncounted", |_| {
         let _servers = both_full();
         let rules = refusing(TG_SYN_RESET);
-        let other_port = Guards::new(vec![guarded(None, FULL + 1, rules)]);
-        let other_address = Guards::new(vec![
-            guarded(Some("10.9.0.2"), FULL, rules),
-            guarded(Some("fd09::2"), FULL, rules),
-        ]);
+        let guards = Guards::new(vec![guarded(None, FULL + 1, rules)]);
         for to in both_families() {
-            assert_not_judged(&other_port, &syn(to).bytes(), "another port is guarded");
-            assert_not_judged(&other_address, &syn(to).bytes(), "another address is guarded");
+            assert_not_judged(&guards, &syn(to).bytes(), "another port is guarded");
         }
-        let nobody = Guards::new(vec![guarded(None, 9, rules)]);
+        let others = ["10.9.0.2", "fd09::2"].map(|other| guarded(Some(other), FULL, rules));
+        guards.rewrite(others.into());
+        for to in both_families() {
+            assert_not_judged(&guards, &syn(to).bytes(), "another address is guarded");
+        }
+        guards.rewrite(vec![guarded(None, 9, rules)]);
         for address in [V4, V6] {
-            assert_not_judged(&nobody, &syn(at(address, 9)).bytes(), "nobody listens");
+            assert_not_judged(&guards, &syn(at(address, 9)).bytes(), "nobody listens");
         }
     });
 }
@@ -288,6 +289,7 @@ fn each_hook_decides_for_its_own_guards() {
     in_a_namespace("each_hook_decides_for_its_own_guards", |_| {
         use tidegate_datapath::raw::{TG_HOOK_AUTO, TG_HOOK_DRIVER, TG_HOOK_IP, TG_HOOK_TCP};
         let _servers = both_full();
+        let guards = Guards::new(Vec::new());
         for (home, deciding) in [
             (TG_HOOK_AUTO, vec![DRIVER, DRIVER_VETH, IP]),
             (TG_HOOK_DRIVER, vec![DRIVER, DRIVER_VETH, IP]),
@@ -295,7 +297,7 @@ fn each_hook_decides_for_its_own_guards() {
             (TG_HOOK_TCP, vec![]),
         ] {
             let guard = Guarded { hook: home, ..guarded(None, FULL, refusing(TG_SYN_DROP)) };
-            let guards = Guards::new(vec![guard]);
+            guards.rewrite(vec![guard]);
             for hook in [DRIVER, DRIVER_VETH, IP, AFTER_DRIVER] {
                 let (outcome, _, counted) = one(&guards, hook, &syn(at(V4, FULL)).bytes());
                 let decides = deciding.contains(&hook);
@@ -317,9 +319,7 @@ fn a_swapped_configuration_decides_the_next_packet() {
             for (mechanism, outcome) in
                 [(TG_SYN_DROP, Outcome::Drop), (TG_SYN_RESET, Outcome::Answer)]
             {
-                let swapped = vec![guarded(None, FULL, refusing(mechanism))];
-                let swapped = Configuration { guards: swapped, keys: KEYS, ..Default::default() };
-                configuration::write(&guards.programs, &swapped).unwrap();
+                guards.rewrite(vec![guarded(None, FULL, refusing(mechanism))]);
                 assert_eq!(one(&guards, hook, &frame).0, outcome, "{hook:?}");
             }
         }

@@ -50,8 +50,8 @@ fn a_syn_that_takes_over_a_time_wait_needs_no_room_in_the_syn_queue() {
     in_a_namespace("a_syn_that_takes_over_a_time_wait_needs_no_room", |namespace| {
         let outside = Outside::of(namespace);
         namespace.sysctl("net.ipv4.tcp_syncookies", 0).unwrap();
-        let rules = [tg_rules::default(), refusing(TG_SYN_RESET), refusing(TG_SYN_DROP)];
-        let guards = rules.map(|rules| Guards::new(vec![guarded(None, FULL, rules)]));
+        let mechanisms = [(TG_SYN_KERNEL, "pass"), (TG_SYN_RESET, "reset"), (TG_SYN_DROP, "drop")];
+        let guards = Guards::new(Vec::new());
         for to in both_families() {
             let server = Server::bound(to, 1, false);
             let from = in_time_wait(&server);
@@ -59,29 +59,31 @@ fn a_syn_that_takes_over_a_time_wait_needs_no_room_in_the_syn_queue() {
             let _waits = connect(to);
             outside.sends(&Segment::syn(Outside::client(to, 571), to));
             eventually("two are half-open, one more than the backlog", || {
-                let rows = tidegate_datapath::sockets::listeners(&guards[0].programs).unwrap();
+                let rows = tidegate_datapath::sockets::listeners(&guards.programs).unwrap();
                 rows.iter().any(|row| row.port == u32::from(FULL) && row.syn_len == 2)
             });
             let again = Segment::syn(from, to).bytes();
             let another = syn(to).bytes();
-            for (guards, verdict) in guards.iter().zip(["pass", "reset", "drop"]) {
+            for (mechanism, verdict) in mechanisms {
+                guards.rewrite(vec![guarded(None, FULL, refusing(mechanism))]);
                 for hook in HOOKS {
                     let what = format!("{to}, {hook:?}, {verdict}");
                     // Until then the kernel has its answer.
                     eventually("TIME-WAIT", || {
-                        one(guards, hook, &again).2 == [(0, "Room", "pass", 1)]
+                        one(&guards, hook, &again).2 == [(0, "Room", "pass", 1)]
                     });
-                    let (.., counted) = one(guards, hook, &another);
+                    let (.., counted) = one(&guards, hook, &another);
                     assert_eq!(counted, [(0, "SynQFull", verdict, 1)], "{what}");
-                    let (outcome, left, counted) = one(guards, hook, &again);
+                    let (outcome, left, counted) = one(&guards, hook, &again);
                     assert_eq!((outcome, left), (Outcome::Pass, again.clone()), "{what}");
                     assert_eq!(counted, [(0, "Room", "pass", 1)], "{what}");
                 }
             }
             server.set_backlog(0);
-            for (guards, verdict) in guards.iter().zip(["pass", "reset", "drop"]) {
+            for (mechanism, verdict) in mechanisms {
+                guards.rewrite(vec![guarded(None, FULL, refusing(mechanism))]);
                 for hook in HOOKS {
-                    let (.., counted) = one(guards, hook, &again);
+                    let (.., counted) = one(&guards, hook, &again);
                     assert_eq!(counted, [(0, "SynQFull", verdict, 1)], "{to}, {hook:?}");
                 }
             }

@@ -491,7 +491,9 @@ fn a_syn_is_judged_once_when_the_driver_comes_before_the_ip_entry_and_when_it_go
     is_judged_once(false);
     let outside = stalled(&stage.server, SERVER_V4, 81);
     is_judged_once(true);
+    // Without another it would be one that starts anew, and its card is let alone.
     drop(outside);
+    let _elsewhere = stalled(&stage.server, "127.0.0.2", 81);
     is_judged_once(false);
     guard.stop();
 }
