@@ -102,8 +102,8 @@ deb: build
 # they share, and build it anew. Of the whole stories those that measure are told one at a time.
 TEST_ALL := $(CARGO) test --workspace --locked
 TEST_WHOLE := $(TEST_ALL) --test whole
-# All others share nothing, and wait more than they work: six at a time, on fewer processors, too.
-TEST_THREADS := $(shell n=$$(nproc); echo $$(( n > 6 ? n : 6 )))
+# All others share nothing, and wait more than they work: four at a time, on fewer processors, too.
+TEST_THREADS := $(shell n=$$(nproc); echo $$(( n > 4 ? n : 4 )))
 
 test: setup-test
 	$(CARGO) build --workspace --locked --all-targets
