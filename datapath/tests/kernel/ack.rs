@@ -4,7 +4,6 @@
 use crate::common::scene::*;
 use crate::common::segment::*;
 use crate::common::wire::Tap;
-use tidegate_datapath::configuration::{self, Configuration};
 use tidegate_policy::raw::*;
 
 /// The ACK that brings a cookie back, at the IP entry.
@@ -151,9 +150,7 @@ fn who_gives_no_cookies_takes_none_but_those_that_are_out() {
         let ack = cookie_ack(&guards, &syn(to));
         let _accepted = server.listener.accept().unwrap();
         let judged_after_a_swap = || {
-            let swapped = vec![guarded(None, FULL, refusing(TG_SYN_RESET))];
-            let swapped = Configuration { guards: swapped, keys: KEYS, ..Default::default() };
-            configuration::write(&guards.programs, &swapped).unwrap();
+            guards.rewrite(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
             let (outcome, _, counted) = one(&guards, IP, &ack.bytes());
             assert_eq!(outcome, Outcome::Pass, "{counted:?}");
             counted

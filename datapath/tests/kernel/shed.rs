@@ -707,10 +707,7 @@ fn a_swap_of_what_is_shed_costs_no_counts() {
             tg_shed_state { fallback: TG_FALLBACK_UNIFORM, changes: 3, ..Default::default() };
         write_one(&guards.programs, "shed_state", 0, &fallen).unwrap();
         let after = |guarded: Guarded| {
-            let guards_now = vec![guarded];
-            let swapped =
-                Configuration { guards: guards_now, shed_key: SHED_KEY, ..Default::default() };
-            configuration::write(&guards.programs, &swapped).unwrap();
+            guards.rewrite(vec![guarded]);
             let now = condition(&guards, 0);
             (now.spared, now.state.changes, now.state.fallback)
         };
@@ -799,8 +796,7 @@ fn a_swap_forgets_nothing_of_the_guards_behind_one_that_goes() {
             (vec![smaller, second, third], "it is smaller"),
             (all, "and larger again"),
         ] {
-            let swapped = Configuration { guards: now, shed_key: SHED_KEY, ..Default::default() };
-            configuration::write(&guards.programs, &swapped).unwrap();
+            guards.rewrite(now);
             assert_eq!(condition(&guards, 1).standing, stood, "{why}");
             for guard in 1..=2 {
                 assert_eq!(condition(&guards, guard).state, learnt, "{why}, guard {guard}");
