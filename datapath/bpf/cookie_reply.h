@@ -10,7 +10,7 @@
 TG_INLINE void tg_cookie_agree_options(const struct tg_syn_stage *s, struct tg_cookie_options *o)
 {
 	struct net *net = s->socket.tp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net;
-	const struct tg_tcp_options *offered = &s->options;
+	const struct tg_tcp_options *offered = &s->hand->options;
 	/* RFC 3168 section 6.1.1: an ECN-setup SYN has both bits, and no codepoint in IP. */
 	int ecn_setup =
 		(s->packet->flags & (TG_TCP_ECE | TG_TCP_CWR)) == (TG_TCP_ECE | TG_TCP_CWR) &&
@@ -40,15 +40,16 @@ TG_INLINE void tg_cookie_write_options(const struct tg_syn_stage *s,
 	__u32 mss = mtu > headers + 536 ? mtu - headers : 536;
 
 	r->option_words = 0;
-	if (tg_has_option(&s->options, TG_OPTION_MSS))
+	if (tg_has_option(&s->hand->options, TG_OPTION_MSS))
 		tg_reply_option(r,
 		                2 << 24 | 4 << 16 | tg_syn_mss_clamp(s, mss > 65535 ? 65535 : mss));
-	if (tg_has_option(&s->options, TG_OPTION_TIMESTAMPS) && net->ipv4.sysctl_tcp_timestamps) {
+	if (tg_has_option(&s->hand->options, TG_OPTION_TIMESTAMPS) &&
+	    net->ipv4.sysctl_tcp_timestamps) {
 		/* SACK permitted takes the place of the padding before the timestamps. */
 		tg_reply_option(r, (o->sack ? 4 << 24 | 2 << 16 : 1 << 24 | 1 << 16) | 8 << 8 | 10);
 		/* 2^20 ns a tick: within the 1 ms to 1 s of RFC 7323, section 5.4. */
-		tg_reply_option(r, (__u32)(s->syn.now_ns >> 20) + ts_offset);
-		tg_reply_option(r, s->options.tsval);
+		tg_reply_option(r, (__u32)(s->hand->syn.now_ns >> 20) + ts_offset);
+		tg_reply_option(r, s->hand->options.tsval);
 	} else if (o->sack) {
 		tg_reply_option(r, 1 << 24 | 1 << 16 | 4 << 8 | 2);
 	}
@@ -58,7 +59,7 @@ TG_INLINE void tg_cookie_write_options(const struct tg_syn_stage *s,
 
 TG_INLINE __u32 tg_cookie_clock_epoch(const struct tg_syn_stage *s)
 {
-	return tg_cookie_epoch(s->syn.now_ns + s->at->control->clock_offset_ns);
+	return tg_cookie_epoch(s->hand->syn.now_ns + s->at->control->clock_offset_ns);
 }
 
 TG_INLINE void tg_reply_cookie(const struct tg_syn_stage *s, __u32 mtu, struct tg_reply *r)
@@ -74,7 +75,7 @@ TG_INLINE void tg_reply_cookie(const struct tg_syn_stage *s, __u32 mtu, struct t
 	r->marks.ack = s->packet->seq + 1;
 	r->marks.flags = TG_TCP_SYN | TG_TCP_ACK | (options.ecn ? TG_TCP_ECE : 0);
 	r->window = TG_SYN_ACK_WINDOW;
-	__builtin_memcpy(r->next_hop, s->way.next_hop, sizeof(r->next_hop));
+	__builtin_memcpy(r->next_hop, s->hand->way.next_hop, sizeof(r->next_hop));
 }
 
 #endif

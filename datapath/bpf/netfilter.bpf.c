@@ -88,6 +88,7 @@ int tidegate_tcp(struct bpf_nf_ctx *ctx)
 	struct tg_packet packet = {};
 	struct tg_place at = {};
 	struct tg_syn_stage s = {.packet = &packet, .at = &at};
+	__u64 now_ns;
 	int reserve;
 
 	if (!tg_nf_parse(ctx, &packet) || !tg_is_syn(&packet))
@@ -95,22 +96,23 @@ int tidegate_tcp(struct bpf_nf_ctx *ctx)
 	if (!tg_find_guard(&packet.tuple, &at))
 		return NF_ACCEPT;
 	reserve = at.guard->rules.room == TG_ROOM_RESERVE;
-	s.syn.now_ns = bpf_ktime_get_ns(); /* the coarse clock is not to be had in this type */
+	now_ns = bpf_ktime_get_ns(); /* the coarse clock is not to be had in this type */
 	/*
 	 * Judged at an earlier hook, as SO_REUSEPORT groups always are, or not to be judged: it has
 	 * a request, or came by an interface that is not guarded.
 	 */
 	if (at.guard->hook != TG_HOOK_TCP ||
-	    !tg_told_at_tcp_entry(&packet.tuple, s.syn.now_ns, &s.socket)) {
+	    !tg_told_at_tcp_entry(&packet.tuple, now_ns, &s.socket)) {
 		if (reserve)
-			tg_settle_later(at.guard->claims_index, s.syn.now_ns);
+			tg_settle_later(at.guard->claims_index, now_ns);
 		return NF_ACCEPT;
 	}
-	s.syn.source = tg_source_of(&packet, &at);
+	if (!tg_syn_begin(&s, tg_source_of(&packet, &at), now_ns))
+		return NF_ACCEPT;
 	tg_syn_assess(ctx, &s, 0);
 	if (tg_syn_conclude(&s) == TG_DROP)
 		return NF_DROP;
 	if (reserve)
-		tg_settle_later(at.guard->claims_index, s.syn.now_ns);
+		tg_settle_later(at.guard->claims_index, now_ns);
 	return NF_ACCEPT;
 }

@@ -17,10 +17,12 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 static __noinline int tg_path_refuse(struct xdp_md *ctx, const struct tg_packet *packet,
                                      const struct tg_place *at, __u32 verdict, __u32 how)
 {
-	struct tg_reply r = {};
+	struct tg_reply *r = tg_reply_begin();
 
-	tg_reply_at_once(packet, at, verdict, 1, &r);
-	return tg_driver_answer(ctx, packet, &r, how);
+	if (!r)
+		return XDP_PASS;
+	tg_reply_at_once(packet, at, verdict, 1, r);
+	return tg_driver_answer(ctx, packet, r, how);
 }
 
 /* The control of p*, where the rules have one: by a queue that is counted. */

@@ -17,19 +17,52 @@
 #include "socket.h"
 #include "way_back.h"
 
-/* A SYN in hand: everything that its decision was made from. */
-struct tg_syn_stage {
-	struct tg_packet *packet;
-	struct tg_tcp_options options;
-	const struct tg_place *at;
-	struct tg_queues queues;
-	struct tg_socket socket;
-	struct tg_watch *watch; /* where the rules are auto's */
+/* What is found out of a SYN on the way to its decision. */
+struct tg_syn_hand {
 	struct tg_syn syn;
+	struct tg_queues queues;
+	struct tg_tcp_options options;
 	struct tg_way_back way; /* of a cookie */
 	__u32 reason;
-	__u32 is_shed; /* decided before its listener was asked for room */
+	__u32 padding;
 };
+
+/*
+ * The one at hand: a processor judges one SYN at a time. Of what lies in a map the verifier keeps
+ * no account, as it does of the stack: what follows it walks once, not once for all that may have
+ * been found out before. And the stack has no room for it.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tg_syn_hand);
+} syn_at_hand SEC(".maps");
+
+/* A SYN that is judged: by pointers, which only the stack may hold. */
+struct tg_syn_stage {
+	struct tg_packet *packet;
+	const struct tg_place *at;
+	struct tg_socket socket;
+	struct tg_watch *watch; /* where the rules are auto's */
+	struct tg_syn_hand
+		*hand; /* NULL where it was shed before its listener was asked for room */
+};
+
+/* Before its listener is asked for room. 0 only for the verifier. */
+TG_INLINE int tg_syn_begin(struct tg_syn_stage *s, __u32 source, __u64 now_ns)
+{
+	__u32 zero = 0;
+	struct tg_syn_hand *hand = bpf_map_lookup_elem(&syn_at_hand, &zero);
+
+	if (!hand)
+		return 0;
+	__builtin_memset(hand, 0, sizeof(*hand));
+	hand->syn.now_ns = now_ns;
+	hand->syn.source = source;
+	s->hand = hand;
+	return 1;
+}
 
 /* Who is answered answers within a few round trips; later the kernel resets it. */
 #define TG_HOLLOW_LIFE_NS 4000000000ull
@@ -60,8 +93,8 @@ TG_INLINE void tg_syn_look_up(void *ctx, struct tg_syn_stage *s)
 {
 	__u32 state = tg_state_of(ctx, &s->packet->tuple);
 
-	s->syn.taken = tg_is_taken(state);
-	s->syn.half_open = tg_is_answered(state);
+	s->hand->syn.taken = tg_is_taken(state);
+	s->hand->syn.half_open = tg_is_answered(state);
 }
 
 /*
@@ -80,12 +113,12 @@ __noinline __u32 tg_syn_take_over(struct tg_rules *rules, struct tg_queues *queu
 /* auto, once it is known what room there is. */
 TG_INLINE void tg_syn_watch(struct tg_syn_stage *s)
 {
-	s->watch->reason = s->reason;
-	if (tg_overload_asks(s->watch->phase, tg_syn_has_room(s->reason)))
+	s->watch->reason = s->hand->reason;
+	if (tg_overload_asks(s->watch->phase, tg_syn_has_room(s->hand->reason)))
 		tg_watch_find(s->packet, s->watch);
 	tg_watch_meet(s->watch);
-	s->reason = s->watch->reason;
-	s->syn.answer = s->watch->client.answer;
+	s->hand->reason = s->watch->reason;
+	s->hand->syn.answer = s->watch->client.answer;
 }
 
 /* auto, where it is held off for its network's sake. */
@@ -97,10 +130,10 @@ TG_INLINE void tg_syn_hold_off(struct tg_syn_stage *s)
 
 	if (!w || !o)
 		return;
-	tg_syn_meet_held(&s->syn, o, &w->client);
+	tg_syn_meet_held(&s->hand->syn, o, &w->client);
 	w->client.sends_again = tg_system_sends_again(s->packet->hops, s->packet->tcp_header_bytes);
 	tg_watch_tell(s->packet, w);
-	s->syn.answer = w->client.answer;
+	s->hand->syn.answer = w->client.answer;
 }
 
 /*
@@ -109,9 +142,9 @@ TG_INLINE void tg_syn_hold_off(struct tg_syn_stage *s)
  */
 TG_INLINE int tg_syn_may_stand(const struct tg_syn_stage *s)
 {
-	if (tg_syn_asks_for_request(s->reason, &s->queues))
+	if (tg_syn_asks_for_request(s->hand->reason, &s->hand->queues))
 		return 1;
-	return !tg_syn_has_room(s->reason) &&
+	return !tg_syn_has_room(s->hand->reason) &&
 	       s->socket.tp->inet_conn.icsk_accept_queue.fastopenq.max_qlen;
 }
 
@@ -130,51 +163,53 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 	own = bpf_map_lookup_elem(&claims, &claims_index);
 	if (!own)
 		return 0;
-	if (tg_share_concerns(rules, s->syn.source) &&
-	    tg_share_turn_step(s->at->active, index, s->socket.slot, s->syn.now_ns))
-		s->syn.source = tg_share_source(s->packet, s->at->active, index, s->socket.slot,
-		                                s->syn.now_ns);
+	if (tg_share_concerns(rules, s->hand->syn.source) &&
+	    tg_share_turn_step(s->at->active, index, s->socket.slot, s->hand->syn.now_ns))
+		s->hand->syn.source = tg_share_source(s->packet, s->at->active, index,
+		                                      s->socket.slot, s->hand->syn.now_ns);
 	if (rules->room == TG_ROOM_RESERVE) {
 		/* TCP is done with what went up from this processor before. */
 		tg_settle_previous(claims_index);
-		tg_settle_all(claims_index, s->syn.now_ns);
+		tg_settle_all(claims_index, s->hand->syn.now_ns);
 		/* Before the queues are read: a SYN that TCP sees in between counts twice, not
 		 * never. */
-		claimed = tg_claim(own, s->syn.now_ns);
-		s->syn.random = bpf_get_prandom_u32();
+		claimed = tg_claim(own, s->hand->syn.now_ns);
+		s->hand->syn.random = bpf_get_prandom_u32();
 	}
-	tg_read_queues(s->socket.tp, &s->queues);
-	s->queues.claimed = claimed;
-	if (tg_syn_is_watched(rules, &s->syn))
-		s->watch = tg_watch_of(s->at, s->socket.slot, s->packet->seq, s->syn.now_ns);
+	tg_read_queues(s->socket.tp, &s->hand->queues);
+	s->hand->queues.claimed = claimed;
+	if (tg_syn_is_watched(rules, &s->hand->syn))
+		s->watch = tg_watch_of(s->at, s->socket.slot, s->packet->seq, s->hand->syn.now_ns);
 	if (s->watch) {
 		if (tg_watch_see_window(s->watch)) {
-			tg_watch_see_queue(s->watch, &s->queues);
-			tg_watch_turn_window(s->watch, s->queues.listen_len + s->queues.syn_len);
+			tg_watch_see_queue(s->watch, &s->hand->queues);
+			tg_watch_turn_window(s->watch,
+			                     s->hand->queues.listen_len + s->hand->queues.syn_len);
 		}
-		tg_watch_begin(s->watch, &s->queues);
+		tg_watch_begin(s->watch, &s->hand->queues);
 	}
-	s->reason = tg_syn_reason(rules, &s->queues, &s->syn);
+	s->hand->reason = tg_syn_reason(rules, &s->hand->queues, &s->hand->syn);
 	if (s->watch)
 		tg_syn_watch(s);
-	wants_cookie = tg_syn_wants_cookie(rules, s->reason, &s->syn);
+	wants_cookie = tg_syn_wants_cookie(rules, s->hand->reason, &s->hand->syn);
 	looks_up = wants_cookie || tg_syn_may_stand(s);
 	if (can_look_up && looks_up) {
 		tg_syn_look_up(ctx, s);
-		s->reason = tg_syn_take_over(&s->at->guard->rules, &s->queues, &s->syn, s->reason);
+		s->hand->reason = tg_syn_take_over(&s->at->guard->rules, &s->hand->queues,
+		                                   &s->hand->syn, s->hand->reason);
 	}
-	if (s->watch && tg_syn_is_told(s->reason, &s->syn, &s->watch->client)) {
+	if (s->watch && tg_syn_is_told(s->hand->reason, &s->hand->syn, &s->watch->client)) {
 		tg_watch_keep(s->watch);
 		tg_watch_tell(s->packet, s->watch);
-		s->syn.answer = s->watch->client.answer;
-	} else if (tg_syn_is_held_off(rules, s->reason, &s->syn)) {
+		s->hand->syn.answer = s->watch->client.answer;
+	} else if (tg_syn_is_held_off(rules, s->hand->reason, &s->hand->syn)) {
 		tg_syn_hold_off(s);
 	}
 	/*
 	 * Only now is it known that this answer is due. The client counts as told already, though
 	 * the SYN be left to what stands; and one that a RST is due to is not looked up for it.
 	 */
-	if (can_look_up && !looks_up && tg_syn_wants_hollow(rules, &s->syn))
+	if (can_look_up && !looks_up && tg_syn_wants_hollow(rules, &s->hand->syn))
 		tg_syn_look_up(ctx, s);
 	return wants_cookie;
 }
@@ -194,13 +229,13 @@ TG_INLINE __u32 tg_syn_mss_clamp(const struct tg_syn_stage *s, __u32 mss)
  */
 TG_INLINE int tg_syn_cookie_usable(const struct tg_syn_stage *s, __u32 tags_most)
 {
-	const struct tg_tcp_options *o = &s->options;
+	const struct tg_tcp_options *o = &s->hand->options;
 	__u32 least;
 
 	if (s->packet->l3_offset > sizeof(struct ethhdr) + tags_most * sizeof(struct tg_vlan))
 		return 0;
 	/* Without net.ipv4.tcp_syncookies the kernel lets nobody in by one, not by ours either. */
-	if (!s->at->control->cookies_work || !s->queues.syncookies || s->syn.taken ||
+	if (!s->at->control->cookies_work || !s->hand->queues.syncookies || s->hand->syn.taken ||
 	    o->unanswerable || tg_is_mptcp(s->socket.tp))
 		return 0;
 	least = tg_cookie_mss_least(s->packet->tuple.is_ipv6);
@@ -239,33 +274,33 @@ TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 	if (!until_ns || !bucket)
 		return TG_PASS;
 	if (s->watch) {
-		s->watch->half_open = s->syn.half_open;
-		tg_client_settle(&s->watch->client, s->syn.cookie_usable);
-		s->syn.answer = s->watch->client.answer;
-	} else if (rules->is_auto && s->reason == TG_EXEMPT) {
+		s->watch->half_open = s->hand->syn.half_open;
+		tg_client_settle(&s->watch->client, s->hand->syn.cookie_usable);
+		s->hand->syn.answer = s->watch->client.answer;
+	} else if (rules->is_auto && s->hand->reason == TG_EXEMPT) {
 		tg_watch_pass_by(s->socket.slot);
 	}
-	decision = tg_syn_decide(rules, s->reason, &s->syn, bucket);
+	decision = tg_syn_decide(rules, s->hand->reason, &s->hand->syn, bucket);
 	if (s->watch) {
 		tg_client_part(&s->watch->client, decision);
 		tg_watch_part(s->watch);
 	}
 	tg_count(s->socket.slot, decision);
-	tg_log_refusal(s->packet, index, rules, decision, s->syn.now_ns);
-	if (tg_share_concerns(rules, s->syn.source))
-		tg_share_part(s->socket.slot, s->syn.source, tg_syn_lack(s->reason, decision),
-		              s->syn.now_ns);
-	tg_accepts_meet(s->socket.slot, rules, &s->queues, tg_syn_of_room(s->reason, decision),
-	                s->syn.now_ns);
+	tg_log_refusal(s->packet, index, rules, decision, s->hand->syn.now_ns);
+	if (tg_share_concerns(rules, s->hand->syn.source))
+		tg_share_part(s->socket.slot, s->hand->syn.source,
+		              tg_syn_lack(s->hand->reason, decision), s->hand->syn.now_ns);
+	tg_accepts_meet(s->socket.slot, rules, &s->hand->queues,
+	                tg_syn_of_room(s->hand->reason, decision), s->hand->syn.now_ns);
 	if (rules->room == TG_ROOM_RESERVE)
 		tg_syn_claim_end(s, decision.verdict);
 	if (decision.verdict == TG_COOKIE)
-		tg_prolong(until_ns, s->syn.now_ns + TG_COOKIE_LIFE_NS);
+		tg_prolong(until_ns, s->hand->syn.now_ns + TG_COOKIE_LIFE_NS);
 	else if (decision.verdict == TG_HOLLOW)
-		tg_syn_expect_hollow(until_ns, s->syn.now_ns + TG_HOLLOW_LIFE_NS);
-	else if (decision.reason == TG_KERNEL_COOKIE || tg_syn_overflow_possible(&s->queues) ||
-	         tg_syn_times_acks(s))
-		tg_prolong(until_ns, s->syn.now_ns + TG_REQUEST_LIFE_NS);
+		tg_syn_expect_hollow(until_ns, s->hand->syn.now_ns + TG_HOLLOW_LIFE_NS);
+	else if (decision.reason == TG_KERNEL_COOKIE ||
+	         tg_syn_overflow_possible(&s->hand->queues) || tg_syn_times_acks(s))
+		tg_prolong(until_ns, s->hand->syn.now_ns + TG_REQUEST_LIFE_NS);
 	return decision.verdict;
 }
 

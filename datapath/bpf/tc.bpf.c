@@ -71,17 +71,18 @@ TG_INLINE int tg_tc_leave_to_tcp(struct __sk_buff *ctx, const struct tg_packet *
 	return leaves;
 }
 
-/* The reply lives here alone, so that it shares its stack with the look-ups before it. */
 TG_INLINE int tg_tc_refuse(struct __sk_buff *ctx, struct tg_syn_stage *s, __u32 verdict)
 {
-	struct tg_reply r = {};
+	struct tg_reply *r = tg_reply_begin();
 
-	/* A cookie has its listener at hand, which the verifier cannot know. */
-	if (verdict == TG_COOKIE && s->socket.tp)
-		tg_reply_cookie(s, tg_tc_mtu(ctx), &r);
+	if (!r)
+		return TCX_NEXT;
+	/* A cookie has its listener, which the verifier cannot know. */
+	if (verdict == TG_COOKIE && s->socket.tp && s->hand)
+		tg_reply_cookie(s, tg_tc_mtu(ctx), r);
 	else
-		tg_reply_at_once(s->packet, s->at, verdict, s->is_shed, &r);
-	return tg_tc_answer(ctx, s->packet, &r);
+		tg_reply_at_once(s->packet, s->at, verdict, !s->hand, r);
+	return tg_tc_answer(ctx, s->packet, r);
 }
 
 /* Global, as the next: what is known of the route is walked here alone. */
@@ -130,24 +131,22 @@ static __noinline int tg_tc_room(struct __sk_buff *ctx, struct tg_packet *packet
 	struct tg_syn_stage stage = {.packet = packet, .at = at}, *s = &stage;
 	__u32 verdict = shed;
 
-	if (shed) {
-		s->is_shed = 1;
+	if (shed)
 		goto refuse;
-	}
 	if (at->guard->hook == TG_HOOK_TCP) {
 		if (tg_tc_leave_to_tcp(ctx, packet, at->index))
 			return TCX_NEXT;
 		source = tg_source_before(ctx, packet, at, ctx->ifindex);
 	}
-	s->syn.source = source;
-	s->syn.now_ns = tg_now_ns(at->control);
-	if (!tg_find_listener(ctx, &packet->tuple, ctx->ifindex, tg_tc_is_tagged(ctx, packet),
-	                      s->syn.now_ns, at->index, &s->socket))
+	if (!tg_syn_begin(s, source, tg_now_ns(at->control)))
 		return TCX_NEXT;
-	if (tg_syn_assess(ctx, s, 1) &&
-	    tg_tc_options(ctx, tg_options_offset(packet), tg_options_end(packet), &s->options))
-		s->syn.cookie_usable =
-			tg_syn_cookie_usable(s, 0) && tg_tc_way_back(ctx, packet, &s->way);
+	if (!tg_find_listener(ctx, &packet->tuple, ctx->ifindex, tg_tc_is_tagged(ctx, packet),
+	                      s->hand->syn.now_ns, at->index, &s->socket))
+		return TCX_NEXT;
+	if (tg_syn_assess(ctx, s, 1) && tg_tc_options(ctx, tg_options_offset(packet),
+	                                              tg_options_end(packet), &s->hand->options))
+		s->hand->syn.cookie_usable =
+			tg_syn_cookie_usable(s, 0) && tg_tc_way_back(ctx, packet, &s->hand->way);
 	verdict = tg_syn_conclude(s);
 	switch (verdict) {
 	case TG_DROP: return TCX_DROP;
@@ -304,7 +303,7 @@ static __noinline int tg_tc_ack(struct __sk_buff *ctx, struct tg_packet *packet)
 {
 	struct tg_ack_stage stage = {.packet = packet}, *s = &stage;
 	struct tg_decision decision = {};
-	struct tg_reply r = {};
+	struct tg_reply *r;
 	__u64 *until_ns;
 	struct bpf_sock *sk;
 	int action = TCX_NEXT;
@@ -330,8 +329,11 @@ static __noinline int tg_tc_ack(struct __sk_buff *ctx, struct tg_packet *packet)
 	if (decision.verdict == TG_DROP)
 		return TCX_DROP;
 	if (decision.verdict == TG_RESET) {
-		tg_reply_refuse(s->packet, &s->at.guard->rules, 0, &r);
-		return tg_tc_answer(ctx, s->packet, &r);
+		r = tg_reply_begin();
+		if (!r)
+			return TCX_NEXT;
+		tg_reply_refuse(s->packet, &s->at.guard->rules, 0, r);
+		return tg_tc_answer(ctx, s->packet, r);
 	}
 	return action;
 }

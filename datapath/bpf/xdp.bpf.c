@@ -85,17 +85,18 @@ TG_INLINE __u32 tg_xdp_shed(struct xdp_md *ctx, struct tg_packet *packet, const 
 #define TG_XDP_SOURCE_MASK 3
 #define TG_XDP_VERDICT_SHIFT 3
 
-/* The reply lives here alone, so that it shares its stack with the look-ups before it. */
 TG_INLINE int tg_xdp_refuse(struct xdp_md *ctx, struct tg_syn_stage *s, __u32 verdict, __u32 how)
 {
-	struct tg_reply r = {};
+	struct tg_reply *r = tg_reply_begin();
 
-	/* A cookie has its listener at hand, which the verifier cannot know. */
-	if (verdict == TG_COOKIE && s->socket.tp)
-		tg_reply_cookie(s, tg_xdp_mtu(ctx), &r);
+	if (!r)
+		return XDP_PASS;
+	/* A cookie has its listener, which the verifier cannot know. */
+	if (verdict == TG_COOKIE && s->socket.tp && s->hand)
+		tg_reply_cookie(s, tg_xdp_mtu(ctx), r);
 	else
-		tg_reply_at_once(s->packet, s->at, verdict, s->is_shed, &r);
-	return tg_driver_answer(ctx, s->packet, &r, how & TG_DRIVER_TRANSMIT);
+		tg_reply_at_once(s->packet, s->at, verdict, !s->hand, r);
+	return tg_driver_answer(ctx, s->packet, r, how & TG_DRIVER_TRANSMIT);
 }
 
 /*
@@ -105,22 +106,21 @@ TG_INLINE int tg_xdp_refuse(struct xdp_md *ctx, struct tg_syn_stage *s, __u32 ve
 static __noinline int tg_xdp_room(struct xdp_md *ctx, struct tg_packet *packet, struct tg_place *at,
                                   __u64 now_ns, __u32 how)
 {
-	struct tg_syn_stage s = {.packet = packet, .at = at, .syn.now_ns = now_ns};
+	struct tg_syn_stage stage = {.packet = packet, .at = at}, *s = &stage;
 	__u32 verdict = how >> TG_XDP_VERDICT_SHIFT;
 
-	if (verdict) {
-		s.is_shed = 1;
+	if (verdict)
 		goto refuse;
-	}
-	s.syn.source = how >> TG_XDP_SOURCE_SHIFT & TG_XDP_SOURCE_MASK;
-	if (!tg_find_listener(ctx, &packet->tuple, ctx->ingress_ifindex,
-	                      tg_driver_is_tagged(ctx, packet), now_ns, at->index, &s.socket))
+	if (!tg_syn_begin(s, how >> TG_XDP_SOURCE_SHIFT & TG_XDP_SOURCE_MASK, now_ns))
 		return XDP_PASS;
-	if (tg_syn_assess(ctx, &s, 1) &&
-	    tg_xdp_options(ctx, tg_options_offset(packet), tg_options_end(packet), &s.options))
-		s.syn.cookie_usable =
-			tg_syn_cookie_usable(&s, 1) && tg_xdp_way_back(ctx, packet, &s.way);
-	verdict = tg_syn_conclude(&s);
+	if (!tg_find_listener(ctx, &packet->tuple, ctx->ingress_ifindex,
+	                      tg_driver_is_tagged(ctx, packet), now_ns, at->index, &s->socket))
+		return XDP_PASS;
+	if (tg_syn_assess(ctx, s, 1) && tg_xdp_options(ctx, tg_options_offset(packet),
+	                                               tg_options_end(packet), &s->hand->options))
+		s->hand->syn.cookie_usable =
+			tg_syn_cookie_usable(s, 1) && tg_xdp_way_back(ctx, packet, &s->hand->way);
+	verdict = tg_syn_conclude(s);
 	switch (verdict) {
 	case TG_DROP: return XDP_DROP;
 	case TG_RESET:
@@ -129,7 +129,7 @@ static __noinline int tg_xdp_room(struct xdp_md *ctx, struct tg_packet *packet, 
 	default: return XDP_PASS;
 	}
 refuse:
-	return tg_xdp_refuse(ctx, &s, verdict, how);
+	return tg_xdp_refuse(ctx, s, verdict, how);
 }
 
 /*
@@ -142,7 +142,7 @@ static __noinline int tg_xdp_hollow(struct xdp_md *ctx, struct tg_packet *packet
 	struct tg_ack_stage stage = {.packet = packet}, *s = &stage;
 	struct tg_decision decision = {};
 	struct tcp_sock *listener;
-	struct tg_reply r = {};
+	struct tg_reply *r;
 	struct bpf_sock *sk;
 
 	if (!until_ns || !tg_driver_meets(ctx, packet, &s->at))
@@ -163,8 +163,11 @@ static __noinline int tg_xdp_hollow(struct xdp_md *ctx, struct tg_packet *packet
 		return XDP_DROP;
 	if (decision.verdict != TG_RESET)
 		return XDP_PASS;
-	tg_reply_refuse(packet, &s->at.guard->rules, 0, &r);
-	return tg_driver_answer(ctx, packet, &r, how);
+	r = tg_reply_begin();
+	if (!r)
+		return XDP_PASS;
+	tg_reply_refuse(packet, &s->at.guard->rules, 0, r);
+	return tg_driver_answer(ctx, packet, r, how);
 }
 
 /* Until when it may be such an answer, or NULL where it is none. */
@@ -177,6 +180,18 @@ TG_INLINE __u64 *tg_xdp_hollow_until(const struct tg_packet *packet)
 		return NULL;
 	return (packet->flags & (TG_TCP_ACK | TG_TCP_SYN | TG_TCP_RST)) == TG_TCP_ACK ? until_ns
 	                                                                              : NULL;
+}
+
+/*
+ * The same word, of which the verifier knows nothing any more: what it cannot know hides what is
+ * added to it. Else it would walk all that follows once for each value.
+ */
+TG_INLINE __u32 tg_forget(__u32 word, __u64 unknown)
+{
+	__u64 sum = word + unknown;
+
+	barrier_var(sum);
+	return (__u32)(sum - unknown);
 }
 
 /* how stays a constant of each program until the end: clang 19 has no place for it on the stack. */
@@ -205,6 +220,7 @@ TG_INLINE int tg_xdp_run(struct xdp_md *ctx, __u32 how)
 		if (verdict == TG_RESET || verdict == TG_HOLLOW)
 			found |= verdict << TG_XDP_VERDICT_SHIFT;
 	}
+	found = tg_forget(found, now_ns);
 	/* A path: what is behind it is another host's to say. */
 	if (at.guard->is_path && !(found >> TG_XDP_VERDICT_SHIFT))
 		return XDP_PASS;

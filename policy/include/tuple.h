@@ -21,12 +21,14 @@ struct tg_tuple {
  * caller binds besides. Apart: in its caller, with clang 17 and 18, the driver's program would need
  * more than 512 bytes of stack.
  */
-TG_APART __u64 tg_tuple_mac(const struct tg_key *key, const struct tg_tuple *tuple,
-                            __u32 client_isn, __u32 bound)
+TG_ONCE __u64 tg_tuple_mac(const struct tg_key *key, const struct tg_tuple *tuple, __u32 client_isn,
+                           __u32 bound)
 {
 	struct tg_siphash s;
 	__u32 length_bytes = 20;
 
+	if (!key || !tuple)
+		return 0;
 	tg_siphash_init(&s, key);
 	if (tuple->is_ipv6) {
 		tg_siphash_word(&s, tuple->saddr[0] | (__u64)tuple->saddr[1] << 32);

@@ -24,6 +24,16 @@
 /* For what is rare and long: a stack frame of its own. */
 #define TG_APART static __attribute__((noinline, unused))
 
+/*
+ * The same, of a function that is given no pointers but to memory: global, the verifier walks it
+ * once, and not once for every way that leads there. It wants to hear that they are not NULL.
+ */
+#ifdef __bpf__
+#define TG_ONCE __attribute__((noinline))
+#else
+#define TG_ONCE TG_APART
+#endif
+
 /* Fixed point with eight fractional bits: 256 is 1.0. */
 #define TG_ONE_X256 256u
 
