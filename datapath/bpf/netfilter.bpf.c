@@ -88,6 +88,7 @@ int tidegate_tcp(struct bpf_nf_ctx *ctx)
 	struct tg_packet packet = {};
 	struct tg_place at = {};
 	struct tg_syn_stage s = {.packet = &packet, .at = &at};
+	__u32 verdict;
 	__u64 now_ns;
 	int reserve;
 
@@ -107,10 +108,14 @@ int tidegate_tcp(struct bpf_nf_ctx *ctx)
 			tg_settle_later(at.guard->claims_index, now_ns);
 		return NF_ACCEPT;
 	}
-	if (!tg_syn_begin(&s, tg_source_of(&packet, &at), now_ns))
+	s.hand = tg_hand_take();
+	if (!s.hand)
 		return NF_ACCEPT;
+	tg_hand_begin(s.hand, tg_source_of(&packet, &at), now_ns);
 	tg_syn_assess(ctx, &s, 0);
-	if (tg_syn_conclude(&s) == TG_DROP)
+	verdict = tg_syn_conclude(&s);
+	tg_hand_put(s.hand);
+	if (verdict == TG_DROP)
 		return NF_DROP;
 	if (reserve)
 		tg_settle_later(at.guard->claims_index, now_ns);

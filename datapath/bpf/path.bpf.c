@@ -7,6 +7,7 @@
 #include "vmlinux.h"
 
 #include "driver.h"
+#include "hand.h"
 #include "hollow_reply.h"
 #include "police_stage.h"
 #include "shed_stage.h"
@@ -17,12 +18,17 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 static __noinline int tg_path_refuse(struct xdp_md *ctx, const struct tg_packet *packet,
                                      const struct tg_place *at, __u32 verdict, __u32 how)
 {
-	struct tg_reply *r = tg_reply_begin();
+	struct tg_hand *hand = tg_hand_take();
+	struct tg_reply *r;
+	int action;
 
-	if (!r)
+	if (!hand)
 		return XDP_PASS;
+	r = tg_hand_reply(hand);
 	tg_reply_at_once(packet, at, verdict, 1, r);
-	return tg_driver_answer(ctx, packet, r, how);
+	action = tg_driver_answer(ctx, packet, r, how);
+	tg_hand_put(hand);
+	return action;
 }
 
 /* The control of p*, where the rules have one: by a queue that is counted. */

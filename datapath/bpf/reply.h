@@ -26,25 +26,6 @@ struct tg_reply {
 	__u16 padding;
 };
 
-/* The one at hand, as a SYN: see syn_at_hand. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct tg_reply);
-} reply_at_hand SEC(".maps");
-
-/* An empty one; NULL only for the verifier. */
-TG_INLINE struct tg_reply *tg_reply_begin(void)
-{
-	__u32 zero = 0;
-	struct tg_reply *r = bpf_map_lookup_elem(&reply_at_hand, &zero);
-
-	if (r)
-		__builtin_memset(r, 0, sizeof(*r));
-	return r;
-}
-
 TG_INLINE __u32 tg_reply_ip_bytes(const struct tg_packet *p)
 {
 	return p->tuple.is_ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);

@@ -6,38 +6,15 @@
 #ifndef TG_SYN_STAGE_H
 #define TG_SYN_STAGE_H
 
-#include "../../policy/include/syn.h"
 #include "accepts.h"
 #include "claims.h"
 #include "guard.h"
+#include "hand.h"
 #include "log.h"
 #include "mptcp.h"
 #include "overload_stage.h"
 #include "share_stage.h"
 #include "socket.h"
-#include "way_back.h"
-
-/* What is found out of a SYN on the way to its decision. */
-struct tg_syn_hand {
-	struct tg_syn syn;
-	struct tg_queues queues;
-	struct tg_tcp_options options;
-	struct tg_way_back way; /* of a cookie */
-	__u32 reason;
-	__u32 padding;
-};
-
-/*
- * The one at hand: a processor judges one SYN at a time. Of what lies in a map the verifier keeps
- * no account, as it does of the stack: what follows it walks once, not once for all that may have
- * been found out before. And the stack has no room for it.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct tg_syn_hand);
-} syn_at_hand SEC(".maps");
 
 /* A SYN that is judged: by pointers, which only the stack may hold. */
 struct tg_syn_stage {
@@ -45,24 +22,8 @@ struct tg_syn_stage {
 	const struct tg_place *at;
 	struct tg_socket socket;
 	struct tg_watch *watch; /* where the rules are auto's */
-	struct tg_syn_hand
-		*hand; /* NULL where it was shed before its listener was asked for room */
+	struct tg_hand *hand;
 };
-
-/* Before its listener is asked for room. 0 only for the verifier. */
-TG_INLINE int tg_syn_begin(struct tg_syn_stage *s, __u32 source, __u64 now_ns)
-{
-	__u32 zero = 0;
-	struct tg_syn_hand *hand = bpf_map_lookup_elem(&syn_at_hand, &zero);
-
-	if (!hand)
-		return 0;
-	__builtin_memset(hand, 0, sizeof(*hand));
-	hand->syn.now_ns = now_ns;
-	hand->syn.source = source;
-	s->hand = hand;
-	return 1;
-}
 
 /* Who is answered answers within a few round trips; later the kernel resets it. */
 #define TG_HOLLOW_LIFE_NS 4000000000ull

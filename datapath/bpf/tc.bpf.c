@@ -73,15 +73,13 @@ TG_INLINE int tg_tc_leave_to_tcp(struct __sk_buff *ctx, const struct tg_packet *
 
 TG_INLINE int tg_tc_refuse(struct __sk_buff *ctx, struct tg_syn_stage *s, __u32 verdict)
 {
-	struct tg_reply *r = tg_reply_begin();
+	struct tg_reply *r = tg_hand_reply(s->hand);
 
-	if (!r)
-		return TCX_NEXT;
 	/* A cookie has its listener, which the verifier cannot know. */
-	if (verdict == TG_COOKIE && s->socket.tp && s->hand)
+	if (verdict == TG_COOKIE && s->socket.tp)
 		tg_reply_cookie(s, tg_tc_mtu(ctx), r);
 	else
-		tg_reply_at_once(s->packet, s->at, verdict, !s->hand, r);
+		tg_reply_at_once(s->packet, s->at, verdict, !s->socket.tp, r);
 	return tg_tc_answer(ctx, s->packet, r);
 }
 
@@ -121,27 +119,22 @@ static __noinline __u32 tg_tc_shed(struct __sk_buff *ctx, struct tg_packet *pack
 	return tg_shed_judge(ctx, packet, at, &call, decided);
 }
 
-/*
- * Looks for room, and answers; or answers at once, where shed is the verdict. The stages are
- * functions of their own: each needs most of the 512 bytes of stack.
- */
-static __noinline int tg_tc_room(struct __sk_buff *ctx, struct tg_packet *packet,
-                                 struct tg_place *at, __u32 shed, __u32 source)
+/* Looks for room, and answers; or answers at once, where shed is the verdict. */
+TG_INLINE int tg_tc_judge(struct __sk_buff *ctx, struct tg_syn_stage *s, __u32 shed, __u32 source)
 {
-	struct tg_syn_stage stage = {.packet = packet, .at = at}, *s = &stage;
+	struct tg_packet *packet = s->packet;
 	__u32 verdict = shed;
 
 	if (shed)
 		goto refuse;
-	if (at->guard->hook == TG_HOOK_TCP) {
-		if (tg_tc_leave_to_tcp(ctx, packet, at->index))
+	if (s->at->guard->hook == TG_HOOK_TCP) {
+		if (tg_tc_leave_to_tcp(ctx, packet, s->at->index))
 			return TCX_NEXT;
-		source = tg_source_before(ctx, packet, at, ctx->ifindex);
+		source = tg_source_before(ctx, packet, s->at, ctx->ifindex);
 	}
-	if (!tg_syn_begin(s, source, tg_now_ns(at->control)))
-		return TCX_NEXT;
+	tg_hand_begin(s->hand, source, tg_now_ns(s->at->control));
 	if (!tg_find_listener(ctx, &packet->tuple, ctx->ifindex, tg_tc_is_tagged(ctx, packet),
-	                      s->hand->syn.now_ns, at->index, &s->socket))
+	                      s->hand->syn.now_ns, s->at->index, &s->socket))
 		return TCX_NEXT;
 	if (tg_syn_assess(ctx, s, 1) && tg_tc_options(ctx, tg_options_offset(packet),
 	                                              tg_options_end(packet), &s->hand->options))
@@ -157,6 +150,20 @@ static __noinline int tg_tc_room(struct __sk_buff *ctx, struct tg_packet *packet
 	}
 refuse:
 	return tg_tc_refuse(ctx, s, verdict);
+}
+
+/* The stages are functions of their own: each needs most of the 512 bytes of stack. */
+static __noinline int tg_tc_room(struct __sk_buff *ctx, struct tg_packet *packet,
+                                 struct tg_place *at, __u32 shed, __u32 source)
+{
+	struct tg_syn_stage stage = {.packet = packet, .at = at, .hand = tg_hand_take()};
+	int action;
+
+	if (!stage.hand)
+		return TCX_NEXT;
+	action = tg_tc_judge(ctx, &stage, shed, source);
+	tg_hand_put(stage.hand);
+	return action;
 }
 
 TG_INLINE int tg_tc_syn(struct __sk_buff *ctx, struct tg_packet *packet, int after_driver)
@@ -299,11 +306,25 @@ TG_INLINE void tg_tc_hear(struct bpf_sock *sk, const struct tg_ack_stage *s)
 		tg_ack_hear(s, tp);
 }
 
+TG_INLINE int tg_tc_reset(struct __sk_buff *ctx, const struct tg_ack_stage *s)
+{
+	struct tg_hand *hand = tg_hand_take();
+	struct tg_reply *r;
+	int action;
+
+	if (!hand)
+		return TCX_NEXT;
+	r = tg_hand_reply(hand);
+	tg_reply_refuse(s->packet, &s->at.guard->rules, 0, r);
+	action = tg_tc_answer(ctx, s->packet, r);
+	tg_hand_put(hand);
+	return action;
+}
+
 static __noinline int tg_tc_ack(struct __sk_buff *ctx, struct tg_packet *packet)
 {
 	struct tg_ack_stage stage = {.packet = packet}, *s = &stage;
 	struct tg_decision decision = {};
-	struct tg_reply *r;
 	__u64 *until_ns;
 	struct bpf_sock *sk;
 	int action = TCX_NEXT;
@@ -328,14 +349,7 @@ static __noinline int tg_tc_ack(struct __sk_buff *ctx, struct tg_packet *packet)
 	bpf_sk_release(sk);
 	if (decision.verdict == TG_DROP)
 		return TCX_DROP;
-	if (decision.verdict == TG_RESET) {
-		r = tg_reply_begin();
-		if (!r)
-			return TCX_NEXT;
-		tg_reply_refuse(s->packet, &s->at.guard->rules, 0, r);
-		return tg_tc_answer(ctx, s->packet, r);
-	}
-	return action;
+	return decision.verdict == TG_RESET ? tg_tc_reset(ctx, s) : action;
 }
 
 TG_INLINE int tg_tc_run(struct __sk_buff *ctx, int after_driver)

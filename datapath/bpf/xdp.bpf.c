@@ -87,34 +87,27 @@ TG_INLINE __u32 tg_xdp_shed(struct xdp_md *ctx, struct tg_packet *packet, const 
 
 TG_INLINE int tg_xdp_refuse(struct xdp_md *ctx, struct tg_syn_stage *s, __u32 verdict, __u32 how)
 {
-	struct tg_reply *r = tg_reply_begin();
+	struct tg_reply *r = tg_hand_reply(s->hand);
 
-	if (!r)
-		return XDP_PASS;
 	/* A cookie has its listener, which the verifier cannot know. */
-	if (verdict == TG_COOKIE && s->socket.tp && s->hand)
+	if (verdict == TG_COOKIE && s->socket.tp)
 		tg_reply_cookie(s, tg_xdp_mtu(ctx), r);
 	else
-		tg_reply_at_once(s->packet, s->at, verdict, !s->hand, r);
+		tg_reply_at_once(s->packet, s->at, verdict, !s->socket.tp, r);
 	return tg_driver_answer(ctx, s->packet, r, how & TG_DRIVER_TRANSMIT);
 }
 
-/*
- * Looks for room, and answers. A function of its own: together with shedding it would
- * need more than the 512 bytes of stack.
- */
-static __noinline int tg_xdp_room(struct xdp_md *ctx, struct tg_packet *packet, struct tg_place *at,
-                                  __u64 now_ns, __u32 how)
+/* Looks for room, and answers; or answers at once, where shed is the verdict. */
+TG_INLINE int tg_xdp_judge(struct xdp_md *ctx, struct tg_syn_stage *s, __u64 now_ns, __u32 how)
 {
-	struct tg_syn_stage stage = {.packet = packet, .at = at}, *s = &stage;
 	__u32 verdict = how >> TG_XDP_VERDICT_SHIFT;
+	struct tg_packet *packet = s->packet;
 
 	if (verdict)
 		goto refuse;
-	if (!tg_syn_begin(s, how >> TG_XDP_SOURCE_SHIFT & TG_XDP_SOURCE_MASK, now_ns))
-		return XDP_PASS;
+	tg_hand_begin(s->hand, how >> TG_XDP_SOURCE_SHIFT & TG_XDP_SOURCE_MASK, now_ns);
 	if (!tg_find_listener(ctx, &packet->tuple, ctx->ingress_ifindex,
-	                      tg_driver_is_tagged(ctx, packet), now_ns, at->index, &s->socket))
+	                      tg_driver_is_tagged(ctx, packet), now_ns, s->at->index, &s->socket))
 		return XDP_PASS;
 	if (tg_syn_assess(ctx, s, 1) && tg_xdp_options(ctx, tg_options_offset(packet),
 	                                               tg_options_end(packet), &s->hand->options))
@@ -132,6 +125,35 @@ refuse:
 	return tg_xdp_refuse(ctx, s, verdict, how);
 }
 
+/* A function of its own: together with shedding it would need more than 512 bytes of stack. */
+static __noinline int tg_xdp_room(struct xdp_md *ctx, struct tg_packet *packet, struct tg_place *at,
+                                  __u64 now_ns, __u32 how)
+{
+	struct tg_syn_stage stage = {.packet = packet, .at = at, .hand = tg_hand_take()};
+	int action;
+
+	if (!stage.hand)
+		return XDP_PASS;
+	action = tg_xdp_judge(ctx, &stage, now_ns, how);
+	tg_hand_put(stage.hand);
+	return action;
+}
+
+TG_INLINE int tg_xdp_reset(struct xdp_md *ctx, const struct tg_ack_stage *s, __u32 how)
+{
+	struct tg_hand *hand = tg_hand_take();
+	struct tg_reply *r;
+	int action;
+
+	if (!hand)
+		return XDP_PASS;
+	r = tg_hand_reply(hand);
+	tg_reply_refuse(s->packet, &s->at.guard->rules, 0, r);
+	action = tg_driver_answer(ctx, s->packet, r, how);
+	tg_hand_put(hand);
+	return action;
+}
+
 /*
  * What answers a hollow SYN/ACK is answered where its SYN was: left to the entry of IP it costs
  * more than the SYN. A connection may stand on these addresses, and these numbers by chance.
@@ -142,7 +164,6 @@ static __noinline int tg_xdp_hollow(struct xdp_md *ctx, struct tg_packet *packet
 	struct tg_ack_stage stage = {.packet = packet}, *s = &stage;
 	struct tg_decision decision = {};
 	struct tcp_sock *listener;
-	struct tg_reply *r;
 	struct bpf_sock *sk;
 
 	if (!until_ns || !tg_driver_meets(ctx, packet, &s->at))
@@ -163,11 +184,7 @@ static __noinline int tg_xdp_hollow(struct xdp_md *ctx, struct tg_packet *packet
 		return XDP_DROP;
 	if (decision.verdict != TG_RESET)
 		return XDP_PASS;
-	r = tg_reply_begin();
-	if (!r)
-		return XDP_PASS;
-	tg_reply_refuse(packet, &s->at.guard->rules, 0, r);
-	return tg_driver_answer(ctx, packet, r, how);
+	return tg_xdp_reset(ctx, s, how);
 }
 
 /* Until when it may be such an answer, or NULL where it is none. */

@@ -14,6 +14,7 @@ mod destinations;
 mod fin;
 mod forwarding;
 mod half_open;
+mod hand;
 mod listener;
 mod local_routes;
 mod malformed;
