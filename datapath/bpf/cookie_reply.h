@@ -6,15 +6,29 @@
 #include "reply.h"
 #include "syn_stage.h"
 
+/* tcp_congestion_ops' flag, of DCTCP and its like. */
+#define TG_TCP_CONG_NEEDS_ECN 2
+
+/*
+ * tcp_ecn_create_request(): a SYN that asks for ECN has both bits, and no codepoint in IP (RFC
+ * 3168, section 6.1.1), but where the listener's congestion control lives by it (RFC 8257,
+ * section 3.1).
+ */
+TG_INLINE int tg_cookie_agrees_ecn(const struct tg_syn_stage *s, const struct net *net)
+{
+	const struct tcp_congestion_ops *control = s->socket.tp->inet_conn.icsk_ca_ops;
+
+	if ((s->packet->flags & (TG_TCP_ECE | TG_TCP_CWR)) != (TG_TCP_ECE | TG_TCP_CWR))
+		return 0;
+	return (!s->packet->ecn_capable && net->ipv4.sysctl_tcp_ecn) ||
+	       control->flags & TG_TCP_CONG_NEEDS_ECN;
+}
+
 /* What this SYN's options come to, as far as the host's sysctls allow them. */
 TG_INLINE void tg_cookie_agree_options(const struct tg_syn_stage *s, struct tg_cookie_options *o)
 {
 	struct net *net = s->socket.tp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net;
 	const struct tg_tcp_options *offered = &s->hand->options;
-	/* RFC 3168 section 6.1.1: an ECN-setup SYN has both bits, and no codepoint in IP. */
-	int ecn_setup =
-		(s->packet->flags & (TG_TCP_ECE | TG_TCP_CWR)) == (TG_TCP_ECE | TG_TCP_CWR) &&
-		!s->packet->ecn_capable;
 
 	__builtin_memset(o, 0, sizeof(*o));
 	o->mss = tg_has_option(offered, TG_OPTION_MSS)
@@ -24,7 +38,50 @@ TG_INLINE void tg_cookie_agree_options(const struct tg_syn_stage *s, struct tg_c
 	                    ? offered->wscale
 	                    : TG_COOKIE_NO_WSCALE;
 	o->sack = tg_has_option(offered, TG_OPTION_SACK) && net->ipv4.sysctl_tcp_sack;
-	o->ecn = ecn_setup && net->ipv4.sysctl_tcp_ecn;
+	o->ecn = tg_cookie_agrees_ecn(s, net);
+}
+
+/*
+ * tcp_full_space(): what of the receive buffer is window. Since Linux 6.6 the socket knows; before
+ * that it is half by default.
+ */
+TG_INLINE __u32 tg_full_space(const struct tcp_sock *tp)
+{
+	__u64 bytes = tp->inet_conn.icsk_inet.sk.sk_rcvbuf;
+
+	return bpf_core_field_exists(tp->scaling_ratio) ? bytes * tp->scaling_ratio >> 8
+	                                                : bytes / 2;
+}
+
+/*
+ * As tcp_select_initial_window() will have it when the cookie comes back: what is said beyond that
+ * would be dropped.
+ */
+TG_INLINE __u32 tg_cookie_window(const struct tcp_sock *tp, __u32 mss)
+{
+	__u32 space = tg_full_space(tp), clamp = tp->window_clamp;
+
+	if (clamp && clamp < space)
+		space = clamp;
+	if (space > mss)
+		space -= space % mss;
+	return space < 65535 ? space : 65535;
+}
+
+/* What a packet may have at this interface. IPv6 has its own, from routers too
+ * (ip6_default_advmss()). */
+TG_INLINE __u32 tg_mtu_of(const struct net_device *dev, __u32 is_ipv6)
+{
+	const struct inet6_dev *in6;
+	__u32 mtu = dev->mtu, mtu6;
+
+	if (!is_ipv6 || !bpf_core_field_exists(dev->ip6_ptr))
+		return mtu;
+	in6 = dev->ip6_ptr;
+	if (!in6)
+		return mtu;
+	mtu6 = in6->cnf.mtu6;
+	return mtu6 && mtu6 < mtu ? mtu6 : mtu;
 }
 
 /*
@@ -74,7 +131,7 @@ TG_INLINE void tg_reply_cookie(const struct tg_syn_stage *s, __u32 mtu, struct t
 	r->marks.seq = cookie.isn;
 	r->marks.ack = s->packet->seq + 1;
 	r->marks.flags = TG_TCP_SYN | TG_TCP_ACK | (options.ecn ? TG_TCP_ECE : 0);
-	r->window = TG_SYN_ACK_WINDOW;
+	r->window = tg_cookie_window(s->socket.tp, tg_cookie_mss(tg_cookie_mss_index(options.mss)));
 	__builtin_memcpy(r->next_hop, s->hand->way.next_hop, sizeof(r->next_hop));
 }
 

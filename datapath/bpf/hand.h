@@ -17,9 +17,9 @@ struct tg_hand {
 	struct tg_tcp_options options;
 	struct tg_way_back way; /* of a cookie */
 	__u32 reason;           /* enum tg_reason */
+	__u32 joins;            /* MPTCP: it adds a subflow to a connection that stands */
 	__u32 is_full;          /* what stands before is a SYN's, and emptied for each */
 	struct tg_reply reply;
-	__u32 padding;
 };
 
 struct {

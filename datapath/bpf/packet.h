@@ -44,7 +44,7 @@ struct tg_packet {
 	__u32 payload_bytes; /* as the IP header says, not as the frame was padded */
 	__u8 flags;
 	__u8 direct;      /* the TCP header follows the fixed IP header at once */
-	__u8 ecn_capable; /* the IP header carries an ECN codepoint */
+	__u8 ecn_capable; /* the IP header carries an ECN codepoint, which a SYN may not */
 	__u8 hops;        /* that it has left: IPv4's time to live */
 };
 
@@ -229,6 +229,9 @@ TG_INLINE int tg_parse(void *data, void *data_end, __u32 frame_bytes, struct tg_
 	p->seq = bpf_ntohl(tcp->seq);
 	p->ack = bpf_ntohl(tcp->ack_seq);
 	p->flags = tcp->flags;
+	/* Of a SYN with bits beside the old flags the kernel does not mind (AccECN, Linux 5.3). */
+	if (tcp->res1)
+		p->ecn_capable = 0;
 	return 1;
 }
 
@@ -254,7 +257,13 @@ enum {
 	TG_OPTION_TIMESTAMPS = 8,
 	TG_OPTION_MD5 = 19, /* RFC 2385 */
 	TG_OPTION_AO = 29,  /* RFC 5925 */
+	TG_OPTION_MPTCP = 30,
 };
+
+/* RFC 8684, section 3.2: it adds a subflow to a connection that stands. Noted by its kind's low
+ * bits. */
+#define TG_MPTCP_JOIN 1
+#define TG_OPTION_MP_JOIN (TG_OPTION_MPTCP & 15)
 
 /* IPv4 on a socket that takes both has mapped addresses there, and not on the wire. */
 TG_INLINE void tg_unmap(struct tg_tuple *t)
@@ -271,7 +280,7 @@ TG_INLINE void tg_unmap(struct tg_tuple *t)
 struct tg_tcp_options {
 	__u32 tsval;
 	__u32 tsecr;
-	__u32 seen; /* a bit for each kind up to 8 that came with the right length */
+	__u32 seen; /* a bit for each kind that is read here and came with the right length */
 	__u16 mss;
 	__u8 wscale;
 	__u8 unanswerable; /* malformed, signed, or more of them than are read */
@@ -280,6 +289,12 @@ struct tg_tcp_options {
 TG_INLINE int tg_has_option(const struct tg_tcp_options *o, __u32 kind)
 {
 	return (o->seen >> kind) & 1;
+}
+
+TG_INLINE int tg_is_join(const __u8 *option, void *data_end)
+{
+	return option[0] == TG_OPTION_MPTCP && (void *)(option + 3) <= data_end &&
+	       option[2] >> 4 == TG_MPTCP_JOIN;
 }
 
 /* One option whose bytes are all there. */
@@ -296,7 +311,7 @@ TG_INLINE void tg_read_option(const __u8 *option, __u32 bytes, void *data_end,
 	else if (kind == TG_OPTION_TIMESTAMPS && bytes == 10 && (void *)(option + 10) <= data_end) {
 		o->tsval = (__u32)option[2] << 24 | option[3] << 16 | option[4] << 8 | option[5];
 		o->tsecr = (__u32)option[6] << 24 | option[7] << 16 | option[8] << 8 | option[9];
-	} else if (kind != TG_OPTION_SACK || bytes != 2)
+	} else if ((kind != TG_OPTION_SACK || bytes != 2) && !tg_is_join(option, data_end))
 		return;
 	/* Made from the packet's byte, so that the verifier need not tell the cases apart. */
 	o->seen |= 1u << (kind & 15);

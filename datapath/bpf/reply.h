@@ -10,7 +10,8 @@
 #include "../../policy/include/notice.h"
 #include "marks.h"
 
-/* In each SYN/ACK. Linux announces it at first: 44 segments of 1460 bytes. */
+/* In a SYN/ACK behind which there is nothing. Linux announces it at first: 44 segments of 1460
+ * bytes. */
 #define TG_SYN_ACK_WINDOW 64240
 
 /* Options, and the payload behind them. */

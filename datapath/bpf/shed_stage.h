@@ -10,6 +10,7 @@
 #include "../../policy/include/syn.h"
 #include "guard.h"
 #include "log.h"
+#include "mptcp.h"
 #include "socket.h"
 
 /* Every guard has its part of it. The loader sets the size, by Eq. 9 of the paper. */
@@ -63,10 +64,12 @@ TG_INLINE __u32 tg_shed_prefers(const struct tg_packet *p, const struct tg_place
 /* A SYN to be judged where its listener is asked for, and where. */
 struct tg_shed_call {
 	__u64 now_ns;
-	__u32 slot;                 /* of the counters */
-	__u16 index;                /* of the guard */
-	__u8 active;                /* of the configuration */
-	__u8 is_auto;               /* small, since the stack has no room left for it */
+	__u32 slot;  /* of the counters */
+	__u8 index;  /* of the guard; small, since the stack has no room left */
+	__u8 active; /* of the configuration */
+	__u8 is_auto : 1;
+	__u8 is_mptcp : 1;          /* the listener */
+	__u8 joins;                 /* it adds a subflow to a connection that stands */
 	struct tg_auto_queue queue; /* where is_auto says so */
 };
 
@@ -106,6 +109,7 @@ TG_INLINE int tg_shed_find(void *ctx, const struct tg_packet *packet, __u32 ifin
 	                      &socket))
 		return 0;
 	call->slot = socket.slot;
+	call->is_mptcp = tg_is_mptcp(socket.tp);
 	if (call->is_auto)
 		tg_shed_read_queue(call, socket.tp);
 	return 1;
@@ -270,6 +274,9 @@ TG_INLINE __u32 tg_shed_judge(void *ctx, struct tg_packet *packet, const struct 
 	if (!decided)
 		decided = tg_shed_decided(packet, at, call->now_ns);
 	d = tg_decision_unpack(decided);
+	/* It begins no connection. */
+	if (call->joins)
+		d = tg_decide(TG_PASS, 0);
 	if (!at->guard->is_path && tg_shed_tells(d)) {
 		__u32 state = tg_state_of(ctx, &packet->tuple);
 

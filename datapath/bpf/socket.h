@@ -215,6 +215,20 @@ TG_INLINE int tg_is_bound_below(struct tcp_sock *tp, int is_tagged)
 	return is_tagged && tp->inet_conn.icsk_inet.sk.__sk_common.skc_bound_dev_if;
 }
 
+/* enum netns_bpf_attach_type's: BPF_SK_LOOKUP (Linux 5.9). */
+#define TG_NETNS_BPF_SK_LOOKUP 1
+
+/*
+ * Does a program of this network namespace's choose listeners (BPF_PROG_TYPE_SK_LOOKUP)? It may go
+ * by the client, and one's is then not another's.
+ */
+TG_INLINE int tg_is_client_chosen(struct tcp_sock *tp)
+{
+	struct net *net = tp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net;
+
+	return bpf_core_field_exists(net->bpf) && net->bpf.run_array[TG_NETNS_BPF_SK_LOOKUP];
+}
+
 /* The members of its SO_REUSEPORT group; 0: it is in none. */
 TG_INLINE __u16 tg_group_members(struct tcp_sock *tp)
 {
@@ -225,7 +239,7 @@ TG_INLINE __u16 tg_group_members(struct tcp_sock *tp)
 
 /*
  * The listening socket for a SYN that came in at this interface. A SO_REUSEPORT group is not
- * remembered: which of its members gets a connection depends on the client.
+ * remembered, nor what a program has chosen: which socket gets a connection depends on the client.
  */
 TG_INLINE int tg_find_listener_at(void *ctx, const struct tg_tuple *tuple, __u32 ifindex,
                                   __u64 now_ns, __u32 guard, struct tg_socket *found)
@@ -258,12 +272,13 @@ TG_INLINE int tg_find_listener_at(void *ctx, const struct tg_tuple *tuple, __u32
 		return 0;
 	}
 	found->slot = tg_slot_of(tp, guard);
-	r->tp = 0;
-	if (!tp->inet_conn.icsk_inet.sk.__sk_common.skc_reuseport)
-		tg_remember(r, tuple, ifindex, tp, found->slot, now_ns);
 	/* Listening sockets are freed after an RCU grace period, which this program is inside of.
 	 */
 	found->tp = tg_untrusted(tp);
+	r->tp = 0;
+	if (!tp->inet_conn.icsk_inet.sk.__sk_common.skc_reuseport &&
+	    !tg_is_client_chosen(found->tp))
+		tg_remember(r, tuple, ifindex, tp, found->slot, now_ns);
 	bpf_sk_release(sk);
 	return 1;
 }

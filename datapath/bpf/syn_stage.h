@@ -55,7 +55,7 @@ TG_INLINE void tg_syn_look_up(void *ctx, struct tg_syn_stage *s)
 	__u32 state = tg_state_of(ctx, &s->packet->tuple);
 
 	s->hand->syn.taken = tg_is_taken(state);
-	s->hand->syn.half_open = tg_is_answered(state);
+	s->hand->syn.half_open |= tg_is_answered(state);
 }
 
 /*
@@ -150,6 +150,12 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 		tg_watch_begin(s->watch, &s->hand->queues);
 	}
 	s->hand->reason = tg_syn_reason(rules, &s->hand->queues, &s->hand->syn);
+	/*
+	 * The kernel takes a subflow into its connection, and no place in the queue (rsk_drop_req,
+	 * Linux 5.6); one of a connection that it does not know it resets. Over its network's rate
+	 * it is one of a flood.
+	 */
+	s->hand->syn.half_open = s->hand->joins && s->hand->reason != TG_POLICED;
 	if (s->watch)
 		tg_syn_watch(s);
 	wants_cookie = tg_syn_wants_cookie(rules, s->hand->reason, &s->hand->syn);

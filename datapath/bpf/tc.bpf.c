@@ -40,11 +40,20 @@ TG_INLINE int tg_tc_answer(struct __sk_buff *ctx, const struct tg_packet *p,
 	return bpf_redirect(ctx->ifindex, 0);
 }
 
-TG_INLINE __u32 tg_tc_mtu(struct __sk_buff *ctx)
+TG_INLINE __u32 tg_tc_mtu(struct __sk_buff *ctx, const struct tg_packet *p)
 {
 	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
 
-	return skb->dev->mtu;
+	return tg_mtu_of(skb->dev, p->tuple.is_ipv6);
+}
+
+/* MPTCP: does it add a subflow to a connection that stands? */
+TG_INLINE int tg_tc_joins(struct __sk_buff *ctx, const struct tg_packet *p)
+{
+	struct tg_tcp_options seen = {};
+
+	tg_tc_options(ctx, tg_options_offset(p), tg_options_end(p), &seen);
+	return tg_has_option(&seen, TG_OPTION_MP_JOIN);
 }
 
 /*
@@ -65,7 +74,8 @@ TG_INLINE int tg_tc_leave_to_tcp(struct __sk_buff *ctx, const struct tg_packet *
 	    (tp && tp->inet_conn.icsk_inet.sk.__sk_common.skc_reuseport))
 		leaves = 0;
 	else if (tp && !tg_is_bound_below(tp, tg_tc_is_tagged(ctx, p)) &&
-	         tg_is_local(ctx, &p->tuple, ctx->ifindex))
+	         tg_is_local(ctx, &p->tuple, ctx->ifindex) &&
+	         !(tg_is_mptcp(tp) && tg_tc_joins(ctx, p)))
 		tg_tell_tcp_entry(&p->tuple, tp, tg_slot_of(tp, guard), bpf_ktime_get_ns());
 	bpf_sk_release(sk);
 	return leaves;
@@ -77,7 +87,7 @@ TG_INLINE int tg_tc_refuse(struct __sk_buff *ctx, struct tg_syn_stage *s, __u32 
 
 	/* A cookie has its listener, which the verifier cannot know. */
 	if (verdict == TG_COOKIE && s->socket.tp)
-		tg_reply_cookie(s, tg_tc_mtu(ctx), r);
+		tg_reply_cookie(s, tg_tc_mtu(ctx, s->packet), r);
 	else
 		tg_reply_at_once(s->packet, s->at, verdict, !s->socket.tp, r);
 	return tg_tc_answer(ctx, s->packet, r);
@@ -99,8 +109,12 @@ __noinline int tg_tc_way_back(struct __sk_buff *ctx, struct tg_packet *packet,
 __noinline int tg_tc_find(struct __sk_buff *ctx, struct tg_packet *packet,
                           struct tg_shed_call *call)
 {
-	return packet && call &&
-	       tg_shed_find(ctx, packet, ctx->ifindex, tg_tc_is_tagged(ctx, packet), call);
+	if (!packet || !call ||
+	    !tg_shed_find(ctx, packet, ctx->ifindex, tg_tc_is_tagged(ctx, packet), call))
+		return 0;
+	if (call->is_mptcp)
+		call->joins = tg_tc_joins(ctx, packet);
+	return 1;
 }
 
 /* Apart: with what is asked and told the caller would need more than 512 bytes of stack. */
@@ -136,6 +150,8 @@ TG_INLINE int tg_tc_judge(struct __sk_buff *ctx, struct tg_syn_stage *s, __u32 s
 	if (!tg_find_listener(ctx, &packet->tuple, ctx->ifindex, tg_tc_is_tagged(ctx, packet),
 	                      s->hand->syn.now_ns, s->at->index, &s->socket))
 		return TCX_NEXT;
+	if (tg_is_mptcp(s->socket.tp))
+		s->hand->joins = tg_tc_joins(ctx, packet);
 	if (tg_syn_assess(ctx, s, 1) && tg_tc_options(ctx, tg_options_offset(packet),
 	                                              tg_options_end(packet), &s->hand->options))
 		s->hand->syn.cookie_usable =

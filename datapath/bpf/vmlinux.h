@@ -450,9 +450,16 @@ struct netns_ipv4 {
 	int sysctl_max_syn_backlog;
 };
 
+struct bpf_prog_array;
+
+struct netns_bpf {
+	struct bpf_prog_array *run_array[2]; /* by enum netns_bpf_attach_type */
+};
+
 struct net {
 	u64 net_cookie;
 	struct netns_ipv4 ipv4;
+	struct netns_bpf bpf;
 };
 
 typedef struct {
@@ -526,9 +533,14 @@ struct request_sock_queue {
 	struct fastopen_queue fastopenq;
 };
 
+struct tcp_congestion_ops {
+	u32 flags;
+};
+
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 	struct request_sock_queue icsk_accept_queue;
+	const struct tcp_congestion_ops *icsk_ca_ops;
 };
 
 struct tcp_options_received {
@@ -549,6 +561,8 @@ struct tcp_sock {
 	u64 bytes_received;
 	u64 bytes_acked;
 	u32 data_segs_in;
+	u32 window_clamp;
+	u8 scaling_ratio;
 	bool is_mptcp;
 	u16 tcp_header_len;
 	u32 tsoffset;
@@ -584,9 +598,18 @@ struct tcp_request_sock {
 	u32 rcv_nxt;
 };
 
+struct ipv6_devconf {
+	int mtu6;
+};
+
+struct inet6_dev {
+	struct ipv6_devconf cnf;
+};
+
 struct net_device {
 	unsigned int mtu;
 	int ifindex;
+	struct inet6_dev *ip6_ptr;
 	u8 dev_addr_shadow[32]; /* what dev_addr points at is the same (Linux 5.16) */
 };
 

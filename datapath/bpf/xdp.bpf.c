@@ -15,11 +15,11 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-TG_INLINE __u32 tg_xdp_mtu(struct xdp_md *ctx)
+TG_INLINE __u32 tg_xdp_mtu(struct xdp_md *ctx, const struct tg_packet *p)
 {
 	struct xdp_buff *xdp = bpf_cast_to_kern_ctx(ctx);
 
-	return xdp->rxq->dev->mtu;
+	return tg_mtu_of(xdp->rxq->dev, p->tuple.is_ipv6);
 }
 
 __noinline int tg_xdp_options(struct xdp_md *ctx, __u32 offset, __u32 end,
@@ -29,6 +29,15 @@ __noinline int tg_xdp_options(struct xdp_md *ctx, __u32 offset, __u32 end,
 		return 0;
 	tg_read_options((void *)(long)ctx->data, (void *)(long)ctx->data_end, offset, end, options);
 	return 1;
+}
+
+/* MPTCP: does it add a subflow to a connection that stands? */
+TG_INLINE int tg_xdp_joins(struct xdp_md *ctx, const struct tg_packet *p)
+{
+	struct tg_tcp_options seen = {};
+
+	tg_xdp_options(ctx, tg_options_offset(p), tg_options_end(p), &seen);
+	return tg_has_option(&seen, TG_OPTION_MP_JOIN);
 }
 
 /* Global, as the next: what is known of the route is walked here alone. */
@@ -46,9 +55,13 @@ __noinline int tg_xdp_way_back(struct xdp_md *ctx, struct tg_packet *packet,
  */
 __noinline int tg_xdp_find(struct xdp_md *ctx, struct tg_packet *packet, struct tg_shed_call *call)
 {
-	return packet && call &&
-	       tg_shed_find(ctx, packet, ctx->ingress_ifindex, tg_driver_is_tagged(ctx, packet),
-	                    call);
+	if (!packet || !call ||
+	    !tg_shed_find(ctx, packet, ctx->ingress_ifindex, tg_driver_is_tagged(ctx, packet),
+	                  call))
+		return 0;
+	if (call->is_mptcp)
+		call->joins = tg_xdp_joins(ctx, packet);
+	return 1;
 }
 
 /*
@@ -91,7 +104,7 @@ TG_INLINE int tg_xdp_refuse(struct xdp_md *ctx, struct tg_syn_stage *s, __u32 ve
 
 	/* A cookie has its listener, which the verifier cannot know. */
 	if (verdict == TG_COOKIE && s->socket.tp)
-		tg_reply_cookie(s, tg_xdp_mtu(ctx), r);
+		tg_reply_cookie(s, tg_xdp_mtu(ctx, s->packet), r);
 	else
 		tg_reply_at_once(s->packet, s->at, verdict, !s->socket.tp, r);
 	return tg_driver_answer(ctx, s->packet, r, how & TG_DRIVER_TRANSMIT);
@@ -109,6 +122,8 @@ TG_INLINE int tg_xdp_judge(struct xdp_md *ctx, struct tg_syn_stage *s, __u64 now
 	if (!tg_find_listener(ctx, &packet->tuple, ctx->ingress_ifindex,
 	                      tg_driver_is_tagged(ctx, packet), now_ns, s->at->index, &s->socket))
 		return XDP_PASS;
+	if (tg_is_mptcp(s->socket.tp))
+		s->hand->joins = tg_xdp_joins(ctx, packet);
 	if (tg_syn_assess(ctx, s, 1) && tg_xdp_options(ctx, tg_options_offset(packet),
 	                                               tg_options_end(packet), &s->hand->options))
 		s->hand->syn.cookie_usable =

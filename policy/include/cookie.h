@@ -30,8 +30,9 @@
 /* An epoch is 2^36 ns, 68.7 s; a cookie is good in its own and the next: up to 137.4 s. */
 #define TG_COOKIE_EPOCH_SHIFT 36
 #define TG_COOKIE_LIFE_NS (2ull << TG_COOKIE_EPOCH_SHIFT)
-/* The scale of the windows that we announce: Linux's own for tcp_rmem's 6 MB. */
-#define TG_COOKIE_RCV_WSCALE 7u
+/* The scale of the windows that we announce: Linux's own for tcp_rmem's 32 MB (its default
+ * since 6.16). */
+#define TG_COOKIE_RCV_WSCALE 10u
 
 struct tg_cookie_keys {
 	struct tg_key current;  /* makes and checks cookies */

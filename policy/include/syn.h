@@ -22,8 +22,8 @@
 
 struct tg_syn {
 	__u64 now_ns;
-	__u32 random;        /* uniform over 32 bits */
-	__u16 half_open;     /* a request of this client stands already */
+	__u32 random;    /* uniform over 32 bits */
+	__u16 half_open; /* a request of this client stands already, or what it adds a subflow to */
 	__u16 cookie_usable; /* this SYN's options fit a cookie, and this hook can answer */
 	__u16 answer;        /* auto: enum tg_answer, to who finds no room */
 	__u16 source;        /* enum tg_source */

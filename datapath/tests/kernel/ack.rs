@@ -139,6 +139,47 @@ fn abort_leaves_a_signed_segment_as_it_is() {
     });
 }
 
+/// Of a listener with MPTCP no request is known to a program (bpf_skc_to_tcp_request_sock(), Linux 5.9 to 6.18), and
+/// so the third segment of a subflow's handshake, which takes no place (RFC 8684, section 3.2), is refused by nobody
+/// but the kernel.
+#[test]
+fn the_requests_of_a_listener_with_mptcp_are_the_kernels_alone() {
+    in_a_namespace("the_requests_of_a_listener_with_mptcp_are_the_kernels_alone", |namespace| {
+        let outside = Outside::of(namespace);
+        let abort = tg_rules { ack: TG_ACK_RESET, ..Default::default() };
+        let guards = Guards::new(vec![guarded(None, FULL, abort)]);
+        for (protocol, port) in [(libc::IPPROTO_MPTCP, 650), (libc::IPPROTO_TCP, 651)] {
+            for to in both_families() {
+                let _server = Server::of_protocol(to, 0, protocol);
+                let tap = Tap::open("srv0");
+                let asks = Segment::syn(Outside::client(to, port), to);
+                outside.sends(&asks);
+                let mut mac = vec![0; 24];
+                mac[..3].copy_from_slice(&[30, 24, 0x10]);
+                let plain = asks.acknowledging(&tap.syn_ack());
+                let joins = plain.clone().with(|s| s.options = mac);
+                let _waits = connect(to);
+                let (.., counted) = one(&guards, IP, &syn(to).bytes());
+                assert_eq!(
+                    counted,
+                    [(0, "ListenQFullAtSyn", "pass", 1)],
+                    "{to}: ACKs are looked at"
+                );
+                for ack in [plain, joins] {
+                    let (_, left, counted) = one(&guards, IP, &ack.bytes());
+                    let what = format!("{to}, protocol {protocol}");
+                    if protocol == libc::IPPROTO_MPTCP {
+                        assert_eq!((left, counted), (ack.bytes(), vec![]), "{what}");
+                    } else {
+                        let overflow = (0, "ListenQOverflow SYN/ACK ACK", "reset", 1);
+                        assert_eq!(counted, [overflow], "{what}");
+                    }
+                }
+            }
+        }
+    });
+}
+
 /// One of a million forged ACKs is taken for a cookie of ours: no price for those who give none. Cookies that
 /// are out when the rules change come back all the same.
 #[test]

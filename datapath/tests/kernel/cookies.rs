@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Our SYN cookies, as they are given: to whom, in what dress, with which options.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 
 use crate::common::cookie;
 use crate::common::scene::*;
@@ -63,6 +64,14 @@ fn permutations(of: &[Offer]) -> Vec<Vec<Offer>> {
     all
 }
 
+/// What a client is told that it may send, by what of the receive buffer is window: whole segments, where there is room
+/// for one. (64 KiB of it are by default, half of tcp_rmem's 128.)
+fn window(bytes: u32, mss: u16) -> u16 {
+    let mss = u32::from(mss);
+    let whole = if bytes > mss { bytes - bytes % mss } else { bytes };
+    whole.min(65535) as u16
+}
+
 /// The SYN/ACK that a cookie rides on, byte for byte: exactly the options that were offered, no
 /// longer than the SYN, and everything that was agreed is in the number itself.
 #[track_caller]
@@ -74,7 +83,8 @@ fn assert_cookie(segment: &Segment, offered: &[Offer], reply: &[u8], why: &str) 
     let stamp =
         offered.iter().find_map(|o| if let Offer::Stamps(at) = o { Some(*at) } else { None });
     let sack = offers(|o| *o == Offer::Sack);
-    let ecn = segment.flags & (ECE | CWR) == ECE | CWR && segment.traffic_class & 3 == 0;
+    let may_ask = segment.traffic_class & 3 == 0 || segment.reserved != 0;
+    let ecn = segment.flags & (ECE | CWR) == ECE | CWR && may_ask;
 
     let seen = read_syn_ack(reply);
     let isn = seen.tcp.sequence_number;
@@ -113,7 +123,7 @@ fn assert_cookie(segment: &Segment, offered: &[Offer], reply: &[u8], why: &str) 
         words.extend([1, 1, 4, 2]);
     }
     if scale.is_some() {
-        words.extend([1, 3, 3, 7]);
+        words.extend([1, 3, 3, 10]);
     }
     let expected = segment.answer(|tcp| {
         tcp.syn = true;
@@ -121,7 +131,7 @@ fn assert_cookie(segment: &Segment, offered: &[Offer], reply: &[u8], why: &str) 
         tcp.ece = ecn;
         tcp.sequence_number = isn;
         tcp.acknowledgment_number = segment.seq.wrapping_add(1);
-        tcp.window_size = 64240;
+        tcp.window_size = window(65536, opened.mss);
         tcp.set_options_raw(&words).unwrap();
     });
     assert_eq!(reply, expected, "{why}");
@@ -184,18 +194,125 @@ fn ecn_is_agreed_on_an_ecn_setup_syn_alone() {
         let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_COOKIE))]);
         for to in both_families() {
             for flags in [0, ECE, CWR, ECE | CWR] {
-                for traffic_class in 0..4 {
+                for (traffic_class, reserved) in (0..4).flat_map(|class| [(class, 0), (class, 1)]) {
                     let segment = syn(to).with(|s| {
                         s.options.clear();
                         s.flags |= flags;
+                        s.reserved = reserved;
                         s.traffic_class = traffic_class;
                     });
                     for hook in HOOKS {
                         let (_, reply, _) = one(&guards, hook, &segment.bytes());
-                        let why = format!("flags {flags:#x}, codepoint {traffic_class}");
+                        let why = format!(
+                            "flags {flags:#x}, beside them {reserved}, codepoint {traffic_class}"
+                        );
                         assert_cookie(&segment, &[], &reply, &why);
                     }
                 }
+            }
+        }
+    });
+}
+
+/// DCTCP's clients send their SYN with a codepoint, and without ECN there is no DCTCP.
+#[test]
+fn a_listener_whose_congestion_control_lives_by_ecn_agrees_on_it_with_whoever_asks() {
+    in_a_namespace("a_listener_whose_congestion_control_lives_by_ecn", |namespace| {
+        let servers = both_full();
+        for server in &servers {
+            let name = std::ffi::OsString::from("dctcp");
+            if setsockopt(&server.listener, sockopt::TcpCongestion, &name).is_err() {
+                println!("nothing is shown: this kernel has no DCTCP");
+                return;
+            }
+        }
+        namespace.sysctl("net.ipv4.tcp_ecn", 0).unwrap();
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_COOKIE))]);
+        for to in both_families() {
+            for (flags, agreed) in [(ECE | CWR, 1), (0, 0), (ECE, 0)] {
+                let segment = syn(to).with(|s| {
+                    s.flags |= flags;
+                    s.traffic_class = 2;
+                });
+                for hook in HOOKS {
+                    let (_, reply, _) = one(&guards, hook, &segment.bytes());
+                    let isn = read_syn_ack(&reply).tcp.sequence_number;
+                    let case = cookie::case(segment.from, segment.to, segment.seq, isn);
+                    assert_eq!(agree(&case).opened.ecn, agreed, "{to}, {hook:?}, {flags:#x}");
+                }
+            }
+        }
+    });
+}
+
+/// tcpi_rcv_wnd, in bytes (Linux 6.2), behind what libc knows of struct tcp_info.
+fn receive_window(connection: &TcpStream) -> u32 {
+    const AT: usize = 232;
+    let mut info = [0u8; AT + 4];
+    let mut length = info.len() as libc::socklen_t;
+    // SAFETY: the kernel writes no more than that many bytes of an array that is ours.
+    let read = unsafe {
+        let (level, option) = (libc::IPPROTO_TCP, libc::TCP_INFO);
+        libc::getsockopt(
+            connection.as_raw_fd(),
+            level,
+            option,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    assert_eq!((read, length as usize), (0, info.len()), "{}", std::io::Error::last_os_error());
+    u32::from_ne_bytes(info[AT..].try_into().unwrap())
+}
+
+/// What a client is told in the SYN/ACK it may send at once: TCP drops what goes beyond the window that it
+/// has when the cookie comes back.
+#[test]
+fn a_cookie_announces_the_window_with_which_its_client_comes_in() {
+    in_a_namespace("a_cookie_announces_the_window_with_which_its_client_comes_in", |namespace| {
+        let outside = Outside::of(namespace);
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_COOKIE))]);
+        let _at_the_cable = guards.at_the_cable(IP.program);
+        for to in both_families() {
+            let mss = if to.is_ipv4() { 1460 } else { 1440 };
+            // The kernel doubles what is asked for; half of that is window.
+            for (port, buffer) in [(630, 3000), (631, 8192), (632, 20_000), (633, 65_536)] {
+                let server = Server::bound(to, 0, false);
+                server.listener.set_nonblocking(true).unwrap();
+                setsockopt(&server.listener, sockopt::RcvBuf, &buffer).unwrap();
+                let _waits = connect(to);
+                let asks = Segment::syn(Outside::client(to, port), to)
+                    .with(|s| s.options = options(&[Offer::Mss(mss)]));
+                let told = HOOKS.map(|hook| {
+                    let (outcome, reply, _) = one(&guards, hook, &asks.bytes());
+                    assert_eq!(outcome, Outcome::Answer, "{to}, {buffer}, {hook:?}");
+                    read_syn_ack(&reply).tcp.window_size
+                });
+                assert_eq!(told, [window(buffer as u32, mss); 3], "{to}, {buffer}");
+
+                let (_, reply, _) = one(&guards, IP, &asks.bytes());
+                accept(&server);
+                outside.sends(&asks.acknowledging(&reply));
+                let (came_in, _) = accept(&server);
+                assert_eq!(receive_window(&came_in), u32::from(told[0]), "{to}, {buffer}");
+            }
+        }
+    });
+}
+
+/// Routers say how long IPv6's packets may be (RFC 4861, section 4.6.4), whatever the link would carry.
+#[test]
+fn by_ipv6_a_cookie_asks_for_what_the_interface_has_been_told() {
+    in_a_namespace("by_ipv6_a_cookie_asks_for_what_the_interface_has_been_told", |namespace| {
+        let _servers = both_full();
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_COOKIE))]);
+        namespace.sysctl("net.ipv6.conf.lo.mtu", 1400).unwrap();
+        for (to, most) in both_families().into_iter().zip([1460u16, 1340]) {
+            let asks = syn(to).with(|s| s.options = options(&[Offer::Mss(1220)]));
+            for hook in HOOKS {
+                let (_, reply, _) = one(&guards, hook, &asks.bytes());
+                let [high, low] = most.to_be_bytes();
+                assert_eq!(reply[reply.len() - 4..], [2, 4, high, low], "{to}, {hook:?}");
             }
         }
     });

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which socket a SYN is for: the one that the kernel would choose.
 
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
 use crate::common::scene::*;
 use crate::common::segment::*;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use libbpf_sys::bpf_map_create_opts;
 use nix::sys::socket::{setsockopt, sockopt};
 use tidegate_policy::raw::*;
 
@@ -90,6 +95,101 @@ fn a_group_from_which_a_program_chooses_is_left_to_the_kernel() {
         set(&roomy.listener, libc::SO_DETACH_REUSEPORT_BPF, &0);
         assert!(as_before.contains(&refused()));
         drop(full);
+    });
+}
+
+/// A program of type SK_LOOKUP by which the clients of one port get the socket in this map.
+fn chooser(of: u16, sockets: &MapHandle) -> OwnedFd {
+    const MAP: u8 = libbpf_sys::BPF_PSEUDO_MAP_FD as u8;
+    let one = |code, dst: u8, src: u8, off, imm| {
+        let mut insn = libbpf_sys::bpf_insn { code, off, imm, ..Default::default() };
+        insn.set_dst_reg(dst);
+        insn.set_src_reg(src);
+        insn
+    };
+    let call = |function: u32| one(0x85, 0, 0, 0, function as i32);
+    let port = i32::from(of.to_be());
+    let map = sockets.as_fd().as_raw_fd();
+    let program = [
+        one(0xbf, 6, 1, 0, 0),                      // r6 = ctx
+        one(0x69, 2, 6, 36, 0),                     // r2 = ctx->remote_port
+        one(0x55, 2, 0, 14, port),                  // another's: pass
+        one(0x62, 10, 0, -4, 0),                    // key = 0
+        one(0x18, 1, MAP, 0, map),                  // r1 = &sockets
+        one(0x00, 0, 0, 0, 0),                      //
+        one(0xbf, 2, 10, 0, 0),                     // r2 = &key
+        one(0x07, 2, 0, 0, -4),                     //
+        call(libbpf_sys::BPF_FUNC_map_lookup_elem), //
+        one(0x15, 0, 0, 7, 0),                      // nothing there: pass
+        one(0xbf, 7, 0, 0, 0),                      // r7 = the socket
+        one(0xbf, 1, 6, 0, 0),                      //
+        one(0xbf, 2, 7, 0, 0),                      //
+        one(0xb7, 3, 0, 0, 0),                      //
+        call(libbpf_sys::BPF_FUNC_sk_assign),       //
+        one(0xbf, 1, 7, 0, 0),                      //
+        call(libbpf_sys::BPF_FUNC_sk_release),      //
+        one(0xb7, 0, 0, 0, 1),                      // pass: SK_PASS
+        one(0x95, 0, 0, 0, 0),                      // exit
+    ];
+    let mut options = libbpf_sys::bpf_prog_load_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as _,
+        expected_attach_type: libbpf_sys::BPF_SK_LOOKUP,
+        ..Default::default()
+    };
+    // SAFETY: the instructions and the options live until the kernel has read them; what it returns is a
+    // descriptor that is nobody's yet.
+    unsafe {
+        let fd = libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_SK_LOOKUP,
+            c"chooser".as_ptr(),
+            c"GPL".as_ptr(),
+            program.as_ptr(),
+            program.len() as _,
+            &raw mut options,
+        );
+        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+        OwnedFd::from_raw_fd(fd)
+    }
+}
+
+/// It is in force in this thread's network namespace while what is returned stands.
+fn attached(program: &OwnedFd) -> OwnedFd {
+    let namespace = File::open("/proc/thread-self/ns/net").unwrap();
+    // SAFETY: both descriptors are open; what it returns is one that is nobody's yet.
+    unsafe {
+        let (program, namespace) = (program.as_raw_fd(), namespace.as_raw_fd());
+        let none = std::ptr::null();
+        let attach = libbpf_sys::BPF_SK_LOOKUP;
+        let fd = libbpf_sys::bpf_link_create(program, namespace, attach, none);
+        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+        OwnedFd::from_raw_fd(fd)
+    }
+}
+
+/// A program of the network namespace's may choose by the client, too: whom it gives one to is nobody else's.
+#[test]
+fn where_a_program_chooses_the_listener_one_clients_is_not_anothers() {
+    in_a_namespace("where_a_program_chooses_the_listener_one_clients_is", |namespace| {
+        const CHOSEN: u16 = 700;
+        namespace.ip("address add 10.9.0.2/32 dev lo").unwrap();
+        let full = Server::full(at("10.9.0.2", FULL));
+        let _roomy = Server::bound(at(V4, FULL), 128, false);
+        let options =
+            bpf_map_create_opts { sz: size_of::<bpf_map_create_opts>() as _, ..Default::default() };
+        let sockets =
+            MapHandle::create(MapType::Sockmap, Some("sockets"), 4, 8, 1, &options).unwrap();
+        let socket = (full.listener.as_raw_fd() as u64).to_ne_bytes();
+        sockets.update(&0u32.to_ne_bytes(), &socket, MapFlags::ANY).unwrap();
+        let _link = attached(&chooser(CHOSEN, &sockets));
+
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
+        let from = |port| Segment::syn(at("10.9.0.77", port), at(V4, FULL)).bytes();
+        for hook in HOOKS {
+            for _ in 0..5 {
+                assert_eq!(one(&guards, hook, &from(CHOSEN)).0, Outcome::Answer, "{hook:?}");
+                assert_eq!(one(&guards, hook, &from(CHOSEN + 1)).0, Outcome::Pass, "{hook:?}");
+            }
+        }
     });
 }
 

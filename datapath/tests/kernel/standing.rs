@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! SYNs of those who stand already: in a request, in TIME-WAIT, in a connection.
 
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
 use crate::common::scene::*;
 use crate::common::segment::*;
+use tidegate_datapath::configuration::Guarded;
 use tidegate_policy::raw::*;
 
 /// A retransmitted SYN whose request holds its place is the kernel's to answer.
@@ -39,6 +41,64 @@ fn a_syn_whose_request_stands_passes() {
             forget();
         }
         drop(server);
+    });
+}
+
+/// The same for one that listens with MPTCP.
+fn multipath(to: SocketAddr) -> Server {
+    let mut server = Server::of_protocol(to, 0, libc::IPPROTO_MPTCP);
+    server.waiting.push(connect(to));
+    server
+}
+
+/// A phone that goes from one network to another adds a subflow, by a SYN of its own, to a connection that the
+/// application has: the kernel takes no place in the listen queue for it, and asks for its token.
+#[test]
+fn a_syn_that_adds_a_subflow_is_left_to_the_kernel() {
+    in_a_namespace("a_syn_that_adds_a_subflow_is_left_to_the_kernel", |_| {
+        let few = tg_rules { places: 1, ..refusing(TG_SYN_RESET) };
+        let lazy = tg_rules { room: TG_ROOM_RESERVE, ahead: 1, ..refusing(TG_SYN_RESET) };
+        let shed = tg_shed_rules::new(TG_SLPD, TG_KEY_CONNECTION, 1.0, 5);
+        // Nobody's, for 18 minutes.
+        let limit = tg_limit { cost_ns: 1 << 40, ..Default::default() };
+        let everybody = ["0.0.0.0/0", "::/0"].map(|network| (network.parse().unwrap(), limit));
+        let rst = guarded(None, FULL, refusing(TG_SYN_RESET));
+        let policed = Guarded { limits: everybody.to_vec(), ..rst.clone() };
+        for to in both_families() {
+            let _server = multipath(to);
+            let guards = Guards::new(Vec::new());
+            let [joins, begins] = [Offer::Joins, Offer::Capable]
+                .map(|offer| syn(to).with(|s| s.options = options(&[offer])).bytes());
+            for guard in [
+                rst.clone(),
+                guarded(None, FULL, few),
+                guarded(None, FULL, lazy),
+                shedding(FULL, shed),
+            ] {
+                let why = format!("{to}, {guard:?}");
+                guards.rewrite(vec![guard]);
+                for hook in HOOKS {
+                    let (outcome, left, _) = one(&guards, hook, &joins);
+                    assert_eq!((outcome, left), (Outcome::Pass, joins.clone()), "{why}, {hook:?}");
+                    assert_ne!(one(&guards, hook, &begins).0, Outcome::Pass, "{why}, {hook:?}");
+                }
+            }
+            // Its network's rate holds for it as for all.
+            guards.rewrite(vec![policed.clone()]);
+            for hook in HOOKS {
+                eventually("the one token is gone", || {
+                    one(&guards, hook, &joins).2 == [(0, "Policed", "reset", 1)]
+                });
+            }
+        }
+        // To one that does not speak it the option says nothing.
+        for (to, _server) in both_families().into_iter().zip(both_full()) {
+            let guards = Guards::new(vec![rst.clone()]);
+            let joins = syn(to).with(|s| s.options = options(&[Offer::Joins])).bytes();
+            for hook in HOOKS {
+                assert_eq!(one(&guards, hook, &joins).0, Outcome::Answer, "{to}, {hook:?}");
+            }
+        }
     });
 }
 

@@ -3,7 +3,7 @@
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -114,9 +114,13 @@ impl Server {
     pub fn bound(address: SocketAddr, backlog: i32, shared: bool) -> Self {
         let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
         let fd = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        setsockopt(&fd, sockopt::ReusePort, &shared).unwrap();
+        Self::listening(fd, address, backlog)
+    }
+
+    fn listening(fd: OwnedFd, address: SocketAddr, backlog: i32) -> Self {
         // What is left of a connection of the server before must not keep the next one out.
         setsockopt(&fd, sockopt::ReuseAddr, &true).unwrap();
-        setsockopt(&fd, sockopt::ReusePort, &shared).unwrap();
         // A program that is being started may hold one yet: see `Drop`.
         eventually("the port is free", || {
             match bind(fd.as_raw_fd(), &SockaddrStorage::from(address)) {
@@ -126,6 +130,18 @@ impl Server {
         });
         listen(&fd, Backlog::new(backlog).unwrap()).unwrap();
         Server { listener: fd.into(), waiting: Vec::new() }
+    }
+
+    /// An empty queue of another protocol than TCP that comes as TCP.
+    pub fn of_protocol(address: SocketAddr, backlog: i32, protocol: i32) -> Self {
+        let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        // SAFETY: the kernel returns a descriptor that is nobody's yet, or -1.
+        let fd = unsafe {
+            let fd = libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, protocol);
+            assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+            OwnedFd::from_raw_fd(fd)
+        };
+        Self::listening(fd, address, backlog)
     }
 
     /// Another backlog, of the queue as it stands.

@@ -45,6 +45,8 @@ pub struct Segment {
     pub seq: u32,
     pub ack: u32,
     pub flags: u8,
+    /// The four bits before the flags; the last is AccECN's (RFC 9768).
+    pub reserved: u8,
     pub window: u16,
     /// A multiple of four bytes.
     pub options: Vec<u8>,
@@ -77,6 +79,7 @@ impl Segment {
             seq: 0x8765_4321,
             ack: 0,
             flags: SYN,
+            reserved: 0,
             window: 64240,
             options: Vec::new(),
             payload: Vec::new(),
@@ -94,7 +97,7 @@ impl Segment {
         tcp.extend(self.to.port().to_be_bytes());
         tcp.extend(self.seq.to_be_bytes());
         tcp.extend(self.ack.to_be_bytes());
-        tcp.push((((20 + self.options.len()) / 4) << 4) as u8);
+        tcp.push((((20 + self.options.len()) / 4) << 4) as u8 | self.reserved);
         tcp.push(self.flags);
         tcp.extend(self.window.to_be_bytes());
         tcp.extend([0; 4]);
@@ -278,6 +281,10 @@ pub enum Offer {
     Stamps(u32),
     /// TCP Fast Open, asking for a cookie.
     FastOpen,
+    /// MPTCP's MP_CAPABLE, in a SYN (RFC 8684, section 3.1).
+    Capable,
+    /// And MP_JOIN (section 3.2).
+    Joins,
 }
 
 /// The options' bytes, in this order, padded to a whole word with zeros.
@@ -299,6 +306,8 @@ pub fn options(offers: &[Offer]) -> Vec<u8> {
                 bytes.extend([0; 4]);
             }
             Offer::FastOpen => bytes.extend([34, 2]),
+            Offer::Capable => bytes.extend([30, 4, 0x01, 0x01]),
+            Offer::Joins => bytes.extend([30, 12, 0x10, 2, 1, 2, 3, 4, 5, 6, 7, 8]),
         }
     }
     bytes.resize(bytes.len().next_multiple_of(4), 0);
