@@ -247,14 +247,16 @@ pub fn recommend(burst: &Burst) -> Result<Size, NoSize> {
     longer_than(burst, 0)
 }
 
-/// The same for a burst that was seen, before the clients of `clients`, whose own burst does not count.
+/// The same for a burst that was seen, before the clients of `clients`, whose own burst does not count. A calm of
+/// which too little was seen is taken for none.
 /// A queue that has been as long as it was is not made shorter: a server that takes many at a time
 /// drains it by leaps.
 ///
 /// # Errors
 /// As of [`recommend`].
 pub fn recommend_seen(seen: &Seen, clients: &Burst) -> Result<(Burst, Size), NoSize> {
-    let Seen { drain_per_s, calm_per_s, burst_per_s, burst_s, .. } = *seen;
+    let Seen { drain_per_s, burst_per_s, burst_s, .. } = *seen;
+    let calm_per_s = seen.calm_per_s.unwrap_or(0.0);
     let burst = Burst { drain_per_s, calm_per_s, burst_per_s, burst_s, ..*clients };
     Ok((burst, longer_than(&burst, seen.queued)?))
 }

@@ -37,6 +37,9 @@ pub struct Socket {
     shed_anyway: u64,
     /// Whether the burst was over by the end.
     has_ended: bool,
+    /// Whether so much was seen before and after it that this tells a rate.
+    #[serde(skip)]
+    has_calm: bool,
 }
 
 impl Socket {
@@ -53,6 +56,7 @@ impl Socket {
             comes_again: watched.comes_again,
             shed_anyway: watched.shed_anyway,
             has_ended: seen.has_ended,
+            has_calm: seen.calm_per_s.is_some(),
         }
     }
 
@@ -98,6 +102,13 @@ impl Socket {
             };
             warnings.push(told.to_owned());
         }
+        if !self.has_calm {
+            warnings.push(
+                "less than a second of calm was seen, and it is taken for none: where some wait when a burst begins, \
+                 the queue is to be longer by as many"
+                    .to_owned(),
+            );
+        }
         warnings
     }
 }
@@ -131,11 +142,26 @@ mod tests {
             drain_per_s: 1.0,
             burst_per_s: 2.0,
             burst_s: 1.0,
-            calm_per_s: 0.0,
+            calm_per_s: Some(0.0),
             queued: 0,
             dropped: 0,
             has_ended,
         }
+    }
+
+    #[test]
+    fn a_calm_that_was_not_seen_is_told_to_be_taken_for_none() {
+        let watched = Watched::new(tg_listener_row::default(), counted(&[]));
+        let told = |calm_per_s| {
+            let seen = Seen { calm_per_s, ..seen(true) };
+            Socket::of(&watched, &seen, Duration::ZERO).warnings()
+        };
+        assert_eq!(told(Some(0.0)), [] as [&str; 0]);
+        let warnings = told(None);
+        assert!(
+            warnings.len() == 1 && warnings[0].starts_with("less than a second of calm"),
+            "{warnings:?}"
+        );
     }
 
     /// Its socket has gone, or another has come: who waits for longer sees no more of it.

@@ -28,6 +28,8 @@ const DRAINED_LEAST: u64 = 100;
 const BURST_PLACES: f64 = 16.0;
 /// So many steps are remembered, 64 KiB: three minutes of twenty looks a second.
 const STEPS_MOST: usize = 1 << 12;
+/// Less of a calm than this, in s, tells no rate: the rate of one look is chance.
+const CALM_LEAST_S: f64 = 1.0;
 /// A burst of so many steps, or of fewer, is remembered step by step.
 const KEPT_MOST: usize = STEPS_MOST / 4;
 
@@ -72,8 +74,8 @@ pub struct Seen {
     pub burst_per_s: f64,
     /// How long it lasted, in s.
     pub burst_s: f64,
-    /// Connections that came a second before and after.
-    pub calm_per_s: f64,
+    /// Connections that came a second before and after; `None` where too little of that was seen.
+    pub calm_per_s: Option<f64>,
     /// Connections that waited for accept() at most.
     pub queued: u32,
     /// SYNs that found no room; those that were left in silence came again as others.
@@ -182,6 +184,16 @@ impl Record {
         (burst, longest)
     }
 
+    /// Whether the queue came down to half of its longest in these steps after it. A burst that goes on has looks,
+    /// too, in which fewer come than are taken.
+    fn has_ended(after: &[Step], drain_per_s: f64, longest: f64) -> bool {
+        let mut queue = longest;
+        after.iter().any(|step| {
+            queue += step.arrived as f64 - drain_per_s * step.lasted_s;
+            queue <= longest / 2.0
+        })
+    }
+
     /// The largest burst.
     ///
     /// # Errors
@@ -192,14 +204,17 @@ impl Record {
         if longest < BURST_PLACES {
             return Err(self.too_calm());
         }
-        let has_ended = burst.end < self.steps.len();
-        let around = [&self.steps[..burst.start], &self.steps[burst.end..]].concat();
+        let (before, after) = (&self.steps[..burst.start], &self.steps[burst.end..]);
+        let has_ended = Self::has_ended(after, drain_per_s, longest);
+        // What follows a burst that goes on is no calm.
+        let calm = [before, if has_ended { after } else { &[] }].concat();
         let rate = |steps: &[Step]| {
             let Step { lasted_s, arrived } = Step::of(steps);
-            (if lasted_s > 0.0 { arrived as f64 / lasted_s } else { 0.0 }, lasted_s)
+            (arrived as f64 / lasted_s, lasted_s)
         };
         let (burst_per_s, burst_s) = rate(&self.steps[burst]);
-        let (calm_per_s, _) = rate(&around);
+        let (calm_per_s, calm_s) = rate(&calm);
+        let calm_per_s = (calm_s >= CALM_LEAST_S).then_some(calm_per_s);
         let (queued, dropped) = (self.queued_most, self.dropped);
         Ok(Seen { drain_per_s, burst_per_s, burst_s, calm_per_s, queued, dropped, has_ended })
     }
@@ -208,6 +223,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::size::{Burst, recommend_seen};
 
     /// A server that takes 1,000 a second, looked at ten times a second, with these arrivals.
     fn record(arrivals: &[u64]) -> Record {
@@ -241,7 +257,7 @@ mod tests {
         assert!((seen.burst_per_s - 3000.0).abs() < 1e-6, "{seen:?}");
         assert!((seen.burst_s - 0.4).abs() < 1e-9, "{seen:?}");
         let calm_per_s = (60.0 * 50.0 + 600.0) / 6.3;
-        assert!((seen.calm_per_s - calm_per_s).abs() < 1e-6, "{seen:?}");
+        assert!((seen.calm_per_s.unwrap() - calm_per_s).abs() < 1e-6, "{seen:?}");
         assert_eq!((seen.queued, seen.has_ended), (800, true));
     }
 
@@ -255,7 +271,7 @@ mod tests {
         assert!((seen.drain_per_s - 1000.0).abs() < 1e-6, "{seen:?}");
         assert!((seen.burst_per_s - 3000.0).abs() < 1e-6, "{seen:?}");
         assert!((seen.burst_s - 0.4).abs() < 1e-9, "{seen:?}");
-        assert!((seen.calm_per_s - 500.0).abs() < 1e-6, "{seen:?}");
+        assert!((seen.calm_per_s.unwrap() - 500.0).abs() < 1e-6, "{seen:?}");
         assert_eq!((seen.queued, seen.has_ended), (800, true));
     }
 
@@ -287,6 +303,47 @@ mod tests {
         let mut arrivals = vec![50; 5];
         arrivals.extend([300; 10]);
         assert!(!record(&arrivals).burst().unwrap().has_ended);
+    }
+
+    /// By chance, as fewer of a crowd come in one look than in another.
+    #[test]
+    fn one_look_with_fewer_than_are_taken_neither_ends_a_burst_nor_is_a_calm() {
+        let of = |more: &[u64]| {
+            let seen = record(&[&[110; 100], more].concat()).burst().unwrap();
+            assert_eq!((seen.has_ended, seen.calm_per_s), (false, None), "{more:?}: {seen:?}");
+            let clients = Burst {
+                drain_per_s: 1.0,
+                calm_per_s: 0.0,
+                burst_per_s: 1.0,
+                burst_s: 1.0,
+                rtt_s: 0.1,
+                pause_s: 0.0,
+                drops: 0.001,
+            };
+            recommend_seen(&seen, &clients).unwrap().1.backlog
+        };
+        let alone = of(&[]);
+        for more in [&[99][..], &[100], &[0], &[99, 101].repeat(10)] {
+            assert!(of(more).abs_diff(alone) <= 1, "{} and {alone}: {more:?}", of(more));
+        }
+    }
+
+    #[test]
+    fn a_burst_has_ended_where_half_of_its_queue_would_be_gone() {
+        let of = |calm: usize| {
+            let arrivals = [vec![300; 10], vec![0; calm]].concat();
+            let seen = record(&arrivals).burst().unwrap();
+            (seen.has_ended, seen.calm_per_s)
+        };
+        assert_eq!((of(9), of(11)), ((false, None), (true, Some(0.0))));
+    }
+
+    #[test]
+    fn less_than_a_second_of_calm_tells_no_rate() {
+        let of = |calm: usize| record(&[vec![50; calm], vec![300; 4], vec![0; 4]].concat()).burst();
+        let calm_per_s = |calm| of(calm).unwrap().calm_per_s;
+        assert_eq!((calm_per_s(5), calm_per_s(10).is_some()), (None, true));
+        assert!(of(5).unwrap().has_ended);
     }
 
     #[test]

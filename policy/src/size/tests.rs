@@ -115,7 +115,7 @@ fn a_queue_is_not_made_shorter_than_it_was() {
         drain_per_s: 1000.0,
         burst_per_s: 3000.0,
         burst_s: 1.0,
-        calm_per_s: 500.0,
+        calm_per_s: Some(500.0),
         queued,
         dropped: 0,
         has_ended: true,
