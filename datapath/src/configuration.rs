@@ -72,6 +72,7 @@ pub(crate) fn guards_of(config: &tg_config) -> Vec<(u32, Guarded)> {
                     shed: guard.shed,
                     preferred: Vec::new(),
                     limits: Vec::new(),
+                    has_limits: guard.has_limits != 0,
                     is_path: guard.is_path != 0,
                     time_wait: guard.time_wait,
                     backlog: None,
@@ -300,7 +301,8 @@ pub fn read_shed_key(programs: &Programs) -> Result<tg_key> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_policy::raw::{TG_SYN_COOKIE, tg_rules};
+    use crate::network::Network;
+    use tidegate_policy::raw::{TG_SYN_COOKIE, tg_limit, tg_rules};
 
     fn guarded(port: u16, address: Option<&str>) -> Guarded {
         Guarded { address: address.map(|a| a.parse().unwrap()), port, ..Default::default() }
@@ -334,6 +336,18 @@ mod tests {
         assert_eq!(config.port_guard[81], 3);
         assert_eq!(config.port_guard[82], 0);
         assert_eq!([0, 1, 2].map(|i| config.guards[i].claims_index), [1, 1, 2]);
+    }
+
+    #[test]
+    fn that_a_guard_has_limits_is_read_back_where_they_are_not() {
+        let network = Network { address: [192, 0, 2, 0].into(), bits: 24 };
+        let limits = vec![(network, tg_limit::exempt())];
+        let polices = Guarded { limits, ..guarded(80, None) };
+        let configuration =
+            Configuration { guards: vec![polices, guarded(81, None)], ..Default::default() };
+        let read = guards_of(&build(&configuration, &[0, 1], &[0; 2]).unwrap());
+        let told: Vec<_> = read.iter().map(|(_, g)| (g.has_limits, g.limits.len())).collect();
+        assert_eq!(told, [(true, 0), (false, 0)]);
     }
 
     /// A host that gave no cookie itself must look for those that others made.

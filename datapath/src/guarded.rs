@@ -25,6 +25,8 @@ pub struct Guarded {
     pub preferred: Vec<Network>,
     /// What holds for networks of clients, policed or exempt: the longest counts. Not read back.
     pub limits: Vec<(Network, tg_limit)>,
+    /// Whether there are any. Read back alone.
+    pub has_limits: bool,
     /// This host forwards the packets: the listener is another's.
     pub is_path: bool,
     /// Who holds TIME-WAIT of its connections.

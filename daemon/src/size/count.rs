@@ -59,20 +59,40 @@ impl Under<'_> {
         shed.is_auto != 0 && shed.rate_per_s == 0
     }
 
-    /// Those of whom it sheds a share, or what is above a rate, whatever room there is.
-    fn shed_anyway(&self) -> u64 {
-        if self.sheds_by_the_queue() { 0 } else { sum(&self.counted, is_shed) }
+    /// Whether it is of those of whom it sheds a share, or what is above a rate, whatever room there is.
+    fn is_shed_anyway(&self, decision: tg_decision) -> bool {
+        is_shed(decision) && !self.sheds_by_the_queue()
+    }
+
+    /// Whether it is of those who may have been kept out whatever room there is. For want of a refusal, or of a
+    /// cookie where the kernel's queues are not full, one is counted alike whom police or a share that is
+    /// shed keeps out and who found no room: tg_syn_decide(), tg_shed_refuse().
+    fn is_unclear(&self, decision: tg_decision) -> bool {
+        let Guarded { shed, has_limits, .. } = self.guarded;
+        let refuses_shed = shed.policy != 0 && shed.refusal != TG_REFUSE_SILENTLY;
+        match (decision.reason, decision.verdict) {
+            (TG_REFUSAL_LIMIT, _) => *has_limits || refuses_shed && !self.sheds_by_the_queue(),
+            (TG_NO_COOKIE, TG_DROP) => *has_limits,
+            _ => false,
+        }
     }
 
     /// What it counted without these.
     fn others(&self) -> tg_counters {
         let mut counted = self.counted;
-        if !self.sheds_by_the_queue() {
-            for reason in SHED {
-                counted.packets[reason as usize] = Default::default();
+        for (reason, of) in (0..).zip(&mut counted.packets) {
+            for (verdict, count) in (0..).zip(of) {
+                let decision = tg_decision { verdict, reason };
+                if self.is_shed_anyway(decision) || self.is_unclear(decision) {
+                    *count = 0;
+                }
             }
         }
         counted
+    }
+
+    fn sum(&self, is: fn(&Self, tg_decision) -> bool) -> u64 {
+        sum(&self.counted, |decision| is(self, decision))
     }
 }
 
@@ -103,6 +123,7 @@ pub(super) struct Count {
     /// By guard.
     heard: Vec<Heard>,
     shed_anyway: u64,
+    unclear: u64,
     queued: u32,
     /// In both queues.
     inside: u64,
@@ -143,7 +164,7 @@ fn opens(decision: tg_decision) -> bool {
     matches!((reason, verdict), (TG_HANDSHAKE, TG_PASS) | (TG_COOKIE_VALID, TG_ADMIT))
 }
 
-fn sum(counted: &tg_counters, is: fn(tg_decision) -> bool) -> u64 {
+fn sum(counted: &tg_counters, is: impl Fn(tg_decision) -> bool) -> u64 {
     let reasons = counted.packets.iter().zip(0..);
     let each =
         reasons.flat_map(|(of, reason)| of.iter().zip(0..).map(move |(n, v)| (n, v, reason)));
@@ -166,7 +187,8 @@ impl Count {
             entered: sum(&counted, lets_in),
             opened: sum(&counted, opens),
             heard: under.iter().map(|one| Heard::of(&one.counted)).collect(),
-            shed_anyway: under.iter().map(Under::shed_anyway).sum(),
+            shed_anyway: under.iter().map(|one| one.sum(Under::is_shed_anyway)).sum(),
+            unclear: under.iter().map(|one| one.sum(Under::is_unclear)).sum(),
             queued: row.listen_len,
             inside: u64::from(row.listen_len) + u64::from(row.syn_len),
             bound: Bound::of(row, under.iter().map(|one| one.guarded)),
@@ -218,13 +240,21 @@ pub(super) struct Watched {
     hears_acks: bool,
     pub(super) comes_again: bool,
     pub(super) shed_anyway: u64,
+    pub(super) unclear: u64,
     pub(super) record: Record,
 }
 
 impl Watched {
     pub(super) fn new(row: tg_listener_row, last: Count) -> Self {
-        let record = Record::default();
-        Watched { row, last, hears_acks: false, comes_again: false, shed_anyway: 0, record }
+        Watched {
+            row,
+            last,
+            hears_acks: false,
+            comes_again: false,
+            shed_anyway: 0,
+            unclear: 0,
+            record: Record::default(),
+        }
     }
 
     /// What happened since the last look. A guard that begins to be watched has counted some of the ACKs.
@@ -234,6 +264,7 @@ impl Watched {
         if look.is_some() {
             self.comes_again |= count.silent > self.last.silent;
             self.shed_anyway += count.shed_anyway.saturating_sub(self.last.shed_anyway);
+            self.unclear += count.unclear.saturating_sub(self.last.unclear);
         }
         (self.row, self.last, self.hears_acks) = (row, count, hears_acks);
         look
@@ -282,6 +313,35 @@ mod tests {
         assert_eq!(told(&shed(1, 0)), (1432, 432, 430, 0));
         for by_itself in [shed(0, 0), shed(1, 1000)] {
             assert_eq!(told(&by_itself), (1000, 0, 0, 432));
+        }
+    }
+
+    /// Whom police keeps out, or a share that is shed, is counted with those who found no room where there is no
+    /// refusal left for it, or no cookie.
+    #[test]
+    fn who_may_have_been_kept_out_by_police_or_shed_is_told_apart_from_who_found_no_room() {
+        let shed = |is_auto, refusal| Guarded {
+            shed: tg_shed_rules { policy: TG_SLPD, is_auto, refusal, ..Default::default() },
+            ..Default::default()
+        };
+        let polices = Guarded { has_limits: true, ..Default::default() };
+        let packets = [
+            (TG_ROOM, TG_PASS, 1000),
+            (TG_REFUSAL_LIMIT, TG_DROP, 5000),
+            (TG_NO_COOKIE, TG_DROP, 70),
+            (TG_NO_COOKIE, TG_PASS, 6),
+        ];
+        for (guarded, expected) in [
+            (polices, (1006, 6, 6, 5070)),
+            (shed(0, TG_REFUSE_RESET), (1076, 76, 76, 5000)),
+            (shed(0, TG_REFUSE_COOKIE), (1076, 76, 76, 5000)),
+            (shed(0, TG_REFUSE_SILENTLY), (6076, 5076, 5076, 0)),
+            (shed(1, TG_REFUSE_RESET), (6076, 5076, 5076, 0)),
+            (Guarded::default(), (6076, 5076, 5076, 0)),
+        ] {
+            let count = Count::of(&[under(&guarded, &packets)], &tg_listener_row::default());
+            let told = (count.arrived, count.dropped, count.silent, count.unclear);
+            assert_eq!(told, expected, "{guarded:?}");
         }
     }
 

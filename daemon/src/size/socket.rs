@@ -35,6 +35,9 @@ pub struct Socket {
     /// SYNs that were shed whatever room there was.
     #[serde(skip)]
     shed_anyway: u64,
+    /// SYNs that were dropped for want of a refusal or a cookie, some of them perhaps whatever room there was.
+    #[serde(skip)]
+    unclear: u64,
     /// Whether the burst was over by the end.
     has_ended: bool,
     /// Whether so much was seen before and after it that this tells a rate.
@@ -55,6 +58,7 @@ impl Socket {
             dropped: seen.dropped,
             comes_again: watched.comes_again,
             shed_anyway: watched.shed_anyway,
+            unclear: watched.unclear,
             has_ended: seen.has_ended,
             has_calm: seen.calm_per_s.is_some(),
         }
@@ -95,6 +99,13 @@ impl Socket {
                 self.shed_anyway
             ));
         }
+        if self.unclear > 0 {
+            warnings.push(format!(
+                "{} SYNs were dropped for want of a refusal or a cookie, perhaps by police or shed whatever room there \
+                 was: the burst is without them, and may be larger",
+                self.unclear
+            ));
+        }
         if !self.has_ended {
             let told = match self.is_in_part() {
                 true => "the burst had not ended when it was seen last",
@@ -115,24 +126,44 @@ impl Socket {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_datapath::configuration::Guarded;
     use tidegate_datapath::raw::*;
     use tidegate_policy::raw::*;
     use tidegate_policy::size::Look;
 
     use super::*;
-    use crate::size::example::counted;
+    use crate::size::count::Count;
+    use crate::size::example::{counted, under};
+
+    /// By a guard under which so many of these were counted before, and at each of three looks.
+    fn warnings_of(guarded: &Guarded, reason: u32, counts: [u64; 4]) -> Vec<String> {
+        let row = tg_listener_row::default();
+        let at = |count| {
+            let packets = [(TG_ROOM, TG_PASS, 9), (reason, TG_DROP, count)];
+            Count::of(&[under(guarded, &packets)], &row)
+        };
+        let mut watched = Watched::new(row, at(counts[0]));
+        for count in &counts[1..] {
+            watched.see(row, at(*count)).expect("counts that go on");
+        }
+        Socket::of(&watched, &seen(true), Duration::ZERO).warnings()
+    }
 
     #[test]
     fn a_burst_without_some_who_were_shed_is_told_to_be() {
-        let row = tg_listener_row::default();
-        let at = |shed: u64| counted(&[(TG_ROOM, TG_PASS, 9), (TG_SHED_NEW, TG_DROP, shed)]);
-        let mut watched = Watched::new(row, at(100));
-        for shed in [100, 140, 150] {
-            watched.see(row, at(shed)).expect("counts that go on");
-        }
-        let warnings = Socket::of(&watched, &seen(true), Duration::ZERO).warnings();
+        let warnings = warnings_of(&Guarded::default(), TG_SHED_NEW, [100, 100, 140, 150]);
         assert!(
             warnings.len() == 1 && warnings[0].starts_with("50 SYNs were shed"),
+            "{warnings:?}"
+        );
+    }
+
+    #[test]
+    fn a_burst_without_some_of_whom_nobody_knows_whether_they_were_policed_is_told_to_be() {
+        let polices = Guarded { has_limits: true, ..Guarded::default() };
+        let warnings = warnings_of(&polices, TG_REFUSAL_LIMIT, [100, 100, 140, 150]);
+        assert!(
+            warnings.len() == 1 && warnings[0].starts_with("50 SYNs were dropped for want"),
             "{warnings:?}"
         );
     }
