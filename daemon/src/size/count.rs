@@ -117,6 +117,8 @@ pub(super) struct Count {
     dropped: u64,
     /// Dropped, and not told.
     silent: u64,
+    /// Dropped, and told by RST: Windows sends its SYN again on that.
+    reset: u64,
     entered: u64,
     /// ACKs that opened a connection, of those that were looked at.
     opened: u64,
@@ -152,6 +154,10 @@ fn is_silent(decision: tg_decision) -> bool {
     finds_no_room(decision) && [TG_DROP, TG_PASS].contains(&decision.verdict)
 }
 
+fn is_reset(decision: tg_decision) -> bool {
+    finds_no_room(decision) && decision.verdict == TG_RESET
+}
+
 /// Whether it is of an ACK to a SYN/ACK behind which there is something.
 fn answers(decision: tg_decision) -> bool {
     (TG_HANDSHAKE..=TG_COOKIE_NO_ROOM).contains(&decision.reason)
@@ -184,6 +190,7 @@ impl Count {
             arrived: sum(&counted, arrives),
             dropped: sum(&counted, finds_no_room),
             silent: sum(&counted, is_silent),
+            reset: sum(&counted, is_reset),
             entered: sum(&counted, lets_in),
             opened: sum(&counted, opens),
             heard: under.iter().map(|one| Heard::of(&one.counted)).collect(),
@@ -239,6 +246,7 @@ pub(super) struct Watched {
     /// ACKs were counted up to the last look: the guard is watched.
     hears_acks: bool,
     pub(super) comes_again: bool,
+    pub(super) may_come_again: bool,
     pub(super) shed_anyway: u64,
     pub(super) unclear: u64,
     pub(super) record: Record,
@@ -251,6 +259,7 @@ impl Watched {
             last,
             hears_acks: false,
             comes_again: false,
+            may_come_again: false,
             shed_anyway: 0,
             unclear: 0,
             record: Record::default(),
@@ -263,6 +272,7 @@ impl Watched {
         let look = count.since(&self.last, hears_acks && self.hears_acks);
         if look.is_some() {
             self.comes_again |= count.silent > self.last.silent;
+            self.may_come_again |= count.reset > self.last.reset;
             self.shed_anyway += count.shed_anyway.saturating_sub(self.last.shed_anyway);
             self.unclear += count.unclear.saturating_sub(self.last.unclear);
         }
@@ -422,15 +432,16 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_that_there_is_no_room_does_not_come_again() {
+    fn who_is_left_in_silence_comes_again_and_windows_on_a_rst() {
         let row = tg_listener_row::default();
         let comes_again = |verdict| {
             let mut watched = Watched::new(row, counted(&[]));
             watched.see(row, counted(&[(TG_LISTENQ_FULL_AT_SYN, verdict, 7)])).unwrap();
-            watched.comes_again
+            (watched.comes_again, watched.may_come_again)
         };
-        let told = [TG_RESET, TG_HOLLOW, TG_COOKIE].map(comes_again);
-        assert_eq!((told, [TG_DROP, TG_PASS].map(comes_again)), ([false; 3], [true; 2]));
+        assert_eq!([TG_DROP, TG_PASS].map(comes_again), [(true, false); 2]);
+        assert_eq!(comes_again(TG_RESET), (false, true));
+        assert_eq!([TG_HOLLOW, TG_COOKIE].map(comes_again), [(false, false); 2]);
     }
 
     #[test]

@@ -32,6 +32,9 @@ pub struct Socket {
     /// Whether any of them was left in silence.
     #[serde(skip)]
     comes_again: bool,
+    /// Whether any of them met a RST.
+    #[serde(skip)]
+    may_come_again: bool,
     /// SYNs that were shed whatever room there was.
     #[serde(skip)]
     shed_anyway: u64,
@@ -57,6 +60,7 @@ impl Socket {
             queued: seen.queued,
             dropped: seen.dropped,
             comes_again: watched.comes_again,
+            may_come_again: watched.may_come_again,
             shed_anyway: watched.shed_anyway,
             unclear: watched.unclear,
             has_ended: seen.has_ended,
@@ -90,6 +94,12 @@ impl Socket {
         if self.comes_again {
             warnings.push(
                 "who is left in silence comes again, and was counted again: the burst is smaller than this"
+                    .to_owned(),
+            );
+        }
+        if self.may_come_again {
+            warnings.push(
+                "Windows sends its SYN again on a RST, and was counted again: the burst may be smaller than this"
                     .to_owned(),
             );
         }
@@ -136,10 +146,14 @@ mod tests {
     use crate::size::example::{counted, under};
 
     /// By a guard under which so many of these were counted before, and at each of three looks.
-    fn warnings_of(guarded: &Guarded, reason: u32, counts: [u64; 4]) -> Vec<String> {
+    fn warnings_of(
+        guarded: &Guarded,
+        (reason, verdict): (u32, u32),
+        counts: [u64; 4],
+    ) -> Vec<String> {
         let row = tg_listener_row::default();
         let at = |count| {
-            let packets = [(TG_ROOM, TG_PASS, 9), (reason, TG_DROP, count)];
+            let packets = [(TG_ROOM, TG_PASS, 9), (reason, verdict, count)];
             Count::of(&[under(guarded, &packets)], &row)
         };
         let mut watched = Watched::new(row, at(counts[0]));
@@ -151,7 +165,8 @@ mod tests {
 
     #[test]
     fn a_burst_without_some_who_were_shed_is_told_to_be() {
-        let warnings = warnings_of(&Guarded::default(), TG_SHED_NEW, [100, 100, 140, 150]);
+        let warnings =
+            warnings_of(&Guarded::default(), (TG_SHED_NEW, TG_DROP), [100, 100, 140, 150]);
         assert!(
             warnings.len() == 1 && warnings[0].starts_with("50 SYNs were shed"),
             "{warnings:?}"
@@ -161,11 +176,26 @@ mod tests {
     #[test]
     fn a_burst_without_some_of_whom_nobody_knows_whether_they_were_policed_is_told_to_be() {
         let polices = Guarded { has_limits: true, ..Guarded::default() };
-        let warnings = warnings_of(&polices, TG_REFUSAL_LIMIT, [100, 100, 140, 150]);
+        let warnings = warnings_of(&polices, (TG_REFUSAL_LIMIT, TG_DROP), [100, 100, 140, 150]);
         assert!(
             warnings.len() == 1 && warnings[0].starts_with("50 SYNs were dropped for want"),
             "{warnings:?}"
         );
+    }
+
+    /// Every half second, five in all.
+    #[test]
+    fn a_burst_of_which_some_met_a_rst_is_told_to_be_smaller_if_they_are_windows() {
+        let told = |counts| {
+            let met = (TG_LISTENQ_FULL_AT_SYN, TG_RESET);
+            warnings_of(&Guarded::default(), met, counts)
+        };
+        let warnings = told([100, 100, 140, 150]);
+        assert!(
+            warnings.len() == 1 && warnings[0].starts_with("Windows sends its SYN again on a RST"),
+            "{warnings:?}"
+        );
+        assert_eq!(told([100; 4]), [] as [&str; 0], "before it was watched");
     }
 
     fn seen(has_ended: bool) -> Seen {
