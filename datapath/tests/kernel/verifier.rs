@@ -13,13 +13,13 @@ const KERNEL_LIMIT: u32 = 1_000_000;
 /// walked on Linux 6.18 with clang 14 when the bound was set, or with clang 17, 18, 19 or 22 or on 7.3
 /// where that was more. Whoever passes it should know why.
 const BOUNDS: [(&str, u32); 19] = [
-    ("tidegate_ip", 250_000),
-    ("tidegate_ip_after_driver", 250_000),
-    ("tidegate_driver", 250_000),
-    ("tidegate_driver_veth", 250_000),
+    ("tidegate_ip", 190_000),
+    ("tidegate_ip_after_driver", 190_000),
+    ("tidegate_driver", 165_000),
+    ("tidegate_driver_veth", 165_000),
     ("tidegate_path", 52_000),
     ("tidegate_path_veth", 52_000),
-    ("tidegate_tcp", 97_000),
+    ("tidegate_tcp", 55_000),
     ("tidegate_ends_in", 67_000),
     ("tidegate_ends_out", 31_000),
     ("tidegate_sockets", 20_000),
