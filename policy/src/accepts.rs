@@ -14,6 +14,8 @@
 //!   fewer calls than Accept-1 and accepted 62 % more, Tables 4.7 and 4.8; Accept-10 had the higher
 //!   peak of all three, Figure 4.12). TUX, which has no such call, is the exception (4.1.2), and so
 //!   is a server whose processor is not what limits it.
+//! - **Hardly anybody waits** ([`WAITING_LEAST`]), though others are refused: nothing to change. What lacks
+//!   room is the SYN queue, or a place that a half-open request has, as in a flood of forged SYNs.
 //! - **The whole queue is taken each time, and it is long** ([`MANY`]): *fewer*. Long accept phases are
 //!   followed by long work phases, in which the queue fills and nobody is let in (Tables 4.4 and 4.5),
 //!   and connections wait inside; Accept-10 had the higher peak and the shorter responses (4.2.1), and
@@ -35,6 +37,8 @@ const LEAPT_FEW: f64 = 0.1;
 /// So many at a time are many: Accept-Inf of the thesis took 70 in the mean, and had a lower peak and
 /// longer responses than Accept-10 (Table 4.8, Figures 4.12 and 4.16).
 pub const MANY: f64 = 64.0;
+/// Connections in the listen queue, in the mean, below which none could be taken with another.
+const WAITING_LEAST: f64 = 2.0;
 /// Leaps that empty the queue, of all: a server that takes all who wait.
 const EMPTIED_MOST: f64 = 0.5;
 /// SYNs that tell anything.
@@ -125,6 +129,7 @@ impl Seen {
         match self.at_a_time {
             _ if self.refused < REFUSED_LEAST => Advice::Keep,
             _ if !self.is_told => Advice::Untold,
+            None if self.waiting < WAITING_LEAST => Advice::Keep,
             None => Advice::More,
             Some(many) if many >= MANY && self.emptied >= EMPTIED_MOST => Advice::Fewer,
             Some(_) => Advice::Keep,

@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::raw::{
-    TG_BEYOND_SHARE, TG_HALF_OPEN, TG_LISTENQ_FULL_AT_SYN, TG_NO_COOKIE, TG_POLICED,
-    TG_REFUSAL_LIMIT, TG_ROOM, TG_ROOM_RESERVE, TG_WAIT_LIMIT,
+    TG_BEYOND_SHARE, TG_HALF_OPEN, TG_LISTENQ_FULL_AT_SYN, TG_NO_COOKIE, TG_NO_RESERVATION,
+    TG_POLICED, TG_REFUSAL_LIMIT, TG_ROOM, TG_ROOM_RESERVE, TG_SYNQ_FULL, TG_WAIT_LIMIT,
 };
 use crate::tests::judged;
 
@@ -127,6 +127,22 @@ fn who_is_held_for_its_networks_sake_has_not_lacked_room() {
         }
     }
     assert_eq!(look(TG_WAIT_LIMIT, TG_REFUSAL_LIMIT).trouble_ns, SECOND_NS);
+}
+
+/// A flood of forged SYNs, say: half-open requests have every place, and the application takes at once whoever
+/// comes through.
+#[test]
+fn where_nobody_waits_none_could_be_taken_with_another() {
+    for lacks in [TG_SYNQ_FULL, TG_NO_RESERVATION] {
+        let mut accepts = tg_accepts::default();
+        for i in 0..100_000 {
+            let queues = tg_queues { listen_max: BACKLOG, ..Default::default() };
+            let reason = if i % 2 == 0 { lacks } else { TG_ROOM };
+            accepts.look(&tg_rules::default(), &queues, judged(reason), SECOND_NS + i * SYN_NS);
+        }
+        let seen = accepts.seen(6 * SECOND_NS).expect("clients found no room");
+        assert_eq!((seen.at_a_time, seen.advice()), (None, Advice::Keep), "{lacks}: {seen:?}");
+    }
 }
 
 #[test]
