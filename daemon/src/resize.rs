@@ -196,12 +196,12 @@ fn change(
     )
 }
 
-/// What was before is remembered first, and what is ours once it is done: whoever is killed in between has lost
-/// nothing.
+/// What was before is remembered first, and what is ours once it is done, which is what the kernel has granted:
+/// whoever is killed in between has lost nothing.
 fn apply(
     step: Step,
     known: Option<&tg_resized>,
-    mut set: impl FnMut(u32) -> std::result::Result<(), String>,
+    mut set: impl FnMut(u32) -> std::result::Result<u32, String>,
     mut keep: impl FnMut(&tg_resized) -> std::result::Result<(), String>,
     mut forget: impl FnMut() -> std::result::Result<(), String>,
 ) -> std::result::Result<(), String> {
@@ -209,14 +209,16 @@ fn apply(
         Step::Nothing => Ok(()),
         Step::Resize(resized) => {
             keep(&tg_resized { ours: CHANGING, ..resized })?;
-            if let Err(why) = set(resized.ours) {
-                // Else what we gave it before would be taken for the application's own.
-                known.map_or_else(forget, keep)?;
-                return Err(why);
+            match set(resized.ours) {
+                Ok(granted) => keep(&tg_resized { ours: granted, ..resized }),
+                Err(why) => {
+                    // Else what we gave it before would be taken for the application's own.
+                    known.map_or_else(forget, keep)?;
+                    Err(why)
+                }
             }
-            keep(&resized)
         }
-        Step::PutBack(before) => set(before).and_then(|()| forget()),
+        Step::PutBack(before) => set(before).and_then(|_| forget()),
         Step::Forget => forget(),
     }
 }
@@ -294,7 +296,7 @@ mod tests {
                 }
                 Ok(())
             };
-            let set = |limit| call(&|kept| kept.limit = limit);
+            let set = |limit| call(&|kept| kept.limit = limit).map(|()| limit);
             let keep = |known: &tg_resized| call(&|kept| kept.known = Some(*known));
             let forget = || call(&|kept| kept.known = None);
             apply(step, known.as_ref(), set, keep, forget).expect("nothing fails");
@@ -319,6 +321,28 @@ mod tests {
                 kept.follow(None, NEVER);
                 assert_eq!((kept.limit, kept.known.is_some()), (64, false), "{killed_at}");
             }
+        }
+    }
+
+    /// `net.core.somaxconn` was lowered since it was read, or cannot be read.
+    #[test]
+    fn what_is_ours_is_what_the_kernel_has_granted() {
+        let kept = Cell::new(None);
+        let grant = |asked: u32| Ok(asked.min(256));
+        let keep = |resized: &tg_resized| {
+            kept.set(Some(*resized));
+            Ok(())
+        };
+        let asked = step(Some(512), 64, None);
+        apply(asked, None, grant, keep, || Ok(())).expect("nothing fails");
+        let known = kept.take();
+        assert_eq!(step(None, 256, known.as_ref()), Step::PutBack(64));
+        // Nor is it taken for the application's own by whoever asks again, or for less.
+        for again in [256, 512] {
+            apply(step(Some(again), 256, known.as_ref()), known.as_ref(), grant, keep, || Ok(()))
+                .expect("nothing fails");
+            let known = kept.take().or(known);
+            assert_eq!(step(None, 256, known.as_ref()), Step::PutBack(64), "{again}");
         }
     }
 

@@ -37,12 +37,13 @@ impl Listening {
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(info.tcpi_sacked) }
     }
 
-    /// Gives the socket another backlog; the kernel grants `net.core.somaxconn` at most.
-    pub fn set_backlog(&self, backlog: u32) -> io::Result<()> {
-        let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+    /// Gives the socket another backlog, and tells which it has then: the kernel grants `net.core.somaxconn`
+    /// at most, which may be another by now than whoever asks has read.
+    pub fn set_backlog(&self, backlog: u32) -> io::Result<u32> {
+        let asked = i32::try_from(backlog).unwrap_or(i32::MAX);
         // SAFETY: an open socket; listen() takes no pointer.
-        match unsafe { libc::listen(self.0.as_raw_fd(), backlog) } {
-            0 => Ok(()),
+        match unsafe { libc::listen(self.0.as_raw_fd(), asked) } {
+            0 => Ok(self.backlog().unwrap_or(backlog)),
             _ => Err(io::Error::last_os_error()),
         }
     }
@@ -134,7 +135,9 @@ mod tests {
         };
         assert_eq!(refused(taken.get(&connected)), Some(io::ErrorKind::NotFound));
         let taken = taken[&listens].as_ref().unwrap();
-        taken.set_backlog(7).unwrap();
+        assert_eq!(taken.set_backlog(7).unwrap(), 7);
         assert_eq!(taken.backlog().unwrap(), 7);
+        let most = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+        assert_eq!(taken.set_backlog(u32::MAX).unwrap(), most.trim().parse::<u32>().unwrap());
     }
 }
