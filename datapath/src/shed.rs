@@ -6,10 +6,10 @@ use libbpf_rs::MapCore;
 use crate::array::{read_one, write_one};
 use crate::error::Result;
 use crate::networks::Networks;
-use crate::per_cpu;
 use crate::programs::Programs;
 use crate::raw::*;
 use crate::table::Table;
+use crate::{clock, per_cpu};
 use tidegate_policy::raw::*;
 use tidegate_policy::shed::standing;
 
@@ -75,21 +75,46 @@ pub struct Condition {
 /// Reads how a guard with these rules does.
 pub fn condition(programs: &Programs, guard: u32, rules: &tg_shed_rules) -> Result<Condition> {
     let monitors: Vec<tg_shed_monitor> = per_cpu::read(programs, "shed_monitor", guard)?;
-    let blocks = match rules.blocks {
-        0 => Vec::new(),
-        count => table(programs)?.copies(rules.first_block, count).collect(),
+    let (cells, standing) = match rules.blocks {
+        0 => (0, 0),
+        count => {
+            let table = table(programs)?;
+            counted(table.copies(rules.first_block, count), clock::monotonic_ns())
+        }
     };
     Ok(Condition {
         state: read_one(programs, "shed_state", guard)?,
         spared: monitors.iter().map(|monitor| monitor.spared).sum(),
-        cells: blocks.len() as u64 * u64::from(TG_SHED_CELLS),
-        standing: standing(&blocks, crate::clock::monotonic_ns()),
+        cells,
+        standing,
+    })
+}
+
+/// Cells of blocks, and those with a stamp that stands: one block after the other, for a table may be as large as the
+/// kernel's memory allows.
+fn counted(blocks: impl Iterator<Item = tg_shed_block>, now_ns: u64) -> (u64, u64) {
+    blocks.fold((0, 0), |(cells, stands), block| {
+        (cells + u64::from(TG_SHED_CELLS), stands + standing(&[block], now_ns))
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_is_counted_block_by_block() {
+        let now_ns = 1000 << TG_SHED_TICK_SHIFT;
+        let block = |stamped: usize| {
+            let mut block = tg_shed_block { swept_tick: 1000, ..Default::default() };
+            // The least byte of a tick.
+            block.stamps[..stamped].fill(1000_u32 as u8);
+            block
+        };
+        let table = [block(0), block(3), block(5)];
+        assert_eq!(counted(table.into_iter(), now_ns), (3 * u64::from(TG_SHED_CELLS), 8));
+        assert_eq!(counted([].into_iter(), now_ns), (0, 0));
+    }
 
     /// The same numbers as `tg_client_owner()` in layout.h makes.
     #[test]

@@ -78,13 +78,29 @@ pub fn counts(programs: &Programs) -> Result<[u64; TG_TW_COUNTS as usize]> {
     Ok(counts)
 }
 
-/// The pairs that are held here now. Of one that was opened again the cell still stands, but its
-/// addresses and ports are in use.
-pub fn held(programs: &Programs) -> Result<Vec<tg_held>> {
-    let now_ns = clock::monotonic_ns();
+/// How many pairs are held here.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Held {
+    /// All of them.
+    pub pairs: u64,
+    /// Those that the other end would hold, but for close_swap.
+    pub swapped: u64,
+}
+
+/// The pairs that are held here now.
+pub fn held(programs: &Programs) -> Result<Held> {
     let table = Table::<tg_held_block>::map(programs, TABLE, "the table of held pairs")?;
+    Ok(counted(table.all(), clock::monotonic_ns()))
+}
+
+/// Of one that was opened again the cell still stands, but its addresses and ports are in use. Counted one block after
+/// the other: a full table takes a GiB.
+fn counted(blocks: impl Iterator<Item = tg_held_block>, now_ns: u64) -> Held {
     let waits = |cell: &tg_held| cell.until_ns > now_ns && cell.flags & TG_HELD_REOPENED == 0;
-    Ok(table.all().flat_map(|block| block.cells).filter(waits).collect())
+    blocks.flat_map(|block| block.cells).filter(waits).fold(Held::default(), |held, cell| Held {
+        pairs: held.pairs + 1,
+        swapped: held.swapped + u64::from(cell.flags & TG_HELD_SWAPPED != 0),
+    })
 }
 
 /// Ends the TIME_WAITs that the programs could not, since their sockets were busy then: each by
@@ -112,6 +128,22 @@ pub fn end_late(programs: &Programs) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pair_is_counted_while_it_is_held_and_not_opened_again() {
+        let cell = |until_ns, flags| tg_held { until_ns, flags, ..Default::default() };
+        let block = |cells: &[tg_held]| {
+            let mut block = tg_held_block::default();
+            block.cells[..cells.len()].copy_from_slice(cells);
+            block
+        };
+        let table = [
+            block(&[cell(9, 0), cell(11, 0), cell(11, TG_HELD_SWAPPED)]),
+            block(&[cell(9, TG_HELD_SWAPPED), cell(11, TG_HELD_REOPENED | TG_HELD_SWAPPED)]),
+            block(&[cell(12, 0)]),
+        ];
+        assert_eq!(counted(table.into_iter(), 10), Held { pairs: 3, swapped: 1 });
+    }
 
     /// The same numbers as `tg_destination_owner()` in layout.h makes.
     #[test]

@@ -80,12 +80,11 @@ impl TimeWaitStatus {
         let counts = time_wait::counts(programs)?;
         let held_by_kernel = kernel_time_wait();
         let blocks = u64::from(time_wait::table_blocks(programs));
-        let swapped = held.iter().filter(|pair| pair.flags & TG_HELD_SWAPPED != 0).count();
         Ok(TimeWaitStatus {
             held_by_kernel,
             kernel_bytes: held_by_kernel * time_wait_bytes(),
-            held_by_us: held.len() as u64,
-            swapped_now: swapped as u64,
+            held_by_us: held.pairs,
+            swapped_now: held.swapped,
             table_bytes: blocks * size_of::<tg_held_block>() as u64,
             maps_bytes: time_wait::bytes(programs)?,
             table_entries: blocks * u64::from(TG_HELD_CELLS),
