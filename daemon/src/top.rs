@@ -61,7 +61,7 @@ fn events() -> Result<Receiver<Event>> {
 }
 
 /// What has ended a wait.
-#[derive(PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 enum Ended {
     /// It is time to look again.
     Time,
@@ -71,18 +71,18 @@ enum Ended {
     All,
 }
 
+/// What was typed before is heard also where it is time to look again already: a look may take longer than lies
+/// between two.
 fn waits(until: Instant, events: &Receiver<Event>, signals: &mut Signals) -> Ended {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if signals.pending().next().is_some() {
             return Ended::All;
         }
-        if left.is_zero() {
-            return Ended::Time;
-        }
         match events.recv_timeout(left.min(GLANCE)) {
             Ok(Event::Key(key)) if ends(key) => return Ended::All,
             Ok(Event::Resize(..)) => return Ended::Resized,
+            Err(RecvTimeoutError::Timeout) if left.is_zero() => return Ended::Time,
             Ok(_) | Err(RecvTimeoutError::Timeout) => {}
             // Nothing can be typed any more.
             Err(RecvTimeoutError::Disconnected) => return Ended::All,
@@ -120,4 +120,32 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let ended = watch(&mut terminal, Duration::from_secs(arguments.every), &mut signals);
     ratatui::try_restore().map_err(terminal_failure)?;
     ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_was_typed_while_it_looked_is_heard_though_it_is_late() {
+        let none: [i32; 0] = [];
+        let mut signals = Signals::new(none).unwrap();
+        let mut late = |typed: &[Event]| {
+            let (sender, events) = mpsc::channel();
+            typed.iter().for_each(|event| sender.send(event.clone()).unwrap());
+            waits(Instant::now(), &events, &mut signals)
+        };
+        let key = |code, modifiers| Event::Key(KeyEvent::new(code, modifiers));
+        let other = key(KeyCode::Char('x'), KeyModifiers::NONE);
+        assert_eq!(late(&[]), Ended::Time);
+        assert_eq!(late(&[other.clone()]), Ended::Time);
+        assert_eq!(late(&[Event::Resize(80, 24)]), Ended::Resized);
+        for end in [
+            key(KeyCode::Char('q'), KeyModifiers::NONE),
+            key(KeyCode::Esc, KeyModifiers::NONE),
+            key(KeyCode::Char('c'), KeyModifiers::CONTROL),
+        ] {
+            assert_eq!(late(&[other.clone(), end.clone()]), Ended::All, "{end:?}");
+        }
+    }
 }
