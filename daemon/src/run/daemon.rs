@@ -375,15 +375,10 @@ impl Daemon {
             counters::release_slot(programs, owner)?;
             slots.remove(&owner);
         }
-        for owner in wanted {
-            if slots.contains_key(&owner) {
-                continue;
-            }
-            let free = (TG_GUARDS..TG_SLOTS).find(|s| !slots.values().any(|used| used == s));
-            let Some(slot) = free else { break };
+        let new = wanted.into_iter().filter(|owner| !slots.contains_key(owner));
+        for (owner, slot) in new.zip(slots::free(slots.values())) {
             counters::clear(programs, slot)?;
             counters::assign_slot(programs, owner, slot)?;
-            slots.insert(owner, slot);
         }
         Ok(())
     }

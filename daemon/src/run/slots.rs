@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
+use tidegate_datapath::raw::{TG_GUARDS, TG_SLOTS};
+
 /// The guard by whose rules a socket is judged, and its cookie.
 pub type Owner = (u32, u64);
 
@@ -27,6 +29,12 @@ pub fn owners(wanted: impl Iterator<Item = (Owner, IpAddr)>, most: usize) -> BTr
     let mut ranked: Vec<_> = ranked.collect();
     ranked.sort_unstable();
     ranked.into_iter().take(most).map(|(_, owner)| owner).collect()
+}
+
+/// The slots that are not used, behind those that are the guards' own.
+pub fn free<'a>(used: impl IntoIterator<Item = &'a u32>) -> impl Iterator<Item = u32> {
+    let used: BTreeSet<u32> = used.into_iter().copied().collect();
+    (TG_GUARDS..TG_SLOTS).filter(move |slot| !used.contains(slot))
 }
 
 #[cfg(test)]
@@ -53,6 +61,18 @@ mod tests {
             assert!(owners.contains(&owner), "{owner:?}");
         }
         assert!(owners.contains(&(3, 100)) && !owners.contains(&(3, 1099)), "the older come first");
+    }
+
+    #[test]
+    fn a_slot_is_free_that_nobody_has_and_no_guard_counts_in() {
+        let free_of = |used: &[u32]| free(used).collect::<Vec<_>>();
+        let used = [TG_GUARDS + 1, TG_SLOTS - 1];
+        let free = free_of(&used);
+        assert_eq!(free[..2], [TG_GUARDS, TG_GUARDS + 2]);
+        assert_eq!(free.last(), Some(&(TG_SLOTS - 2)));
+        assert_eq!(free.len(), 960 - used.len());
+        let all: Vec<u32> = (TG_GUARDS..TG_SLOTS).collect();
+        assert!(free_of(&all).is_empty());
     }
 
     #[test]
