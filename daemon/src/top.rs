@@ -138,7 +138,7 @@ mod tests {
         let key = |code, modifiers| Event::Key(KeyEvent::new(code, modifiers));
         let other = key(KeyCode::Char('x'), KeyModifiers::NONE);
         assert_eq!(late(&[]), Ended::Time);
-        assert_eq!(late(&[other.clone()]), Ended::Time);
+        assert_eq!(late(std::slice::from_ref(&other)), Ended::Time);
         assert_eq!(late(&[Event::Resize(80, 24)]), Ended::Resized);
         for end in [
             key(KeyCode::Char('q'), KeyModifiers::NONE),
