@@ -57,7 +57,7 @@ pub fn shedder(shed: tg_shed_rules, path: Option<IpAddr>) -> Programs {
     let programs = Programs::load_sized(
         Objects::Guard,
         Default::default(),
-        Sizes { shed_blocks: shed.blocks, held_blocks: 0 },
+        Sizes { shed_blocks: shed.blocks, ..Default::default() },
     )
     .expect("they load");
     let hook = TG_HOOK_AUTO;

@@ -211,7 +211,7 @@ fn would_be(
 fn sizes(config: Option<&Config>, pins: &Pins) -> Sizes {
     match config {
         Some(config) if !pins.exist() => config.sizes(),
-        _ => Sizes::default(),
+        _ => Sizes::default().uncounted(),
     }
 }
 

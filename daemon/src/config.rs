@@ -61,7 +61,8 @@ impl Config {
     /// The tables that the guard must have.
     pub fn sizes(&self) -> Sizes {
         let held_blocks = self.ends.held_blocks(self.asks_time_wait());
-        Sizes { shed_blocks: configuration::shed_blocks(&self.guards), held_blocks }
+        let shed_blocks = configuration::shed_blocks(&self.guards);
+        Sizes { shed_blocks, held_blocks, ..Default::default() }
     }
 }
 

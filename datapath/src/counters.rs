@@ -9,9 +9,15 @@ use crate::array::{read_one, write_one};
 use crate::error::{Result, map_error};
 use crate::plain::{bytes_of, from_bytes};
 use crate::programs::Programs;
-use crate::raw::tg_slot_key;
+use crate::raw::{TG_GUARDS, tg_slot_key};
 use crate::{by_socket, per_cpu};
 use tidegate_policy::raw::tg_counters;
+
+/// The map's name.
+pub const MAP: &str = "counters";
+
+/// The map of who has which slot.
+pub const SLOTS: &str = "slots";
 
 /// Adds `from`'s counts to `to`'s.
 pub fn accumulate(to: &mut tg_counters, from: &tg_counters) {
@@ -20,10 +26,15 @@ pub fn accumulate(to: &mut tg_counters, from: &tg_counters) {
     }
 }
 
+/// So many slots are counted in by those who have one of `slots`, and by guards.
+pub(crate) fn used(slots: &BTreeMap<(u32, u64), u32>) -> u32 {
+    slots.values().max().map_or(0, |last| last + 1).max(TG_GUARDS)
+}
+
 /// Packets by reason and verdict of one slot.
 pub fn read(programs: &Programs, slot: u32) -> Result<tg_counters> {
     let mut sum = tg_counters::default();
-    for one in &per_cpu::read(programs, "counters", slot)? {
+    for one in &per_cpu::read(programs, MAP, slot)? {
         accumulate(&mut sum, one);
     }
     Ok(sum)
@@ -43,7 +54,7 @@ pub fn add_ended(programs: &Programs, guard: u32, slot: u32) -> Result<()> {
 
 /// A slot begins anew: nothing counted, and nothing that `auto` has seen, or of how is accepted.
 pub fn clear(programs: &Programs, slot: u32) -> Result<()> {
-    per_cpu::clear(programs, "counters", slot)?;
+    per_cpu::clear(programs, MAP, slot)?;
     by_socket::clear(programs, slot)
 }
 
@@ -53,7 +64,7 @@ fn slot_key((guard, socket_cookie): (u32, u64)) -> tg_slot_key {
 
 /// The counter slots, by guard and socket cookie.
 pub fn slots(programs: &Programs) -> BTreeMap<(u32, u64), u32> {
-    let map = programs.map("slots");
+    let map = programs.map(SLOTS);
     map.keys()
         .filter_map(|bytes| {
             let slot = map.lookup(&bytes, MapFlags::ANY).ok()??;
@@ -66,14 +77,14 @@ pub fn slots(programs: &Programs) -> BTreeMap<(u32, u64), u32> {
 /// Gives a listening socket under a guard its counter slot.
 pub fn assign_slot(programs: &Programs, owner: (u32, u64), slot: u32) -> Result<()> {
     programs
-        .map("slots")
+        .map(SLOTS)
         .update(bytes_of(&slot_key(owner)), &slot.to_ne_bytes(), MapFlags::ANY)
-        .map_err(map_error("slots"))
+        .map_err(map_error(SLOTS))
 }
 
 /// Takes the slot back. What was counted there stays until it is given to another: see [`clear`].
 pub fn release_slot(programs: &Programs, owner: (u32, u64)) -> Result<()> {
-    programs.map("slots").delete(bytes_of(&slot_key(owner))).map_err(map_error("slots"))
+    programs.map(SLOTS).delete(bytes_of(&slot_key(owner))).map_err(map_error(SLOTS))
 }
 
 /// Reservations cleaned for a guard so far.

@@ -129,7 +129,7 @@ impl Guard {
         if known.is_empty() {
             return Ok(None);
         }
-        Programs::load(Objects::Readers, known).map(Some)
+        Programs::load_sized(Objects::Readers, known, Sizes::default().uncounted()).map(Some)
     }
 
     /// The programs and maps.

@@ -8,7 +8,7 @@ use libbpf_rs::{ErrorKind, MapCore, MapHandle, Object, ObjectBuilder};
 
 use crate::error::{Error, Result};
 use crate::verifier::{self, Refused};
-use crate::{shed, time_wait};
+use crate::{counters, shed, time_wait};
 
 macro_rules! object {
     ($name:literal) => {
@@ -212,14 +212,23 @@ pub struct Sizes {
     pub shed_blocks: u32,
     /// Blocks of the table of pairs that are held in TIME-WAIT.
     pub held_blocks: u32,
+    /// Counter slots, of which every possible processor has its own; `None`: all that there are.
+    pub slots: Option<u32>,
 }
 
 impl Sizes {
+    /// The same for who counts nothing.
+    #[must_use]
+    pub fn uncounted(self) -> Self {
+        Sizes { slots: Some(1), ..self }
+    }
+
     /// The entries of a map that is made; `None` leaves what its declaration says.
     fn of(&self, map: &str) -> Option<u32> {
         match map {
             shed::TABLE => Some(self.shed_blocks.max(1)),
             time_wait::TABLE => Some(self.held_blocks.max(1)),
+            counters::MAP => self.slots,
             _ if map == time_wait::ASKING || time_wait::LEAVING.contains(&map) => {
                 Some(time_wait::leaving_of(self.held_blocks))
             }
@@ -399,6 +408,13 @@ mod tests {
     use crate::raw::TG_LAYOUT_VERSION;
 
     use super::*;
+
+    /// They take 1.8 MiB on each possible processor.
+    #[test]
+    fn who_counts_nothing_makes_no_counters_for_a_thousand_sockets() {
+        assert_eq!(Sizes::default().of(counters::MAP), None);
+        assert_eq!(Sizes::default().uncounted().of(counters::MAP), Some(1));
+    }
 
     /// The table that a configuration has asked for, and no other map: that is nobody's to make smaller.
     #[test]

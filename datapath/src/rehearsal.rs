@@ -8,6 +8,7 @@
 //! client would stand. The copied counters begin at zero, so the one that moves is the answer.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use libbpf_rs::MapCore;
@@ -32,7 +33,7 @@ use tidegate_policy::{overload, share as policy_share, shed as policy_shed};
 
 /// Filled with a configuration or by the daemon, never by a packet.
 const READ_BY_PACKETS: [&str; 5] =
-    ["slots", "preferred", "limits", "destinations", local_routes::MAP];
+    [counters::SLOTS, "preferred", "limits", "destinations", local_routes::MAP];
 
 /// linux/bpf.h, enum tcx_action_base.
 const TCX_DROP: u32 = 2;
@@ -86,6 +87,9 @@ impl Found {
     }
 }
 
+/// By guard and socket cookie.
+type Slots = BTreeMap<(u32, u64), u32>;
+
 /// Programs and maps of which nothing is attached.
 pub struct Rehearsal {
     pins: Pins,
@@ -105,17 +109,27 @@ impl Rehearsal {
     pub fn of(pins: Pins) -> Result<Option<Self>> {
         let Some(maps) = standing_maps(&pins)? else { return Ok(None) };
         let live = Programs::of_maps(maps);
-        let mut shared = pins.open_maps()?;
-        shared.retain(|name, _| READ_BY_PACKETS.contains(&name.as_str()));
-        let held = live.maps().get(time_wait::TABLE);
-        let held_blocks = held.ok_or_else(|| pins.missing(time_wait::TABLE))?.max_entries();
+        let standing = |name| live.maps().get(name).ok_or_else(|| pins.missing(name));
+        let held_blocks = standing(time_wait::TABLE)?.max_entries();
+        let slots = standing(counters::SLOTS).map(|_| counters::used(&counters::slots(&live)))?;
         // Of the table of persistent dropping one block is copied.
-        let sizes = Sizes { shed_blocks: 1, held_blocks };
-        let own = Programs::load_sized(Objects::Readers, shared, sizes)?;
+        let sizes = Sizes { shed_blocks: 1, held_blocks, slots: Some(slots) };
+        let own = second_set(&pins, sizes)?;
         let mut rehearsal = Rehearsal { pins, live, own, sizes, copied: None, guards: Vec::new() };
         rehearsal.require_all()?;
         rehearsal.copy_configuration()?;
         Ok(Some(rehearsal))
+    }
+
+    /// Sockets that have come since have counters here, too: all that is copied is copied before each question.
+    fn follow_slots(&mut self, slots: &Slots) -> Result<()> {
+        let used = Some(counters::used(slots));
+        if self.sizes.slots < used {
+            self.sizes.slots = used;
+            self.own = second_set(&self.pins, self.sizes)?;
+            self.copied = None;
+        }
+        Ok(())
     }
 
     /// That each map which is copied into is there to be copied from.
@@ -164,7 +178,7 @@ impl Rehearsal {
             return Ok(false);
         }
         let now_ns = clock::monotonic_ns();
-        for slot in self.slots_of(index) {
+        for slot in slots_of(&counters::slots(&self.live), index) {
             if by_socket::read::<tg_share>(&self.live, slot)?.limit_per_s(now_ns).is_some() {
                 return Ok(true);
             }
@@ -175,13 +189,15 @@ impl Rehearsal {
     /// What would become of this SYN, were `frame` to come in at `interface` now.
     pub fn ask(&mut self, syn: &Syn, interface: &Interface, frame: &[u8]) -> Result<Found> {
         let programs = self.programs_at(interface)?;
+        let slots = counters::slots(&self.live);
+        self.follow_slots(&slots)?;
         for program in &programs {
             self.own.load_one(*program, self.sizes)?;
         }
         self.require_all()?;
         self.copy_configuration()?;
         let met = configuration::covering(&self.guards, syn.to);
-        let slots = met.map_or(Vec::new(), |(index, _)| self.slots_of(*index));
+        let slots = met.map_or(Vec::new(), |(index, _)| slots_of(&slots, *index));
         // Where only the ends of connections are looked at, there is nothing of a guard's to copy.
         let judges = programs.iter().any(|program| *program != Program::EndsIn);
         if let Some((index, guarded)) = met.filter(|_| judges) {
@@ -216,13 +232,6 @@ impl Rehearsal {
         array::write_one(&self.own, "config", active, &*rehearsed)?;
         self.copied = Some((active, config));
         Ok(())
-    }
-
-    /// The counter slots that a packet of this guard may be counted in.
-    fn slots_of(&self, index: u32) -> Vec<u32> {
-        let slots = counters::slots(&self.live);
-        let own = slots.iter().filter(|((guard, _), _)| *guard == index).map(|(_, slot)| *slot);
-        [index].into_iter().chain(own).collect()
     }
 
     fn copy_guard(&self, index: u32, guarded: &Guarded, slots: &[u32]) -> Result<()> {
@@ -362,12 +371,25 @@ impl Rehearsal {
         for slot in slots.iter().copied() {
             let counted = counters::read(&self.own, slot)?;
             if let Some(decision) = only_decision(&counted) {
-                per_cpu::clear(&self.own, "counters", slot)?;
+                per_cpu::clear(&self.own, counters::MAP, slot)?;
                 return Ok(Some(Found::Judged { entry, slot, decision }));
             }
         }
         Ok(None)
     }
+}
+
+/// The programs that read the host's sockets, over the maps that packets only read, and others of these sizes.
+fn second_set(pins: &Pins, sizes: Sizes) -> Result<Programs> {
+    let mut shared = pins.open_maps()?;
+    shared.retain(|name, _| READ_BY_PACKETS.contains(&name.as_str()));
+    Programs::load_sized(Objects::Readers, shared, sizes)
+}
+
+/// The counter slots that a packet of this guard may be counted in.
+fn slots_of(slots: &Slots, index: u32) -> Vec<u32> {
+    let own = slots.iter().filter(|((guard, _), _)| *guard == index).map(|(_, slot)| *slot);
+    [index].into_iter().chain(own).collect()
 }
 
 fn entry_of(program: Program) -> Entry {

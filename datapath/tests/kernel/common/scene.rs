@@ -293,7 +293,8 @@ impl Guards {
 
     /// One of this configuration, with so many blocks for what is held.
     pub fn with(configuration: &Configuration, held_blocks: u32) -> Self {
-        let sizes = Sizes { shed_blocks: configuration.shed_blocks(), held_blocks };
+        let shed_blocks = configuration.shed_blocks();
+        let sizes = Sizes { shed_blocks, held_blocks, ..Default::default() };
         let programs = Programs::load_maps(Default::default(), sizes).unwrap();
         configuration::write(&programs, configuration).unwrap();
         Guards { programs, deciding: Default::default() }

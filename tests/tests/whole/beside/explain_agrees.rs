@@ -11,6 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use libbpf_rs::MapCore;
 use nix::time::{ClockId, clock_gettime};
 use tidegate_datapath::counters;
 use tidegate_datapath::interfaces::{self, Interface};
@@ -330,7 +331,7 @@ fn is_with_sockets(map: &str) -> bool {
 }
 
 fn contents(map: &libbpf_rs::MapHandle) -> Vec<Vec<Vec<u8>>> {
-    use libbpf_rs::{MapCore, MapFlags};
+    use libbpf_rs::MapFlags;
     let value = |key: &Vec<u8>| match map.map_type().is_percpu() {
         true => map.lookup_percpu(key, MapFlags::ANY).expect("a value").expect("a value"),
         false => vec![map.lookup(key, MapFlags::ANY).expect("a value").expect("a value")],
@@ -454,6 +455,50 @@ fn what_is_foretold_is_what_happens_and_asking_changes_nothing() {
     guard.kill();
     let crowd = Crowd { random: Random(0x7469_6465), wire: Wire::of(&stage), listeners };
     stage.server.run(move || play(crowd));
+    let stopped = run_to_end(&stage.server, &["stop"]);
+    assert!(stopped.status.success(), "{}", String::from_utf8_lossy(&stopped.stderr));
+}
+
+/// Each counter slot takes its place on every possible processor: the second set has those that are used.
+#[test]
+fn a_socket_that_came_after_a_question_is_answered_for_by_the_next() {
+    if skip_without_root("a_socket_that_came_after_a_question_is_answered_for_by_the_next") {
+        return;
+    }
+    const LATE: u32 = 900;
+    let stage = Stage::new("explain-slots");
+    routes(&stage.server);
+    let at = SocketAddr::new(SERVER_V4.parse().expect("an address"), FIRST_PORT);
+    let _listener = Stalled::new(&stage.server, at, BACKLOG);
+    let text = format!("[[listener]]\nport = {FIRST_PORT}\nhook = \"ip\"\n");
+    stage.server.run(move || std::fs::write("/run/tidegate.toml", text).expect("a file"));
+    let guard = Guard::start(&stage.server, &["--config", "/run/tidegate.toml"]);
+    // Nobody but this test gives slots from here on.
+    guard.kill();
+    let wire = Wire::of(&stage);
+    stage.server.run(move || {
+        let mut guarded = Guarded::here();
+        let from = SocketAddr::new(Ipv4Addr::new(198, 18, 0, 1).into(), 4000);
+        let syn = Segment { options: usual_options(1), ..Segment::new(from, at, SYN, 7, 0) };
+        let question = Syn { from, to: at, isn: syn.seq };
+        let ask = |guarded: &mut Guarded| {
+            let answer = guarded.rehearsal.ask(&question, &guarded.interface, &wire.frame(&syn));
+            let entries = guarded.rehearsal.readers().map(counters::MAP).max_entries();
+            match answer.expect("an answer") {
+                Found::Judged { slot, decision, .. } => {
+                    (slot, name(decision.reason, decision.verdict), entries)
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        let (owner, first) = counters::slots(&guarded.live).pop_first().expect("a socket");
+        let room = || "Room pass".to_owned();
+        assert_eq!(ask(&mut guarded), (first, room(), first + 1));
+        counters::assign_slot(&guarded.live, owner, LATE).expect("a slot");
+        for _ in 0..2 {
+            assert_eq!(ask(&mut guarded), (LATE, room(), LATE + 1));
+        }
+    });
     let stopped = run_to_end(&stage.server, &["stop"]);
     assert!(stopped.status.success(), "{}", String::from_utf8_lossy(&stopped.stderr));
 }

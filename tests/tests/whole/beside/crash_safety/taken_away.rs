@@ -59,8 +59,9 @@ fn a_map_that_is_taken_away_is_told_of_until_it_is_put_back() {
     let full = Full::new("map-away");
     let host = &full.stage.server;
     let mut guard = Guard::start(host, &arguments("rst-syn", "ip"));
-    // One that the readers' object declares, and one that it does not.
-    for map in ["counters", "accepts"] {
+    let explain = ["explain", "--from", "10.77.0.2:40000", "--to", "10.77.0.1:80"];
+    // Two that the readers' object declares, and one that it does not.
+    for map in ["counters", "slots", "accepts"] {
         let seen = fetch(&full.stage.client, server(80), PATIENCE);
         assert_eq!(seen.answer, Answer::Refused, "{map}");
         let before = Counted::of(host).all();
@@ -71,6 +72,10 @@ fn a_map_that_is_taken_away_is_told_of_until_it_is_put_back() {
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{map}: {told}");
         assert!(told.contains(&format!("/maps/{map}: ")), "{told}");
+        let output = run_to_end(host, &explain);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{map}: {told}");
+        assert!(told.contains("its start was cut short"), "{map}: {told}");
         guard.signal(Signal::SIGCONT);
         let told = guard.complaint().expect("the daemon says so");
         assert!(told.contains("a part of the guard away: it is put back"), "{map}: {told}");
