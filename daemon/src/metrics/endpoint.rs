@@ -12,7 +12,7 @@ use std::{io, thread};
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -158,6 +158,10 @@ fn response((status, media_type, body): Answer) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    // RFC 9110, section 15.5.6: "MUST".
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    }
     response
 }
 
@@ -264,6 +268,17 @@ mod tests {
         assert_eq!(of(Method::HEAD, "/metrics").0, 200);
         assert_eq!(of(Method::GET, "/"), (404, "There is nothing here but /metrics.\n".into()));
         assert_eq!(of(Method::POST, "/metrics").0, 405);
+    }
+
+    #[test]
+    fn who_asks_by_another_method_is_told_which_there_are() {
+        let allowed = |method| {
+            let response = response(answer(&method, PATH, || Ok("tidegate_up 1\n".into())));
+            let allow = response.headers().get(ALLOW);
+            (response.status().as_u16(), allow.map(|methods| methods.to_str().unwrap().to_owned()))
+        };
+        assert_eq!(allowed(Method::POST), (405, Some("GET, HEAD".to_owned())));
+        assert_eq!(allowed(Method::GET), (200, None));
     }
 
     #[test]
