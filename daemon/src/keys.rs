@@ -55,12 +55,11 @@ fn text(path: &Path) -> io::Result<(String, bool)> {
     Ok((text, file.metadata()?.permissions().mode() & 0o006 != 0))
 }
 
-/// Every line of a file that is neither empty nor a comment, as a key; and whether it is open to every user.
-fn lines(path: &Path, setting: &str) -> Result<(Vec<tg_key>, bool)> {
-    let fix = || format!("make it with `umask 077; openssl rand -hex 16`, or leave {setting} out");
-    let (text, is_open) = text(path).map_err(|source| reader::unreadable(path, source, fix))?;
+/// Every line that is neither empty nor a comment, as a key. A file may begin with a byte-order mark, as those that
+/// some editors write.
+fn parse(text: &str, path: &Path, setting: &str) -> Result<Vec<tg_key>> {
     let mut keys = Vec::new();
-    for (at, line) in text.lines().enumerate() {
+    for (at, line) in text.strip_prefix('\u{feff}').unwrap_or(text).lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
@@ -72,7 +71,14 @@ fn lines(path: &Path, setting: &str) -> Result<(Vec<tg_key>, bool)> {
             fix: "write 32 hexadecimal digits, as `openssl rand -hex 16` prints".to_owned(),
         })?);
     }
-    Ok((keys, is_open))
+    Ok(keys)
+}
+
+/// The keys of a file, and whether it is open to every user.
+fn lines(path: &Path, setting: &str) -> Result<(Vec<tg_key>, bool)> {
+    let fix = || format!("make it with `umask 077; openssl rand -hex 16`, or leave {setting} out");
+    let (text, is_open) = text(path).map_err(|source| reader::unreadable(path, source, fix))?;
+    Ok((parse(&text, path, setting)?, is_open))
 }
 
 /// Keys from a file: a line of 32 hexadecimal digits each, the first makes cookies, a
@@ -159,6 +165,23 @@ mod tests {
         for bad in ["", "00", "zz0102030405060708090a0b0c0d0e0f", "é00102030405060708090a0b0c0d0e0"]
         {
             assert!(parse_line(bad).is_none(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_keys_may_begin_with_a_byte_order_mark_and_have_comments() {
+        let line = "000102030405060708090a0b0c0d0e0f";
+        let of = |text: &str| parse(text, Path::new("keys"), "cookie_keys").map(|keys| keys.len());
+        for (text, count) in [
+            (format!("\u{feff}{line}\r\n{line}\r\n"), 2),
+            (format!("\u{feff}# of all hosts\n\n{line}"), 1),
+            ("\u{feff}".to_owned(), 0),
+        ] {
+            assert_eq!(of(&text).unwrap(), count, "{text:?}");
+        }
+        // There and nowhere else.
+        for text in [format!("{line}\n\u{feff}{line}"), format!("\u{feff}\u{feff}{line}")] {
+            assert!(of(&text).is_err(), "{text:?}");
         }
     }
 
