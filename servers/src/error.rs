@@ -103,14 +103,6 @@ pub enum ServerError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// Statistics could not be written.
-    #[error("cannot write statistics to {}: {source}; name a file in a writable folder", path.display())]
-    Statistics {
-        /// The file asked for.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
 }
 
 impl ServerError {

@@ -3,13 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
-use std::io;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::ServerError;
 use crate::reply::Outcome;
 
 /// What happened since the server started; of all its workers and threads together.
@@ -129,22 +125,6 @@ impl Statistics {
 
     fn per_s(&self, count: u64) -> f64 {
         if self.elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / self.elapsed_ns as f64 }
-    }
-
-    /// Writes them as JSON, whole or not at all.
-    ///
-    /// # Errors
-    /// [`ServerError::Statistics`] naming the file.
-    pub fn write(&self, path: &Path) -> Result<(), ServerError> {
-        let write = || -> io::Result<()> {
-            let mut text = serde_json::to_string(self)?;
-            text.push('\n');
-            // Whoever reads while this is written sees what was there before.
-            let unfinished = path.with_added_extension("unfinished");
-            fs::write(&unfinished, text)?;
-            fs::rename(&unfinished, path)
-        };
-        write().map_err(|source| ServerError::Statistics { path: path.to_owned(), source })
     }
 
     /// Counts a reply that was sent whole.
@@ -372,17 +352,5 @@ mod tests {
             between["fd_rate_per_s"]
         );
         assert_eq!(between["work_items_per_phase"], 0.0);
-    }
-
-    #[test]
-    fn what_is_written_can_be_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("statistics.json");
-        accept_inf().write(&path).unwrap();
-        let read: Statistics = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-        assert_eq!(read, accept_inf());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        let error = accept_inf().write(Path::new("/nowhere/at/all")).unwrap_err().to_string();
-        assert!(error.contains("/nowhere/at/all") && error.lines().count() == 1, "{error}");
     }
 }

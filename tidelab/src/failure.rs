@@ -23,6 +23,8 @@ pub(crate) enum Failure {
     Results(#[from] tidegate_report::ResultsError),
     #[error("cannot write {}: {source}; name another place with --out", path.display())]
     Folder { path: PathBuf, source: io::Error },
+    #[error("cannot write statistics to {}: {source}; name a file in a writable folder", path.display())]
+    Statistics { path: PathBuf, source: io::Error },
     #[error(
         "{}: there are no results; name a folder that `tidelab run` wrote, or its result.jsonl",
         path.display()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `tidelab serve`.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
@@ -9,12 +10,10 @@ use std::time::Duration;
 
 use nix::libc;
 use nix::sys::signal::Signal;
-use tidegate_servers::{
-    AcceptLimit, EventsKind, Server, ServerError, ServerKind, Settings, Statistics,
-};
+use tidegate_servers::{AcceptLimit, EventsKind, Server, ServerKind, Settings, Statistics};
 
 use crate::failure::Failure;
-use crate::{quantity, say, signals, tell};
+use crate::{quantity, say, signals, tell, whole};
 
 /// Serve HTTP at a known processor cost per request, in this network namespace.
 ///
@@ -132,15 +131,24 @@ fn go_first() {
 /// The last statistics. One way that is barred keeps them from no other.
 fn finish(statistics: &Statistics, file: Option<&Path>) -> Result<(), Failure> {
     let reported = report(statistics, file);
-    let line = serde_json::to_string(statistics).map_err(|error| Failure::Output(error.into()));
-    let said = line.and_then(|line| say(&line));
+    let said = line(statistics).map_err(Failure::Output).and_then(|line| say(&line));
     reported?;
     said
 }
 
 /// Statistics for the file where one is wanted, and for people.
-fn report(statistics: &Statistics, file: Option<&Path>) -> Result<(), ServerError> {
-    let written = file.map_or(Ok(()), |path| statistics.write(path));
+fn report(statistics: &Statistics, file: Option<&Path>) -> Result<(), Failure> {
+    let written = file.map_or(Ok(()), |path| write(statistics, path));
     tell(statistics);
     written
+}
+
+/// Whoever reads while this is written sees what was there before.
+fn write(statistics: &Statistics, path: &Path) -> Result<(), Failure> {
+    let written = line(statistics).and_then(|line| whole::write(path, format!("{line}\n")));
+    written.map_err(|source| Failure::Statistics { path: path.to_owned(), source })
+}
+
+fn line(statistics: &Statistics) -> io::Result<String> {
+    Ok(serde_json::to_string(statistics)?)
 }

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -98,6 +99,24 @@ fn the_file_is_written_though_nobody_reads_the_output() {
     assert!(!server.ended().success(), "the output could not be written");
     let written: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     assert_eq!(written["accepted"], 0, "{written}");
+}
+
+/// As root a device's name would be a file's, and the device gone until the host starts anew.
+#[test]
+fn the_statistics_take_the_place_of_a_file_and_not_of_a_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, link) = (folder.path().join("statistics.json"), folder.path().join("link"));
+    symlink(&file, &link).unwrap();
+    for name in [&file, &link] {
+        fs::write(&file, "older").unwrap();
+        let (mut server, _output) = Server::start(name);
+        server.signal(Signal::SIGTERM);
+        assert!(server.ended().success());
+        let written: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        assert_eq!(written["accepted"], 0, "{written}");
+    }
+    assert!(link.is_symlink());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left behind");
 }
 
 #[test]
