@@ -144,6 +144,11 @@ impl Claim {
                 self.measure
             ));
         }
+        if self.seconds.is_none() {
+            self.over
+                .iter()
+                .try_for_each(|path| groups::check_one(path, "a claim without seconds"))?;
+        }
         let is_of_one = |path: &&String| groups::of_one_second(path).is_some();
         if self.seconds.is_some()
             && let Some(path) = once(&self.measure).chain(&self.over).find(is_of_one)
@@ -187,7 +192,7 @@ impl Claim {
 
     /// That a curve which it is about has the seconds that it is about.
     pub(crate) fn check_seconds(&self, setting: &Setting) -> Result<(), String> {
-        let Some((_, last)) = self.seconds else { return Ok(()) };
+        let Some(last) = self.last_second() else { return Ok(()) };
         let Arrivals::Steps(steps) = &setting.clients.arrivals else {
             return Err(format!(
                 "a claim is about seconds of \"{}\", whose clients do not come by steps",
@@ -195,7 +200,7 @@ impl Claim {
             ));
         };
         let whole = steps::whole_seconds(steps);
-        if u64::from(last) >= whole {
+        if last >= whole {
             return Err(format!(
                 "a claim is about the second {last}, and the steps of \"{}\" last for {whole}, the \
                  first of which is 0",
@@ -203,6 +208,12 @@ impl Claim {
             ));
         }
         Ok(())
+    }
+
+    /// The last second that its measure is of, or the only one that this is divided by.
+    fn last_second(&self) -> Option<u64> {
+        let of_one = || self.over.as_deref().and_then(groups::second_of);
+        self.seconds.map(|(_, last)| u64::from(last)).or_else(of_one)
     }
 
     fn check_take(&self, has_factors: bool) -> Result<(), String> {

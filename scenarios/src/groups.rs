@@ -305,12 +305,12 @@ fn is_one_second(part: &str) -> bool {
     part.split_once('.').is_some_and(of_it)
 }
 
-/// That a column's number is one: a sum of all seconds is no rate, and a table has no place for each.
-pub(crate) fn check_column(path: &str) -> Result<(), String> {
+/// That a number is one where whoever asks has no place for each second's: a sum of all is no rate.
+pub(crate) fn check_one(path: &str, asks: &str) -> Result<(), String> {
     let is_over_time = |part: &str| SECONDS.contains(&part);
     match path.strip_prefix("seconds.").is_some_and(is_over_time) {
         true => Err(format!(
-            "{path} has a number each second, and a table one: name a second, as in \"{path}.7\""
+            "{path} has a number each second, and {asks} one: name a second, as in \"{path}.7\""
         )),
         false => Ok(()),
     }
@@ -328,6 +328,12 @@ pub(crate) fn check_panel(path: &str) -> Result<(), String> {
 pub(crate) fn of_one_second(path: &str) -> Option<&str> {
     path.strip_prefix("seconds.").filter(|part| is_one_second(part))?;
     path.rsplit_once('.').map(|(all, _)| all)
+}
+
+/// Which second that is: 7 of `seconds.replies.7`.
+pub(crate) fn second_of(path: &str) -> Option<u64> {
+    of_one_second(path)?;
+    path.rsplit_once('.')?.1.parse().ok()
 }
 
 /// As the kernel's headers write them.

@@ -171,7 +171,7 @@ impl File {
             groups::check(path, &networks).map_err(|what| source.wrong(offset, what))?;
         }
         for (offset, path) in self.columns() {
-            groups::check_column(path).map_err(|what| source.wrong(Some(offset), what))?;
+            groups::check_one(path, "a table").map_err(|what| source.wrong(Some(offset), what))?;
         }
         for path in self.panels() {
             groups::check_panel(path).map_err(|what| source.wrong(None, what))?;

@@ -310,7 +310,9 @@ fn a_claim_is_about_seconds_that_each_of_its_curves_has() {
         Scenario::parse("s", "s.toml", &text).map(drop).map_err(|error| error.to_string())
     };
     let until = |second: u32| format!("measure = \"seconds.replies\"\nseconds = [3, {second}]");
+    let rate = "measure = \"replies_per_s\"";
     assert_eq!(with(&all, &until(8)), Ok(()));
+    assert_eq!(with(&all, &format!("{rate}\nover = \"seconds.replies.8\"")), Ok(()));
     for (text, keys, told) in [
         (&all, until(9), "s.toml:16: a claim is about the second 9, and the steps of"),
         (&none, until(8), "s.toml:16: a claim is about seconds of \"impatient\", "),
@@ -324,6 +326,23 @@ fn a_claim_is_about_seconds_that_each_of_its_curves_has() {
             &all,
             format!("{}\nover = \"seconds.started.7\"", until(8)),
             "s.toml:16: seconds.started.7 is of one second, and seconds say of which",
+        ),
+        // A rate divided by the sum of all seconds would be judged as a share of one.
+        (
+            &all,
+            format!("{rate}\nover = \"seconds.replies\""),
+            "s.toml:16: seconds.replies has a number each second, and a claim without seconds one: \
+             name a second, as in \"seconds.replies.7\"",
+        ),
+        (
+            &all,
+            format!("{rate}\nover = \"seconds.replies.9\""),
+            "s.toml:16: a claim is about the second 9, and the steps of",
+        ),
+        (
+            &none,
+            format!("{rate}\nover = \"seconds.replies.8\""),
+            "s.toml:16: a claim is about seconds of \"impatient\", ",
         ),
     ] {
         let error = with(text, &keys).unwrap_err();
