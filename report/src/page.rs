@@ -91,17 +91,41 @@ fn patterns() -> Markup {
     }
 }
 
-/// HTML has no place for control characters, and a name may hold any.
+/// HTML has no place for control characters, and a name may hold any; a scenario's lines may end as
+/// Windows ends them.
 fn visible(page: &str) -> String {
     let shown = |sign: char| match sign {
         '\n' | '\t' => sign,
         _ if sign.is_control() || is_noncharacter(sign) => '\u{fffd}',
         _ => sign,
     };
-    page.chars().map(shown).collect()
+    page.replace("\r\n", "\n").chars().map(shown).collect()
 }
 
 fn is_noncharacter(sign: char) -> bool {
     let code = u32::from(sign);
     (0xfdd0..=0xfdef).contains(&code) || code & 0xfffe == 0xfffe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page_of(scenario: Scenario) -> String {
+        page(&[Study {
+            scenario,
+            points: Vec::new(),
+            machine: None,
+            hosts: Vec::new(),
+            commands: Vec::new(),
+            left_out: Vec::new(),
+        }])
+    }
+
+    #[test]
+    fn lines_that_end_as_windows_ends_them_look_like_others() {
+        let text = crate::example::scenario("").text.replace('\n', "\r\n");
+        let page = page_of(Scenario::parse("s", "s.toml", &text).unwrap());
+        assert!(page.contains("mechanism = ") && !page.contains('\u{fffd}'));
+    }
 }
