@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::quantity::rounded;
 use indicatif::{ProgressBar, ProgressStyle};
 use tidegate_client::Progress;
+use tidegate_report::one_line;
 
 /// The line. It is gone when dropped.
 pub(crate) struct Bar {
@@ -28,7 +29,7 @@ impl Bar {
         self.step = index;
         self.line.reset();
         self.line.set_length(u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX));
-        self.line.set_prefix(format!("[{index}/{steps}] {name}"));
+        self.line.set_prefix(format!("[{index}/{steps}] {}", one_line(name)));
         self.line.set_message(format!("{} s", lasts.as_secs()));
     }
 
@@ -51,6 +52,7 @@ impl Bar {
 
     /// Prints a line that stays, above the bar.
     pub(crate) fn say(&self, line: &str) {
+        let line = one_line(line);
         if self.line.is_hidden() {
             crate::tell(format_args!("{line}\n"));
         } else {
@@ -67,5 +69,17 @@ impl Bar {
 impl Drop for Bar {
     fn drop(&mut self) {
         self.finish();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_step_cannot_write_to_the_terminal() {
+        let mut bar = bar();
+        bar.step(1, 2, "a\u{1b}[2J\nb", Duration::ZERO);
+        assert_eq!(bar.line.prefix(), "[1/2] a [2J b");
     }
 }
