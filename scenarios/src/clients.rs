@@ -16,6 +16,8 @@ use crate::systems::Systems;
 const ADDRESSES: u16 = 254;
 /// Ports of an address: those above the servers'.
 const PORTS: u16 = u16::MAX - 1023;
+/// One way, in ms: no client is farther away.
+const FARTHEST_MS: f64 = 10_000.0;
 
 /// How packets are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -274,8 +276,17 @@ impl Clients {
             }
         }
         let delay = self.delay;
-        if !(delay.mean_ms >= 0.0 && delay.mean_ms <= 10_000.0 && delay.spread_ms >= 0.0) {
-            return Err(format!("a delay of {} ms is not between 0 and 10000", delay.mean_ms));
+        if !(0.0..=FARTHEST_MS).contains(&delay.mean_ms) {
+            return Err(format!(
+                "a delay of {} ms is not between 0 and {FARTHEST_MS}",
+                delay.mean_ms
+            ));
+        }
+        if !(0.0..=FARTHEST_MS).contains(&delay.spread_ms) {
+            return Err(format!(
+                "a spread_ms of {} is not between 0 and {FARTHEST_MS}",
+                delay.spread_ms
+            ));
         }
         if delay.mean_ms == 0.0 && delay.spread_ms > 0.0 {
             return Err(format!(

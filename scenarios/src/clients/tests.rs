@@ -76,6 +76,18 @@ fn a_delay_that_is_spread_has_a_mean() {
     assert_eq!(over(&plain, "delay = { mean_ms = 10, spread_ms = 20 }").check(), Ok(()));
 }
 
+#[test]
+fn a_delay_that_cannot_be_is_told_by_what_is_wrong_with_it() {
+    let plain = Clients::default();
+    for wrong in ["-1.0", "10000.5", "nan", "inf"] {
+        let told = refused(&plain, &format!("delay = {{ mean_ms = {wrong}, spread_ms = 1 }}"));
+        assert!(told.starts_with("a delay of ") && told.ends_with(" 0 and 10000"), "{told}");
+        let told = refused(&plain, &format!("delay = {{ mean_ms = 5, spread_ms = {wrong} }}"));
+        assert!(told.starts_with("a spread_ms of ") && told.ends_with(" 0 and 10000"), "{told}");
+    }
+    assert_eq!(over(&plain, "delay = { mean_ms = 10000, spread_ms = 10000 }").check(), Ok(()));
+}
+
 /// A result says no more of them.
 #[test]
 fn a_summary_tells_who_makes_packets_and_how_they_come() {
