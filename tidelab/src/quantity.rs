@@ -30,7 +30,10 @@ pub(crate) fn duration(given: &str) -> Result<Duration, String> {
         _ => return Err("write it as 8s, 500ms or 2m".to_owned()),
     };
     let number: f64 = number.parse().map_err(|_| "write it as 8s, 500ms or 2m".to_owned())?;
-    Duration::try_from_secs_f64(number * scale_s).map_err(|_| "it cannot be negative".to_owned())
+    if number < 0.0 {
+        return Err("it cannot be negative".to_owned());
+    }
+    Duration::try_from_secs_f64(number * scale_s).map_err(|_| "give a time that ends".to_owned())
 }
 
 /// A duration that somebody may wait for.
@@ -99,6 +102,15 @@ mod tests {
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         for wrong in ["", "s", "8h", "-1s", "nan", "1e99s"] {
             assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_duration_is_told() {
+        let told = |given| duration(given).unwrap_err();
+        assert_eq!(told("-1ms"), "it cannot be negative");
+        for endless in ["100000000000000000000s", "10000000000000000000m"] {
+            assert_eq!(told(endless), "give a time that ends", "{endless}");
         }
     }
 
