@@ -36,11 +36,12 @@ pub enum TraceError {
 
 impl Trace {
     /// Reads seconds since the trace's beginning, one a line, sorted; empty lines and lines that
-    /// begin with `#` are skipped.
+    /// begin with `#` are skipped, and a byte order mark before the first.
     ///
     /// # Errors
     /// [`TraceError`], which names the line.
     pub fn parse(text: &str) -> Result<Self, TraceError> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut times_ns = Vec::new();
         for (index, given) in text.lines().map(str::trim).enumerate() {
             if given.is_empty() || given.starts_with('#') {
@@ -107,6 +108,13 @@ mod tests {
         assert!(refused("# t\n\nNaN").contains("line 3"));
         assert!(refused("2\n1").contains("line 2 of the trace is earlier"));
         assert!(refused("# nothing\n").contains("no times"));
+    }
+
+    /// As spreadsheets save it ("CSV UTF-8").
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_time() {
+        assert_eq!(Trace::parse("\u{feff}1\r\n2\r\n"), Trace::parse("1\n2"));
+        assert!(Trace::parse("1\n\u{feff}2").is_err());
     }
 
     #[test]
