@@ -2,10 +2,11 @@
 //! `tidelab report`: from results to a page.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tidegate_report::{Host, Point, Study, World, page};
+use tidegate_report::{Host, Point, ResultsError, Study, World, page};
 
 use crate::failure::Failure;
 use crate::folder::{self, COLUMNS, COMMANDS, Kept, LEFT_OUT, RESULTS};
@@ -41,10 +42,14 @@ fn folder_of(given: &Path) -> Result<PathBuf, Failure> {
     };
     // That of a file's name alone is "", which cannot be listed.
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    if folder::results_in(folder).is_file() {
-        return Ok(folder.to_owned());
+    match fs::metadata(folder::results_in(folder)) {
+        Ok(there) if there.is_file() => Ok(folder.to_owned()),
+        Err(source) if !matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            let file = given.display().to_string();
+            Err(ResultsError::Unreadable { file, source }.into())
+        }
+        _ => Err(Failure::NoResults { path: given.to_owned() }),
     }
-    Err(Failure::NoResults { path: given.to_owned() })
 }
 
 /// Draws the results in folders.
@@ -123,4 +128,29 @@ fn lines(all: &[Kept<'_>], name: &str, ending: &str) -> Vec<String> {
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// Of one that may not be entered, say, nobody knows what is in it. A link to itself is so for root, too.
+    #[test]
+    fn a_folder_that_cannot_be_looked_into_is_not_told_as_one_without_results() {
+        let folder = tempfile::tempdir().unwrap();
+        let circle = folder.path().join("circle");
+        symlink(&circle, &circle).unwrap();
+        for given in [circle.clone(), circle.join(RESULTS)] {
+            let told = folder_of(&given).unwrap_err().to_string();
+            let begins = format!("{}: ", given.display());
+            assert!(told.starts_with(&begins) && !told.contains("no results"), "{told}");
+        }
+        fs::write(folder.path().join("file"), "").unwrap();
+        for given in ["", "nowhere", "file"].map(|name| folder.path().join(name)) {
+            let told = folder_of(&given).unwrap_err().to_string();
+            assert!(told.contains(": there are no results; "), "{told}");
+        }
+    }
 }
