@@ -87,6 +87,10 @@ pub struct Os {
     /// Whether the first retransmission of a flight's end is a probe that does not double the
     /// timeout (tail loss probe, RFC 8985 section 7); it needs SACK on both sides.
     pub tail_loss_probe: bool,
+    /// Whether, behind data that was sent again, a FIN waits until that is acknowledged. Linux counts segments,
+    /// and since 6.10 a FIN among them; before it made an exception. Others count bytes (RFC 5681,
+    /// section 3.1), and a FIN has none.
+    pub fin_waits: bool,
     /// How many segments of data are acknowledged at once before acknowledgements may wait.
     pub quick_acks: u8,
     /// How long an acknowledgement may wait, in ms.

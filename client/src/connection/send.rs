@@ -50,8 +50,12 @@ impl Connection {
         let was_idle = self.unacked == self.sent_max;
         let mut is_new = false;
         // After a loss one segment at a time, until something is acknowledged.
-        let may_send =
-            |connection: &Self| connection.backoff == 0 || connection.next == connection.unacked;
+        let may_send = |connection: &Self| {
+            let is_fin = connection.next == connection.data_end;
+            connection.backoff == 0
+                || connection.next == connection.unacked
+                || is_fin && !connection.os.fin_waits
+        };
         while self.ended.is_none() && self.has_unsent() && may_send(self) {
             let room = self.room.min(UNDER_WAY_MAX * u32::from(self.segment_max));
             let under_way = self.next.wrapping_sub(self.unacked);
@@ -102,8 +106,10 @@ impl Connection {
                 flags |= Flags::PSH;
             }
         }
-        // A FIN joins only data that has not been sent before.
-        let has_fin = is_last && self.wants_fin && (length == 0 || from == self.sent_max);
+        // A FIN joins data that has not been sent before; and, once it has gone out itself, what is sent
+        // again (tcp_retrans_try_collapse() in Linux from 2.4 to 6.18, tcp_output() in BSD).
+        let joins = from == self.sent_max || self.fin_is_sent();
+        let has_fin = is_last && self.wants_fin && (length == 0 || joins);
         if has_fin {
             flags |= Flags::FIN;
         } else if length == 0 {

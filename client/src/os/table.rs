@@ -45,6 +45,7 @@ pub(super) const LINUX: Os = Os {
     data_again_max: 15,
     orphan_again_max: 8,
     tail_loss_probe: true,
+    fin_waits: true,
     quick_acks: 16,
     delayed_ack_ms: 40,
     fin_wait_2_ms: 60_000,
@@ -57,6 +58,7 @@ const LINUX_PRE_6_5: Os = Os {
     connect_gives_up_ms: 127_000,
     window_scale: Some(7),
     window: 64_256,
+    fin_waits: false,
     ..LINUX
 };
 
@@ -80,6 +82,7 @@ const BSD: Os = Os {
     data_again_max: 12,
     orphan_again_max: 12,
     tail_loss_probe: false,
+    fin_waits: false,
     quick_acks: 0,
     delayed_ack_ms: 40,
     ..LINUX
@@ -113,6 +116,7 @@ const WINDOWS: Os = Os {
     data_again_max: 5,
     orphan_again_max: 5,
     tail_loss_probe: true,
+    fin_waits: false,
     quick_acks: 0,
     ..LINUX
 };
@@ -126,6 +130,7 @@ const LINUX_2_4: Os = Os {
     syn_window: 5840,
     window: 5840,
     tail_loss_probe: false,
+    fin_waits: false,
     ..LINUX
 };
 

@@ -4,6 +4,8 @@
 use super::{ASKED, after_asking, closing};
 use crate::attempt::{Close, Person};
 use crate::exchange::{Exchange, person, play};
+use crate::os::Os;
+use crate::segment::Flags;
 
 #[test]
 fn one_request_and_a_polite_end() {
@@ -121,6 +123,51 @@ fn a_fin_waits_behind_a_request_that_is_lost() {
          870  server > FIN ACK seq 1 ack 102
          870  client > ACK seq 102 ack 2
          870  connection Closed { client_first: true }",
+    );
+}
+
+#[test]
+fn a_fin_leaves_at_once_before_linux_6_10_and_with_what_is_sent_again() {
+    // Shukla, figure 4.2.
+    for os in ["linux-2.4", "win-emu", "jamjoom-linux-2.4", "linux-pre-6.5"] {
+        after_asking(
+            Person { timeout_ns: 1_000_000_000, ..person(os) },
+            "220  client > PSH ACK seq 1 ack 1 len 100
+             640  client > PSH ACK seq 1 ack 1 len 100
+             1000 end TimedOutWaiting
+             1000 client > FIN ACK seq 101 ack 1
+             1480 client > FIN PSH ACK seq 1 ack 1 len 100
+             3160 client > FIN PSH ACK seq 1 ack 1 len 100
+             4000 server > SYN ACK seq 0 ack 1
+             4000 client > ACK seq 102 ack 1
+             6520 client > FIN PSH ACK seq 1 ack 1 len 100
+             6530 server > PSH ACK seq 1 ack 102 data 0..1000
+             6530 client > RST seq 102
+             6530 connection Aborted",
+        );
+    }
+}
+
+#[test]
+fn a_fin_waits_behind_what_is_lost_on_linux_of_today_alone() {
+    for os in Os::all() {
+        let mut exchange = Exchange::begin(person(os.name), 1);
+        exchange.play(ASKED).pass_until(10_000_000_000);
+        let sent = exchange.wire.sent.back().unwrap();
+        assert_eq!(sent.flags.has(Flags::FIN), os.name != "linux", "{}", os.name);
+    }
+}
+
+#[test]
+fn a_request_that_is_lost_with_its_fin_is_sent_again_with_it() {
+    // As a stock Linux 6.18 does.
+    after_asking(
+        closing("linux", Close::HalfClose),
+        "10  client > FIN ACK seq 101 ack 1
+         220 client > FIN PSH ACK seq 1 ack 1 len 100
+         640 client > FIN PSH ACK seq 1 ack 1 len 100
+         650 server > ACK seq 1 ack 102
+         700 connection None",
     );
 }
 
