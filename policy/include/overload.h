@@ -116,6 +116,7 @@ TG_INLINE void tg_overload_see_queue(struct tg_overload *o, const struct tg_queu
 	o->bound = tg_overload_bound(o, queues->listen_len, taken_x256);
 	o->taken_x256 = passed_ns > TG_OVERLOAD_BURST_NS ? 0 : taken_x256;
 	o->listened = queues->listen_len;
+	o->members = queues->members;
 	o->exempted = 0;
 	o->kept_out_x256 =
 		passed_ns > TG_OVERLOAD_BURST_NS

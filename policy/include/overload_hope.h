@@ -40,13 +40,17 @@
 #define TG_OVERLOAD_SETTLED_MS 4000
 /* So many may wait in the first overload, which shows how many the server takes. */
 #define TG_OVERLOAD_NO_BOUND 0xffffffffull
-/* A small overload's clients may cost an eighth of the host's time, each a SYN a second. */
+/* A small overload's clients may cost an eighth of their socket's time, each a SYN a second. */
 #define TG_OVERLOAD_SMALL_COST_NS (1000000000 / 8)
 
-/* To serve a client costs 1 / drain; what costs nothing is not divided by. */
-TG_INLINE __u64 tg_overload_syn_ns(const struct tg_rules *rules)
+/*
+ * What a SYN costs, where to serve a client costs 1 / drain; what costs nothing is not divided by.
+ * In a SO_REUSEPORT group one socket's drain is that of its part of the host: of that a SYN takes
+ * as many times more as there are members.
+ */
+TG_INLINE __u64 tg_overload_syn_ns(const struct tg_rules *rules, const struct tg_overload *o)
 {
-	return rules->syn_ns + !rules->syn_ns;
+	return (rules->syn_ns + !rules->syn_ns) * (o->members + !o->members);
 }
 
 /*
@@ -59,7 +63,7 @@ TG_INLINE __u64 tg_overload_small_until_ms(const struct tg_rules *rules,
 {
 	__u64 drain_x256 = o->drain_x256;
 	__u64 excess_x256 = o->peak_x256 - drain_x256;
-	__u64 syn_ns = tg_overload_syn_ns(rules);
+	__u64 syn_ns = tg_overload_syn_ns(rules, o);
 	__u64 filled_ms, paid_ms;
 
 	if (o->peak_x256 <= drain_x256 || excess_x256 >= drain_x256)
@@ -114,7 +118,7 @@ TG_INLINE __u64 tg_overload_served(const struct tg_overload *o, __u64 within_ms)
 TG_INLINE __u64 tg_overload_syn_among_ns(const struct tg_rules *rules, const struct tg_overload *o,
                                          __u64 lasted_ms)
 {
-	__u64 syn_ns = tg_overload_syn_ns(rules);
+	__u64 syn_ns = tg_overload_syn_ns(rules, o);
 
 	if (lasted_ms < TG_OVERLOAD_SETTLED_MS)
 		return syn_ns;
@@ -168,7 +172,7 @@ TG_INLINE __u64 tg_overload_in_time(const struct tg_rules *rules, const struct t
 
 	for (__u32 part = 0; part < TG_OVERLOAD_PARTS; part++) {
 		__u64 served = tg_overload_served(o, rules->patience_ms >> part);
-		__u64 cost_x16 = tg_overload_cost_x16(tg_overload_syn_ns(rules), served) / 4;
+		__u64 cost_x16 = tg_overload_cost_x16(tg_overload_syn_ns(rules, o), served) / 4;
 		__u64 left = served * ((1 << 16) - cost_x16) >> 16;
 
 		most = tg_cell_better(most, left & -tg_less(cost_x16, 1 << 16));
@@ -224,7 +228,7 @@ TG_INLINE int tg_overload_is_small(const struct tg_rules *rules, const struct tg
 	__u64 waiting = o->silent_x256 >> 8, drain = o->drain_x256 >> 8;
 
 	return o->small_x16 >= 1 << 15 && waiting <= drain * rules->patience_ms * 3 / 4000 &&
-	       waiting * rules->syn_ns <= TG_OVERLOAD_SMALL_COST_NS;
+	       waiting * tg_overload_syn_ns(rules, o) <= TG_OVERLOAD_SMALL_COST_NS;
 }
 
 #endif

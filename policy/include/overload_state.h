@@ -30,7 +30,7 @@ struct tg_overload {
 	__u64 silent_x256;   /* SYNs dropped in silence, or to come again soon, a second: as many
 	                      * clients wait */
 	__u64 small_x16;     /* that it ends before too many wait, by what is known; of 2^16 */
-	__u64 syn_ns;        /* what a SYN costs the host while so many come */
+	__u64 syn_ns;        /* what a SYN costs its part of the host while so many come */
 	__u64 worth;         /* clients for whom it would pay to wait, were there an overload */
 	__u64 may_wait;      /* clients that should, beyond a burst */
 	__u64 in_time;       /* clients that may wait in a burst, and when it is over */
@@ -68,10 +68,11 @@ struct tg_overload {
 	__u32 few_places;    /* as many as it takes while this crowd is there */
 	__u32 half_open;     /* the fewest half-open connections in this window */
 	__u32 stuck;         /* in the one before: no ACK is on its way to these */
-	__u16 is_persistent;
+	__u16 members;       /* of its SO_REUSEPORT group; 0: it is in none */
+	__u8 is_persistent;
 	__u8 was_quiet;  /* hardly a new client came in the window before */
 	__u8 is_flooded; /* of the SYN cookies hardly any came back then: they are a flood's */
-	__u16 ends_soon; /* within 2 s, more likely than not */
+	__u8 ends_soon;  /* within 2 s, more likely than not */
 	__u8 supply;     /* enum tg_supply: where clients are away, of the window before */
 	__u8 was_long;   /* the overload at hand, or the last, if it has not been calm since */
 	__u32 ended;     /* overloads that have ended */

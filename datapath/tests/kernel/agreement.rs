@@ -152,7 +152,7 @@ fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
         on_their_way: near(rng, [0, 16, 128]),
         was_quiet: rng.u8(..2),
         is_flooded: rng.u8(..2),
-        ends_soon: rng.u16(..2),
+        ends_soon: rng.u8(..2),
         supply: rng.u8(..3),
         was_long: rng.u8(..2),
         waiting_sum: u64::from(near(rng, [0, seen as u32])),
@@ -171,7 +171,8 @@ fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
         small_x16: u64::from(near(rng, [0, 1 << 15, 1 << 16])),
         half_open: if rng.bool() { u32::MAX } else { near(rng, [0, 64, 128]) },
         stuck: near(rng, [0, 64, 128]),
-        is_persistent: rng.u16(..2),
+        members: one_of(rng, [0, 1, 8, 0xffff]) as u16,
+        is_persistent: rng.u8(..2),
         ended: one_of(rng, [0, 1, u32::MAX]),
         lasted_ms: [(); TG_OVERLOAD_KNOWN as usize].map(|()| near(rng, [0, 1000, 20_000])),
     }

@@ -81,6 +81,8 @@ struct Story {
     queue: u64,
     /// The longest that the kernel lets it be.
     backlog: u32,
+    /// Sockets of its SO_REUSEPORT group; 0: it is in none.
+    members: u16,
     /// Connections whose ACK was lost.
     half_open: u32,
     /// Between a SYN/ACK and its ACK; and when the ACKs come of those who were let in.
@@ -127,6 +129,7 @@ impl Story {
             now_ns: 1000 * S,
             queue: 0,
             backlog: BACKLOG,
+            members: 0,
             half_open: 0,
             round_trip_ms: 0,
             on_their_way: Vec::new(),
@@ -142,7 +145,8 @@ impl Story {
 
     /// As they are now, with so many half-open.
     fn queues(&self, syn_len: u32) -> tg_queues {
-        tg_queues { listen_max: self.backlog, ..queues(self.queue as u32, syn_len) }
+        let Self { backlog: listen_max, members, .. } = *self;
+        tg_queues { listen_max, members, ..queues(self.queue as u32, syn_len) }
     }
 
     fn decides(&mut self, client: &Client, queues: &tg_queues) -> tg_decision {

@@ -109,6 +109,7 @@ fn watched_where(
 ) -> Watch {
     let mut story = Story::new();
     story.rules.syn_ns = syn_ns;
+    story.members = more.members;
     let mut lasted = [0; TG_OVERLOAD_KNOWN as usize];
     lasted[..known_ms.len()].copy_from_slice(known_ms);
     let now_ns = story.now_ns;
@@ -196,6 +197,35 @@ fn what_silence_is_worth_is_never_none_meanwhile() {
     assert!(least > 40_000, "{least} of {}", first.worth);
 }
 
+/// Each socket of a SO_REUSEPORT group of 64 has a 64th of the host, of which a SYN takes 64 times as much as
+/// of the whole: so together as many wait as before one socket that takes what they all take.
+#[test]
+fn before_the_members_of_a_group_as_many_wait_as_before_one_socket_that_takes_as_much() {
+    let may_wait = |members, of_all| {
+        // At the end of its first four seconds 32,000 have come in a window.
+        let more = tg_overload { members, ended: 8, seen: 32_000 / of_all, ..Default::default() };
+        let watch = watched(4000, 19_200 / of_all, &[5000; 8], more);
+        [watch.overload.worth, watch.overload.in_time].map(|clients| of_all * clients)
+    };
+    let (one, group) = (may_wait(0, 1), may_wait(64, 64));
+    for (one, group) in one.into_iter().zip(group) {
+        assert!(one.abs_diff(group) * 200 < one, "{group} before 64, {one} before one");
+    }
+    assert_eq!(may_wait(1, 1), one, "the only one of its group has the host to itself");
+}
+
+/// As many as it has when a window ends count for the next.
+#[test]
+fn a_socket_has_as_many_beside_it_as_its_group_has_now() {
+    let mut story = Story::new();
+    for members in [0, 8, 3] {
+        story.members = members;
+        story.runs(300, 0);
+        story.comes();
+        assert_eq!(story.watch.overload().members, members);
+    }
+}
+
 /// Of the clients of bursts of two seconds, before a server that takes 20,000 a second: 2 (h - 2 c T)
 /// of 200,000 where a SYN costs 0.3 µs, and of the 25,000 of an eighth of T where it costs 9.
 #[test]
@@ -228,30 +258,40 @@ fn of_many_syns_each_costs_less() {
 
 /// An overload that would be small, of 30,000 new clients a second where 21,000 are taken.
 fn small(lasted_ms: u64, waiting: u64) -> Watch {
+    small_before(1, lasted_ms, waiting)
+}
+
+/// As one of so many sockets of a group meets it.
+fn small_before(members: u16, lasted_ms: u64, waiting: u64) -> Watch {
+    let part = |all| all / u64::from(members);
     let more = tg_overload {
-        fresh_x256: 30_000 << 8,
-        peak_x256: 30_000 << 8,
-        silent_x256: waiting << 8,
-        seen: 16_000,
-        fresh: 8000,
-        dropped: 10_000,
-        fresh_dropped: 5000,
-        entered: 6000,
-        silent: waiting * u64::from(TG_OVERLOAD_WINDOW_NS) / S,
+        members,
+        fresh_x256: part(30_000) << 8,
+        peak_x256: part(30_000) << 8,
+        silent_x256: part(waiting) << 8,
+        seen: part(16_000),
+        fresh: part(8000),
+        dropped: part(10_000),
+        fresh_dropped: part(5000),
+        entered: part(6000),
+        silent: part(waiting) * u64::from(TG_OVERLOAD_WINDOW_NS) / S,
         ..Default::default()
     };
-    watched(lasted_ms, 21_000, &[10_000; 8], more)
+    watched(lasted_ms, part(21_000), &[10_000; 8], more)
 }
 
 fn phase_of(watch: &Watch) -> &'static str {
     crate::names::PHASES[watch.overload.phase(1000 * S) as usize]
 }
 
-/// An eighth of the processor's time, at 3 us a SYN, is 41,666 of them a second.
+/// An eighth of the processor's time, at 3 us a SYN, is 41,666 of them a second, whichever socket of a group
+/// each comes to.
 #[test]
 fn an_overload_is_small_no_more_where_those_who_wait_cost_an_eighth() {
-    let phase = |waiting| phase_of(&small(4000, waiting));
-    assert_eq!((phase(35_000), phase(50_000)), ("burst", "persistent"));
+    for members in [1, 8] {
+        let phase = |waiting| phase_of(&small_before(members, 4000, waiting));
+        assert_eq!((phase(35_000), phase(50_000)), ("burst", "persistent"), "{members} sockets");
+    }
 }
 
 /// A little more than the server takes, for twice as long as clients wait: once it is known to end,
