@@ -90,7 +90,7 @@ TG_INLINE struct tg_rules *tg_watch_rules(const struct tg_watch *w)
 	return conf ? &conf->guards[w->index & (TG_GUARDS - 1)].rules : NULL;
 }
 
-/* First, where the window is over: what does it show? Returns whether it is. */
+/* First, where the window is over: what does it show? Returns whether it is this one's to close. */
 __noinline int tg_watch_see_window(struct tg_watch *w)
 {
 	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
@@ -99,7 +99,7 @@ __noinline int tg_watch_see_window(struct tg_watch *w)
 	if (!o || !tg_overload_due(o, w->now_ns))
 		return 0;
 	rules = tg_watch_rules(w);
-	if (!rules)
+	if (!rules || !tg_overload_claim_window(o, w->now_ns))
 		return 0;
 	tg_overload_see_window(rules, o);
 	return 1;
@@ -115,7 +115,7 @@ __noinline int tg_watch_see_queue(struct tg_watch *w, const struct tg_queues *qu
 	return 0;
 }
 
-/* Then closes it. queued: in both queues. */
+/* Then closes it. The rules are there, as when it was claimed. queued: in both queues. */
 __noinline int tg_watch_turn_window(struct tg_watch *w, __u32 queued)
 {
 	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;

@@ -26,7 +26,7 @@ struct tg_crowd {
 TG_INLINE __u32 tg_judge_begin(const struct tg_rules *rules, struct tg_queues *queues,
                                const struct tg_syn *syn, const struct tg_crowd *crowd)
 {
-	if (tg_overload_due(crowd->overload, syn->now_ns)) {
+	if (tg_overload_claim_window(crowd->overload, syn->now_ns)) {
 		tg_overload_see_window(rules, crowd->overload);
 		tg_overload_see_queue(crowd->overload, queues, syn->now_ns);
 		tg_overload_turn_window(rules, crowd->overload,

@@ -110,7 +110,7 @@ TG_INLINE void tg_overload_see_queue(struct tg_overload *o, const struct tg_queu
 	__u64 queued = (__u64)queues->listen_len + queues->syn_len;
 	__u64 taken_x256 = tg_rate_of(in > queued ? in - queued : 0, passed_ns);
 
-	/* Another processor has closed it meanwhile. */
+	/* This one was taken away, and another has closed it. */
 	if (!tg_overload_due(o, now_ns))
 		return;
 	o->bound = tg_overload_bound(o, queues->listen_len, taken_x256);
@@ -282,20 +282,17 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 }
 
 /*
- * Before a SYN is judged, where the window is over. Of several processors one closes it;
- * what the others count meanwhile may be lost, of all counts alike. But what is stored by one that
- * read it before brings the window's count back, twice as much as came: where that would last,
- * since what the server takes is measured by it or the most of it is kept (entered, fresh and
- * kept_out), one adds in one step.
+ * Before a SYN is judged, by who has claimed the window. What other processors count meanwhile may
+ * be lost, of all counts alike. But what is stored by one that read it before brings the window's
+ * count back, twice as much as came: where that would last, since what the server takes is measured
+ * by it or the most of it is kept (entered, fresh and kept_out), one adds in one step.
  */
 TG_INLINE void tg_overload_turn_window(const struct tg_rules *rules, struct tg_overload *o,
                                        __u32 queued, __u64 now_ns)
 {
-	if (__sync_fetch_and_add(&o->closing, 1))
-		return;
 	if (tg_overload_due(o, now_ns))
 		tg_overload_close(rules, o, queued, now_ns);
-	o->closing = 0;
+	o->closing_tick = 0;
 }
 
 /*

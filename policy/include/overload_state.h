@@ -37,7 +37,7 @@ struct tg_overload {
 	__u64 calm_ms;       /* between the last overloads, a mean; 0: not known */
 	__u64 bound;         /* so many may wait for accept() at any time; 0: not known */
 	__u64 taken_x256;    /* connections that the server took in the window before, a second */
-	__u32 closing;       /* above 0: some processor closes the window */
+	__u32 closing_tick;  /* when some processor began to close the window; 0: none does */
 	__u32 proved;        /* ACKs of this window that brought a cookie, let in or not */
 	__u64 seen;          /* SYNs of this window */
 	__u64 repeated;      /* of them, those that found no room, and whose request stands */

@@ -69,6 +69,40 @@ TG_INLINE int tg_overload_due(const struct tg_overload *o, __u64 now_ns)
 }
 
 /*
+ * Closing takes microseconds. A claim that is older, by as much as a window, is nobody's: the
+ * window was copied while it was closed. (Or the processor was taken away meanwhile, as a virtual
+ * machine's may be.)
+ */
+#define TG_OVERLOAD_CLOSING_SHIFT 20
+#define TG_OVERLOAD_CLOSING_TICKS ((__u32)(TG_OVERLOAD_WINDOW_NS >> TG_OVERLOAD_CLOSING_SHIFT))
+
+/* Of a clock that is a little ahead, too. */
+TG_INLINE int tg_overload_is_closing(__u32 closing_tick, __u32 tick)
+{
+	return closing_tick &&
+	       tick - closing_tick + TG_OVERLOAD_CLOSING_TICKS < 2 * TG_OVERLOAD_CLOSING_TICKS;
+}
+
+/*
+ * Is the window over, and this the processor that closes it? Of several it is one: what is seen of
+ * a window, and what is measured from one to the next, would else be seen twice. It has to see it
+ * through to tg_overload_turn_window().
+ */
+TG_INLINE int tg_overload_claim_window(struct tg_overload *o, __u64 now_ns)
+{
+	__u32 was = o->closing_tick, tick = (__u32)(now_ns >> TG_OVERLOAD_CLOSING_SHIFT) | 1;
+
+	if (!tg_overload_due(o, now_ns) || tg_overload_is_closing(was, tick) ||
+	    __sync_val_compare_and_swap(&o->closing_tick, was, tick) != was)
+		return 0;
+	if (tg_overload_due(o, now_ns))
+		return 1;
+	/* Another has closed it in between. */
+	o->closing_tick = 0;
+	return 0;
+}
+
+/*
  * So few new clients in this part of a window, with these that are kept out, that there is no
  * crowd: half of what is taken.
  */

@@ -104,6 +104,12 @@ fn speaks(rng: &mut Rng) -> tg_speaks {
     tg_speaks { clients, servers: near(rng, [0, clients / TG_SPEAKS_SHARE]) }
 }
 
+/// Another processor closes the window, or began to about as long ago as it has for it.
+fn closing(rng: &mut Rng, now_ns: u64) -> u32 {
+    let tick = (now_ns >> TG_OVERLOAD_CLOSING_SHIFT) as u32 | 1;
+    tick.wrapping_sub(one_of(rng, [0, 1, 255, 256, 257, u32::MAX - 255, 1 << 31]))
+}
+
 /// A watch some way into its window, in any phase.
 fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
     let ago = |rng: &mut Rng, spans: [u32; 4]| {
@@ -156,7 +162,7 @@ fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
         supply: rng.u8(..3),
         was_long: rng.u8(..2),
         waiting_sum: u64::from(near(rng, [0, seen as u32])),
-        closing: u32::from(rng.u8(..16) == 0),
+        closing_tick: if rng.u8(..8) == 0 { closing(rng, now_ns) } else { 0 },
         proved: near(rng, [0, 16, 250]),
         seen,
         repeated: u64::from(near(rng, [0, seen as u32])),

@@ -8,6 +8,7 @@ mod phases;
 mod places;
 mod speaks;
 mod telling;
+mod windows;
 
 use super::*;
 use crate::mechanism;

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who closes a window, where several processors find it over.
+
+use super::*;
+
+/// By the clock of claims.
+fn tick_of(now_ns: u64) -> u32 {
+    (now_ns >> TG_OVERLOAD_CLOSING_SHIFT) as u32 | 1
+}
+
+/// Before and after a SYN that finds the window over, which another processor began to close at that tick;
+/// 0: none did. The queue is too long, and the server has taken 268 from it.
+fn met(closing_tick: u32) -> (tg_overload, tg_overload) {
+    let mut story = Story::new();
+    (story.backlog, story.queue) = (4096, 3000);
+    let before = tg_overload {
+        window_ns: story.now_ns - u64::from(TG_OVERLOAD_WINDOW_NS),
+        drain_x256: CAPACITY << 8,
+        taken_x256: CAPACITY << 8,
+        listened: 2700,
+        queued: 2700,
+        entered: 500,
+        exempted: 68,
+        kept_out: 100,
+        closing_tick,
+        ..Default::default()
+    };
+    story.watch.overload = before;
+    story.comes();
+    (before, story.watch.overload)
+}
+
+/// What is seen at a window's end, and kept for the next one's.
+fn seen(overload: &tg_overload) -> [u64; 9] {
+    let tg_overload { window_ns, bound, taken_x256, kept_out_x256, kept_out, .. } = *overload;
+    let tg_overload { syn_ns, worth, listened, exempted, .. } = *overload;
+    let (listened, exempted) = (listened.into(), exempted.into());
+    [window_ns, bound, taken_x256, kept_out_x256, kept_out, syn_ns, worth, listened, exempted]
+}
+
+/// Else its end would be taken for its beginning, too, and those kept out count twice.
+#[test]
+fn of_several_processors_that_find_a_window_over_one_sees_it_and_closes_it() {
+    let now_ns = Story::new().now_ns;
+    for closing_tick in [now_ns, now_ns - 100 * MS, now_ns + 4 * MS].map(tick_of) {
+        let (before, after) = met(closing_tick);
+        assert_eq!(seen(&after), seen(&before));
+        assert_eq!((after.closing_tick, after.seen), (closing_tick, 1), "the SYN is counted");
+    }
+    let (before, after) = met(0);
+    assert_eq!((after.bound, after.listened, after.exempted), (1073, 3000, 0));
+    assert!(after.kept_out_x256 > before.kept_out_x256 && after.kept_out == 0);
+    assert_eq!((after.window_ns, after.closing_tick), (now_ns, 0));
+}
+
+/// Who copies a socket's memory may meet it in the midst of that.
+#[test]
+fn who_began_to_close_a_window_long_ago_keeps_nobody_from_it() {
+    let now_ns = Story::new().now_ns;
+    for ago_ms in [300, 3_000, 900_000] {
+        let (_, after) = met(tick_of(now_ns - ago_ms * MS));
+        assert_eq!(seen(&after), seen(&met(0).1), "{ago_ms} ms ago");
+        assert_eq!(after.closing_tick, 0);
+    }
+}
