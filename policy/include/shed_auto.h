@@ -235,7 +235,9 @@ TG_APART void tg_auto_step(const struct tg_shed_rules *rules, struct tg_auto *a,
 	__u64 passed_ns = now_ns - a->stepped_ns;
 	__u64 passed = __sync_lock_test_and_set(&a->passed, 0);
 	__u64 entered = __sync_lock_test_and_set(&a->entered, 0);
-	__u64 seen = a->seen;
+	__u64 seen = __sync_lock_test_and_set(&a->seen, 0);
+	__u64 queued = __sync_lock_test_and_set(&a->queued, 0);
+	__u64 waited = __sync_lock_test_and_set(&a->waited, 0);
 	__u64 limit_x256 = (__u64)now->limit * 256;
 	__u64 queue_x256 = (__u64)now->listen_len * 256, waiting_x256 = (__u64)now->waiting * 256;
 	__u64 aim_x256, admit_x256;
@@ -251,8 +253,8 @@ TG_APART void tg_auto_step(const struct tg_shed_rules *rules, struct tg_auto *a,
 		entered = 0;
 	}
 	if (seen) {
-		queue_x256 = a->queued * 256 / seen;
-		waiting_x256 = a->waited * 256 / seen;
+		queue_x256 = queued * 256 / seen;
+		waiting_x256 = waited * 256 / seen;
 	}
 	tg_auto_see_fresh(rules, a, passed, passed_ns);
 	if (rules->rate_per_s) {
@@ -280,9 +282,6 @@ TG_APART void tg_auto_step(const struct tg_shed_rules *rules, struct tg_auto *a,
 	if (!a->p_x32)
 		a->is_shedding = 0;
 	a->uniform_x32 = tg_auto_root(a->p_x32, rules->attempts);
-	a->seen = 0;
-	a->queued = 0;
-	a->waited = 0;
 	a->stepped_ns = now_ns;
 }
 
@@ -291,11 +290,7 @@ TG_INLINE int tg_auto_due(const struct tg_auto *a, __u64 now_ns)
 	return now_ns > a->stepped_ns && now_ns - a->stepped_ns >= TG_AUTO_STEP_NS;
 }
 
-/*
- * Before a SYN is judged: a step, where one is due. Of several processors one takes it.
- * Of the queues that the others meet some may be lost, of sums and number alike: their
- * means are not moved by it.
- */
+/* Before a SYN is judged: a step, where one is due. Of several processors one takes it. */
 TG_INLINE void tg_auto_begin(const struct tg_shed_rules *rules, struct tg_auto *a,
                              const struct tg_auto_queue *now, __u64 now_ns)
 {
@@ -309,14 +304,16 @@ TG_INLINE void tg_auto_begin(const struct tg_shed_rules *rules, struct tg_auto *
 }
 
 /*
- * After it was judged. What is let through is counted to the last one, whichever
- * processor it came to: it is what a rate is kept by.
+ * After it was judged. Whichever processor it came to, it is counted, to this step or the next:
+ * what is let through is what a rate is kept by, and a sum whose number is another step's is no
+ * mean. (Of a SYN that is counted while a step is taken the sums may be the next one's: as many at
+ * most as there are processors.)
  */
 TG_INLINE void tg_auto_end(struct tg_auto *a, const struct tg_auto_queue *now, int passes)
 {
-	a->seen++;
-	a->queued += now->listen_len;
-	a->waited += now->waiting;
+	__sync_fetch_and_add(&a->seen, 1);
+	__sync_fetch_and_add(&a->queued, now->listen_len);
+	__sync_fetch_and_add(&a->waited, now->waiting);
 	if (!passes)
 		return;
 	__sync_fetch_and_add(&a->passed, 1);

@@ -479,50 +479,127 @@ fn whoever_comes_after_a_silence_is_let_in() {
     }
 }
 
+/// Two processors that judge SYNs at once, by one memory of their listener, as a map has it.
+struct Beside {
+    rules: tg_shed_rules,
+    queue: tg_auto_queue,
+    state: usize,
+    arrived: AtomicU32,
+}
+
+impl Beside {
+    /// Both begin each round together, for on a busy host they would seldom meet.
+    const ROUNDS: u32 = 40;
+    const EACH: u32 = 50_000;
+
+    fn new(rules: tg_shed_rules, queue: tg_auto_queue, state: &mut tg_shed_state) -> Self {
+        let state = (&raw mut *state).expose_provenance();
+        Self { rules, queue, state, arrived: AtomicU32::new(0) }
+    }
+
+    fn meet(&self, round: u32) {
+        self.arrived.fetch_add(1, Ordering::SeqCst);
+        while self.arrived.load(Ordering::SeqCst) < 2 * round {
+            std::thread::yield_now();
+        }
+    }
+
+    /// The queue with half-open connections, as the last step saw it.
+    fn mean(&self) -> f64 {
+        let state: *mut tg_shed_state = std::ptr::with_exposed_provenance_mut(self.state);
+        // SAFETY: the state outlives the threads, and only the thread that takes steps writes this word.
+        unsafe { (&raw const (*state).control.waiting_x256).read_volatile() as f64 / 256.0 }
+    }
+
+    fn judges(&self, who: u32, random: u32, now_ns: u64) {
+        let syn = tg_shed_syn { now_ns, random, ..Default::default() };
+        let (tuple, table) = (&connection(who), std::ptr::null_mut());
+        let (mut monitor, mut bucket) = (tg_shed_monitor::default(), tg_bucket::default());
+        let state = std::ptr::with_exposed_provenance_mut(self.state);
+        // SAFETY: the state outlives the threads, and is written as from several processors; all
+        // else is read and written through these valid references alone.
+        unsafe {
+            tg_native_shed(
+                &self.rules,
+                &KEY,
+                tuple,
+                &syn,
+                &self.queue,
+                table,
+                state,
+                &mut monitor,
+                &mut bucket,
+                0,
+                0,
+                0,
+            )
+        };
+    }
+}
+
 /// Each is counted of those whom two processors let through at once: else more are admitted than the rate.
 /// Half are shed, and put no older count back.
 #[test]
 fn what_two_processors_let_through_at_once_is_all_counted() {
-    // Both begin each round together, for on a busy host they would seldom meet.
-    const ROUNDS: u32 = 40;
-    const EACH: u32 = 50_000;
     let rules = tg_shed_rules::automatic(TG_RBD, TG_KEY_CONNECTION, 1000, 5);
     let mut state = tg_shed_state::default();
     state.control.p_x32 = parts_x32(0.5);
-    let shared = (&raw mut state).expose_provenance();
-    let arrived = AtomicU32::new(0);
+    let queue = tg_auto_queue { has_room: 1, ..Default::default() };
+    let beside = Beside::new(rules, queue, &mut state);
     let processor = || {
-        let state = std::ptr::with_exposed_provenance_mut(shared);
-        let (mut monitor, mut bucket) = (tg_shed_monitor::default(), tg_bucket::default());
-        let queue = tg_auto_queue { has_room: 1, ..Default::default() };
-        for round in 1..=ROUNDS {
-            arrived.fetch_add(1, Ordering::SeqCst);
-            while arrived.load(Ordering::SeqCst) < 2 * round {
-                std::thread::yield_now();
-            }
-            for who in 0..2 * EACH {
-                // At one moment, so that no step is taken.
-                let random = if who % 2 == 0 { 0 } else { u32::MAX };
-                let syn = tg_shed_syn { now_ns: SECOND, random, ..Default::default() };
-                let (syn, tuple) = (&syn, &connection(who));
-                let (monitor, bucket) = (&mut monitor, &mut bucket);
-                let table = std::ptr::null_mut();
-                // SAFETY: the state outlives the threads, and is written as from several processors; all
-                // else is read and written through these valid references alone.
-                unsafe {
-                    tg_native_shed(
-                        &rules, &KEY, tuple, syn, &queue, table, state, monitor, bucket, 0, 0, 0,
-                    )
-                };
-            }
+        for round in 1..=Beside::ROUNDS {
+            beside.meet(round);
+            // At one moment, so that no step is taken.
+            (0..2 * Beside::EACH).for_each(|who| {
+                beside.judges(who, if who % 2 == 0 { 0 } else { u32::MAX }, SECOND)
+            });
         }
     };
     std::thread::scope(|scope| {
         scope.spawn(processor);
         scope.spawn(processor);
     });
-    let all = u64::from(2 * ROUNDS * EACH);
+    let all = u64::from(2 * Beside::ROUNDS * Beside::EACH);
     assert_eq!((state.control.passed, state.control.entered), (all, all));
+}
+
+/// Where all meet 1000 in the queue, and one takes a step at every thousandth SYN of its own: a sum that
+/// the other put back whole, or without its number, would make the server seem to have stood still, or to
+/// have taken thousands at once.
+#[test]
+fn the_mean_queue_is_what_several_processors_have_met() {
+    let rules = automatic(TG_SLPD);
+    let queue = tg_auto_queue { listen_len: 1000, waiting: 1000, ..Default::default() };
+    let mut state = tg_shed_state::default();
+    let beside = Beside::new(rules, queue, &mut state);
+    let means = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1..=Beside::ROUNDS {
+                beside.meet(round);
+                (0..Beside::EACH).for_each(|who| beside.judges(who, 0, SECOND));
+            }
+        });
+        let steps = scope.spawn(|| {
+            let (mut means, mut now_ns) = (Vec::new(), 2 * SECOND);
+            for round in 1..=Beside::ROUNDS {
+                beside.meet(round);
+                for who in 0..Beside::EACH {
+                    if who % 1000 == 999 {
+                        now_ns += u64::from(TG_AUTO_STEP_NS);
+                        beside.judges(who, 0, now_ns);
+                        means.push(beside.mean());
+                    } else {
+                        beside.judges(who, 0, SECOND);
+                    }
+                }
+            }
+            means
+        });
+        steps.join().unwrap()
+    });
+    // Of a SYN of the other that is counted at that moment sum and number may be of different steps.
+    let wrong: Vec<_> = means.iter().filter(|mean| !(995.0..1005.0).contains(*mean)).collect();
+    assert!(wrong.is_empty(), "{} of {}, as {}", wrong.len(), means.len(), wrong[0]);
 }
 
 /// What the kernel answers with a cookie of its own becomes a connection too.
