@@ -285,7 +285,8 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
  * Before a SYN is judged, by who has claimed the window. What other processors count meanwhile may
  * be lost, of all counts alike. But what is stored by one that read it before brings the window's
  * count back, twice as much as came: where that would last, since what the server takes is measured
- * by it or the most of it is kept (entered, fresh and kept_out), one adds in one step.
+ * by it or the most of it is kept (entered, fresh and kept_out), or since answers go by it while
+ * the window lasts (silent, hastened, steady, connected and cookies), one adds in one step.
  */
 TG_INLINE void tg_overload_turn_window(const struct tg_rules *rules, struct tg_overload *o,
                                        __u32 queued, __u64 now_ns)
@@ -409,11 +410,16 @@ TG_INLINE void tg_overload_end(struct tg_overload *o, const struct tg_overload_m
 		__sync_fetch_and_add(&o->entered, 1);
 		tg_pace_let_in(o, met->isn, now_ns);
 	}
-	o->silent += is_silent;
-	o->hastened += is_lost && client->comes_soon;
-	o->steady += is_silent && !tg_overload_may_hasten(client);
-	o->connected += is_lost && client->answer == TG_ANSWER_COOKIE;
-	o->cookies += met->has_cookie;
+	if (is_silent)
+		__sync_fetch_and_add(&o->silent, 1);
+	if (is_silent && !tg_overload_may_hasten(client))
+		__sync_fetch_and_add(&o->steady, 1);
+	if (is_lost && client->comes_soon)
+		__sync_fetch_and_add(&o->hastened, 1);
+	if (is_lost && client->answer == TG_ANSWER_COOKIE)
+		__sync_fetch_and_add(&o->connected, 1);
+	if (met->has_cookie)
+		__sync_fetch_and_add(&o->cookies, 1);
 	if (!cell)
 		return;
 	if (is_lost && !client->is_gone)

@@ -114,6 +114,24 @@ fn queues(listen_len: u32, syn_len: u32) -> tg_queues {
     }
 }
 
+/// A SYN that finds room, where other processors judge SYNs to the same socket.
+fn finds_room(overload: *mut tg_overload, rules: &tg_rules, now_ns: u64) {
+    let (mut block, mut manners) = (tg_waiting_block::default(), tg_manners_block::default());
+    let crowd = tg_crowd {
+        overload,
+        block: &mut block,
+        manners: &mut manners,
+        speaks: &tg_speaks::default(),
+        name: 7 << 32 | 7,
+        source: 7 << 32 | 7,
+        isn: 7,
+    };
+    let syn = tg_syn { now_ns, ..Default::default() };
+    let (mut room, mut refusals) = (queues(0, 0), tg_bucket::default());
+    // SAFETY: the caller's overload is there, and so is all else.
+    unsafe { raw::tg_native_judge(rules, &mut room, &syn, &mut refusals, &crowd) };
+}
+
 impl Story {
     fn new() -> Self {
         let mut watch = Watch::default();

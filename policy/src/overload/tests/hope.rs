@@ -144,23 +144,9 @@ fn where_silence_is_dear_it_may_pay_for_a_part_of_their_patience() {
 
 /// A SYN that finds the window over.
 fn closes_a_window(overload: *mut tg_overload, rules: &tg_rules, now_ns: u64) {
-    let (mut block, mut manners) = (tg_waiting_block::default(), tg_manners_block::default());
-    let crowd = tg_crowd {
-        overload,
-        block: &mut block,
-        manners: &mut manners,
-        speaks: &tg_speaks::default(),
-        name: 7 << 32 | 7,
-        source: 7 << 32 | 7,
-        isn: 7,
-    };
-    let syn = tg_syn { now_ns, ..Default::default() };
-    let (mut room, mut refusals) = (queues(0, 0), tg_bucket::default());
-    // SAFETY: the caller's overload is there, and so is all else.
-    unsafe {
-        (*overload).window_ns = now_ns - u64::from(TG_OVERLOAD_WINDOW_NS);
-        raw::tg_native_judge(rules, &mut room, &syn, &mut refusals, &crowd);
-    }
+    // SAFETY: the caller's overload is there.
+    unsafe { (*overload).window_ns = now_ns - u64::from(TG_OVERLOAD_WINDOW_NS) };
+    finds_room(overload, rules, now_ns);
 }
 
 /// Of ten seconds it is worth nothing there, and of five it is. While one processor finds that out another

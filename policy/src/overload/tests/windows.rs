@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who closes a window, where several processors find it over.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::thread;
+
 use super::*;
 
 /// By the clock of claims.
@@ -62,4 +65,48 @@ fn who_began_to_close_a_window_long_ago_keeps_nobody_from_it() {
         assert_eq!(seen(&after), seen(&met(0).1), "{ago_ms} ms ago");
         assert_eq!(after.closing_tick, 0);
     }
+}
+
+/// Else many would seem to have found silence in a window that has only begun, and the others be told.
+#[test]
+fn who_finds_room_leaves_it_alone_how_many_found_silence() {
+    let (rules, now_ns) = (mechanism::parse("auto").unwrap(), Story::new().now_ns);
+    // As a map has it: it is nobody's own.
+    let overload = Box::into_raw(Box::new(tg_overload { window_ns: now_ns, ..Default::default() }));
+    // SAFETY: it stands until the end of the test, and words are written and read as a whole.
+    let (silent, seen) = unsafe {
+        (
+            AtomicU64::from_ptr(&raw mut (*overload).silent),
+            AtomicU64::from_ptr(&raw mut (*overload).seen),
+        )
+    };
+    let (shared, is_over) = (overload.expose_provenance(), AtomicBool::new(false));
+    let came_back = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(SeqCst) {
+                let overload = std::ptr::with_exposed_provenance_mut(shared);
+                finds_room(overload, &rules, now_ns);
+            }
+        });
+        let windows = (0..2_000).filter(|_| {
+            silent.store(1000, SeqCst);
+            let before = seen.load(SeqCst);
+            // Until the other has been there, as it may be in the midst of a SYN.
+            while seen.load(SeqCst) == before {
+                thread::yield_now();
+            }
+            silent.store(0, SeqCst);
+            let before = seen.load(SeqCst);
+            while seen.load(SeqCst) == before {
+                thread::yield_now();
+            }
+            silent.load(SeqCst) != 0
+        });
+        let came_back = windows.count();
+        is_over.store(true, SeqCst);
+        came_back
+    });
+    // SAFETY: it came from a box, and nobody reads it any more.
+    drop(unsafe { Box::from_raw(overload) });
+    assert_eq!(came_back, 0);
 }
