@@ -134,23 +134,26 @@ TG_INLINE __u32 tg_share_cell_index(__u64 hash, __u32 row)
 
 /*
  * SYNs of a network in a window's time until now, in 256ths, and one more from now on: of the
- * window before as much as is left of this one, if it sent evenly.
+ * window before as much as is left of this one, if it sent evenly. Several processors count in one
+ * step each: else who sends the most would be counted short, and have the more.
  */
 TG_INLINE __u64 tg_share_count(struct tg_share_cell *cell, __u64 now_ns)
 {
-	__u32 window = tg_share_window(now_ns);
+	__u32 window = tg_share_window(now_ns), was = cell->window;
 	__u64 past_x256 = now_ns >> (TG_SHARE_WINDOW_SHIFT - 8) & 255, count_x256;
 
-	if ((__s32)(window - cell->window) > 0) {
-		cell->before = cell->window + 1 == window ? cell->count : 0;
-		cell->count = 0;
-		cell->window = window;
-	} else if (window != cell->window) {
+	if ((__s32)(window - was) > 0) {
+		if (__sync_val_compare_and_swap(&cell->window, was, window) == was) {
+			__u32 count = __sync_lock_test_and_set(&cell->count, 0);
+
+			cell->before = was + 1 == window ? count : 0;
+		}
+	} else if (window != was) {
 		/* By a clock that is behind: for it the window has just begun. */
 		past_x256 = 0;
 	}
 	count_x256 = (__u64)cell->before * (256 - past_x256) + (__u64)cell->count * 256;
-	cell->count++;
+	__sync_fetch_and_add(&cell->count, 1);
 	return count_x256 < TG_SHARE_LIMIT_MOST ? count_x256 : TG_SHARE_LIMIT_MOST - 1;
 }
 

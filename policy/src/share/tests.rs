@@ -2,14 +2,16 @@
 //! A server of known capacity, networks that send it SYNs, and what each then has of it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Barrier;
+use std::thread;
 
 use fastrand::Rng;
 
 use super::*;
 use crate::mechanism;
 use crate::raw::{
-    TG_LISTENQ_FULL_AT_SYN, TG_REFUSAL_LIMIT, TG_ROOM, TG_SOURCE_ANY, TG_SOURCE_BEYOND,
-    TG_SOURCE_EXEMPT, TG_SOURCE_OVER, TG_SOURCE_WITHIN, TG_WAIT_LIMIT,
+    TG_LISTENQ_FULL_AT_SYN, TG_REFUSAL_LIMIT, TG_ROOM, TG_SHARE_STEP_SHIFT, TG_SOURCE_ANY,
+    TG_SOURCE_BEYOND, TG_SOURCE_EXEMPT, TG_SOURCE_OVER, TG_SOURCE_WITHIN, TG_WAIT_LIMIT,
 };
 use crate::tests::judged;
 
@@ -433,4 +435,41 @@ fn a_clock_that_is_a_tick_behind_begins_no_window_anew() {
     };
     let (exact, coarse) = (large(0), large(4_000_000));
     assert!(coarse < exact + exact / 5, "{coarse} of {exact}");
+}
+
+/// Else who sends the most, and so to several processors at once, would seem to send less.
+#[test]
+fn what_a_network_sends_to_two_processors_at_once_is_all_counted() {
+    const EACH: u32 = 50_000;
+    let Server { mut shares, rules, key, now_ns, .. } = Server::new(Takes::Nothing);
+    let from = (Ipv4Addr::new(10, 0, 0, 1), 1024);
+    let tuple = tg_tuple::between(from.into(), (Ipv4Addr::new(192, 0, 2, 1), 80).into());
+    // In the midst of an overload; and no step is taken.
+    (shares.share.short_ns, shares.share.step) = (now_ns, (now_ns >> TG_SHARE_STEP_SHIFT) as u32);
+    let own = cells(&key, &tuple, &rules, 0).map(|index| index as usize);
+    let share = (&raw mut shares.share).expose_provenance();
+    let counted = shares.cells.as_mut_ptr().expose_provenance();
+    // On a busy host they would else seldom meet.
+    let both = Barrier::new(2);
+    let processor = || {
+        let share = std::ptr::with_exposed_provenance_mut(share);
+        let counted = std::ptr::with_exposed_provenance_mut(counted);
+        for _ in 0..20 {
+            both.wait();
+            for _ in 0..EACH {
+                // SAFETY: they outlive the threads, and are written as from several processors; all else
+                // is only read.
+                unsafe {
+                    raw::tg_native_share_ask(share, counted, &key, &tuple, &rules, 0, now_ns)
+                };
+            }
+        }
+    };
+    // It begins the window.
+    shares.source(&rules, &key, &tuple, 0, now_ns);
+    thread::scope(|scope| {
+        scope.spawn(processor);
+        scope.spawn(processor);
+    });
+    assert_eq!(own.map(|index| shares.cells[index].count), [1 + 2 * 20 * EACH; 2]);
 }
