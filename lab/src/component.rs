@@ -16,6 +16,7 @@ const BEGINNINGS: &[(&str, &[&str])] = &[
             "mwait_idle",
             "cpuidle",
             "do_idle",
+            "cpu_startup_entry",
             "poll_idle",
             "cpu_idle",
             "pvm_safe_halt",

@@ -5,6 +5,9 @@
 //! The processor's clock interrupts it, and so sees code that holds interrupts off only at its end:
 //! such time is counted for whatever lets them in again, the entry of softirqs above all, which is
 //! with the driver here. Where hardware counters are to be had, perf sees more.
+//!
+//! It samples an idle processor, too: packets that come to one are worked on in the midst of the idle
+//! process, and what excludes idleness excludes all of it (perf_swevent_hrtimer() of Linux 6.18).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -44,7 +47,7 @@ const CALLS: [(&str, &str); 6] = [
     ("recvfrom", "recv"),
     ("sendto", "send"),
 ];
-/// Every softirq runs below it.
+/// Every softirq runs below it, on an idle processor inside the idle loop.
 const SOFTIRQ: &str = "handle_softirqs";
 
 /// A profile in the making: samples one processor by its clock until [`Profile::finish`], or until
@@ -90,7 +93,6 @@ impl Profile {
             .any_pid()
             .one_cpu(cpu)
             .include_kernel()
-            .exclude_idle(true)
             .sample_frequency(SAMPLES_PER_S)
             .sample(SampleFlag::IP | SampleFlag::TID | SampleFlag::CALLCHAIN);
         let mut sampler =
@@ -155,6 +157,9 @@ impl Profiled {
             let innermost = *sample.addresses.first()?;
             if innermost < KERNEL_FROM {
                 return Some("application");
+            }
+            if self.symbols.is_idle(&sample.addresses) {
+                return None;
             }
             component(self.symbols.name(innermost))
         }))
@@ -231,6 +236,12 @@ impl Symbols {
     fn name(&self, address: u64) -> &str {
         let after = self.0.partition_point(|(start, _)| *start <= address);
         after.checked_sub(1).map_or("", |at| self.0[at].1.as_str())
+    }
+
+    /// Whether the processor was in the idle loop, and in no softirq on top of it.
+    fn is_idle(&self, addresses: &[u64]) -> bool {
+        let names = addresses.iter().map(|address| self.name(*address));
+        names.take_while(|name| *name != SOFTIRQ).any(|name| component(name).is_none())
     }
 
     /// What a process was at, by the addresses on its stack, innermost first.
@@ -314,6 +325,31 @@ mod tests {
             ["ksys_read", "__sys_setsockopt", "do_writev"].map(call),
             ["read", "setsockopt", "writev"]
         );
+    }
+
+    #[test]
+    fn an_idle_processor_is_busy_in_a_softirq() {
+        let functions =
+            ["tcp_ack", SOFTIRQ, "pv_native_safe_halt", "tick_nohz_idle_exit", "do_idle"];
+        let line =
+            |(place, name): (u64, &str)| format!("{:x} T {name}\n", KERNEL_FROM + 0x10 * place);
+        let symbols = Symbols::parse(&(1..).zip(functions).map(line).collect::<String>());
+        let [ack, softirq, halt, exit, idle] =
+            [1, 2, 3, 4, 5].map(|place| KERNEL_FROM + 0x10 * place + 1);
+        let sample = |addresses: &[u64]| Sample { process: 0, addresses: addresses.to_vec() };
+        let samples = vec![
+            sample(&[halt, idle]),
+            sample(&[exit, idle]),
+            sample(&[ack, softirq, halt, idle]),
+            sample(&[softirq, idle]),
+            // Of a process, in a softirq and out of it.
+            sample(&[ack, softirq]),
+            sample(&[ack]),
+        ];
+        let parts = Profiled { samples, symbols }.components();
+        let expected =
+            [("driver", 0.25), ("net-tcp", 0.75)].map(|(part, of)| (part.to_owned(), of));
+        assert_eq!(parts, BTreeMap::from(expected));
     }
 
     #[test]
