@@ -103,21 +103,24 @@ impl App {
         let Setup { program, threads, accept_limit, cost_ns, .. } = *setup;
         let threading = setup.machine.threading;
         let strategy = Strategy::new(accept_limit);
+        let is_papers = match program {
+            Program::PapersUserver => true,
+            Program::Tux => setup.machine.userver == Program::PapersUserver,
+            _ => false,
+        };
         let order = match program {
             Program::KnotC => Order::Threads(Threads::pool(strategy, threads, threading)),
             Program::KnotA => Order::Threads(Threads::acceptor(strategy, threads, threading)),
-            _ => Order::Phases(Phases::new(strategy, program)),
+            _ => Order::Phases(Phases::new(strategy, program, is_papers)),
         };
         Self {
             program,
             order,
             cost_ns,
             is_impatient: match program {
-                Program::Userver | Program::UserverScanning => true,
-                // The papers' TUX has `tux_keepalive_timeout`, which is 0: never.
-                Program::Tux => setup.machine.userver != Program::PapersUserver,
-                Program::PapersUserver => false,
                 Program::KnotC | Program::KnotA => threading == Threading::Kernel,
+                // The papers' TUX has `tux_keepalive_timeout`, which is 0: never.
+                _ => !is_papers,
             },
             step: Step::Blocked,
             owes: Took::default(),
@@ -142,17 +145,16 @@ impl Host {
 
     /// Wakes the application if it waits for what is there now.
     pub(crate) fn wake(&mut self, now_ns: u64, wire: &mut Wire) {
-        if self.app.step == Step::Blocked && self.has_news() {
+        if self.app.step == Step::Blocked && self.has_news(now_ns) {
             let took = Took { kernel_ns: self.costs.wake_ns, ..Took::default() };
             self.begin(Step::Wake, took, now_ns, wire);
         }
     }
 
-    fn has_news(&self) -> bool {
-        let listen = self.listener.queue.len() as u32;
-        match &self.app.order {
-            Order::Phases(phases) => phases.has_news(listen),
-            Order::Threads(threads) => threads.has_news(listen),
+    fn has_news(&mut self, now_ns: u64) -> bool {
+        match self.order(now_ns) {
+            (Order::Phases(phases), sight) => phases.has_news(&sight),
+            (Order::Threads(threads), sight) => threads.has_news(sight.listen),
         }
     }
 

@@ -16,10 +16,15 @@ const EVENTS_MAX: usize = 1024;
 /// A dynamic strategy looks at the listen queue once in so many connections worked on, as
 /// `tidegate-servers` has it look.
 const LOOK_EVERY: u32 = 16;
+/// The most connections that the papers' userver and TUX hold (Shukla, section 3.1.1; Pariag, 3.2.1,
+/// by FD_SETSIZE and TUX's `max_connections`).
+const PAPERS_MOST: u32 = 15_000;
 
 #[derive(Debug)]
 pub(super) struct Phases {
     strategy: Strategy,
+    /// How many connections it holds at most: with so many it asks nothing of its listening socket.
+    most: u32,
     asks: Asks,
     stage: Stage,
     /// Connections that have something to do and have not been told of.
@@ -51,9 +56,10 @@ enum Stage {
 }
 
 impl Phases {
-    pub(super) fn new(strategy: Strategy, program: Program) -> Self {
+    pub(super) fn new(strategy: Strategy, program: Program, is_papers: bool) -> Self {
         Self {
             strategy,
+            most: if is_papers { PAPERS_MOST } else { u32::MAX },
             asks: match program {
                 Program::Tux => Asks::Nobody,
                 Program::Userver => Asks::Epoll,
@@ -82,14 +88,23 @@ impl Phases {
         self.ready.push_back(place);
     }
 
-    pub(super) fn has_news(&self, listen: u32) -> bool {
-        !self.ready.is_empty() || listen > 0
+    pub(super) fn has_news(&self, sight: &Sight<'_>) -> bool {
+        !self.ready.is_empty() || self.outside(sight) > 0
+    }
+
+    fn has_room(&self, sight: &Sight<'_>) -> bool {
+        sight.held < self.most
+    }
+
+    /// Connections in the listen queue, as it is told of them.
+    fn outside(&self, sight: &Sight<'_>) -> u32 {
+        if self.has_room(sight) { sight.listen } else { 0 }
     }
 
     pub(super) fn next(&mut self, mut sight: Sight<'_>) -> Next {
         loop {
             match self.stage {
-                Stage::Accept if self.accepts(sight.now_ns) => return Next::accept(sight.listen),
+                Stage::Accept if self.accepts(&sight) => return Next::accept(sight.listen),
                 Stage::Accept => self.begin_work_phase(&mut sight),
                 Stage::Work => {
                     if let Some(place) = self.work_queue().pop_front() {
@@ -97,9 +112,9 @@ impl Phases {
                     }
                     self.stage = Stage::Events;
                 }
-                Stage::Events if !self.has_news(sight.listen) => return Next::Rest,
+                Stage::Events if !self.has_news(&sight) => return Next::Rest,
                 Stage::Events if self.asks == Asks::Nobody => {
-                    self.is_listener_told = sight.listen > 0;
+                    self.is_listener_told = self.outside(&sight) > 0;
                     self.begin_accept_phase(&mut sight);
                 }
                 Stage::Events => return self.get_events(&mut sight),
@@ -107,15 +122,17 @@ impl Phases {
         }
     }
 
-    fn accepts(&self, now_ns: u64) -> bool {
-        self.is_listener_told && self.strategy.accept_now(self.queues, now_ns) > 0
+    fn accepts(&self, sight: &Sight<'_>) -> bool {
+        self.is_listener_told
+            && self.has_room(sight)
+            && self.strategy.accept_now(self.queues, sight.now_ns) > 0
     }
 
     fn get_events(&mut self, sight: &mut Sight<'_>) -> Next {
         let scans = self.asks == Asks::Scanning;
         let count = self.ready.len().min(if scans { usize::MAX } else { EVENTS_MAX });
         self.told.extend(self.ready.drain(..count));
-        self.is_listener_told = sight.listen > 0;
+        self.is_listener_told = self.outside(sight) > 0;
         let told = count as u64 + u64::from(self.is_listener_told);
         sight.statistics.event_calls += 1;
         sight.statistics.fds_told += told;
@@ -130,7 +147,7 @@ impl Phases {
     fn begin_accept_phase(&mut self, sight: &mut Sight<'_>) {
         let listen = match self.is_listener_told {
             false => Some(0),
-            true => self.strategy.looks_at_queues().then_some(sight.listen),
+            true => self.strategy.looks_at_queues().then(|| self.outside(sight)),
         };
         self.stage = Stage::Accept;
         self.queues = Queues { listen, work: self.waiting() };
@@ -168,7 +185,7 @@ impl Phases {
         self.worked_in_phase += 1;
         let looks =
             self.strategy.looks_at_queues() && self.worked_in_phase.is_multiple_of(LOOK_EVERY);
-        let listen = looks.then_some(sight.listen);
+        let listen = looks.then(|| self.outside(&sight));
         let queues = Queues { listen, work: self.waiting() };
         let next = self.strategy.next_phase(queues, sight.now_ns);
         if queues.work > 0 && next == Phase::Accept {
@@ -177,3 +194,6 @@ impl Phases {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
