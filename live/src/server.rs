@@ -121,7 +121,9 @@ fn start_ours(
     ]);
     match server.kind {
         ServerKind::Userver => command.arg(format!("--events={}", server.events.name())),
-        ServerKind::KnotC => command.arg(format!("--threads={}", server.threads)),
+        ServerKind::KnotC | ServerKind::KnotA => {
+            command.arg(format!("--threads={}", server.threads))
+        }
         _ => &mut command,
     };
     pin_command(&mut command, ground.server_cpu)?;

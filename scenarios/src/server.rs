@@ -115,7 +115,8 @@ pub struct Server {
     pub accept_limit: AcceptLimit,
     /// Of `userver`.
     pub events: Events,
-    /// Threads of `knot-c`: as many as this it works on at once.
+    /// Threads of a Knot: as many as `knot-c` has, and at most as many as `knot-a` begins. On as many
+    /// connections it works at once.
     pub threads: u32,
     /// nginx's `multi_accept`: whether it empties the listen queue at every wake-up.
     pub multi_accept: bool,
@@ -134,6 +135,9 @@ impl Page {
 
 /// More do not come about in a minute.
 const TIME_WAITS_MAX: u32 = 2_000_000;
+/// For more our servers would need more mappings than the kernel lets a process have
+/// (`vm.max_map_count`, 65,530).
+const THREADS_MAX: u32 = 16_000;
 /// As long a listen queue as the kernel allows.
 const LARGE_BACKLOG: u32 = 65_535;
 
@@ -192,6 +196,9 @@ impl Server {
         match self.kind {
             ServerKind::Userver => words.push_str(&format!(", {}", self.events.name())),
             ServerKind::KnotC => words.push_str(&format!(", {} threads", self.threads)),
+            ServerKind::KnotA if self.threads != Self::default().threads => {
+                words.push_str(&format!(", at most {} threads", self.threads));
+            }
             ServerKind::Nginx if self.multi_accept => words.push_str(", multi_accept"),
             _ => {}
         }
@@ -230,8 +237,8 @@ impl Server {
         if self.time_waits > TIME_WAITS_MAX {
             return Err(format!("time_waits {} is above {TIME_WAITS_MAX}", self.time_waits));
         }
-        if self.threads == 0 || self.threads > 10_000 {
-            return Err(format!("threads {} is not between 1 and 10000", self.threads));
+        if self.threads == 0 || self.threads > THREADS_MAX {
+            return Err(format!("threads {} is not between 1 and {THREADS_MAX}", self.threads));
         }
         let usual = Self::default();
         let kept = |key, kept, who: &str| match kept {
@@ -243,7 +250,8 @@ impl Server {
         kept("accept_limit", self.kind.is_ours() || self.accept_limit == usual.accept_limit, ours)?;
         let is = |kind| self.kind == kind;
         kept("events", is(ServerKind::Userver) || self.events == usual.events, "userver")?;
-        kept("threads", is(ServerKind::KnotC) || self.threads == usual.threads, "knot-c")?;
+        let has_threads = is(ServerKind::KnotC) || is(ServerKind::KnotA);
+        kept("threads", has_threads || self.threads == usual.threads, "knot-c and knot-a")?;
         kept("multi_accept", is(ServerKind::Nginx) || !self.multi_accept, "nginx")?;
         let serves_files = !is(ServerKind::Haproxy) || self.page == usual.page;
         kept("page", serves_files, "servers that have files")

@@ -63,6 +63,19 @@ pub enum ServerError {
         /// The server asked for.
         server: ServerKind,
     },
+    /// The kernel has no room for so many threads in a process.
+    #[error(
+        "{threads} threads are more than this kernel's vm.max_map_count has room for: ask for at most \
+         {most}, or set that sysctl to {mappings}"
+    )]
+    ThreadsTooMany {
+        /// Of all workers.
+        threads: u64,
+        /// As many there may be.
+        most: u64,
+        /// What would do.
+        mappings: u64,
+    },
     /// The kernel offers no `io_uring`.
     #[error(
         "the kernel refuses io_uring: {source}; choose the userver with epoll, or set \

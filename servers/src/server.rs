@@ -24,6 +24,10 @@ use crate::work::{Work, steps_per_us};
 use crate::worker::Worker;
 
 const SCRATCH_BYTES: usize = 64 * 1024;
+/// A thread's stack, the one on which it takes signals, and a page that guards each.
+const MAPPINGS_A_THREAD: u64 = 4;
+/// The program's own, its libraries' and its memory's; they are some hundred.
+const OTHER_MAPPINGS: u64 = 1000;
 /// How long accepting rests when there are no descriptors.
 pub(crate) const ACCEPT_REST: Duration = Duration::from_millis(10);
 /// After so many connections worked on, a strategy that goes by it sees the listen queue again.
@@ -109,11 +113,13 @@ impl Server {
     ///
     /// # Errors
     /// [`ServerError::EventsNotChosen`], [`ServerError::ThreadsNotChosen`],
-    /// [`ServerError::NoAddress`], [`ServerError::Listen`] naming the address,
+    /// [`ServerError::ThreadsTooMany`], [`ServerError::NoAddress`], [`ServerError::Listen`] naming the
+    /// address,
     /// [`ServerError::Root`] naming the root, [`ServerError::NoIoUring`],
     /// [`ServerError::InKernelNotFit`], [`ServerError::InKernel`].
     pub fn bind(settings: &Settings) -> Result<Self, ServerError> {
         settings.check()?;
+        check_threads(settings.all_threads(), &mappings_most())?;
         raise_descriptor_limit();
         // Measured now, lest the first computed page wait for it.
         let steps_per_us = settings.steps_per_us.map_or_else(steps_per_us, NonZeroU64::get);
@@ -228,8 +234,25 @@ fn raise_descriptor_limit() {
     }
 }
 
+/// What the kernel lets a process map.
+fn mappings_most() -> String {
+    std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default()
+}
+
+/// The standard library ends the process where a thread has no room for the second of its stacks.
+fn check_threads(threads: u64, mappings_most: &str) -> Result<(), ServerError> {
+    let Ok(mappings_most) = mappings_most.trim().parse::<u64>() else { return Ok(()) };
+    let most = mappings_most.saturating_sub(OTHER_MAPPINGS) / MAPPINGS_A_THREAD;
+    if threads > most {
+        let mappings = OTHER_MAPPINGS.saturating_add(threads.saturating_mul(MAPPINGS_A_THREAD));
+        return Err(ServerError::ThreadsTooMany { threads, most, mappings });
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
@@ -257,6 +280,24 @@ mod tests {
         let told = error.to_string();
         assert!(told.starts_with("cannot start thread 3: "), "{told}");
         assert!(told.contains("fewer workers") && told.lines().count() == 1, "{told}");
+    }
+
+    /// 65,530 mappings, which kernels allow, were used up by 16,900 threads, and the server was gone.
+    #[test]
+    fn more_threads_than_the_kernel_maps_stacks_for_are_refused() {
+        assert!(check_threads(16_000, "65530\n").is_ok());
+        let told = check_threads(16_900, "65530\n").unwrap_err().to_string();
+        assert!(told.starts_with("16900 threads are more than"), "{told}");
+        assert!(told.contains("at most 16132, or set that sysctl to 68600"), "{told}");
+        assert!(check_threads(16_900, "68600\n").is_ok());
+        assert!(check_threads(16_900, "").is_ok(), "what the kernel does not tell is no limit");
+
+        let workers = NonZeroU32::new(u32::MAX).unwrap();
+        let knot = Settings { server: ServerKind::KnotA, workers, ..Settings::default() };
+        let error = Server::bind(&knot).unwrap_err();
+        assert!(matches!(error, ServerError::ThreadsTooMany { .. }), "{error}");
+        let error = Server::bind(&Settings { server: ServerKind::Tux, ..knot }).unwrap_err();
+        assert!(matches!(error, ServerError::NoAddress), "{error}");
     }
 
     #[test]

@@ -178,11 +178,10 @@ impl Settings {
     /// [`ServerError::InKernelNotFit`].
     pub fn check(&self) -> Result<(), ServerError> {
         let server = self.server;
-        let has_threads = matches!(server, ServerKind::KnotC | ServerKind::KnotA);
         if self.events.is_some() && server != ServerKind::Userver {
             return Err(ServerError::EventsNotChosen { server });
         }
-        if self.threads.is_some() && !has_threads {
+        if self.threads.is_some() && !self.has_threads() {
             return Err(ServerError::ThreadsNotChosen { server });
         }
         let is_plain = self.root.is_none() && self.cost_us == 0;
@@ -194,6 +193,16 @@ impl Settings {
 
     pub(crate) fn knot_threads(&self) -> u32 {
         self.threads.map_or(KNOT_THREADS, NonZeroU32::get)
+    }
+
+    /// Of all workers, beside these themselves.
+    pub(crate) fn all_threads(&self) -> u64 {
+        let each = if self.has_threads() { self.knot_threads() } else { 0 };
+        u64::from(self.workers.get()) * u64::from(each)
+    }
+
+    fn has_threads(&self) -> bool {
+        matches!(self.server, ServerKind::KnotC | ServerKind::KnotA)
     }
 }
 

@@ -427,6 +427,25 @@ fn what_is_comparable_somewhere_is_not_so_everywhere_and_has_a_bound() {
     assert!(told.contains("give at_least or at_most"), "{told}");
 }
 
+/// Pariag, section 3.1.2: Knot-A has as many threads as connections, without a limit.
+#[test]
+fn either_knot_has_as_many_threads_as_it_is_given() {
+    let knot = |kind: &str| {
+        let keys = format!("kind = \"{kind}\"\nthreads = 15000");
+        Scenario::parse("s", "s.toml", &GOOD.replace("backlog = 64", &keys))
+    };
+    for (kind, says) in [("knot-c", "15000 threads"), ("knot-a", "at most 15000 threads")] {
+        let server = knot(kind).unwrap().settings.remove(0).server;
+        assert_eq!(server.threads, 15_000);
+        let words = server.summary();
+        assert!(words.starts_with(&format!("{kind}, backlog 128, {says}")), "{words}");
+    }
+    let tux = knot("tux").unwrap_err().to_string();
+    assert!(tux.contains("threads is for knot-c and knot-a; this server is tux"), "{tux}");
+    let many = refused(|text| text.replace("backlog = 64", "kind = \"knot-a\"\nthreads = 16500"));
+    assert!(many.contains("threads 16500 is not between 1 and 16000"), "{many}");
+}
+
 #[test]
 fn what_is_wrong_is_told_with_file_line_and_fix() {
     let unknown = refused(|text| text.replace("backlog", "backlogg"));

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whose turn it is, call by call.
 
+use tidegate_client::{Arrivals, Os};
 use tidegate_servers::{AcceptLimit, Statistics};
 
 use super::*;
+use crate::machine::{Machine, Program};
+use crate::setup::{Load, Setup};
+use crate::world::World;
 
 /// A Knot, the listen queue before it, and its clock.
 struct Before {
@@ -121,4 +125,25 @@ fn who_has_run_for_a_slice_makes_room() {
     assert_eq!(knot.next(), Next::Accept);
     knot.now_ns += SLICE_NS;
     assert_eq!(knot.next(), Next::Turn(7));
+}
+
+/// Pariag, section 3.1.2: under overload the number of threads, and of open connections, becomes very
+/// large.
+#[test]
+fn an_acceptor_holds_as_many_as_it_may_have_threads() {
+    let most_held = |threads| {
+        let os = Os::named("linux-2.4").unwrap();
+        let mut setup = Setup::one_packet(Machine::xeon(), None, os);
+        (setup.program, setup.threads) = (Program::KnotA, threads);
+        setup.crowd.load = Load::Open(Arrivals::poisson(25_000.0, 1));
+        let mut world = World::new(setup);
+        let mut most = 0;
+        while world.advance() {
+            most = most.max(world.host.app.held);
+        }
+        most
+    };
+    assert_eq!(most_held(1000), 1000);
+    let most = most_held(20_000);
+    assert!(most > 10_000, "{most}");
 }
