@@ -48,6 +48,18 @@ impl Held {
         Some(self.worker.turn(connection))
     }
 
+    /// Whether one that has just had its turn had stood still for too long before it, and has been told so: it is to
+    /// be closed. Who only keeps sending what nobody wants has a turn whenever anybody looks.
+    pub(crate) fn is_overdue_behind_turn(&mut self, token: u64) -> bool {
+        let Self { connections, worker, .. } = self;
+        let Some(connection) = connections.get(token) else { return false };
+        let is_overdue = connection.is_overdue(worker.begun());
+        if is_overdue {
+            worker.gives_up(connection);
+        }
+        is_overdue
+    }
+
     /// Closes a connection.
     pub(crate) fn end(&mut self, token: u64) {
         if let Some(connection) = self.connections.remove(token) {

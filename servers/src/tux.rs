@@ -223,6 +223,11 @@ impl Tux {
                 Ok(())
             }
             Some(Next::Read | Next::Drain) => {
+                // A phase has no end before who is readable at once has none, and accepts nobody.
+                if self.held.is_overdue_behind_turn(token) && !self.is_answered_in_kernel(token) {
+                    self.close(token);
+                    return Ok(());
+                }
                 self.hand_over(token);
                 self.watch(token, Interest::Read)
             }

@@ -65,6 +65,11 @@ impl Worker {
         self.now
     }
 
+    /// A time at which the last turn had begun, or the one before.
+    pub(crate) fn begun(&self) -> Instant {
+        self.now
+    }
+
     /// When who does nothing from now on is given up.
     pub(crate) fn deadline(&self) -> Instant {
         self.now + self.patience

@@ -2,7 +2,7 @@
 //! A server that takes its time for each request, and crowds that send it more than it takes.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 use tidegate_crowd::{Class, Driver, Load, Outcome, Plan, run};
 use tidegate_lab::{allowed_cpus, pin_thread};
 
@@ -57,6 +57,8 @@ impl Slow {
                     serve(listener.accept().expect("a connection that waits").0);
                 }
             }
+            // As with `Stalled`: a program that is being started has it open yet.
+            let _ = SockRef::from(&listener).shutdown(Shutdown::Both);
         };
         Slow { stop, thread: Some(std::thread::spawn(work)) }
     }

@@ -45,7 +45,7 @@ const POLICY_BOUNDS: [(&str, u32); 10] = [
     ("agree_time_wait", 32_000),
     ("agree_notice", 300),
     ("agree_accepts", 1_100),
-    ("agree_share", 1_500),
+    ("agree_share", 2_200),
 ];
 
 fn keep_their_bounds(objects: &[Objects], bounds: &[(&str, u32)]) {
