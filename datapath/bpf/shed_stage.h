@@ -273,10 +273,7 @@ TG_INLINE __u32 tg_shed_judge(void *ctx, struct tg_packet *packet, const struct 
 		tg_shed_control(call, TG_CONTROL_BEGIN);
 	if (!decided)
 		decided = tg_shed_decided(packet, at, call->now_ns);
-	d = tg_decision_unpack(decided);
-	/* It begins no connection. */
-	if (call->joins)
-		d = tg_decide(TG_PASS, 0);
+	d = tg_shed_joining(tg_decision_unpack(decided), call->joins);
 	if (!at->guard->is_path && tg_shed_tells(d)) {
 		__u32 state = tg_state_of(ctx, &packet->tuple);
 

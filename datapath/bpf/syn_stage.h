@@ -150,12 +150,7 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 		tg_watch_begin(s->watch, &s->hand->queues);
 	}
 	s->hand->reason = tg_syn_reason(rules, &s->hand->queues, &s->hand->syn);
-	/*
-	 * The kernel takes a subflow into its connection, and no place in the queue (rsk_drop_req,
-	 * Linux 5.6); one of a connection that it does not know it resets. Over its network's rate
-	 * it is one of a flood.
-	 */
-	s->hand->syn.half_open = s->hand->joins && s->hand->reason != TG_POLICED;
+	s->hand->syn.half_open = tg_syn_needs_no_place(s->hand->reason, s->hand->joins);
 	if (s->watch)
 		tg_syn_watch(s);
 	wants_cookie = tg_syn_wants_cookie(rules, s->hand->reason, &s->hand->syn);

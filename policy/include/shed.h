@@ -311,6 +311,12 @@ TG_INLINE struct tg_decision tg_shed_refuse(const struct tg_shed_rules *rules, s
 	return tg_decide(rules->refusal == TG_REFUSE_RESET ? TG_RESET : TG_HOLLOW, d.reason);
 }
 
+/* MPTCP: what adds a subflow begins no connection, and none is shed by it. */
+TG_INLINE struct tg_decision tg_shed_joining(struct tg_decision d, int joins)
+{
+	return joins ? tg_decide(TG_PASS, 0) : d;
+}
+
 TG_INLINE int tg_shed_tells(struct tg_decision d)
 {
 	return d.verdict == TG_RESET || d.verdict == TG_HOLLOW;

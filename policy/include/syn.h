@@ -86,6 +86,16 @@ TG_INLINE __u32 tg_syn_reason(const struct tg_rules *rules, const struct tg_queu
 	return reason == TG_ROOM ? TG_EXEMPT : reason;
 }
 
+/*
+ * Does it add a subflow to a connection that the application has (MPTCP)? The kernel takes no place
+ * in the queue for it (rsk_drop_req, Linux 5.6), and resets one of a connection that it does not
+ * know. Over its network's rate it is one of a flood.
+ */
+TG_INLINE int tg_syn_needs_no_place(__u32 reason, __u32 joins)
+{
+	return joins && reason != TG_POLICED;
+}
+
 /* Is it for its network that a SYN does not come in, whatever room there is? */
 TG_INLINE int tg_syn_is_held(__u32 reason)
 {
