@@ -280,7 +280,11 @@ fn call(function: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpStream;
+    use std::time::Instant;
+
     use super::*;
+    use crate::{Link, Namespace, allowed_cpus, pin_thread, say_skipped, skip_without_root};
 
     #[test]
     fn who_is_dropped_samples_no_more() {
@@ -325,6 +329,44 @@ mod tests {
             ["ksys_read", "__sys_setsockopt", "do_writev"].map(call),
             ["read", "setsockopt", "writev"]
         );
+    }
+
+    /// Other tests may keep the processor busy meanwhile: it is asked for until it was idle.
+    #[test]
+    fn packets_that_come_to_an_idle_processor_are_sampled() {
+        const ENOUGH: usize = 20;
+        let test = "packets_that_come_to_an_idle_processor_are_sampled";
+        if skip_without_root(test) {
+            return;
+        }
+        let [own, senders, ..] = allowed_cpus().expect("processors")[..] else {
+            return say_skipped(test, &"there is one processor");
+        };
+        let [server, clients] = ["server", "clients"].map(|label| Namespace::new(label).unwrap());
+        let link = Link::between(&server, "server0", &clients, "clients0").unwrap();
+        for (end, address, cpu) in [(link.a(), "10.0.0.1", own), (link.b(), "10.0.0.2", senders)] {
+            end.add_address(&format!("{address}/24")).unwrap();
+            end.receive_on(cpu).unwrap();
+        }
+        link.up().unwrap();
+        let sampled = || {
+            let profile = Profile::start(own).expect("perf events");
+            let connecting = clients.thread(move || {
+                pin_thread(senders).expect("a processor");
+                let begun = Instant::now();
+                while begun.elapsed() < Duration::from_millis(500) {
+                    assert!(TcpStream::connect("10.0.0.1:80").is_err(), "nobody listens there");
+                }
+            });
+            connecting.unwrap().join().unwrap();
+            let Profiled { samples, symbols } = profile.finish().named();
+            let has = |sample: &Sample, name: &str| {
+                sample.addresses.iter().any(|address| symbols.name(*address) == name)
+            };
+            let on_top = |sample: &&Sample| has(sample, SOFTIRQ) && has(sample, "do_idle");
+            samples.iter().filter(on_top).count()
+        };
+        assert!((0..20).any(|_| sampled() >= ENOUGH), "none in 10 s");
     }
 
     #[test]
