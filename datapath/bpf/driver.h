@@ -5,8 +5,9 @@
 
 #include "clock.h"
 #include "guard.h"
+#include "hand.h"
+#include "hollow_reply.h"
 #include "kfuncs.h"
-#include "reply.h"
 
 #include <bpf/bpf_core_read.h>
 
@@ -125,6 +126,23 @@ TG_INLINE int tg_driver_answer(struct xdp_md *ctx, const struct tg_packet *p,
 	if (!tg_driver_write(ctx, p, r))
 		return XDP_DROP;
 	return how & TG_DRIVER_TRANSMIT ? XDP_TX : bpf_redirect(ctx->ingress_ifindex, 0);
+}
+
+/* Refuses what has no hand yet. */
+TG_INLINE int tg_driver_refuse(struct xdp_md *ctx, const struct tg_packet *p,
+                               const struct tg_place *at, __u32 verdict, __u32 is_shed, __u32 how)
+{
+	struct tg_hand *hand = tg_hand_take();
+	struct tg_reply *r;
+	int action;
+
+	if (!hand)
+		return XDP_PASS;
+	r = tg_hand_reply(hand);
+	tg_reply_at_once(p, at, verdict, is_shed, r);
+	action = tg_driver_answer(ctx, p, r, how);
+	tg_hand_put(hand);
+	return action;
 }
 
 #endif

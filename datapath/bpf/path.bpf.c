@@ -7,28 +7,16 @@
 #include "vmlinux.h"
 
 #include "driver.h"
-#include "hand.h"
-#include "hollow_reply.h"
 #include "police_stage.h"
 #include "shed_stage.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* Apart: seldom needed, and its reply with it. */
+/* Apart: seldom needed. */
 static __noinline int tg_path_refuse(struct xdp_md *ctx, const struct tg_packet *packet,
                                      const struct tg_place *at, __u32 verdict, __u32 how)
 {
-	struct tg_hand *hand = tg_hand_take();
-	struct tg_reply *r;
-	int action;
-
-	if (!hand)
-		return XDP_PASS;
-	r = tg_hand_reply(hand);
-	tg_reply_at_once(packet, at, verdict, 1, r);
-	action = tg_driver_answer(ctx, packet, r, how);
-	tg_hand_put(hand);
-	return action;
+	return tg_driver_refuse(ctx, packet, at, verdict, 1, how);
 }
 
 /* The control of p*, where the rules have one: by a queue that is counted. */

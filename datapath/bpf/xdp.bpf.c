@@ -9,7 +9,6 @@
 #include "ack_stage.h"
 #include "cookie_reply.h"
 #include "driver.h"
-#include "hollow_reply.h"
 #include "police_stage.h"
 #include "shed_stage.h"
 
@@ -154,21 +153,6 @@ static __noinline int tg_xdp_room(struct xdp_md *ctx, struct tg_packet *packet, 
 	return action;
 }
 
-TG_INLINE int tg_xdp_reset(struct xdp_md *ctx, const struct tg_ack_stage *s, __u32 how)
-{
-	struct tg_hand *hand = tg_hand_take();
-	struct tg_reply *r;
-	int action;
-
-	if (!hand)
-		return XDP_PASS;
-	r = tg_hand_reply(hand);
-	tg_reply_refuse(s->packet, &s->at.guard->rules, 0, r);
-	action = tg_driver_answer(ctx, s->packet, r, how);
-	tg_hand_put(hand);
-	return action;
-}
-
 /*
  * What answers a hollow SYN/ACK is answered where its SYN was: left to the entry of IP it costs
  * more than the SYN. A connection may stand on these addresses, and these numbers by chance.
@@ -199,7 +183,7 @@ static __noinline int tg_xdp_hollow(struct xdp_md *ctx, struct tg_packet *packet
 		return XDP_DROP;
 	if (decision.verdict != TG_RESET)
 		return XDP_PASS;
-	return tg_xdp_reset(ctx, s, how);
+	return tg_driver_refuse(ctx, packet, &s->at, TG_RESET, 0, how);
 }
 
 /* Until when it may be such an answer, or NULL where it is none. */
