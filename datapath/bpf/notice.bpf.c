@@ -161,8 +161,6 @@ TG_INLINE int tg_came_to(struct __sk_buff *ctx, struct tg_notice_rst *rst)
 		return 0;
 	rst->is_connecting = common->skc_state == TCP_SYN_SENT;
 	rst->snd_una = tp->snd_una;
-	/* snd_nxt counts the SYN only once it has left, and over loopback the RST has come by then.
-	 */
 	rst->write_seq = tp->write_seq;
 	return 1;
 }

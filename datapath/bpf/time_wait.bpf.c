@@ -246,7 +246,7 @@ __noinline int tg_end_ask(struct __sk_buff *ctx, const struct tg_packet *p)
 /*
  * Step 3 of the negotiation, at a client: a choice that is not acceptable ends the connection
  * as though it failed to synchronize. The same where both opened at once, by Table 1. *snd_nxt is
- * then our next sequence number.
+ * then what a RST in its place acknowledges.
  */
 __noinline int tg_end_syn(struct __sk_buff *ctx, const struct tg_packet *p, __u32 *snd_nxt)
 {
@@ -272,9 +272,9 @@ __noinline int tg_end_syn(struct __sk_buff *ctx, const struct tg_packet *p, __u3
 	tp = a ? bpf_skc_to_tcp_sock(sk) : NULL;
 	/* Through IPsec we do not hold; and there who opens at once with us has said nothing. */
 	decrypted = tg_tc_is_decrypted(ctx);
-	if (a && tp && (ack ? p->ack == tp->write_seq : !decrypted)) {
+	if (a && tp && (ack ? tg_acks_syn(p->ack, tp->snd_una, tp->write_seq) : !decrypted)) {
 		a->is_met = !decrypted;
-		*snd_nxt = tp->write_seq;
+		*snd_nxt = ack ? p->ack : tp->write_seq;
 		__builtin_memcpy(t.saddr, p->tuple.daddr, 16);
 		__builtin_memcpy(t.daddr, p->tuple.saddr, 16);
 		use = value;

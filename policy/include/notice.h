@@ -102,8 +102,8 @@ TG_INLINE __u32 tg_notice_hear(const struct tg_notice_rst *rst)
 	if (rst->payload_bytes != TG_NOTICE_PAYLOAD_BYTES ||
 	    rst->payload[0] != TG_NOTICE_PAYLOAD_0 || rst->payload[1] != TG_NOTICE_PAYLOAD_1)
 		return TG_NOTICE_NONE;
-	if (!rst->is_connecting || !rst->has_ack || !tg_before(rst->snd_una, rst->ack) ||
-	    tg_before(rst->write_seq, rst->ack))
+	if (!rst->is_connecting || !rst->has_ack ||
+	    !tg_acks_syn(rst->ack, rst->snd_una, rst->write_seq))
 		return TG_NOTICE_UNBELIEVED;
 	if (rst->option[0] != TG_NOTICE_OPTION_0 || !(rst->option[1] >> 16))
 		return TG_NOTICE_UNTIMED;

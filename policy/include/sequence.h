@@ -10,4 +10,15 @@ TG_INLINE int tg_before(__u32 a, __u32 b)
 	return a - b > 0x7fffffff;
 }
 
+/*
+ * Whether a socket in SYN-SENT has its SYN acknowledged, or data that went with it: write_seq is
+ * behind that (RFC 9293, section 3.10.7.3; a server may take the SYN of a Fast Open and leave its
+ * data, RFC 7413, section 4.2). snd_nxt counts them only once they have left, and over loopback the
+ * answer has come by then.
+ */
+TG_INLINE int tg_acks_syn(__u32 ack, __u32 snd_una, __u32 write_seq)
+{
+	return tg_before(snd_una, ack) && !tg_before(write_seq, ack);
+}
+
 #endif

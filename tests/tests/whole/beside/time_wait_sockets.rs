@@ -91,54 +91,104 @@ fn whoever_reads_on_is_told_that_the_rest_will_not_come() {
 }
 
 /// A SYN with data has its socket before the client has heard of an answer: what it asks for is no
-/// agreement yet (RFC 7413, and Faber, Touch and Yue, section 3: three steps).
+/// agreement yet (RFC 7413, and Faber, Touch and Yue, section 3: three steps). Where the server takes
+/// the SYN and not its data there are three steps, as ever.
 #[test]
 fn with_fast_open_somebody_waits() {
     if skip_without_root("with_fast_open_somebody_waits") {
         return;
     }
     for (holder, agreed, waiting) in
-        [("client", "agreed_there", [0, 1]), ("server", "agreed_here", [1, 2])]
+        [("client", "agreed_there", [0, 1, 1]), ("server", "agreed_here", [1, 2, 3])]
     {
         fast_open(holder, agreed, waiting);
     }
 }
 
-/// Visits that the server closes first: one, after which so many wait at the server, and one by Fast
-/// Open, of which nothing is agreed.
-fn fast_open(holder: &str, agreed: &str, waits: [usize; 2]) {
+/// Visits that the server closes first, after each of which so many wait at the server: one as ever,
+/// which brings the cookie; one by Fast Open, of which nothing is agreed; and one whose data the server
+/// does not take with the SYN.
+fn fast_open(holder: &str, agreed: &str, [first, fast, untaken]: [usize; 3]) {
     let (stage, guards) = agreeing("fast-open", holder);
-    for namespace in [&stage.server, &stage.client] {
-        namespace.sysctl("net.ipv4.tcp_fastopen", 3).expect("a sysctl");
-    }
-    let listener = Stalled::with(&stage.server, to(PORT), 8, |socket| {
-        set_option(socket, IPPROTO_TCP, libc::TCP_FASTOPEN, 8).expect("TCP_FASTOPEN");
-    });
-    // The first visit is one as ever, and brings the cookie.
-    for (opened_fast, waiting) in waits.into_iter().enumerate() {
-        let mut client = stage.client.run(|| {
-            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a TCP socket");
-            set_option(&socket, IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1).expect("an option");
-            socket.connect(&to(PORT).into()).expect("room");
-            TcpStream::from(socket)
-        });
+    let listener = fast_listener(&stage);
+    for (visit, opened_fast, waiting, agreements) in [
+        ("the first", 0, first, 1),
+        ("by Fast Open", 1, fast, 1),
+        ("with the data left", 1, untaken, 2),
+    ] {
+        stage
+            .server
+            .sysctl("net.ipv4.tcp_fastopen", if agreements > 1 { 0 } else { 3 })
+            .expect("it");
+        let mut client = fast_client(&stage);
         client.write_all(b"request").expect("an open connection");
         let mut server = accept(&listener);
         server.read_exact(&mut [0; 7]).expect("the request");
         drop(server);
-        client.set_read_timeout(Some(PATIENCE)).expect("an option");
         client.read_to_end(&mut Vec::new()).expect("the server closes first");
         drop(client);
-        let fast = stage.server.output(stage.server.command("nstat -asz TcpExtTCPFastOpenPassive"));
-        let fast = fast.expect("nstat");
-        let fast = fast.lines().nth(1).and_then(|line| line.split_whitespace().nth(1));
-        assert_eq!(fast, Some(opened_fast.to_string().as_str()));
+        assert_eq!(fast_opens(&stage), opened_fast, "{holder}, {visit}");
         settled("the server waits where nothing was agreed", || {
             kernel_time_wait(&stage.server).len() == waiting
         });
-        assert_eq!(count(&time_wait(&stage.server), agreed), 1, "{holder}, {opened_fast}");
+        assert_eq!(count(&time_wait(&stage.server), agreed), agreements, "{holder}, {visit}");
     }
     guards.into_iter().for_each(Guard::stop);
+}
+
+/// A server that takes the SYN and not its data answers as ever, and its choice is heard.
+#[test]
+fn insisting_is_heeded_where_the_data_of_a_fast_open_is_not_taken() {
+    if skip_without_root("insisting_is_heeded_where_the_data_of_a_fast_open_is_not_taken") {
+        return;
+    }
+    let stage = Stage::new("fast-insists");
+    stage.keep_order();
+    let server = guard(&stage.server, &listener_config("server"));
+    let listener = fast_listener(&stage);
+    // A visit of one who insists on nothing yet brings the cookie.
+    let mut client = fast_client(&stage);
+    client.write_all(b"request").expect("an open connection");
+    drop(accept(&listener));
+    drop(client);
+    let insists = "[time_wait]\nnegotiate = \"client\"\ninsist = true\n";
+    let guards = [server, guard(&stage.client, insists)];
+    stage.server.sysctl("net.ipv4.tcp_fastopen", 0).expect("a sysctl");
+    let mut client = fast_client(&stage);
+    let refused = client.write_all(b"request").and_then(|()| client.read(&mut [0]));
+    assert_eq!(refused.map_err(|e| e.kind()), Err(ErrorKind::ConnectionRefused));
+    assert_eq!(count(&time_wait(&stage.client), "refused"), 1);
+    guards.into_iter().for_each(Guard::stop);
+}
+
+/// One that takes data with SYNs.
+fn fast_listener(stage: &Stage) -> Stalled {
+    for namespace in [&stage.server, &stage.client] {
+        namespace.sysctl("net.ipv4.tcp_fastopen", 3).expect("a sysctl");
+    }
+    Stalled::with(&stage.server, to(PORT), 8, |socket| {
+        set_option(socket, IPPROTO_TCP, libc::TCP_FASTOPEN, 8).expect("TCP_FASTOPEN");
+    })
+}
+
+/// One whose first data goes with its SYN, once it has a cookie.
+fn fast_client(stage: &Stage) -> TcpStream {
+    let client = stage.client.run(|| {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a TCP socket");
+        set_option(&socket, IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1).expect("an option");
+        socket.connect(&to(PORT).into()).expect("room");
+        TcpStream::from(socket)
+    });
+    client.set_read_timeout(Some(PATIENCE)).expect("an option");
+    client
+}
+
+/// How many connections this server has opened by Fast Open.
+fn fast_opens(stage: &Stage) -> u32 {
+    let told = stage.server.output(stage.server.command("nstat -asz TcpExtTCPFastOpenPassive"));
+    let told = told.expect("nstat");
+    let count = told.lines().nth(1).and_then(|line| line.split_whitespace().nth(1));
+    count.and_then(|count| count.parse().ok()).expect("a count")
 }
 
 /// What was agreed with one peer is not with the next.
