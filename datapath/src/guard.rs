@@ -142,12 +142,17 @@ impl Guard {
         self.adopted
     }
 
+    /// That the tables have room for `configuration` and the kernel takes the programs of `plan`: all
+    /// that can be known before anything that stands is touched. Another version's goes on meanwhile.
+    pub fn prepare_for(&mut self, configuration: &Configuration, plan: &Plan) -> Result<()> {
+        configuration::require_room(&self.programs, configuration)?;
+        self.load_all(plan)
+    }
+
     /// Makes what is attached be `plan`, and puts `configuration` in force. The first time, a failure
     /// leaves nothing attached and nothing pinned; later, the configuration before is in force still.
     pub fn stand(&mut self, configuration: &Configuration, plan: &Plan) -> Result<()> {
-        configuration::require_room(&self.programs, configuration)?;
-        // Another version's goes on meanwhile.
-        self.load_all(plan)?;
+        self.prepare_for(configuration, plan)?;
         self.no_driver.clear();
         let fresh = !self.adopted;
         if fresh && self.pins.exist() {

@@ -157,6 +157,8 @@ impl Daemon {
         let plan = planned(config, &self.kept(config, &listened, &interfaces), &listened);
         let syn_ns = syn_ns(&self.guard, &plan);
         let next = configuration_of(config, keys, shed_key, syn_ns);
+        // Before anything is touched that would have to be put back.
+        self.guard.prepare_for(&next, &plan)?;
         // What was refused when nobody was to be told is not told later, as if it were of then.
         match logs(before) {
             true => self.tell_refusals()?,

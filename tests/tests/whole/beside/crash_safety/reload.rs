@@ -69,6 +69,38 @@ fn a_bad_file_at_sighup_leaves_the_guard_as_it_was() {
     guard.stop();
 }
 
+/// Whether what stands could be put up anew is not asked then: a bridge that came later is judged at the
+/// IP entry, and as what is new it would be refused.
+#[test]
+fn a_file_that_there_is_no_room_for_touches_nothing_that_stands() {
+    if skip_without_root("a_file_that_there_is_no_room_for_touches_nothing_that_stands") {
+        return;
+    }
+    let full = Full::new("no-room");
+    let host = &full.stage.server;
+    let good = "interfaces = [\"srv0\", \"br0\"]\n[[listener]]\nport = 80\n\
+                mechanism = \"rst-syn\"\nhook = \"driver\"\n";
+    let file = Configuration::new(&full.stage, good);
+    let mut guard = Guard::start(host, &["--config", Configuration::PATH]);
+    let told = guard.complaint().expect("it is told");
+    assert!(told.contains("interface \"br0\" is not here"), "{told}");
+    bridge(host, "br0", "10.78.0.1/24");
+    let told = guard.complaint().expect("it is told");
+    assert!(told.contains("the driver of br0 takes no XDP program"), "{told}");
+    let attached = guard.status()["attached"].clone();
+    file.write(&format!("{good}[time_wait]\nnegotiate = \"client\"\n"));
+    guard.signal(Signal::SIGHUP);
+    let told = guard.complaint().expect("it is not taken");
+    assert!(told.contains("kept the configuration as it was"), "{told}");
+    assert!(told.contains("the table of TIME-WAIT has 1 blocks"), "{told}");
+    // A look would tell of the bridge again: there is one every two seconds at least.
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(guard.status()["attached"], attached, "nothing else is attached");
+    guard.terminate();
+    let told = guard.complaint();
+    assert!(told.as_ref().is_none_or(|line| line.is_empty()), "nothing else is told: {told:?}");
+}
+
 #[test]
 fn mechanisms_are_swapped_under_load_and_no_request_fails() {
     if skip_without_root("mechanisms_are_swapped_under_load_and_no_request_fails") {
