@@ -23,9 +23,14 @@ pub(crate) fn number(claim: &Claim, number: f64) -> String {
     unit(claim).given(number)
 }
 
-/// The number found; of one that is nearer to a bound than is shown, the next digits, too.
+/// The number found.
 pub(crate) fn found(claim: &Claim, judgement: &Judgement) -> String {
-    let Some(number) = judgement.number else { return "–".to_owned() };
+    judgement.number.map_or_else(|| "–".to_owned(), |number| shown(claim, number))
+}
+
+/// A number that a claim is judged on; of one that is nearer to a bound than is shown, the next digits,
+/// too.
+pub(crate) fn shown(claim: &Claim, number: f64) -> String {
     let unit = unit(claim);
     let shown = unit.show(number);
     let mut bounds = [claim.at_least, claim.at_most].into_iter().flatten();
@@ -34,7 +39,16 @@ pub(crate) fn found(claim: &Claim, judgement: &Judgement) -> String {
         let same = unit.show(bound) == shown;
         same && (!claim.holds(number) || unit.given(bound).len() > shown.len())
     };
-    if bounds.any(is_unclear) { format!("{shown} ({number:.4})") } else { shown }
+    if bounds.any(is_unclear) { format!("{shown} ({})", exact(claim, number)) } else { shown }
+}
+
+/// To four digits, or as many more as it takes to be on its own side of the bounds.
+fn exact(claim: &Claim, number: f64) -> String {
+    let is_true =
+        |text: &String| text.parse().is_ok_and(|read| claim.holds(read) == claim.holds(number));
+    let places = (3.0 - number.abs().log10().floor()).clamp(0.0, 20.0) as usize;
+    let mut longer = (places..places + 14).map(|places| format!("{number:.places$}"));
+    longer.find(is_true).unwrap_or_else(|| number.to_string())
 }
 
 /// From and to which number it holds.
@@ -109,17 +123,28 @@ mod tests {
     }
     #[test]
     fn a_number_that_misses_its_bound_does_not_read_as_the_bound() {
-        let scenario = scenario(
-            "[[claim]]\nsays = \"x\"\nsource = \"us\"\ncurve = \"abort\"\nthan = \"default\"\nmeasure = \"replies_per_s\"\noffered = [1, 3]\nat_least = 0.97\nat_most = 1.1",
-        );
-        let claim = &scenario.claims[0];
-        let shown = |number| {
+        let shown = |bounds: &str, number| {
+            let scenario = scenario(&format!(
+                "[[claim]]\nsays = \"x\"\nsource = \"us\"\ncurve = \"abort\"\nthan = \"default\"\nmeasure = \"replies_per_s\"\noffered = [1, 3]\n{bounds}"
+            ));
+            let claim = &scenario.claims[0];
             let judgement = judge(&scenario, claim, World::Sim, &[]);
             found(claim, &Judgement { number: Some(number), ..judgement })
         };
-        assert_eq!(shown(0.9697), "0.97 (0.9697)");
-        assert_eq!(shown(1.1002), "1.10 (1.1002)");
-        assert_eq!(shown(0.9703), "0.97");
-        assert_eq!(shown(0.5), "0.50");
+        let both = "at_least = 0.97\nat_most = 1.1";
+        assert_eq!(shown(both, 0.9697), "0.97 (0.9697)");
+        assert_eq!(shown(both, 1.1002), "1.10 (1.1002)");
+        assert_eq!(shown(both, 0.9703), "0.97");
+        assert_eq!(shown(both, 0.5), "0.50");
+        // Four digits would round to the bound.
+        assert_eq!(shown(both, 0.96996), "0.97 (0.96996)");
+        assert_eq!(shown(both, 1.100_000_2), "1.10 (1.1000002)");
+        assert_eq!(shown("at_least = 1", 1.0 - f64::EPSILON / 2.0), "1.00 (0.9999999999999999)");
+        // Of a small number four places are fewer than four digits.
+        assert_eq!(shown("at_most = 0.0477", 0.04773), "0.048 (0.04773)");
+        assert_eq!(shown("at_least = 0.0563", 0.05627), "0.056 (0.05627)");
+        assert_eq!(shown("at_most = 0.001", 0.00104), "0.001 (0.001040)");
+        // It holds, as near to a bound that is written with more digits.
+        assert_eq!(shown("at_most = 0.0477", 0.04752), "0.048 (0.04752)");
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use tidegate_scenarios::{Claim, Scenario};
 
-use crate::claims::{bounds, found};
+use crate::claims::{bounds, found, shown};
 use crate::judge::{Judgement, Verdict, judge_all, quotients};
 use crate::number::{Unit, load};
 use crate::point::{Point, World};
@@ -63,7 +63,7 @@ impl Summary<'_> {
         for (combination, series) in quotients(self.scenario, claim, judgement.world, self.points) {
             let beyond = series.iter().filter(|(_, found)| !claim.holds(*found));
             let beyond: Vec<String> = beyond
-                .map(|(at, found)| format!("{} at {}", Unit::Ratio.show(*found), load(*at)))
+                .map(|(at, found)| format!("{} at {}", shown(claim, *found), load(*at)))
                 .collect();
             if !beyond.is_empty() {
                 let name = one_line(&combination.levels.join(", "));
@@ -206,6 +206,23 @@ Overload (us)
         for worlds in [&[World::Live][..], &[World::Live, World::Sim], &[]] {
             assert_eq!(first(worlds), "Overload (us)");
         }
+    }
+
+    #[test]
+    fn where_a_claim_does_not_hold_a_number_does_not_read_as_its_bound() {
+        let scenario = scenario(
+            "[[factor]]\nname = \"Server\"\nlevels = [{ name = \"quick\" }]
+[[claim]]\nsays = \"x\"\nsource = \"us\"\ncurve = \"abort\"\nthan = \"default\"\nmeasure = \"replies_per_s\"
+offered = [1, 4]\ntake = \"min\"\nat_least = 1",
+        );
+        let of = |curve: &str, offered, replies_per_s| Point {
+            replies_per_s,
+            ..point(&format!("{curve}, quick"), offered)
+        };
+        let each = |offered, abort| [of("default", offered, 1000.0), of("abort", offered, abort)];
+        let points = [each(1.0, 1200.0), each(2.0, 997.0), each(4.0, 800.0)].concat();
+        let text = Summary { scenario: &scenario, points: &points }.to_string();
+        assert!(text.contains("quick: 1.00 (0.9970) at 2×, 0.80 at 4×"), "{text}");
     }
 
     #[test]

@@ -8,9 +8,9 @@ use tidegate_scenarios::{Claim, Combination};
 use super::legend::world_name;
 use super::study::View;
 use super::words;
-use crate::claims::bounds;
+use crate::claims::{bounds, shown};
 use crate::judge::quotients;
-use crate::number::{Unit, load};
+use crate::number::load;
 use crate::point::World;
 
 /// So far beyond its bound a number has the last shade, in multiples of it.
@@ -100,7 +100,7 @@ fn field(claim: &Claim, series: &[(f64, f64)], at: f64) -> Markup {
     html! {
         @match found {
             Some(found) => td class={ "number " (shade(claim, found)) } {
-                (Unit::Ratio.show(found))
+                (shown(claim, found))
             },
             None => td.number { "–" },
         }
@@ -125,6 +125,15 @@ fn shade(claim: &Claim, found: f64) -> &'static str {
 mod tests {
     use super::*;
     use crate::example::scenario;
+
+    #[test]
+    fn a_number_that_is_coloured_as_beyond_its_bound_does_not_read_as_the_bound() {
+        let claims = "[[claim]]\nsays = \"x\"\nsource = \"us\"\ncurve = \"abort\"\nthan = \"default\"\nmeasure = \"replies_per_s\"\noffered = [1, 3]\nat_least = 1";
+        let scenario = scenario(claims);
+        let of = |found| field(&scenario.claims[0], &[(2.0, found)], 2.0).into_string();
+        assert_eq!(of(0.997), r#"<td class="number bad-0">1.00 (0.9970)</td>"#);
+        assert_eq!(of(1.0), r#"<td class="number good">1.00</td>"#);
+    }
 
     #[test]
     fn a_number_is_coloured_by_how_far_it_is_beyond_a_bound() {
