@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tidegate_crowd::{Class, Close, Driver, Load, Outcome, Plan, run};
 use tidegate_lab::{Child, Link, Namespace, ProcessorTime, allowed_cpus, pin_command, pin_thread};
 
-use crate::numbers::{Rounds, verdict};
+use crate::numbers::{Rounds, shown, verdict};
 
 const ROUNDS: usize = 3;
 const MEASURED: Duration = Duration::from_secs(3);
@@ -149,22 +149,25 @@ fn targets(found: &Found) -> bool {
         println!("  {text:<78} {}", verdict(holds));
         met &= holds;
     };
+    let meets = |per_s: f64| per_s >= REFUSED_PER_S;
     target(
-        format!("refused attempts: {refused:.0}/s (target {REFUSED_PER_S:.0})"),
-        refused >= REFUSED_PER_S,
+        format!("refused attempts: {}/s (target {REFUSED_PER_S:.0})", shown(refused, 0, meets)),
+        meets(refused),
     );
+    let meets = |per_s: f64| per_s >= EXCHANGES_PER_S;
     target(
         format!(
-            "exchanges: {exchanges:.0}/s (target {EXCHANGES_PER_S:.0}, or a server that can no more)"
+            "exchanges: {}/s (target {EXCHANGES_PER_S:.0}, or a server that can no more)",
+            shown(exchanges, 0, meets)
         ),
-        exchanges >= EXCHANGES_PER_S || server_is_full,
+        meets(exchanges) || server_is_full,
     );
     target(
         format!(
             "refused attempts to httperf's: {} (target {TIMES_HTTPERF})",
             times_told(times_refused)
         ),
-        times_refused.is_some_and(|times| times >= TIMES_HTTPERF),
+        times_refused.is_some_and(are_enough),
     );
     println!("  refused by the kernel, to httperf's: {}", times_told(times_by_kernel));
     println!("  exchanges to httperf's: {}", times_told(times_served));
@@ -176,8 +179,13 @@ fn ratio(ours: f64, its: f64) -> Option<f64> {
     (its > 0.0).then(|| ours / its)
 }
 
+fn are_enough(times: f64) -> bool {
+    times >= TIMES_HTTPERF
+}
+
 fn times_told(times: Option<f64>) -> String {
-    times.map_or("unknown, it has no rate".to_owned(), |times| format!("{times:.1} times"))
+    let told = |times| format!("{} times", shown(times, 1, are_enough));
+    times.map_or("unknown, it has no rate".to_owned(), told)
 }
 
 fn show(name: &str, rounds: &Rounds, busy: &str) {
@@ -310,10 +318,11 @@ impl Bench {
             }
             let stolen = spent(self.crowd_cpu).shares_since(&before)["stolen"];
             let stolen_ms = stolen * begun.elapsed().as_secs_f64() * 1e3;
-            let holds = late_ms.median() <= 1.0;
+            let is_in_time = |late_ms: f64| late_ms <= 1.0;
+            let holds = is_in_time(late_ms.median());
             let text = format!(
-                "{per_s} starts/s are {:.2} ms late at the 99th percentile (target 1)",
-                late_ms.median()
+                "{per_s} starts/s are {} ms late at the 99th percentile (target 1)",
+                shown(late_ms.median(), 2, is_in_time)
             );
             println!("  {text:<78} {}", verdict(holds));
             let (least, most) = late_ms.range();

@@ -21,7 +21,7 @@ use tidegate_policy::raw::{
 
 use crate::guard::{self, PORT};
 use crate::host;
-use crate::numbers::{Rounds, verdict};
+use crate::numbers::{Rounds, shown, verdict};
 use crate::segment;
 use crate::test_run::{self, Own};
 
@@ -315,9 +315,10 @@ fn ratios(rounds: &[Rounds]) -> bool {
         ("RST by redirect / the best nft rule", by_redirect / best_nft, 6.0),
         ("cookie by redirect / the kernel's SYN cookies", cookie / of(Way::KernelCookies), 5.0),
     ] {
-        met &= ratio >= target;
-        let target_shown = format!(">= {target}");
-        println!("{what:<60} {ratio:>6.1} {target_shown:>7}  {}", verdict(ratio >= target));
+        let meets = |ratio: f64| ratio >= target;
+        met &= meets(ratio);
+        let (ratio_shown, target_shown) = (shown(ratio, 1, meets), format!(">= {target}"));
+        println!("{what:<60} {ratio_shown:>6} {target_shown:>7}  {}", verdict(meets(ratio)));
     }
     println!();
     met
