@@ -79,6 +79,10 @@ const HEADINGS: [&str; 6] = [
     "left hanging",
 ];
 
+/// Of those who came in the time that counts; replies are of those who were answered in it. Either may
+/// be none without the other.
+const MEAN_RESPONSE: &str = "response_ms.mean";
+
 fn table(f: &mut fmt::Formatter<'_>, rows: &[Row]) -> fmt::Result {
     let name_width = rows
         .iter()
@@ -109,9 +113,7 @@ fn table(f: &mut fmt::Formatter<'_>, rows: &[Row]) -> fmt::Result {
 }
 
 fn cells(outcome: &Point) -> [String; 5] {
-    let time = |ms| {
-        if outcome.replies_per_s == 0.0 { "–".to_owned() } else { milliseconds(ms) }
-    };
+    let time = |path: &str| outcome.measure(path).map_or_else(|| "–".to_owned(), milliseconds);
     let turned_away = turned_away(outcome);
     let mut refused = share(turned_away, outcome.attempts);
     if turned_away > 0 {
@@ -120,8 +122,8 @@ fn cells(outcome: &Point) -> [String; 5] {
     }
     [
         rounded(outcome.replies_per_s),
-        time(outcome.response_ms.mean),
-        time(outcome.response_ms.p99),
+        time(MEAN_RESPONSE),
+        time("response_ms.p99"),
         refused,
         share(timed_out(outcome), outcome.attempts),
     ]
@@ -153,31 +155,30 @@ impl Report {
                 self.timeout_s
             ),
         };
-        let served = if outcome.replies_per_s == 0.0 {
-            "answered no one".to_owned()
-        } else {
-            format!(
-                "made those it answered wait {} on average",
-                milliseconds(outcome.response_ms.mean)
-            )
+        let served = match outcome.measure(MEAN_RESPONSE) {
+            _ if outcome.replies_per_s == 0.0 => "answered no one and ".to_owned(),
+            Some(ms) => {
+                format!("made those it answered wait {} on average and ", milliseconds(ms))
+            }
+            None => String::new(),
         };
-        format!("Left to itself, the kernel {served} and {hanging}.")
+        format!("Left to itself, the kernel {served}{hanging}.")
     }
 }
 
 fn guarded(mechanism: &str, outcome: &Point, default: Option<&Point>) -> String {
     let mut parts = Vec::new();
+    let mean_ms = outcome.measure(MEAN_RESPONSE);
     if outcome.replies_per_s == 0.0 {
         parts.push("no one was answered".to_owned());
     } else if let Some(default) = default.filter(|default| default.replies_per_s > 0.0) {
         let served = outcome.replies_per_s / default.replies_per_s.max(f64::MIN_POSITIVE);
         parts.push(format!("{} were answered", as_many(served)));
-        parts.push(sooner(default.response_ms.mean / outcome.response_ms.mean));
+        let times = default.measure(MEAN_RESPONSE).zip(mean_ms);
+        parts.extend(times.map(|(default_ms, ms)| sooner(default_ms / ms)));
     } else {
-        parts.push(format!(
-            "clients were answered in {} on average",
-            milliseconds(outcome.response_ms.mean)
-        ));
+        let told = |ms| format!("clients were answered in {} on average", milliseconds(ms));
+        parts.extend(mean_ms.map(told));
     }
     parts.push(match timed_out(outcome) {
         0 => "no one was left hanging".to_owned(),
@@ -199,7 +200,7 @@ fn guarded(mechanism: &str, outcome: &Point, default: Option<&Point>) -> String 
 /// A ratio of throughputs. On noisy processors a difference of 3 % is none.
 fn as_many(ratio: f64) -> String {
     let percent = ((ratio - 1.0) * 100.0).round();
-    if percent.abs() < 3.0 {
+    if (0.97..=1.03).contains(&ratio) {
         "as many".to_owned()
     } else if percent > 0.0 {
         format!("{percent} % more")
@@ -340,6 +341,35 @@ mod tests {
         assert!(text.contains("50 % fewer"), "{text}");
         assert!(text.contains("2.0 times later"), "{text}");
         assert!(!text.contains("Caution"), "{text}");
+    }
+
+    /// Who came before the time that counts may be all who are answered in it.
+    #[test]
+    fn of_replies_without_a_response_time_none_is_told() {
+        let of = |mechanism: &str, default_ms, ms| {
+            let default = ("default", Ok(outcome(940.0, default_ms, 0, 14_000)));
+            report(vec![default, (mechanism, Ok(outcome(945.0, ms, 0, 15_000)))]).to_string()
+        };
+        let text = of("abort", 0.0, 0.0);
+        let row = text.lines().find(|line| line.trim_start().starts_with("default")).unwrap();
+        assert_eq!(row.split_whitespace().collect::<Vec<_>>()[1..4], ["940", "–", "–"]);
+        assert!(text.contains("the kernel left 65.1 % of its clients hanging"), "{text}");
+        assert!(text.contains("With `abort`, as many were answered, 66.5 % were left"), "{text}");
+        for (default_ms, ms) in [(1200.0, 0.0), (0.0, 1200.0)] {
+            let text = of("abort", default_ms, ms);
+            for nonsense in ["inf", "NaN", " 0 ms", " 0.0 times", "sooner", "later"] {
+                assert!(!text.contains(nonsense), "{nonsense}: {text}");
+            }
+        }
+        let alone = report(vec![("abort", Ok(outcome(945.0, 0.0, 0, 0)))]).to_string();
+        assert!(alone.contains("With `abort`, no one was left hanging."), "{alone}");
+    }
+
+    #[test]
+    fn a_difference_of_three_per_cent_is_none() {
+        assert_eq!([0.97, 0.974, 1.0, 1.026, 1.03].map(as_many), ["as many"; 5]);
+        assert_eq!([1.031, 1.034].map(as_many), ["3 % more"; 2]);
+        assert_eq!([0.969, 0.9].map(as_many), ["3 % fewer", "10 % fewer"]);
     }
 
     #[test]
