@@ -73,7 +73,8 @@ impl Unit {
             }
             Self::Bytes => bytes(number, digits),
             Self::Ratio => plain(number, digits),
-            Self::Load => format!("{}×", trimmed(&plain(number, digits))),
+            // Whoever offered it gave it, wherever it is read.
+            Self::Load => format!("{}×", trimmed(&plain(number, Digits::Four))),
         }
     }
 
@@ -272,6 +273,8 @@ mod tests {
             (Unit::Load, 5.0, "5×"),
             (Unit::Load, 10.0, "10×"),
             (Unit::Load, 100.0, "100×"),
+            (Unit::Load, 1.125, "1.125×"),
+            (Unit::Load, 2.001, "2.001×"),
             (Unit::Count, -120.0, "−120"),
             (Unit::Ms, 8.6, "8.60 ms"),
             (Unit::Ms, 24.0, "24.0 ms"),
