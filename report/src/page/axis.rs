@@ -87,14 +87,24 @@ impl Axis {
 
     /// Where a number stands; what lies beyond the axis stands at its end.
     pub fn place(&self, number: f64) -> f64 {
-        let share = if self.log {
-            (number.max(SMALLEST) / self.from).log10() / (self.to / self.from).log10()
-        } else {
-            (number - self.from) / (self.to - self.from)
-        };
+        let share = self.share(number);
         let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
         let place = self.start + share * (self.end - self.start);
         (place * 100.0).round() / 100.0
+    }
+
+    /// Whether the axis reaches as far as a number.
+    pub fn has(&self, number: f64) -> bool {
+        (-1e-9..=1.0 + 1e-9).contains(&self.share(number))
+    }
+
+    /// How far along the axis a number is: from 0 to 1, or beyond.
+    fn share(&self, number: f64) -> f64 {
+        if self.log {
+            (number.max(SMALLEST) / self.from).log10() / (self.to / self.from).log10()
+        } else {
+            (number - self.from) / (self.to - self.from)
+        }
     }
 
     /// A linear axis of offered loads ends with the last load, not with the next tick.

@@ -213,10 +213,16 @@ fn line(across: &Across, curve: &Curve, x: &Axis, y: &Axis, unit: Unit, r: f64) 
     }
 }
 
+/// A line with a cap at either end; an end beyond the axis has none, for it is not where the line ends.
 fn interval(x: f64, y: &Axis, mean: f64, half: f64) -> String {
-    let (top, bottom) = (y.place(mean + half), y.place(mean - half));
+    let ends = [mean + half, mean - half];
+    let [top, bottom] = ends.map(|end| y.place(end));
     let (from, to) = (x - 2.5, x + 2.5);
-    format!("M{from} {top}L{to} {top}M{x} {top}L{x} {bottom}M{from} {bottom}L{to} {bottom}")
+    let cap = |end: f64| {
+        let at = y.place(end);
+        if y.has(end) { format!("M{from} {at}L{to} {at}") } else { String::new() }
+    };
+    format!("M{x} {top}L{x} {bottom}{}", ends.map(cap).concat())
 }
 
 /// Names at the ends of the lines, side by side where there is room; the legend has them all.
@@ -324,6 +330,21 @@ mod tests {
     fn labels_that_touch_move_apart_and_lonely_ones_stay() {
         let places = spread(&[40.0, 100.0, 104.0]);
         assert_eq!(places, [Some(40.0), Some(95.0), Some(109.0)]);
+    }
+
+    #[test]
+    fn an_interval_that_leaves_the_axis_is_open_there() {
+        let y = Axis::linear(&[100.0], 5).drawn(200.0, 0.0);
+        let of = |mean, half| interval(10.0, &y, mean, half);
+        assert_eq!(of(50.0, 25.0), "M10 50L10 150M7.5 50L12.5 50M7.5 150L12.5 150");
+        // An end of the axis is on it.
+        assert_eq!(of(50.0, 50.0), "M10 0L10 200M7.5 0L12.5 0M7.5 200L12.5 200");
+        assert_eq!(of(90.0, 20.0), "M10 0L10 60M7.5 60L12.5 60");
+        assert_eq!(of(10.0, 20.0), "M10 140L10 200M7.5 140L12.5 140");
+        assert_eq!(of(50.0, 60.0), "M10 0L10 200");
+        // Below zero a logarithmic axis has nothing.
+        let log = Axis::logarithmic(&[1.0, 100.0]).drawn(200.0, 0.0);
+        assert_eq!(interval(10.0, &log, 10.0, 20.0), "M10 52.29L10 200M7.5 52.29L12.5 52.29");
     }
 
     #[test]
