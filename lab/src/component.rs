@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The kernel's functions sorted into the components of Shukla's Table 4.4.
 
+/// BPF programs, whosever they are.
+pub(crate) const GUARD: &str = "guard";
+/// What programs are called begins so, and goes on with a tag, eight bytes in hexadecimal, and the name
+/// (bpf_prog_ksym_set_name() of Linux 6.18). Functions of the kernel begin so, too.
+const PROGRAM: &str = "bpf_prog_";
+const TAG_DIGITS: usize = 16;
+
 /// Beginnings of function names, longest match first within a component's meaning: the first row
-/// that fits decides. Today's names; a function that no row knows is other-kernel.
+/// that fits decides. Today's names; a function that no row knows is other-kernel. Buffers are the
+/// sockets', as in the table.
 const BEGINNINGS: &[(&str, &[&str])] = &[
-    ("guard", &["bpf_prog_"]),
     (
         "idle",
         &[
@@ -54,6 +61,46 @@ const BEGINNINGS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "net-socket",
+        &[
+            "sock_",
+            "__sock",
+            "sk_",
+            "__sk_",
+            "skb_",
+            "__skb",
+            "kfree_skb",
+            "alloc_skb",
+            "__alloc_skb",
+            "napi_alloc_skb",
+            "napi_build_skb",
+            "napi_consume_skb",
+            "napi_skb_",
+            "__napi_kfree_skb",
+            "consume_skb",
+            "sockfs",
+            "sys_accept",
+            "__sys_accept",
+            "do_accept",
+            "__sys_send",
+            "__sys_recv",
+            "sys_recv",
+            "sys_send",
+            "release_sock",
+            "lock_sock",
+            "__release_sock",
+            "sendmsg",
+            "recvmsg",
+            "inet_recv",
+            "inet_send",
+            "inet_accept",
+            "sys_shutdown",
+            "__x64_sys_accept",
+            "simple_copy",
+            "csum_",
+        ],
+    ),
+    (
         "driver",
         &[
             "veth_",
@@ -77,42 +124,6 @@ const BEGINNINGS: &[(&str, &[&str])] = &[
             "virtqueue",
             "eth_type_trans",
             "eth_",
-        ],
-    ),
-    (
-        "net-socket",
-        &[
-            "sock_",
-            "__sock",
-            "sk_",
-            "__sk_",
-            "skb_",
-            "__skb",
-            "kfree_skb",
-            "alloc_skb",
-            "__alloc_skb",
-            "napi_alloc_skb",
-            "consume_skb",
-            "sockfs",
-            "sys_accept",
-            "__sys_accept",
-            "do_accept",
-            "__sys_send",
-            "__sys_recv",
-            "sys_recv",
-            "sys_send",
-            "release_sock",
-            "lock_sock",
-            "__release_sock",
-            "sendmsg",
-            "recvmsg",
-            "inet_recv",
-            "inet_send",
-            "inet_accept",
-            "sys_shutdown",
-            "__x64_sys_accept",
-            "simple_copy",
-            "csum_",
         ],
     ),
     (
@@ -215,6 +226,9 @@ const BEGINNINGS: &[(&str, &[&str])] = &[
 
 /// The component that a kernel function belongs to; `None` when the processor is idle in it.
 pub(crate) fn component(function: &str) -> Option<&'static str> {
+    if is_program(function) {
+        return Some(GUARD);
+    }
     let fits = |(_, beginnings): &&(&str, &[&str])| {
         beginnings.iter().any(|beginning| function.starts_with(beginning))
     };
@@ -225,9 +239,15 @@ pub(crate) fn component(function: &str) -> Option<&'static str> {
     }
 }
 
+/// Whether a function is a BPF program, or a part of one.
+pub(crate) fn is_program(function: &str) -> bool {
+    let tag = function.strip_prefix(PROGRAM).and_then(|rest| rest.get(..TAG_DIGITS));
+    tag.is_some_and(|tag| tag.bytes().all(|digit| digit.is_ascii_hexdigit()))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::component;
+    use super::{BEGINNINGS, component, is_program};
 
     #[test]
     fn functions_belong_to_the_table_s_components() {
@@ -239,14 +259,29 @@ mod tests {
             ("veth_poll", "driver"),
             ("sock_def_readable", "net-socket"),
             ("skb_release_data", "net-socket"),
+            ("napi_alloc_skb", "net-socket"),
+            ("napi_complete_done", "driver"),
             ("__netif_receive_skb_core", "net-other"),
             ("kmem_cache_alloc_noprof", "mm"),
             ("bpf_prog_6deef7357e7b4530_tidegate_ip", "guard"),
+            ("bpf_prog_6deef7357e7b4530", "guard"),
+            ("bpf_prog_run_generic_xdp", "net-other"),
             ("ep_poll_callback", "event notification"),
             ("schedule", "other-kernel"),
         ] {
             assert_eq!(component(function), Some(part), "{function}");
         }
         assert_eq!(component("pv_native_safe_halt"), None);
+        assert!(!is_program("bpf_prog_put") && !is_program("bpf_prog_test_run_xdp"));
+    }
+
+    #[test]
+    fn every_beginning_decides_where_it_stands() {
+        for (part, beginnings) in BEGINNINGS {
+            for beginning in *beginnings {
+                let of = component(beginning).unwrap_or("idle");
+                assert_eq!(of, *part, "{beginning}");
+            }
+        }
     }
 }

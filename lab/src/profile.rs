@@ -21,7 +21,7 @@ use std::time::Duration;
 use perf_event::events::Software;
 use perf_event::{Builder, SampleFlag, Sampler};
 
-use crate::component::component;
+use crate::component::{GUARD, component, is_program};
 use crate::error::LabError;
 
 /// Prime, so that it keeps no step with the timer tick.
@@ -49,6 +49,9 @@ const CALLS: [(&str, &str); 6] = [
 ];
 /// Every softirq runs below it, on an idle processor inside the idle loop.
 const SOFTIRQ: &str = "handle_softirqs";
+/// What whoever sends a packet calls, a program by bpf_clone_redirect(), too: from there on it is on the
+/// kernel's way out, like any other.
+const SENDING: &str = "__dev_queue_xmit";
 
 /// A profile in the making: samples one processor by its clock until [`Profile::finish`], or until
 /// it is dropped.
@@ -161,6 +164,9 @@ impl Profiled {
             if self.symbols.is_idle(&sample.addresses) {
                 return None;
             }
+            if self.symbols.is_for_a_program(&sample.addresses) {
+                return Some(GUARD);
+            }
             component(self.symbols.name(innermost))
         }))
     }
@@ -242,6 +248,13 @@ impl Symbols {
     fn is_idle(&self, addresses: &[u64]) -> bool {
         let names = addresses.iter().map(|address| self.name(*address));
         names.take_while(|name| *name != SOFTIRQ).any(|name| component(name).is_none())
+    }
+
+    /// Whether a BPF program has called what was under way. What it gives back to the kernel, and what is
+    /// sent or redirected when it has ended, runs when it is on the stack no more.
+    fn is_for_a_program(&self, addresses: &[u64]) -> bool {
+        let names = addresses.iter().map(|address| self.name(*address));
+        names.take_while(|name| ![SOFTIRQ, SENDING].contains(name)).any(is_program)
     }
 
     /// What a process was at, by the addresses on its stack, innermost first.
@@ -392,6 +405,49 @@ mod tests {
         let expected =
             [("driver", 0.25), ("net-tcp", 0.75)].map(|(part, of)| (part.to_owned(), of));
         assert_eq!(parts, BTreeMap::from(expected));
+    }
+
+    /// As the simulator has a guard's decision as one.
+    #[test]
+    fn what_a_program_calls_is_the_guard_s() {
+        let functions = [
+            "htab_map_lookup_elem",
+            "__inet_lookup_listener",
+            "bpf_skc_lookup_tcp",
+            "bpf_prog_6deef7357e7b4530_tidegate_ip",
+            "tcx_run",
+            "veth_xmit",
+            SENDING,
+            "ip_rcv",
+            "bpf_prog_test_run_xdp",
+            "tcp_sendmsg",
+            SOFTIRQ,
+            "do_idle",
+        ];
+        let line =
+            |(place, name): (u64, &str)| format!("{:x} T {name}\n", KERNEL_FROM + 0x10 * place);
+        let symbols = Symbols::parse(&(1..).zip(functions).map(line).collect::<String>());
+        let part = |stack: &[&str]| {
+            let place = |name: &&str| functions.iter().position(|known| known == name).unwrap();
+            let address = |name| KERNEL_FROM + 0x10 * (place(name) as u64 + 1) + 1;
+            let sample = Sample { process: 0, addresses: stack.iter().map(address).collect() };
+            let symbols = Symbols(symbols.0.clone());
+            let parts = Profiled { samples: vec![sample], symbols }.components();
+            parts.into_keys().next().unwrap()
+        };
+        let [map, listener, look_up, program, run, cable, sending, ip, test, tcp, softirq, idle] =
+            functions;
+        assert_eq!(part(&[map, program, run, softirq, idle]), GUARD);
+        assert_eq!(part(&[listener, look_up, program, run, softirq]), GUARD);
+        assert_eq!(part(&[program, run, softirq]), GUARD);
+        // What it sends goes out as everything does; where it looks at what goes out it decides.
+        assert_eq!(part(&[cable, sending, program, run, softirq]), "driver");
+        assert_eq!(part(&[map, program, run, sending, tcp]), GUARD);
+        // It has ended, or was interrupted.
+        assert_eq!(part(&[ip, softirq, idle]), "net-ip");
+        assert_eq!(part(&[ip, softirq, map, program, run, tcp]), "net-ip");
+        // The kernel's own function is no program.
+        assert_eq!(part(&[ip, test]), "net-ip");
     }
 
     #[test]
