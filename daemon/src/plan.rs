@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use tidegate_datapath::configuration::{self, Guarded};
-use tidegate_datapath::guard::{Hooks, Plan};
+use tidegate_datapath::guard::{Hooks, Plan, PlannedGuard};
 use tidegate_datapath::interfaces::Interface;
 use tidegate_datapath::raw::*;
 use tidegate_policy::raw::TG_ROOM_RESERVE;
@@ -173,27 +173,33 @@ pub fn plan(
 ) -> Plan {
     let only_paths = configuration::only_paths(guards);
     let mut plan = Plan { only_paths, is_named: !names.is_empty(), ..Default::default() };
+    plan.guards =
+        guards.iter().map(|g| PlannedGuard { hook: g.hook, ..Default::default() }).collect();
     let met: Vec<(&Guarded, BTreeSet<IpAddr>)> =
         guards.iter().map(|g| (g, where_met(g, interfaces, listeners))).collect();
-    let concerning = |interface: &Interface| -> Vec<&Guarded> {
-        let concerns = |(g, addresses): &&(&Guarded, BTreeSet<IpAddr>)| match g.is_path {
+    let concerning = |interface: &Interface| -> Vec<usize> {
+        let concerns = |(g, addresses): &(&Guarded, BTreeSet<IpAddr>)| match g.is_path {
             _ if !names.is_empty() => true,
             true => may_forward(interface),
             false => carries(interface, addresses),
         };
-        met.iter().filter(concerns).map(|(g, _)| *g).collect()
+        met.iter().enumerate().filter(|(_, met)| concerns(met)).map(|(place, _)| place).collect()
     };
     let chosen: Vec<&Interface> =
         candidates(names, interfaces).filter(|i| !concerning(i).is_empty()).collect();
-    let mut here: BTreeMap<u32, (&Interface, Vec<&Guarded>)> = BTreeMap::new();
+    let mut here: BTreeMap<u32, (&Interface, BTreeSet<usize>)> = BTreeMap::new();
     for interface in &chosen {
         let first = first_met(interface, &chosen, interfaces);
-        let (_, guards) = here.entry(first.index).or_insert((first, Vec::new()));
-        guards.extend(concerning(interface));
+        let (_, judged) = here.entry(first.index).or_insert((first, BTreeSet::new()));
+        judged.extend(concerning(interface));
     }
-    for (index, (interface, guards)) in here {
-        let hooks = hooks(interface, interfaces, &guards);
+    for (index, (interface, judged)) in here {
+        let judging: Vec<&Guarded> = judged.iter().map(|place| &guards[*place]).collect();
+        let hooks = hooks(interface, interfaces, &judging);
         plan.interfaces.insert(index, (interface.into(), hooks));
+        for place in judged {
+            plan.guards[place].interfaces.insert(index);
+        }
     }
     plan.local_in = guards.iter().any(|g| g.hook == TG_HOOK_TCP || g.rules.room == TG_ROOM_RESERVE);
     plan

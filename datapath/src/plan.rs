@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::interfaces::Interface;
 use crate::link::Place;
 use crate::programs::Program;
+use crate::raw::{TG_HOOK_AUTO, TG_HOOK_DRIVER};
 
 /// What is attached on one interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub enum Hooks {
 pub struct Plan {
     /// By interface index: its name, whether it is a veth, and its hooks.
     pub interfaces: BTreeMap<u32, (PlannedInterface, Hooks)>,
+    /// Of each guard, in their order, where its SYNs are judged.
+    pub guards: Vec<PlannedGuard>,
     /// Every guard is a path: what stands at drivers asks for no socket.
     pub only_paths: bool,
     /// The operator named the interfaces, so that each driver which is asked for must take a program.
@@ -50,6 +53,22 @@ impl From<&Interface> for PlannedInterface {
     fn from(interface: &Interface) -> Self {
         let Interface { name, driver, loopback, .. } = interface;
         PlannedInterface { name: name.clone(), veth: driver == "veth", loopback: *loopback }
+    }
+}
+
+/// What the plan keeps of a guard.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PlannedGuard {
+    /// Where it decides: one of `TG_HOOK_*`.
+    pub hook: u32,
+    /// The interfaces that its SYNs come in at, by index.
+    pub interfaces: BTreeSet<u32>,
+}
+
+impl PlannedGuard {
+    /// Whether it decides at a driver that has a program, whoever asked for that.
+    fn is_judged_at_drivers(&self) -> bool {
+        [TG_HOOK_AUTO, TG_HOOK_DRIVER].contains(&self.hook)
     }
 }
 
@@ -88,15 +107,22 @@ impl Plan {
         at_driver.filter(|(interface, _)| interface.veth).map(|(interface, _)| &*interface.name)
     }
 
-    /// What a SYN costs that is dropped in silence where it is decided, in ns of one processor: at
-    /// the interface where it costs most. `takes_program` tells of a driver that may or may not.
-    pub(crate) fn syn_ns(&self, takes_program: impl Fn(u32) -> bool) -> u64 {
-        let crowded = self.interfaces.iter().filter(|(_, (interface, _))| !interface.loopback);
-        let costs = crowded.map(|(index, (_, hooks))| match hooks {
-            Hooks::DriverAndIp | Hooks::DriverIfPossible if takes_program(*index) => {
-                SYN_AT_DRIVER_NS
-            }
-            _ => SYN_AT_IP_NS,
+    /// What a SYN to each of the guards costs that is dropped in silence where it is decided, in ns of one
+    /// processor. `takes_program` tells of a driver that may or may not.
+    pub(crate) fn syn_costs_ns(&self, takes_program: impl Fn(u32) -> bool) -> Vec<u64> {
+        self.guards.iter().map(|guard| self.syn_cost_ns(guard, &takes_program)).collect()
+    }
+
+    /// At the interface where it costs most.
+    fn syn_cost_ns(&self, guard: &PlannedGuard, takes_program: impl Fn(u32) -> bool) -> u64 {
+        let met = self.interfaces.iter().filter(|(index, _)| guard.interfaces.contains(index));
+        let crowded = met.filter(|(_, (interface, _))| !interface.loopback);
+        let is_at_driver = |index: u32, hooks: Hooks| {
+            hooks != Hooks::Ip && guard.is_judged_at_drivers() && takes_program(index)
+        };
+        let costs = crowded.map(|(index, (_, hooks))| match is_at_driver(*index, *hooks) {
+            true => SYN_AT_DRIVER_NS,
+            false => SYN_AT_IP_NS,
         });
         costs.max().unwrap_or(SYN_AT_IP_NS)
     }
@@ -104,6 +130,9 @@ impl Plan {
     /// The plan, but for these interfaces.
     pub(crate) fn without(mut self, gone: &BTreeSet<u32>) -> Self {
         self.interfaces.retain(|index, _| !gone.contains(index));
+        for guard in &mut self.guards {
+            guard.interfaces.retain(|index| !gone.contains(index));
+        }
         self.ends.retain(|index, _| !gone.contains(index));
         self
     }
@@ -174,7 +203,11 @@ impl Plan {
 mod tests {
     use super::*;
 
-    /// Of a host with loopback and these interfaces beside it.
+    fn guard(hook: u32, interfaces: &[u32]) -> PlannedGuard {
+        PlannedGuard { hook, interfaces: interfaces.iter().copied().collect() }
+    }
+
+    /// Of a host with loopback and these interfaces beside it, and one guard.
     fn plan(interfaces: &[(bool, Hooks)]) -> Plan {
         let loopback = (false, Hooks::Ip);
         let all = [loopback].into_iter().chain(interfaces.iter().copied()).zip(1..);
@@ -182,7 +215,10 @@ mod tests {
             let name = format!("eth{index}");
             (index, (PlannedInterface { name, veth, loopback: index == 1 }, hooks))
         });
-        Plan { interfaces: interfaces.collect(), ..Default::default() }
+        let interfaces: BTreeMap<_, _> = interfaces.collect();
+        let everywhere: Vec<u32> = interfaces.keys().copied().collect();
+        let guards = vec![guard(TG_HOOK_AUTO, &everywhere)];
+        Plan { interfaces, guards, ..Default::default() }
     }
 
     #[test]
@@ -191,6 +227,7 @@ mod tests {
         let ends = [(1, "lo".to_owned()), (2, "eth2".to_owned())];
         let plan = Plan { ends: ends.into(), ..plan(&[card, card]) };
         let stands = plan.without(&BTreeSet::from([2]));
+        assert_eq!(stands.guards, [guard(TG_HOOK_AUTO, &[1, 3])]);
         assert_eq!(stands.interfaces.into_keys().collect::<Vec<_>>(), [1, 3]);
         assert_eq!(stands.ends.into_keys().collect::<Vec<_>>(), [1]);
     }
@@ -208,7 +245,9 @@ mod tests {
     #[test]
     fn a_syn_costs_what_it_does_where_it_is_dropped() {
         let cost_ns = |interfaces: &[(bool, Hooks)], takes_program| {
-            plan(interfaces).syn_ns(|index| takes_program && index == 2)
+            let costs = plan(interfaces).syn_costs_ns(|index| takes_program && index == 2);
+            let [cost_ns] = costs[..] else { panic!("one guard: {costs:?}") };
+            cost_ns
         };
         let card = (false, Hooks::DriverIfPossible);
         assert_eq!(cost_ns(&[card], true), SYN_AT_DRIVER_NS);
@@ -219,5 +258,29 @@ mod tests {
         assert_eq!(cost_ns(&[(true, Hooks::DriverAndIp)], true), SYN_AT_DRIVER_NS);
         assert_eq!(cost_ns(&[(true, Hooks::DriverAndIp)], false), SYN_AT_IP_NS, "it came later");
         assert_eq!(cost_ns(&[], true), SYN_AT_IP_NS, "no crowd is expected");
+    }
+
+    /// On a host whose cards take a program, with a bridge beside them.
+    #[test]
+    fn a_syn_costs_what_it_does_where_its_own_guard_decides() {
+        use crate::raw::{TG_HOOK_IP, TG_HOOK_TCP};
+        let card = (false, Hooks::DriverIfPossible);
+        let host = plan(&[card, card, (false, Hooks::Ip)]);
+        let cost_ns = |hook, interfaces: &[u32]| {
+            let guards = vec![guard(hook, interfaces)];
+            Plan { guards, ..host.clone() }.syn_costs_ns(|index| index != 3)[0]
+        };
+        for hook in [TG_HOOK_AUTO, TG_HOOK_DRIVER] {
+            assert_eq!(cost_ns(hook, &[1, 2]), SYN_AT_DRIVER_NS);
+            assert_eq!(cost_ns(hook, &[2, 3]), SYN_AT_IP_NS, "the second card takes none");
+            assert_eq!(cost_ns(hook, &[2, 4]), SYN_AT_IP_NS, "at the bridge");
+        }
+        for hook in [TG_HOOK_IP, TG_HOOK_TCP] {
+            assert_eq!(cost_ns(hook, &[2]), SYN_AT_IP_NS, "the program is another guard's");
+        }
+        let guards = [(TG_HOOK_AUTO, 4), (TG_HOOK_AUTO, 2), (TG_HOOK_IP, 2)];
+        let guards = guards.map(|(hook, index)| guard(hook, &[index])).to_vec();
+        let costs = Plan { guards, ..host }.syn_costs_ns(|_| true);
+        assert_eq!(costs, [SYN_AT_IP_NS, SYN_AT_DRIVER_NS, SYN_AT_IP_NS], "each its own");
     }
 }

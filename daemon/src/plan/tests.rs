@@ -73,6 +73,37 @@ fn the_driver_of_a_virtual_machine_is_left_alone_unless_it_is_asked_for() {
     }
 }
 
+/// So each is asked what a SYN costs at its own: docs/auto.md.
+#[test]
+fn a_guard_is_planned_at_the_interfaces_where_its_packets_are_met_first() {
+    let host = [host(), vec![vlan("eth0.7", 5, "eth0", &["10.0.0.1"])]].concat();
+    let own = |address, hook| guarded(Some(address), hook);
+    let guards = [
+        own("198.51.100.1", TG_HOOK_AUTO),
+        own("192.0.2.1", TG_HOOK_IP),
+        own("10.0.0.1", TG_HOOK_AUTO),
+        own("203.0.113.5", TG_HOOK_AUTO),
+        Guarded { is_path: true, ..own("203.0.113.6", TG_HOOK_AUTO) },
+        guarded(None, TG_HOOK_DRIVER),
+    ];
+    let at = |guards: &[Guarded], names: &[String]| -> Vec<(u32, Vec<u32>)> {
+        let planned = plan(guards, names, &host, &[]).guards;
+        planned.into_iter().map(|g| (g.hook, g.interfaces.into_iter().collect())).collect()
+    };
+    let expected = [
+        (TG_HOOK_AUTO, vec![3]),
+        (TG_HOOK_IP, vec![2]),
+        (TG_HOOK_AUTO, vec![2]),
+        (TG_HOOK_AUTO, vec![]),
+        (TG_HOOK_AUTO, vec![2, 3]),
+        (TG_HOOK_DRIVER, vec![1, 2, 3]),
+    ];
+    assert_eq!(at(&guards, &[]), expected);
+    assert_eq!(at(&guards[2..3], &[]), [(TG_HOOK_AUTO, vec![5])], "eth0 is not guarded");
+    let named = ["eth1".to_owned(), "eth0".to_owned()];
+    assert_eq!(at(&guards[1..2], &named), [(TG_HOOK_IP, vec![2, 3])], "by the operator's word");
+}
+
 #[test]
 fn an_address_stands_on_its_interface_only() {
     let plan = plan(&[guarded(Some("198.51.100.1"), TG_HOOK_DRIVER)], &[], &host(), &[]);

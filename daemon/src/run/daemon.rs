@@ -36,8 +36,8 @@ pub struct Daemon {
     keys: tg_cookie_keys,
     keys_are_random: bool,
     shed_key: tg_key,
-    /// What a SYN costs that is dropped in silence, in ns of this host's time.
-    syn_ns: u64,
+    /// What a SYN to each guard costs that is dropped in silence, in ns of this host's time.
+    syn_costs_ns: Vec<u64>,
     /// Read once, for a kernel's types fill megabytes.
     kernel: Kernel,
     rotated: Instant,
@@ -72,11 +72,11 @@ impl Daemon {
         plan::require_all(config, &interfaces)?;
         let listened = plan::listened(&config.guards, &[], &rows);
         let plan = planned(config, &interfaces, &listened);
-        let syn_ns = syn_ns(&guard, &plan);
+        let syn_costs_ns = syn_costs_ns(&guard, &plan);
         control::write_clock(guard.programs(), kernel.cookies)?;
         let mut local_routes = LocalRoutes::new();
         let own = local_routes.follow(guard.programs(), &interfaces);
-        let configuration = configuration_of(config, keys, shed_key, syn_ns);
+        let configuration = configuration_of(config, keys, shed_key, &syn_costs_ns);
         let plan = stand_up(&mut guard, &configuration, plan)?;
         let mut daemon = Daemon {
             guard,
@@ -85,7 +85,7 @@ impl Daemon {
             keys,
             keys_are_random: config.keys.cookies.is_none(),
             shed_key,
-            syn_ns,
+            syn_costs_ns,
             kernel,
             rotated: Instant::now(),
             listened,
@@ -155,8 +155,8 @@ impl Daemon {
         plan::require_all(config, &interfaces)?;
         let listened = plan::listened(&config.guards, &self.listened, &there);
         let plan = planned(config, &self.kept(config, &listened, &interfaces), &listened);
-        let syn_ns = syn_ns(&self.guard, &plan);
-        let next = configuration_of(config, keys, shed_key, syn_ns);
+        let syn_costs_ns = syn_costs_ns(&self.guard, &plan);
+        let next = configuration_of(config, keys, shed_key, &syn_costs_ns);
         // Before anything is touched that would have to be put back.
         self.guard.prepare_for(&next, &plan)?;
         // What was refused when nobody was to be told is not told later, as if it were of then.
@@ -167,7 +167,7 @@ impl Daemon {
         // What is wrong with it the next look tells.
         let _ = self.local_routes.follow(self.guard.programs(), &interfaces);
         if let Err(error) = self.guard.stand(&next, &plan) {
-            let before = configuration_of(before, self.keys, self.shed_key, self.syn_ns);
+            let before = configuration_of(before, self.keys, self.shed_key, &self.syn_costs_ns);
             match self.guard.stand(&before, &self.plan) {
                 Ok(()) => self.plan = self.guard.what_stands(self.plan.clone()),
                 Err(second) => {
@@ -179,7 +179,7 @@ impl Daemon {
         }
         self.keys = keys;
         self.shed_key = shed_key;
-        self.syn_ns = syn_ns;
+        self.syn_costs_ns = syn_costs_ns;
         self.keys_are_random = config.keys.cookies.is_none();
         self.plan = self.guard.what_stands(plan);
         self.listened = plan::listened(&config.guards, &self.listened, &rows);
@@ -345,11 +345,11 @@ impl Daemon {
         if !config.guards.iter().any(|g| g.rules.asks_syn_ns()) {
             return Ok(());
         }
-        let syn_ns = syn_ns(&self.guard, &self.plan);
-        if syn_ns != self.syn_ns {
-            let now = configuration_of(config, self.keys, self.shed_key, syn_ns);
+        let syn_costs_ns = syn_costs_ns(&self.guard, &self.plan);
+        if syn_costs_ns != self.syn_costs_ns {
+            let now = configuration_of(config, self.keys, self.shed_key, &syn_costs_ns);
             configuration::write(self.guard.programs(), &now)?;
-            self.syn_ns = syn_ns;
+            self.syn_costs_ns = syn_costs_ns;
         }
         Ok(())
     }
@@ -470,19 +470,20 @@ fn logs(config: &Config) -> bool {
 }
 
 /// Of this host's time: its processors drop SYNs side by side, as they serve.
-fn syn_ns(guard: &Guard, plan: &Plan) -> u64 {
-    guard.syn_ns(plan) / host::processors()
+fn syn_costs_ns(guard: &Guard, plan: &Plan) -> Vec<u64> {
+    let processors = host::processors();
+    guard.syn_costs_ns(plan).into_iter().map(|cost_ns| cost_ns / processors).collect()
 }
 
 fn configuration_of(
     config: &Config,
     keys: tg_cookie_keys,
     shed_key: tg_key,
-    syn_ns: u64,
+    syn_costs_ns: &[u64],
 ) -> Configuration {
     let mut guards = config.guards.clone();
-    for guarded in &mut guards {
-        guarded.rules = guarded.rules.or_syn_ns(syn_ns);
+    for (guarded, cost_ns) in guards.iter_mut().zip(syn_costs_ns) {
+        guarded.rules = guarded.rules.or_syn_ns(*cost_ns);
     }
     let keys_are_shared = config.keys.cookies.is_some();
     let destinations = config.ends.destinations.clone();

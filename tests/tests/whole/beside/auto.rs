@@ -240,7 +240,7 @@ fn auto_does_the_same_at_the_driver() {
 }
 
 /// Of a veth, at the driver and at the entry of IP, by as many processors as the daemon has; or what
-/// the configuration says.
+/// the configuration says. Beside a section whose program stands at the driver, too.
 #[test]
 fn auto_tells_what_a_syn_costs_where_it_is_decided() {
     if skip_without_root("auto, what a SYN costs") {
@@ -259,6 +259,13 @@ fn auto_tells_what_a_syn_costs_where_it_is_decided() {
     let said = "[[listener]]\nport = 80\nauto = { syn_us = 2 }\n";
     stage.server.place_file("/run/auto.toml", said.to_owned()).expect("a place for a file");
     assert_eq!(syn_us(&["--config", "/run/auto.toml"]), Some(2.0));
+
+    let both =
+        "[[listener]]\nport = 80\nhook = \"driver\"\n\n[[listener]]\nport = 443\nhook = \"ip\"\n";
+    stage.server.place_file("/run/auto.toml", both.to_owned()).expect("a place for a file");
+    let guard = Guard::start(&stage.server, &["--config", "/run/auto.toml"]);
+    let cost_us = |port| guard_of(&guard.status(), port, None)["syn_us"].as_f64();
+    assert_eq!((cost_us(80), cost_us(443)), (Some(share_us(500)), Some(share_us(3000))));
 }
 
 /// Greets each client, and then hears one word of it: SMTP, MySQL and FTP begin so.
