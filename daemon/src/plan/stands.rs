@@ -24,8 +24,11 @@ pub fn named<'a>(name: &str, interfaces: &'a [Interface]) -> Result<&'a Interfac
 /// The drivers of interfaces that have no hardware behind them, or another machine's. With a program virtio_net does
 /// without its receive offloads (`virtnet_xdp_set()`); and Xen's says that it has taken one, and runs none, where the
 /// other end leaves no room before frames (`xennet_xdp_set()`). Hyper-V's gives it to another ([`HANDS_ON`]).
-const VIRTUAL: [&str; 9] =
-    ["", "veth", "bridge", "bonding", "tun", "dummy", "virtio_net", "vif", "hv_netvsc"];
+/// VMware's takes LRO, which is on as a rule, out of its features and does not put it back (`vmxnet3_xdp_set()`,
+/// Linux 6.6). Others of virtual machines keep what they have (ena, mana, ixgbevf), or refuse a program while LRO is on
+/// (gve, mlx5).
+const VIRTUAL: [&str; 10] =
+    ["", "veth", "bridge", "bonding", "tun", "dummy", "virtio_net", "vif", "hv_netvsc", "vmxnet3"];
 
 /// The drivers that give their program to an interface below them, a bond's to its slaves (`bond_xdp_set()`) and
 /// Hyper-V's to the card's virtual function (`netvsc_vf_setxdp()`): there it goes by that one's index.

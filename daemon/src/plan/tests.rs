@@ -61,10 +61,10 @@ fn a_wildcard_stands_on_every_interface_with_an_address() {
     assert_eq!(hooks_of(&plan), [(1, Hooks::Ip), (2, Hooks::DriverIfPossible), (3, Hooks::Ip)]);
 }
 
-/// What it would save with SYNs, bulk transfers would pay for.
+/// What it would save with SYNs, bulk transfers would pay for; or nothing would be judged there.
 #[test]
 fn the_driver_of_a_virtual_machine_is_left_alone_unless_it_is_asked_for() {
-    for driver in ["virtio_net", "vif", "hv_netvsc"] {
+    for driver in ["virtio_net", "vif", "hv_netvsc", "vmxnet3"] {
         let host = [interface("eth0", 2, driver, &["192.0.2.1"])];
         for (hook, at) in [(TG_HOOK_AUTO, Hooks::Ip), (TG_HOOK_DRIVER, Hooks::DriverAndIp)] {
             let found = plan(&[guarded(None, hook)], &[], &host, &[]);
