@@ -322,8 +322,10 @@ TG_INLINE void tg_tc_hear(struct bpf_sock *sk, const struct tg_ack_stage *s)
 		tg_ack_hear(s, tp);
 }
 
-TG_INLINE int tg_tc_reset(struct __sk_buff *ctx, const struct tg_ack_stage *s)
+TG_INLINE int tg_tc_reset(struct __sk_buff *ctx, const struct tg_ack_stage *s, __u32 reason)
 {
+	__u32 is_shed =
+		reason == TG_HOLLOW_ANSWERED && tg_shed_may_be_behind_hollow(&s->at.guard->shed);
 	struct tg_hand *hand = tg_hand_take();
 	struct tg_reply *r;
 	int action;
@@ -331,7 +333,7 @@ TG_INLINE int tg_tc_reset(struct __sk_buff *ctx, const struct tg_ack_stage *s)
 	if (!hand)
 		return TCX_NEXT;
 	r = tg_hand_reply(hand);
-	tg_reply_refuse(s->packet, &s->at.guard->rules, 0, r);
+	tg_reply_refuse(s->packet, &s->at.guard->rules, is_shed, r);
 	action = tg_tc_answer(ctx, s->packet, r);
 	tg_hand_put(hand);
 	return action;
@@ -365,7 +367,7 @@ static __noinline int tg_tc_ack(struct __sk_buff *ctx, struct tg_packet *packet)
 	bpf_sk_release(sk);
 	if (decision.verdict == TG_DROP)
 		return TCX_DROP;
-	return decision.verdict == TG_RESET ? tg_tc_reset(ctx, s) : action;
+	return decision.verdict == TG_RESET ? tg_tc_reset(ctx, s, decision.reason) : action;
 }
 
 TG_INLINE int tg_tc_run(struct __sk_buff *ctx, int after_driver)

@@ -183,7 +183,8 @@ static __noinline int tg_xdp_hollow(struct xdp_md *ctx, struct tg_packet *packet
 		return XDP_DROP;
 	if (decision.verdict != TG_RESET)
 		return XDP_PASS;
-	return tg_driver_refuse(ctx, packet, &s->at, TG_RESET, 0, how);
+	return tg_driver_refuse(ctx, packet, &s->at, TG_RESET,
+	                        tg_shed_may_be_behind_hollow(&s->at.guard->shed), how);
 }
 
 /* Until when it may be such an answer, or NULL where it is none. */

@@ -311,6 +311,15 @@ TG_INLINE struct tg_decision tg_shed_refuse(const struct tg_shed_rules *rules, s
 	return tg_decide(rules->refusal == TG_REFUSE_RESET ? TG_RESET : TG_HOLLOW, d.reason);
 }
 
+/*
+ * May who answers a hollow SYN/ACK have been shed by it? The number that it answers is the same in
+ * auto's.
+ */
+TG_INLINE __u32 tg_shed_may_be_behind_hollow(const struct tg_shed_rules *rules)
+{
+	return rules->refusal == TG_REFUSE_COOKIE;
+}
+
 /* MPTCP: what adds a subflow begins no connection, and none is shed by it. */
 TG_INLINE struct tg_decision tg_shed_joining(struct tg_decision d, int joins)
 {

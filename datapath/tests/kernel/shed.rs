@@ -284,6 +284,52 @@ fn who_is_shed_is_told_why_and_who_finds_no_room_when_to_come_back_too() {
     });
 }
 
+/// It speaks at once, and what it says has room for both. Where nobody is shed by a hollow SYN/ACK it is one of
+/// auto's own, behind which there is no room.
+#[test]
+fn who_answers_a_hollow_syn_ack_by_which_it_may_be_shed_is_told_why_alone() {
+    const WHY: [u8; 8] = [0x33, 0xaa, 0, 10, 0, 0, 0, 0];
+    const WHEN: [u8; 8] = [253, 6, 0x54, 0x42, 0, 250, 1, 1];
+    in_a_namespace(
+        "who_answers_a_hollow_syn_ack_by_which_it_may_be_shed_is_told_why_alone",
+        |_| {
+            let listeners = [at(V4, ROOMY), at(V6, ROOMY)];
+            let _servers = listeners.map(|to| Server::bound(to, 128, false));
+            let shed = |refusal| tg_shed_rules { refusal, ..rules(TG_SLPD, 1.0) };
+            let auto = tg_rules { is_auto: 1, ..refusing(TG_SYN_RESET) };
+            let says = tg_rules { notice: 1, come_back_ticks: 250, ..auto };
+            let shedding_by = |refusal| Guarded { rules: says, ..shedding(ROOMY, shed(refusal)) };
+            let guards = guards_at(CALM, vec![shedding_by(TG_REFUSE_COOKIE)]);
+            for (number, to) in (0..).zip(listeners) {
+                for hook in HOOKS {
+                    guards.rewrite(vec![shedding_by(TG_REFUSE_COOKIE)]);
+                    let asks = syn(someone(to, number), to);
+                    let (outcome, syn_ack) = one(&guards, hook, &asks.bytes());
+                    assert_eq!(outcome, Outcome::Answer, "{to}, {hook:?}");
+                    let speaks = asks.acknowledging(&syn_ack).with(|s| s.payload = vec![b'a'; 16]);
+                    let until_ns = clock::monotonic_ns() + 4 * SECOND;
+                    write_one(&guards.programs, "hollow_until_ns", 0, &until_ns).unwrap();
+                    for (refusal, when) in [
+                        (TG_REFUSE_COOKIE, &[][..]),
+                        (TG_REFUSE_RESET, &WHEN[..]),
+                        (TG_REFUSE_SILENTLY, &WHEN[..]),
+                    ] {
+                        guards.rewrite(vec![shedding_by(refusal)]);
+                        let expected = speaks.answer_with(&WHY, |tcp| {
+                            tcp.set_options_raw(when).unwrap();
+                            tcp.rst = true;
+                            tcp.sequence_number = speaks.ack;
+                        });
+                        let (outcome, reset) = one(&guards, hook, &speaks.bytes());
+                        assert_eq!(outcome, Outcome::Answer, "{to}, {hook:?}, {refusal}");
+                        assert_eq!(reset, expected, "{to}, {hook:?}, {refusal}");
+                    }
+                }
+            }
+        },
+    );
+}
+
 /// Whose SYN/ACK was lost sends its SYN again, and may be shed by then: its request stands, or with Fast Open
 /// a connection that the application serves. Here it is a plain one.
 #[test]
