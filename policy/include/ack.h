@@ -83,8 +83,9 @@ TG_INLINE int tg_ack_finds_place(const struct tg_rules *rules, const struct tg_q
 }
 
 /*
- * Our cookie comes back. auto has let the client in when its SYN came, as one that has a request;
- * else it takes a place now.
+ * Our cookie comes back. auto's comes in wherever the listen queue has room, as one that has a
+ * request: it has let the client in when its SYN came; or has it wait for that room, connected, and
+ * say again what it has to say. Of any other mechanism's it takes a place now.
  */
 TG_INLINE struct tg_decision tg_ack_decide_ours(const struct tg_rules *rules,
                                                 const struct tg_queues *queues,
