@@ -51,7 +51,7 @@ impl End {
 /// The driver hands it segments and calls [`Attempt::timer`] when its time has come. After the
 /// [`End`], the connection may still have to finish: the driver goes on until
 /// [`Attempt::is_finished`]. What comes for a finished attempt is answered with
-/// [`Segment::refusal`], as a host answers for sockets it does not have.
+/// [`Segment::answer_to_stray`].
 #[derive(Debug)]
 pub struct Attempt {
     connection: Connection,

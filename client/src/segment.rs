@@ -6,6 +6,7 @@ use std::ops::{BitOr, BitOrAssign};
 
 use tidegate_policy::time_wait::End;
 
+use crate::attempt::Close;
 use crate::pairs::LastNumbers;
 
 /// The flags of a segment, at their places in the header's 14th byte (RFC 9293, section 3.1).
@@ -241,6 +242,23 @@ impl Segment<'_> {
             ..Segment::default()
         })
     }
+
+    /// What a client's host answers when the segment belongs to no attempt, by how its people close: to
+    /// a FIN an ACK as in TIME-WAIT, since the last ACK must have been lost, and to all else
+    /// [`Segment::refusal`].
+    #[must_use]
+    pub fn answer_to_stray(&self, close: Close) -> Option<Segment<'static>> {
+        let is_fin = self.flags.has(Flags::FIN | Flags::ACK)
+            && !self.flags.has(Flags::RST)
+            && !self.flags.has(Flags::SYN)
+            && close != Close::Reset;
+        if is_fin {
+            let ack = self.seq.wrapping_add(self.sequence_length());
+            Some(Segment { flags: Flags::ACK, seq: self.ack, ack, ..Segment::default() })
+        } else {
+            self.refusal()
+        }
+    }
 }
 
 /// Where segments go. The driver fills in addresses, ports and checksum.
@@ -322,5 +340,22 @@ mod tests {
         let rst = ack.refusal().unwrap();
         assert_eq!((rst.flags, rst.seq), (Flags::RST, 90));
         assert!(rst.refusal().is_none());
+    }
+
+    #[test]
+    fn a_fin_of_no_attempt_is_acknowledged_unless_its_client_closes_with_a_rst() {
+        let fin = Flags::FIN | Flags::ACK;
+        let segment =
+            |flags| Segment { flags, seq: 7, ack: 90, payload: b"ab", ..Segment::default() };
+        for close in Close::ALL {
+            let answer = segment(fin).answer_to_stray(close).unwrap();
+            let (flags, ack) =
+                if close == Close::Reset { (Flags::RST, 0) } else { (Flags::ACK, 10) };
+            assert_eq!((answer.flags, answer.seq, answer.ack), (flags, 90, ack), "{close:?}");
+            for flags in [Flags::ACK, Flags::FIN, fin | Flags::SYN, fin | Flags::RST] {
+                let stray = segment(flags);
+                assert_eq!(stray.answer_to_stray(close), stray.refusal(), "{flags:?}");
+            }
+        }
     }
 }

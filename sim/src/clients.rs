@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The clients: starts them, hands them what arrives, wakes them; as `tidegate-crowd` does.
 
-use tidegate_client::{Attempt, Close, End, Flags, Out, Person, Segment, Wait, geometric};
+use tidegate_client::{Attempt, End, Flags, Out, Person, Segment, Wait, geometric};
 use tidegate_policy::time_wait::End as Side;
 
 use crate::chance::{Chance, Entity};
@@ -151,7 +151,7 @@ impl World {
             });
             self.settle(place, end, now_ns);
         } else {
-            let answer = self.answer_to_stray(&segment);
+            let answer = segment.answer_to_stray(self.crowd.person.close);
             self.answer_stray(place, answer, now_ns);
         }
         self.flows.tidy(place);
@@ -212,21 +212,6 @@ impl World {
             self.tally.time_wait_ends(begun_ns, now_ns);
         }
         self.tally.time_wait_begins(now_ns);
-    }
-
-    /// What the client's host answers to what belongs to no attempt: to a FIN as in TIME-WAIT, since
-    /// the last ACK must have been lost, and to all else with a RST.
-    fn answer_to_stray(&self, segment: &Segment<'_>) -> Option<Segment<'static>> {
-        let is_fin = segment.flags.has(Flags::FIN | Flags::ACK)
-            && !segment.flags.has(Flags::RST)
-            && !segment.flags.has(Flags::SYN)
-            && self.crowd.person.close != Close::Reset;
-        if is_fin {
-            let ack = segment.seq.wrapping_add(segment.sequence_length());
-            Some(Segment { flags: Flags::ACK, seq: segment.ack, ack, ..Segment::default() })
-        } else {
-            segment.refusal()
-        }
     }
 
     fn answer_stray(&mut self, place: u32, answer: Option<Segment<'static>>, now_ns: u64) {

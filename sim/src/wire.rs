@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is to happen, and who sends what to whom.
 
-use tidegate_client::{Flags, LastNumbers, Options, Out, Segment, Segments};
+use tidegate_client::{Flags, LastNumbers, Out, Segment, Segments};
 use tidegate_policy::time_wait::End;
 
 use crate::chance::{Chance, Entity};
@@ -248,16 +248,10 @@ impl<'a> Work<'a> {
 
     /// Answers as a host does that has no connection for it; not a RST.
     pub(crate) fn refuse(&mut self, flow: &mut Flow, packet: &Packet) {
-        if packet.flags.has(Flags::RST) {
-            return;
+        // What brings data brings an ACK, too: its length is not asked for.
+        if let Some(rst) = packet.segment(b"").refusal() {
+            self.send(flow, &rst);
         }
-        let rst = if packet.flags.has(Flags::ACK) {
-            Segment { flags: Flags::RST, seq: packet.ack, ..Segment::default() }
-        } else {
-            let flags = Flags::RST | Flags::ACK;
-            Segment { flags, ack: packet.end(), options: Options::default(), ..Segment::default() }
-        };
-        self.send(flow, &rst);
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What arrives: for whom it is, and what is said to those who are not there.
 
-use tidegate_client::{Close, Flags, Out, Segment};
+use tidegate_client::{Flags, Out, Segment};
 
 use super::{Crowd, TIMERS_PER_TURN};
 use crate::class::Class;
@@ -78,8 +78,7 @@ impl Crowd<'_> {
         (persona, ns(self.personas[persona].network.delay.draw(&mut self.office.weather)))
     }
 
-    /// Answers what belongs to no attempt as the client's host would: a FIN as in TIME-WAIT,
-    /// since our last ACK must have been lost, and all else with a RST.
+    /// Answers what belongs to no attempt as the client's host would.
     fn answer_stray(
         &mut self,
         tuple: Tuple,
@@ -89,17 +88,7 @@ impl Crowd<'_> {
     ) {
         let (target, address, port) = self.tuples.parts(tuple);
         let persona = &self.personas[persona];
-        let is_fin = segment.flags.has(Flags::FIN | Flags::ACK)
-            && !segment.flags.has(Flags::RST)
-            && !segment.flags.has(Flags::SYN)
-            && persona.person.close != Close::Reset;
-        let answer = if is_fin {
-            let ack = segment.seq.wrapping_add(segment.sequence_length());
-            Some(Segment { flags: Flags::ACK, seq: segment.ack, ack, ..Segment::default() })
-        } else {
-            segment.refusal()
-        };
-        let Some(answer) = answer else { return };
+        let Some(answer) = segment.answer_to_stray(persona.person.close) else { return };
         let mut post = Post {
             office: &mut self.office,
             way: &self.ways[target],
