@@ -52,6 +52,8 @@ const LONG_BEYOND: u32 = 4;
 const TELLING_ITEMS: u32 = 32;
 /// For so long a saturated server that closes nothing accepts nothing.
 pub const STARVED_AFTER_NS: u64 = 100_000_000;
+/// After so many connections worked on, a strategy that goes by it sees the listen queue again.
+pub const LOOK_EVERY: u32 = 16;
 
 /// The most connections accepted in one accept phase; by default as many as there are.
 ///

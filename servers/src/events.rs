@@ -14,6 +14,8 @@ use std::time::Duration;
 use crate::error::ServerError;
 use crate::settings::EventsKind;
 
+pub use epoll::EVENTS_MAX;
+
 /// Tokens with this bit are the server's own; connections have none with it.
 const OWN: u64 = 1 << 63;
 /// Of the descriptor that says that the server is to stop.

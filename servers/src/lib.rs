@@ -34,11 +34,13 @@ mod work;
 mod worker;
 
 pub use accept::{
-    AcceptLimit, Bounds, ENOUGH_OF_LONG, Phase, Queues, SATURATED_AFTER, STARVED_AFTER_NS, Strategy,
+    AcceptLimit, Bounds, ENOUGH_OF_LONG, LOOK_EVERY, Phase, Queues, SATURATED_AFTER,
+    STARVED_AFTER_NS, Strategy,
 };
 pub use error::ServerError;
+pub use events::EVENTS_MAX;
 pub use server::{Observer, Server};
-pub use settings::{EventsKind, ServerKind, Settings};
+pub use settings::{EventsKind, PATIENCE, ServerKind, Settings};
 pub use statistics::Statistics;
 pub use stop::Stopper;
 pub use work::steps_per_us;

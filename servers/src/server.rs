@@ -30,8 +30,6 @@ const MAPPINGS_A_THREAD: u64 = 4;
 const OTHER_MAPPINGS: u64 = 1000;
 /// How long accepting rests when there are no descriptors.
 pub(crate) const ACCEPT_REST: Duration = Duration::from_millis(10);
-/// After so many connections worked on, a strategy that goes by it sees the listen queue again.
-pub(crate) const LOOK_EVERY: u32 = 16;
 
 /// Phases may last a second: a look at the clock need not be paid for every connection.
 const CLOCK_EVERY: u32 = 64;

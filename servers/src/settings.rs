@@ -13,6 +13,8 @@ use crate::error::ServerError;
 
 /// As many as Pariag found best for Knot (3.2.1).
 const KNOT_THREADS: u32 = 1000;
+/// How long a connection may usually stand still: [`Settings::patience`].
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Which server: they differ in how they learn of work and when they accept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -163,7 +165,7 @@ impl Default for Settings {
             steps_per_us: None,
             body_bytes: 1024,
             root: None,
-            patience: Duration::from_secs(10),
+            patience: PATIENCE,
             in_kernel: false,
             reuse_port: false,
         }

@@ -22,7 +22,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::accept::{Phase, Queues, Strategy};
+use crate::accept::{LOOK_EVERY, Phase, Queues, Strategy};
 use crate::connection::Next;
 use crate::error::ServerError;
 use crate::events::{Interest, STOP, is_listener, listener_token};
@@ -30,7 +30,7 @@ use crate::held::Held;
 use crate::in_kernel::InKernel;
 use crate::listen::{Accepted, Listeners};
 use crate::ring::{Completions, Ring};
-use crate::server::{ACCEPT_REST, Clock, LOOK_EVERY, Parts};
+use crate::server::{ACCEPT_REST, Clock, Parts};
 use crate::stop::Stop;
 
 /// So many accept phases and pieces of work come to one post of a busy server's counts, at least: a

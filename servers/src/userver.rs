@@ -11,13 +11,13 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::accept::{Phase, Queues, Strategy};
+use crate::accept::{LOOK_EVERY, Phase, Queues, Strategy};
 use crate::connection::Next;
 use crate::error::ServerError;
 use crate::events::{Events, Interest, STOP, Told, events_of, is_listener, listener_token};
 use crate::held::Held;
 use crate::listen::{Accepted, Listeners};
-use crate::server::{ACCEPT_REST, Clock, LOOK_EVERY, Parts};
+use crate::server::{ACCEPT_REST, Clock, Parts};
 use crate::settings::EventsKind;
 use crate::stop::Stop;
 

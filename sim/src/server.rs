@@ -11,7 +11,7 @@ mod price;
 mod threads;
 mod turn;
 
-use tidegate_servers::{Statistics, Strategy};
+use tidegate_servers::{PATIENCE, Statistics, Strategy};
 
 use crate::flow::{Flow, Flows};
 use crate::machine::{Program, Threading};
@@ -23,8 +23,7 @@ use phases::Phases;
 use threads::Threads;
 use turn::Turn;
 
-/// How long our servers let a connection stand still.
-const PATIENCE_NS: u64 = 10_000_000_000;
+const PATIENCE_NS: u64 = PATIENCE.as_nanos() as u64;
 
 /// The application.
 #[derive(Debug)]

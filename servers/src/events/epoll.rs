@@ -11,8 +11,8 @@ use nix::sys::epoll::{self, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeo
 use super::{Events, Interest, Told, timeout_ms};
 use crate::error::ServerError;
 
-/// Told of in one call.
-const EVENTS_MAX: usize = 1024;
+/// Events that epoll is let tell in one call.
+pub const EVENTS_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct Epoll {

@@ -6,16 +6,11 @@
 
 use std::collections::VecDeque;
 
-use tidegate_servers::{Phase, Queues, Strategy};
+use tidegate_servers::{EVENTS_MAX, LOOK_EVERY, Phase, Queues, Strategy};
 
 use super::{Next, Sight};
 use crate::machine::Program;
 
-/// Events that epoll is let tell at once; select() and poll() tell all.
-const EVENTS_MAX: usize = 1024;
-/// A dynamic strategy looks at the listen queue once in so many connections worked on, as
-/// `tidegate-servers` has it look.
-const LOOK_EVERY: u32 = 16;
 /// The most connections that the papers' userver and TUX hold (Shukla, section 3.1.1; Pariag, 3.2.1,
 /// by FD_SETSIZE and TUX's `max_connections`).
 const PAPERS_MOST: u32 = 15_000;
@@ -44,7 +39,7 @@ enum Asks {
     /// It looks at its queues itself, at no cost.
     Nobody,
     Epoll,
-    /// select() and poll() look at every connection.
+    /// select() and poll() look at every connection, and tell all at once.
     Scanning,
 }
 
