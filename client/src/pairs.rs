@@ -10,6 +10,9 @@ use tidegate_policy::time_wait::{Judged, Put, Table};
 use crate::segment::{Flags, Timestamps};
 use crate::time_wait::{TIME_WAIT_NS, TimeWaits};
 
+/// A minute's pairs at 60,000 connections a second: a table of them takes 256 MB.
+pub const PAIRS_OF_A_MINUTE: u32 = 1 << 22;
+
 /// What a host remembers of a connection that it holds blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastNumbers {

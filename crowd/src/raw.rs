@@ -26,6 +26,7 @@ use nix::net::if_::if_nametoindex;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use tidegate_client::{Outcome, Pairs, Person, Progress, Requests, Segments};
+use tidegate_client::pairs::PAIRS_OF_A_MINUTE;
 use tidegate_policy::raw::{tg_key, tg_tw_rules};
 
 use crate::class::{Class, each_at_each, host};
@@ -45,8 +46,6 @@ use crate::sources::{Range, Sources};
 const WEATHER: u64 = 0x7765_6174_6865_7221;
 /// Sources that the kernel is asked about: it answers some 100,000 questions a second.
 const LOOKED_AT_MAX: u64 = 1 << 12;
-/// Pairs that the clients have room to hold, 256 MB of them: a minute's at 60,000 a second.
-const PAIRS: u32 = 1 << 22;
 /// Larger packets would not fit into a frame of ours.
 const MTU_MAX: u16 = 1500;
 /// IP's and TCP's fixed headers.
@@ -82,7 +81,7 @@ pub(crate) fn run(
 /// The table of pairs that the clients hold, where they are to.
 fn pairs(plan: &Plan) -> Option<Pairs> {
     let asks = plan.classes.iter().any(|class| class.time_wait != tg_tw_rules::default());
-    asks.then(|| Pairs::new(PAIRS, tg_key { k0: plan.seed, k1: !plan.seed }))
+    asks.then(|| Pairs::new(PAIRS_OF_A_MINUTE, tg_key { k0: plan.seed, k1: !plan.seed }))
 }
 
 /// The ways there are to go.

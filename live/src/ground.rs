@@ -5,13 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ipnet::IpNet;
 use tidegate_lab::{ForeignTime, Link, Losses, Namespace, allowed_cpus};
-use tidegate_scenarios::{NETWORK_BITS, Network, network};
+use tidegate_scenarios::{NETWORK_BITS, Network, SERVER, network};
 
 use crate::error::LiveError;
 
-/// Where the server listens.
-pub(crate) const PORT: u16 = 8080;
-const SERVER: Ipv4Addr = Ipv4Addr::new(10, 87, 0, 1);
+/// The port that the server listens on.
+pub(crate) const PORT: u16 = SERVER.port();
 /// The gateway to the crowd, as the server sees it.
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 87, 0, 2);
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
@@ -88,7 +87,7 @@ impl Ground {
         crowd_cpu: usize,
     ) -> Result<Link, LiveError> {
         let cable = Link::between(server, "server0", clients, "clients0")?;
-        cable.a().add_address(&format!("{SERVER}/16"))?;
+        cable.a().add_address(&format!("{}/16", SERVER.ip()))?;
         cable.b().add_address(&format!("{GATEWAY}/16"))?;
         for host in 1..=SOCKET_CLIENTS {
             cable.b().add_address(&format!("10.87.1.{host}/16"))?;
@@ -112,7 +111,7 @@ impl Ground {
         let router = Namespace::new("router")?;
         let near = Link::between(server, "server0", &router, "inner0")?;
         let far = Link::between(&router, "outer0", clients, "clients0")?;
-        near.a().add_address(&format!("{SERVER}/16"))?;
+        near.a().add_address(&format!("{}/16", SERVER.ip()))?;
         near.b().add_address(&format!("{GATEWAY}/16"))?;
         far.a().add_address(&format!("{ROUTER}/16"))?;
         far.b().add_address(&format!("{BEHIND_ROUTER}/16"))?;
@@ -144,7 +143,7 @@ impl Ground {
 
     /// Where the crowd goes.
     pub(crate) fn target(&self) -> SocketAddr {
-        SocketAddr::new(SERVER.into(), PORT)
+        SERVER.into()
     }
 
     /// Where a crowd of no networks comes from that makes its own packets: everywhere, or so many

@@ -43,7 +43,7 @@ pub use groups::{
     PLOTTED_ERRORS, SECONDS, SEGMENTS, SERVING, SUMLESS, SUMS, TIME_WAIT, TIMES, VISITS,
 };
 pub use load::{Form, Load, Phases};
-pub use networks::{Group, NETWORK_BITS, Networks, network};
+pub use networks::{Group, NETWORK_BITS, Networks, SERVER, network};
 pub use options::{Auto, Options};
 pub use precedence::{Limit, Policed, Precedence};
 pub use scenario::{Network, Part, Scenario};

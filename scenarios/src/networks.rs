@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use tidegate_client::Part;
 
+/// Where the server listens, live and simulated.
+pub const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 87, 0, 1), 8080);
 /// As many /24 as there are in the crowd's /16.
 const NETWORKS: usize = 256;
 

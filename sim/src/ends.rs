@@ -8,11 +8,11 @@ use tidegate_client::pairs::Concerned;
 use tidegate_client::{Flags, LastNumbers, Pairs};
 use tidegate_policy::raw::tg_key;
 use tidegate_policy::time_wait::{End, Judged};
+use tidegate_scenarios::SERVER;
 
 use crate::packet::Packet;
 use crate::setup::Setup;
 
-const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 87, 0, 1)), 8080);
 /// The first of the clients' addresses, and ports of each.
 const FIRST: u32 = 0x0a80_0000;
 const FIRST_PORT: u16 = 1024;
@@ -93,7 +93,7 @@ impl Ends {
 /// The end's own address and port, and the other's.
 fn addresses(end: End, pair: u32) -> (SocketAddr, SocketAddr) {
     match end {
-        End::Client => (client(pair), SERVER),
-        End::Server => (SERVER, client(pair)),
+        End::Client => (client(pair), SERVER.into()),
+        End::Server => (SERVER.into(), client(pair)),
     }
 }

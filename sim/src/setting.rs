@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tidegate_client as client;
+use tidegate_client::pairs::PAIRS_OF_A_MINUTE;
 use tidegate_client::{Os, Person};
 use tidegate_policy::mechanism;
 use tidegate_policy::police::Limited;
@@ -12,8 +13,8 @@ use tidegate_policy::raw::{tg_limit, tg_rules};
 use tidegate_policy::share::{IPV4_BITS, IPV6_BITS};
 use tidegate_scenarios::{
     AcceptLimit, Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Limit, Load, NETWORK_BITS, Network,
-    Peer, Phases, Scenario, Server, ServerKind, Setting, Treatment, network, read_scalable_trace,
-    scheduled,
+    Peer, Phases, SERVER, Scenario, Server, ServerKind, Setting, Treatment, network,
+    read_scalable_trace, scheduled,
 };
 
 use crate::error::SimError;
@@ -24,10 +25,6 @@ use crate::pages::Pages;
 use crate::setup::{self, Crowd, Setup};
 use crate::shed::Shed;
 use crate::stack::{Kernel, Profile};
-
-/// A minute's connections at 60,000 a second: at 254 hosts, 16,512 each.
-const HELD_ENTRIES: u32 = 1 << 22;
-const HOST: &str = "10.87.0.1:8080";
 
 /// A curve's world, without its load.
 pub(crate) fn setup(
@@ -100,7 +97,7 @@ pub(crate) fn setup(
         crowd: crowd(setting, &pages)?,
         pages,
         time_wait: setting.time_wait.at_server(),
-        held_entries: HELD_ENTRIES,
+        held_entries: PAIRS_OF_A_MINUTE,
         seed: load.seed,
     })
 }
@@ -205,7 +202,7 @@ fn crowd(setting: &Setting, pages: &Pages) -> Result<Crowd, SimError> {
         timeout_ns: ns(clients.timeout_s),
         close: clients.close,
         time_wait: setting.time_wait.at_clients(),
-        requests: pages.requests(HOST),
+        requests: pages.requests(&SERVER.to_string()),
     };
     Ok(Crowd {
         person,

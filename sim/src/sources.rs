@@ -4,7 +4,7 @@
 use std::net::Ipv4Addr;
 
 use tidegate_policy::raw::tg_tuple;
-use tidegate_scenarios::network;
+use tidegate_scenarios::{SERVER, network};
 
 use crate::chance::Entity;
 use crate::lot::Lot;
@@ -38,8 +38,7 @@ pub(crate) fn tuple(client: u32, from: Option<u16>) -> tg_tuple {
             (Ipv4Addr::from(network(number).to_bits() | host), client / OF_A_NETWORK % 60_000)
         }
     };
-    let server = (Ipv4Addr::new(10, 87, 0, 1), 8080);
-    tg_tuple::between((source, 1024 + round as u16).into(), server.into())
+    tg_tuple::between((source, 1024 + round as u16).into(), SERVER.into())
 }
 
 #[cfg(test)]
