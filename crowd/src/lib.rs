@@ -28,6 +28,7 @@
 //! ```
 
 mod attempt;
+mod carrier;
 mod class;
 mod error;
 mod limits;
@@ -43,6 +44,7 @@ pub mod wheel;
 
 use std::sync::atomic::AtomicBool;
 
+pub use carrier::Carrier;
 pub use class::{Browsing, Class};
 pub use error::CrowdError;
 pub use ipnet::IpNet;

@@ -20,6 +20,7 @@ use rand_chacha::ChaCha8Rng;
 use tidegate_client::{End, Os, Outcome, Progress, Requests, Tally, Turn, geometric};
 
 use crate::attempt::{Attempt, Errand, New};
+use crate::carrier::Carrier;
 use crate::class::{Class, Classes, each_at_each, host};
 use crate::error::CrowdError;
 use crate::limits::{allow_descriptors, wake_punctually};
@@ -48,7 +49,7 @@ pub(crate) fn run(
     let mut crowd = Crowd::gather(plan, watch)?;
     crowd.drive(stop)?;
     let outcome = crowd.tally.outcome(plan.seed);
-    Ok(Outcome { driver: "sockets".to_owned(), ..outcome })
+    Ok(Outcome { driver: Carrier::Sockets.to_string(), ..outcome })
 }
 
 struct Crowd<'a> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use tidegate_client::{Browser, Close, Progress, specweb99};
-use tidegate_crowd::{self as crowd, Browsing, Class, Network, Outcome, Plan};
+use tidegate_crowd::{self as crowd, Browsing, Carrier, Class, Network, Outcome, Plan};
 use tidegate_lab::pin_thread;
 use tidegate_scenarios::{
     Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Driver, Load, Networks, Page, Phases, Setting,
@@ -99,17 +99,17 @@ impl Crowd {
         Ok(Self { plan, addresses: None })
     }
 
-    /// What should carry it on this ground, as its outcome will name that.
-    pub(crate) fn carrier(&self, ground: &Ground) -> &'static str {
+    /// What should carry it on this ground.
+    pub(crate) fn carrier(&self, ground: &Ground) -> Carrier {
         match (self.plan.driver, self.plan.large_replies) {
-            (crowd::Driver::Sockets, _) => "sockets",
+            (crowd::Driver::Sockets, _) => Carrier::Sockets,
             // Behind the driver, where the kernel itself polls.
-            (crowd::Driver::Raw, true) => "AF_XDP, generic XDP",
-            // With one processor there is no other to poll on.
-            (crowd::Driver::Raw, false) if ground.crowd_cpu == ground.server_cpu => {
-                "AF_XDP, driver XDP"
-            }
-            (crowd::Driver::Raw, false) => "AF_XDP, driver XDP, polled here",
+            (crowd::Driver::Raw, true) => Carrier::Xdp { native: false, polled_here: false },
+            (crowd::Driver::Raw, false) => Carrier::Xdp {
+                native: true,
+                // With one processor there is no other to poll on.
+                polled_here: ground.crowd_cpu != ground.server_cpu,
+            },
         }
     }
 
@@ -315,7 +315,7 @@ mod tests {
         }
     }
 
-    /// The words are another crate's: where these differ, every point warns.
+    /// Where it is not, every point warns.
     #[test]
     fn a_crowd_is_carried_as_it_should_be_on_our_ground() {
         if skip_without_root("a_crowd_is_carried_as_it_should_be_on_our_ground") {
@@ -327,10 +327,10 @@ mod tests {
         {
             let mut crowd = Crowd::for_capacity(&setting(server, clients)).unwrap();
             (crowd.plan.warm_up, crowd.plan.duration) = (Duration::ZERO, Duration::from_millis(50));
-            let carrier = crowd.carrier(&ground);
+            let carrier = crowd.carrier(&ground).to_string();
             // Nobody listens: they are refused.
             let outcome = crowd.send(&ground).unwrap().wait(|_| ()).unwrap();
-            assert!(outcome.driver.starts_with(carrier), "{}, not {carrier}", outcome.driver);
+            assert!(outcome.driver.starts_with(&carrier), "{}, not {carrier}", outcome.driver);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_crowd::Outcome;
+use tidegate_crowd::{Carrier, Outcome};
 use tidegate_report::{OperatingPoint, Point, World};
 use tidegate_scenarios::Treatment;
 
@@ -24,7 +24,7 @@ pub(crate) struct Measured<'a> {
     pub at: OperatingPoint<'a>,
     pub outcome: Outcome,
     /// What should have carried the crowd.
-    pub carrier: &'static str,
+    pub carrier: Carrier,
     pub reading: Reading,
     /// The server's and its kernel's, where it is one of ours.
     pub accounts: Option<Accounts>,
@@ -87,7 +87,7 @@ impl Measured<'_> {
 pub(crate) fn disturbances(
     foreign: f64,
     lost: u64,
-    carrier: &str,
+    carrier: Carrier,
     outcome: &Outcome,
 ) -> Vec<String> {
     let mut told = Vec::new();
@@ -101,7 +101,7 @@ pub(crate) fn disturbances(
         told.push(format!("{packets} packets found no room {place}"));
     }
     // What else goes with it, such as who polls, is said behind it.
-    if !outcome.driver.starts_with(carrier) {
+    if !outcome.driver.starts_with(&carrier.to_string()) {
         let by = &outcome.driver;
         told.push(format!("the crowd was carried by \"{by}\", and should be by \"{carrier}\""));
     }
@@ -146,8 +146,10 @@ mod tests {
             capacity_per_s: capacity.per_s,
             offered_over_capacity: 1.0,
         };
-        let outcome = Outcome { duration_s: 5.0, ..Outcome::default() };
-        Measured { at, outcome, carrier: "", reading, accounts: None, capacity: &capacity }.point()
+        let carrier = Carrier::Sockets;
+        let outcome =
+            Outcome { duration_s: 5.0, driver: carrier.to_string(), ..Outcome::default() };
+        Measured { at, outcome, carrier, reading, accounts: None, capacity: &capacity }.point()
     }
 
     fn kernel() -> Within<BTreeMap<String, i64>> {
@@ -187,7 +189,8 @@ mod tests {
     fn what_disturbed_a_measurement_is_told() {
         let sent = |driver: &str| Outcome { driver: driver.to_owned(), ..Outcome::default() };
         let told = |foreign, lost, outcome: &Outcome| {
-            disturbances(foreign, lost, "AF_XDP, driver XDP", outcome)
+            let carrier = Carrier::Xdp { native: true, polled_here: false };
+            disturbances(foreign, lost, carrier, outcome)
         };
         assert_eq!(told(0.02, 0, &sent("AF_XDP, driver XDP, polled here")), [""; 0]);
         let others = "other programs used the processors too";

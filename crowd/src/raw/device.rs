@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
+use crate::carrier::Carrier;
 use crate::error::CrowdError;
 use crate::raw::filter::Filter;
 use crate::raw::packet;
@@ -108,11 +109,9 @@ impl Device {
         }
         let none = ("find a queue", io::ErrorKind::NotFound.into());
         let transmitter = Transmitter::Xdp(transmitter.ok_or(none)?);
-        let place = if filter.native { "driver" } else { "generic" };
-        let where_polled = if polled.is_some() { ", polled here" } else { "" };
-        let driver = format!("AF_XDP, {place} XDP{where_polled}");
+        let carrier = Carrier::Xdp { native: filter.native, polled_here: polled.is_some() };
         let arrivals = Arrivals::Xdp { receivers, _polled: polled, _filter: filter };
-        Ok(Self { arrivals, transmitter, driver })
+        Ok(Self { arrivals, transmitter, driver: carrier.to_string() })
     }
 }
 
