@@ -35,7 +35,7 @@ pub use capacity::{CAPACITY_CLIENTS, CAPACITY_PHASES};
 pub use claim::{Claim, TCPS, Take};
 pub use clients::{Clients, Delay, Driver};
 pub use curve::{Peer, ServerUse, Setting, Treatment};
-pub use error::ScenarioError;
+pub use error::{Place, ScenarioError};
 pub use factor::Combination;
 pub use fin::Fin;
 pub use groups::{
@@ -47,7 +47,7 @@ pub use networks::{Group, NETWORK_BITS, Networks, SERVER, network};
 pub use options::{Auto, Options};
 pub use precedence::{Limit, Policed, Precedence};
 pub use scenario::{Network, Part, Scenario};
-pub use server::{AcceptLimit, Page, Server, ServerKind};
+pub use server::{AcceptLimit, Events, Page, Server, ServerKind};
 pub use shed::{Shed, ShedPlace, ShedShare};
 pub use shelf::{named, shelf};
 pub use steps::{Step, scheduled};

@@ -12,8 +12,8 @@ use tidegate_policy::police::Limited;
 use tidegate_policy::raw::{tg_limit, tg_rules};
 use tidegate_policy::share::{IPV4_BITS, IPV6_BITS};
 use tidegate_scenarios::{
-    AcceptLimit, Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Limit, Load, NETWORK_BITS, Network,
-    Peer, Phases, SERVER, Scenario, Server, ServerKind, Setting, Treatment, network,
+    AcceptLimit, Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Events, Limit, Load, NETWORK_BITS,
+    Network, Peer, Phases, SERVER, Scenario, Server, ServerKind, Setting, Treatment, network,
     read_scalable_trace, scheduled,
 };
 
@@ -181,12 +181,14 @@ fn kernel(
 
 /// A scenario's server on this machine.
 fn program(server: &Server, machine: &Machine) -> Result<Program, SimError> {
-    match (server.kind, machine.userver, server.events.name()) {
+    match (server.kind, machine.userver, server.events) {
         (ServerKind::Tux, ..) => Ok(Program::Tux),
         (ServerKind::KnotC, ..) => Ok(Program::KnotC),
         (ServerKind::KnotA, ..) => Ok(Program::KnotA),
-        (ServerKind::Userver, Program::Userver, "select" | "poll") => Ok(Program::UserverScanning),
-        (ServerKind::Userver, Program::Userver, "io_uring") => Err(SimError::IoUring),
+        (ServerKind::Userver, Program::Userver, Events::Select | Events::Poll) => {
+            Ok(Program::UserverScanning)
+        }
+        (ServerKind::Userver, Program::Userver, Events::IoUring) => Err(SimError::IoUring),
         (ServerKind::Userver, userver, _) => Ok(userver),
         // One worker, which asks epoll and serves in the same turn.
         (ServerKind::Nginx, ..) if machine.costs.nginx_ns.is_some() => Ok(Program::Userver),
