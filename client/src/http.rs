@@ -30,8 +30,8 @@ impl Request {
     }
 
     /// HEAD.
-    #[must_use]
-    pub fn head(host: &str, path: &str) -> Self {
+    #[cfg(test)]
+    pub(crate) fn head(host: &str, path: &str) -> Self {
         Self::new("HEAD", host, path)
     }
 
@@ -100,8 +100,8 @@ impl Requests {
     }
 
     /// These; `None` if there are none.
-    #[must_use]
-    pub fn of(host: &str, each: Vec<Request>) -> Option<Self> {
+    #[cfg(test)]
+    pub(crate) fn of(host: &str, each: Vec<Request>) -> Option<Self> {
         let client_close = head("CLIENT_CLOSE", host, "/", "");
         (!each.is_empty()).then_some(Self { each, client_close })
     }

@@ -80,16 +80,6 @@ impl AcceptLimit {
     pub const fn at_most(connections: NonZeroU32) -> Self {
         Self::AtMost(connections)
     }
-
-    /// Whether the limit allows another, so many having been accepted in this phase. The dynamic
-    /// strategy has no limit of its own: ask [`Strategy::accept_now`].
-    #[must_use]
-    pub fn wants_another(self, accepted_in_phase: u32) -> bool {
-        match self {
-            Self::AtMost(limit) => accepted_in_phase < limit.get(),
-            Self::Inf | Self::Dynamic => true,
-        }
-    }
 }
 
 impl FromStr for AcceptLimit {

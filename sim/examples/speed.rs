@@ -10,7 +10,7 @@ use processor::processor_s;
 use tidegate_client::{Arrivals, Os};
 use tidegate_policy::mechanism;
 use tidegate_servers::AcceptLimit;
-use tidegate_sim::{Load, Machine, Setup, SimError, World};
+use tidegate_sim::{Load, Machine, Setup, World};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -49,7 +49,7 @@ fn setup(
     mechanism: &str,
     per_s: f64,
     seconds: u64,
-) -> Result<Setup, SimError> {
+) -> Result<Setup, Box<dyn std::error::Error>> {
     let guard = (mechanism::parse(mechanism)?, machine.hook);
     let mut setup = Setup::one_packet(machine, Some(guard), Os::named("linux-2.4")?);
     setup.accept_limit = accept_limit;

@@ -46,7 +46,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What everything costs, in ns of the processor.
+/// What everything costs, in ns of the processor; by default nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Costs {
@@ -126,45 +126,6 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Nothing costs anything.
-    pub const FREE: Self = Self {
-        interrupt_ns: 0,
-        frame_ns: 0,
-        buffer_ns: 0,
-        ip_ns: 0,
-        transmit_ns: 0,
-        look_up_ns: 0,
-        early_ns: 0,
-        hook_ns: 0,
-        hook_other_ns: 0,
-        refuse_ns: 0,
-        request_ns: 0,
-        request_again_ns: 0,
-        cookie_ns: 0,
-        child_ns: 0,
-        overflow_ns: 0,
-        reset_ns: 0,
-        segment_ns: 0,
-        make_ns: 0,
-        wake_ns: 0,
-        events_ns: 0,
-        event_ns: 0,
-        watched_ns: 0,
-        accept_ns: 0,
-        accept_none_ns: 0,
-        read_ns: 0,
-        write_ns: 0,
-        kilobyte_ns: 0,
-        file_ns: 0,
-        close_ns: 0,
-        serve_ns: 0,
-        tux_ns: 0,
-        knot_ns: 0,
-        nginx_ns: None,
-        switch_ns: 0,
-        thread_ns: 0,
-    };
-
     /// The papers' machine: see the source's head for where each number comes from.
     pub const XEON_2_4_GHZ: Self = Self {
         // D.

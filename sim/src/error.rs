@@ -63,9 +63,6 @@ pub enum SimError {
         /// What is wrong, and where.
         what: String,
     },
-    /// A profile of clients that nobody knows.
-    #[error(transparent)]
-    Clients(#[from] tidegate_client::UnknownOs),
     /// Clients that browse.
     #[error("the simulator's clients do not browse yet: leave the browser out, or run it live")]
     Browsing,

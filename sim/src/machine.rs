@@ -347,7 +347,7 @@ mod tests {
     /// Where nothing takes time a closed loop never comes to its end.
     #[test]
     fn packets_that_take_no_time_are_refused() {
-        let free = Machine { wire_ns: 0, costs: Costs::FREE, ..Machine::today() };
+        let free = Machine { wire_ns: 0, costs: Costs::default(), ..Machine::today() };
         let told = refused(free);
         assert!(told.contains("wire_ns = 0, and in [costs] frame_ns = 0"), "{told}");
         let cable = Machine { wire_ns: 1, ..free };

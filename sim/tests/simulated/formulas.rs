@@ -42,7 +42,7 @@ impl Case {
 
     fn run(&self, drops: &[f64]) -> Outcome {
         let machine = Machine {
-            costs: Costs::FREE,
+            costs: Costs::default(),
             napi: Napi::NONE,
             wire_ns: u64::from(self.rtt_ms) * MS_NS / 2,
             clients: Attention::default(),

@@ -54,7 +54,7 @@ impl Case {
     /// A server at which nothing costs anything but the requests.
     fn ideal(&self) -> Setup {
         let machine = Machine {
-            costs: Costs::FREE,
+            costs: Costs::default(),
             napi: Napi::NONE,
             wire_ns: (self.burst.rtt_s * SECOND_NS / 2.0) as u64,
             clients: Attention::default(),
