@@ -18,6 +18,7 @@ mod tuples;
 mod waiting;
 mod xsk;
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::AtomicBool;
 
@@ -25,8 +26,8 @@ use ipnet::IpNet;
 use nix::net::if_::if_nametoindex;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use tidegate_client::{Outcome, Pairs, Person, Progress, Requests, Segments};
 use tidegate_client::pairs::PAIRS_OF_A_MINUTE;
+use tidegate_client::{Outcome, Pairs, Person, Progress, Requests, Segments};
 use tidegate_policy::raw::{tg_key, tg_tw_rules};
 
 use crate::class::{Class, each_at_each, host};
@@ -51,6 +52,9 @@ const MTU_MAX: u16 = 1500;
 /// IP's and TCP's fixed headers.
 const IPV4_HEADERS_BYTES: u16 = 40;
 const IPV6_HEADERS_BYTES: u16 = 60;
+
+/// A step that failed, as a verb phrase, and why.
+type Failure = (&'static str, io::Error);
 
 /// Sends a crowd with raw packets.
 pub(crate) fn run(

@@ -8,13 +8,10 @@ use std::os::fd::BorrowedFd;
 use crate::carrier::Carrier;
 use crate::error::CrowdError;
 use crate::raw::filter::Filter;
-use crate::raw::packet;
 use crate::raw::polling::{Polled, threads_of};
 use crate::raw::route::Interface;
 use crate::raw::xsk::{self, FRAME_BYTES};
-
-/// A step that failed, as a verb phrase, and why.
-type Failure = (&'static str, io::Error);
+use crate::raw::{Failure, packet};
 
 /// An interface that is open for frames.
 #[derive(Debug)]

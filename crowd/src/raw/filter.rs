@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
 
+use crate::raw::Failure;
 use crate::raw::route::Interface;
 
 /// The object that build.rs compiled, aligned as ELF wants it.
@@ -24,9 +25,6 @@ const ETHERTYPE_IPV6: u16 = 0x86dd;
 /// child's exec() that has the link, too. One of somebody else's stays.
 const TAKEN_MAX: Duration = Duration::from_millis(200);
 const TAKEN_STEP: Duration = Duration::from_millis(2);
-
-/// A step that failed, as a verb phrase, and why.
-pub(crate) type Failure = (&'static str, io::Error);
 
 /// The program, loaded and attached. It leaves the interface with this object, and with the
 /// process, however that ends: the link is a descriptor and nothing else holds it.

@@ -8,6 +8,7 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
 
+use crate::raw::Failure;
 use crate::raw::ring::{option_at, set_option_at};
 use crate::raw::xsk::FRAME_BYTES;
 
@@ -37,8 +38,8 @@ pub(crate) struct Transmitter {
 /// Opens a socket on an interface.
 ///
 /// # Errors
-/// The step that failed, as a verb phrase, and what the kernel said.
-pub(crate) fn open(interface: u32) -> Result<(Receiver, Transmitter), (&'static str, io::Error)> {
+/// The step that failed.
+pub(crate) fn open(interface: u32) -> Result<(Receiver, Transmitter), Failure> {
     let at = |step: &'static str| move |error| (step, error);
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no memory is passed. Protocol 0 receives nothing until it is bound.

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::raw::Failure;
 use crate::raw::ring::{Consumer, Kind, Mapping, Producer, option_at, set_option, set_option_at};
 
 /// Room for a frame. More than an Ethernet of 1500 bytes needs, and the kernel's smallest chunk.
@@ -65,12 +66,12 @@ pub(crate) struct Transmitter {
 /// `in_pieces`: a packet may come in several frames, which needs Linux 6.6.
 ///
 /// # Errors
-/// The step that failed, as a verb phrase, and what the kernel said.
+/// The step that failed.
 pub(crate) fn open(
     interface: u32,
     queue: u32,
     in_pieces: bool,
-) -> Result<(Receiver, Transmitter), (&'static str, io::Error)> {
+) -> Result<(Receiver, Transmitter), Failure> {
     let at = |step: &'static str| move |error| (step, error);
     // SAFETY: no memory is passed.
     let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
