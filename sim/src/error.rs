@@ -58,7 +58,7 @@ pub enum SimError {
         whose: &'static str,
     },
     /// A machine's file.
-    #[error("{what}; see the shipped machines for what a machine is made of")]
+    #[error("{what}; docs/simulator.md has every key of a machine")]
     Machine {
         /// What is wrong, and where.
         what: String,
