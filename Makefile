@@ -139,7 +139,7 @@ lint: setup-lint
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --workspace --test whole --locked -- -D warnings
 	$(CARGO) clippy -p tidegate-report -p tidelab --features tidelab/parquet --all-targets --locked -- -D warnings
-	clang-format --dry-run --Werror policy/native.c policy/include/*.h datapath/bpf/*.h datapath/bpf/*.c servers/bpf/*.c
+	clang-format --dry-run --Werror policy/native.c policy/include/*.h datapath/bpf/*.h datapath/bpf/*.c servers/bpf/*.c crowd/bpf/*.h crowd/bpf/*.c benches/bpf/*.c
 	$(CARGO) deny --locked --offline check licenses bans sources
 
 clean:

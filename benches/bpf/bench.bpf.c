@@ -119,8 +119,8 @@ int generate(struct xdp_md *ctx)
 	half = (void *)(long)ctx->data;
 	if ((void *)half + QUESTION_BYTES > (void *)(long)ctx->data_end)
 		return XDP_ABORTED;
-	half[14] = host;  /* the source address's second half */
-	half[9] = ~host;  /* the IP identification */
+	half[14] = host; /* the source address's second half */
+	half[9] = ~host; /* the IP identification */
 	half[17] = port;
 	half[21] = ~host; /* the acknowledgment number */
 	half[22] = ~port;
