@@ -35,41 +35,11 @@ pub(crate) fn setup(
 ) -> Result<Setup, SimError> {
     let server = setting.server.under(&setting.treatment);
     let program = program(&server, machine)?;
-    if server.time_waits > 0 {
-        return Err(SimError::TimeWaits);
-    }
-    if setting.clients.browsing.is_some() {
-        return Err(SimError::Browsing);
-    }
+    refuse_unknown(setting, &server)?;
     let kernel = kernel(setting, &server, program, machine.profile)?;
-    let mut guard = None;
-    let mut hook = Hook::named(&setting.hook, machine.hook)?;
-    if let Treatment::Mechanism(name) = &setting.treatment {
-        let rules = setting.options.over(mechanism::parse(name)?);
-        let mut rules = tg_rules { fin: setting.fin.rule(), ..rules };
-        if rules.is_auto != 0 && machine.profile != Profile::Linux6 {
-            return Err(SimError::AutoBeforeOthers { whose: machine.profile.name() });
-        }
-        if setting.precedence.fair_share {
-            (rules.share_ipv4_bits, rules.share_ipv6_bits) = (IPV4_BITS, IPV6_BITS);
-        }
-        // As live: where SYNs are shed, they are judged in the same place.
-        if setting.shed.is_some() && hook == Hook::Tcp {
-            hook = Hook::Ip;
-        }
-        // As the daemon has it.
-        if rules.would_pass_held_by(&setting.time_wait.at_server()) && hook == Hook::Driver {
-            hook = Hook::Ip;
-        }
-        guard = Some((rules, hook));
-    }
-    let judges_addresses =
-        setting.shed.is_some() || guard.as_ref().is_some_and(|(rules, _)| rules.is_auto != 0);
+    let (rules, hook) = guard(setting, machine)?;
+    refuse_few_addresses(setting, rules.as_ref())?;
     let clients = &setting.clients;
-    if clients.addresses.is_some() && (clients.ports.is_none() || judges_addresses) {
-        return Err(SimError::Addresses);
-    }
-    let shed = setting.shed.as_ref().map(|shed| Shed::of(shed, hook));
     let pages = Pages::of(server.page, load.seed);
     let cables = match scenario.network {
         Network::Direct => 1,
@@ -83,9 +53,9 @@ pub(crate) fn setup(
         backlog: server.backlog,
         accept_limit: accept_limit(&server),
         cost_ns: cost_ns(&server, machine),
-        guard,
+        guard: rules.map(|rules| (rules, hook)),
         limits: Vec::new(),
-        shed,
+        shed: setting.shed.as_ref().map(|shed| Shed::of(shed, hook)),
         way: Way {
             wire_ns: cables * machine.wire_ns,
             delay: clients.delay,
@@ -100,6 +70,50 @@ pub(crate) fn setup(
         held_entries: PAIRS_OF_A_MINUTE,
         seed: load.seed,
     })
+}
+
+/// What no simulated host has.
+fn refuse_unknown(setting: &Setting, server: &Server) -> Result<(), SimError> {
+    if server.time_waits > 0 {
+        return Err(SimError::TimeWaits);
+    }
+    if setting.clients.browsing.is_some() {
+        return Err(SimError::Browsing);
+    }
+    Ok(())
+}
+
+/// The rules by which SYNs are judged, if they are, and where they are judged or shed.
+fn guard(setting: &Setting, machine: &Machine) -> Result<(Option<tg_rules>, Hook), SimError> {
+    let mut hook = Hook::named(&setting.hook, machine.hook)?;
+    let Treatment::Mechanism(name) = &setting.treatment else { return Ok((None, hook)) };
+    let rules = setting.options.over(mechanism::parse(name)?);
+    let mut rules = tg_rules { fin: setting.fin.rule(), ..rules };
+    if rules.is_auto != 0 && machine.profile != Profile::Linux6 {
+        return Err(SimError::AutoBeforeOthers { whose: machine.profile.name() });
+    }
+    if setting.precedence.fair_share {
+        (rules.share_ipv4_bits, rules.share_ipv6_bits) = (IPV4_BITS, IPV6_BITS);
+    }
+    // As live: where SYNs are shed, they are judged in the same place.
+    if setting.shed.is_some() && hook == Hook::Tcp {
+        hook = Hook::Ip;
+    }
+    // As the daemon has it.
+    if rules.would_pass_held_by(&setting.time_wait.at_server()) && hook == Hook::Driver {
+        hook = Hook::Ip;
+    }
+    Ok((Some(rules), hook))
+}
+
+/// Clients behind a few addresses, where who comes from which counts for more than their ports.
+fn refuse_few_addresses(setting: &Setting, rules: Option<&tg_rules>) -> Result<(), SimError> {
+    let clients = &setting.clients;
+    let judges_addresses = setting.shed.is_some() || rules.is_some_and(|rules| rules.is_auto != 0);
+    if clients.addresses.is_some() && (clients.ports.is_none() || judges_addresses) {
+        return Err(SimError::Addresses);
+    }
+    Ok(())
 }
 
 /// Gives it the load of one point: so many times the requests a second that the server can do.
