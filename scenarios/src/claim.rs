@@ -138,6 +138,12 @@ impl Claim {
             return Err(format!("the seconds [{from}, {to}] of a claim are none"));
         }
         self.check_take(has_factors)?;
+        self.check_seconds_asked()?;
+        self.check_bounds()
+    }
+
+    /// That its measures are of seconds where it is about some, and only there.
+    fn check_seconds_asked(&self) -> Result<(), String> {
         if self.seconds.is_some() != self.measure.starts_with("seconds.") {
             return Err(format!(
                 "{} and seconds belong together: a measure is that of some seconds",
@@ -157,6 +163,11 @@ impl Claim {
                 "{path} is of one second, and seconds say of which: leave its own out"
             ));
         }
+        Ok(())
+    }
+
+    /// That something decides it wherever it is judged.
+    fn check_bounds(&self) -> Result<(), String> {
         if self.at_least.is_none() && self.at_most.is_none() && self.not_comparable.is_none() {
             return Err(format!(
                 "nothing decides \"{}\": give at_least, at_most or not_comparable",
