@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `tidelab model`: Jamjoom's equations, as two columns.
 
+use std::iter::once;
 use std::num::NonZeroU32;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -44,72 +45,79 @@ pub(crate) struct Arguments {
     parallel: NonZeroU32,
 }
 
+/// A line of the table: what is compared, and both as they are shown.
+type Row = (String, [String; 2]);
+
 /// Prints both.
 pub(crate) fn model(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    check(arguments)?;
+    let schedule = schedule(arguments)?;
+    crate::say(&format!(
+        "{} sends a SYN {} times in {} s; {:.1} % of {} connections a second are to fail.\n",
+        arguments.os,
+        schedule.retransmissions() + 1,
+        schedule.abort_s,
+        arguments.p * 100.0,
+        arguments.arrivals
+    ))?;
+    let head = (String::new(), ["every SYN", "whole"].map(str::to_owned));
+    for (name, [random, whole]) in once(head).chain(rows(arguments, &schedule)) {
+        crate::say(&format!("  {name:<52}{random:>12}{whole:>12}"))?;
+    }
+    let entries = model::table_entries(arguments.arrivals, 75.0, 1.2);
+    crate::say(&format!("\nA table for sbpd: {entries:.0} entries of a byte (Eq. 9, σ = 1.2)."))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(arguments: &Arguments) -> Result<(), Failure> {
     let Arguments { p, arrivals, .. } = *arguments;
-    let (queues, parallel) = (arguments.queues.get(), arguments.parallel.get());
     if !(p > 0.0 && p < 1.0) {
         return Err(Failure::Share { given: p });
     }
     if !(arrivals > 0.0 && arrivals.is_finite()) {
         return Err(Failure::Arrivals { given: arrivals });
     }
-    let schedule = schedule(arguments)?;
+    Ok(())
+}
+
+/// What becomes of clients where every SYN is dropped alike, and where connections are dropped whole.
+fn rows(arguments: &Arguments, schedule: &Schedule) -> Vec<Row> {
+    let Arguments { p, arrivals, .. } = *arguments;
+    let (queues, parallel) = (arguments.queues.get(), arguments.parallel.get());
     let rtt_s = arguments.rtt.as_secs_f64();
     let n = schedule.retransmissions();
     let each = uniform_probability(p, n);
-    let [random, whole] = [
-        table_3_rate_based(each, &schedule, rtt_s, arrivals),
-        table_3_persistent(each, &schedule, rtt_s, arrivals),
+    let table_3 = [
+        table_3_rate_based(each, schedule, rtt_s, arrivals),
+        table_3_persistent(each, schedule, rtt_s, arrivals),
     ];
-    crate::say(&format!(
-        "{} sends a SYN {} times in {} s; {:.1} % of {} connections a second are to fail.\n",
-        arguments.os,
-        n + 1,
-        schedule.abort_s,
-        p * 100.0,
-        arrivals
-    ))?;
-    let row = |name: &str, random: String, whole: String| {
-        crate::say(&format!("  {name:<52}{random:>12}{whole:>12}"))
-    };
-    row("", "every SYN".to_owned(), "whole".to_owned())?;
-    let share = |share: f64| format!("{:.2} %", share * 100.0);
-    let seconds = |seconds: f64| format!("{seconds:.3} s");
-    let of = |number: fn(&Comparison) -> f64, show: &dyn Fn(f64) -> String| {
-        (show(number(&random)), show(number(&whole)))
-    };
-    let both = |name: &str, (random, whole): (String, String)| row(name, random, whole);
-    both("a SYN is dropped with probability", of(|c| c.drop_probability, &share))?;
-    both("until it stands or is given up, mean (Eq. 1)", of(|c| c.latency_s, &seconds))?;
+    let of = |number: fn(&Comparison) -> f64| table_3.each_ref().map(number);
     let classes = [rate_based(each, n), persistent(p, n)];
     // Somebody succeeds, since p* is below 1.
-    let means = classes.each_ref().map(|p| successful_latency_s(p, &schedule, rtt_s));
-    let [random_s, whole_s] = means.map(Option::unwrap_or_default);
-    row("until it stands, of those that do, mean (Eq. 7)", seconds(random_s), seconds(whole_s))?;
-    let variances = classes.map(|p| successful_latency_variance_s2(&p, &schedule, rtt_s));
-    let [random_deviation, whole_deviation] =
-        variances.map(|variance| seconds(variance.unwrap_or_default().sqrt()));
-    row("its standard deviation", random_deviation, whole_deviation)?;
-    both("SYNs a connection", of(|c| c.transmissions, &|n| format!("{n:.3}")))?;
-    both("SYNs a second (Eq. 2)", of(|c| c.arrivals_per_s, &|n| format!("{n:.1}")))?;
-    row(
-        &format!("an attempt passes {queues} such queues (section 3.2)"),
-        share(passes_rate_based(each, queues)),
-        share(passes_persistent(each, n, queues)),
-    )?;
-    let visit = |request_s| {
+    let means_s =
+        classes.each_ref().map(|p| successful_latency_s(p, schedule, rtt_s).unwrap_or_default());
+    let variances_s2 = classes.map(|p| successful_latency_variance_s2(&p, schedule, rtt_s));
+    let deviations_s = variances_s2.map(|variance_s2| variance_s2.unwrap_or_default().sqrt());
+    let visits_s = means_s.map(|request_s| {
         let visit = Visit { parallel: f64::from(parallel), interarrival_s: 0.0, request_s };
-        seconds(visit_s(p, schedule.abort_s, &visit))
+        visit_s(p, schedule.abort_s, &visit)
+    });
+    let passes = [passes_rate_based(each, queues), passes_persistent(each, n, queues)];
+    let row = |name: &str, numbers: [f64; 2], show: fn(f64) -> String| {
+        (name.to_owned(), numbers.map(show))
     };
-    row(
-        &format!("a visit of {parallel} connections at once (Eq. 3)"),
-        visit(random_s),
-        visit(whole_s),
-    )?;
-    let entries = model::table_entries(arrivals, 75.0, 1.2);
-    crate::say(&format!("\nA table for sbpd: {entries:.0} entries of a byte (Eq. 9, σ = 1.2)."))?;
-    Ok(ExitCode::SUCCESS)
+    let share = |share: f64| format!("{:.2} %", share * 100.0);
+    let seconds = |seconds: f64| format!("{seconds:.3} s");
+    vec![
+        row("a SYN is dropped with probability", of(|c| c.drop_probability), share),
+        row("until it stands or is given up, mean (Eq. 1)", of(|c| c.latency_s), seconds),
+        row("until it stands, of those that do, mean (Eq. 7)", means_s, seconds),
+        row("its standard deviation", deviations_s, seconds),
+        row("SYNs a connection", of(|c| c.transmissions), |n| format!("{n:.3}")),
+        row("SYNs a second (Eq. 2)", of(|c| c.arrivals_per_s), |n| format!("{n:.1}")),
+        row(&format!("an attempt passes {queues} such queues (section 3.2)"), passes, share),
+        row(&format!("a visit of {parallel} connections at once (Eq. 3)"), visits_s, seconds),
+    ]
 }
 
 /// The client's system, cut short where its people wait less.
