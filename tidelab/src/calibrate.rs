@@ -3,7 +3,6 @@
 
 use std::error::Error;
 use std::fmt::Write;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -64,7 +63,7 @@ pub(crate) fn calibrate(arguments: &Arguments) -> Result<ExitCode, Failure> {
         None => Some(Host::here()),
     };
     let text = described(&calibration, host.as_ref())?;
-    whole::write(&arguments.out, &text).map_err(unwritable(&arguments.out))?;
+    whole::write(&arguments.out, &text).map_err(Failure::unwritable(&arguments.out))?;
     said?;
     crate::say(&format!("The machine is {}", arguments.out.display()))?;
     Ok(ExitCode::SUCCESS)
@@ -78,7 +77,7 @@ fn measure(arguments: &Arguments) -> Result<Vec<Point>, Failure> {
     arguments.keep.as_deref().map_or(Ok(()), require_none)?;
     let kept = arguments.keep.as_deref().map(open).transpose()?;
     // Behind it: the machine may go into the same folder.
-    whole::try_to_write(&arguments.out).map_err(unwritable(&arguments.out))?;
+    whole::try_to_write(&arguments.out).map_err(Failure::unwritable(&arguments.out))?;
     let folder = arguments.keep.as_deref();
     let mut gathering =
         Gathering { bar: progress::bar(), folder, kept, points: Vec::new(), left_out: None };
@@ -143,10 +142,6 @@ impl Watcher for Gathering<'_> {
     fn left_out(&mut self, curve: &str, reason: &dyn Error) {
         self.left_out = Some(format!("\"{curve}\" could not be measured: {reason}"));
     }
-}
-
-fn unwritable(out: &Path) -> impl Fn(io::Error) -> Failure {
-    move |source| Failure::Folder { path: out.to_owned(), source }
 }
 
 /// The machine's file: what it was made from as comments, then the machine.
@@ -225,7 +220,8 @@ mod tests {
         for out in [folder.path(), absent.as_path(), Path::new("")] {
             assert!(whole::try_to_write(out).is_err(), "{}", out.display());
         }
-        let told = unwritable(&absent)(whole::try_to_write(&absent).unwrap_err()).to_string();
+        let told =
+            Failure::unwritable(&absent)(whole::try_to_write(&absent).unwrap_err()).to_string();
         assert!(told.contains("no-such-dir/machine.toml: ") && told.contains("--out"), "{told}");
     }
 }

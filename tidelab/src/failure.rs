@@ -2,7 +2,7 @@
 //! What ends a command, in one sentence.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What ends a command.
 #[derive(Debug, thiserror::Error)]
@@ -68,4 +68,11 @@ pub(crate) enum Failure {
     Arrivals { given: f64 },
     #[error("--times {given} is no overload: give more than 0 and at most 100")]
     Times { given: f64 },
+}
+
+impl Failure {
+    /// A file or a folder that cannot be written, and why.
+    pub(crate) fn unwritable(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Folder { path: path.to_owned(), source }
+    }
 }

@@ -96,7 +96,7 @@ pub(crate) fn results_in(folder: &Path) -> PathBuf {
 
 /// Makes the folder where there is none, and opens its results for more of them.
 pub(crate) fn open(folder: &Path) -> Result<Writer, Failure> {
-    fs::create_dir_all(folder).map_err(unwritable(folder))?;
+    fs::create_dir_all(folder).map_err(Failure::unwritable(folder))?;
     // A folder that came without its lines gets them back: a run adds to what is there.
     let (lines, there) = (folder.join(RESULTS), results_in(folder));
     if there != lines {
@@ -113,11 +113,7 @@ fn restore(columns: &Path, lines: &Path) -> Result<(), Failure> {
     let _ = fs::remove_file(&part);
     let mut results = Writer::open(&part)?;
     points.iter().try_for_each(|point| results.append(point))?;
-    fs::rename(&part, lines).map_err(unwritable(lines))
-}
-
-fn unwritable(path: &Path) -> impl Fn(io::Error) -> Failure {
-    move |source| Failure::Folder { path: path.to_owned(), source }
+    fs::rename(&part, lines).map_err(Failure::unwritable(lines))
 }
 
 /// The copy of a scenario in a folder.
@@ -163,19 +159,19 @@ pub(crate) fn keep(
     scenarios: &[Scenario],
     machine: Option<&str>,
 ) -> Result<(), Failure> {
-    fs::create_dir_all(folder.join(SCENARIOS)).map_err(unwritable(folder))?;
+    fs::create_dir_all(folder.join(SCENARIOS)).map_err(Failure::unwritable(folder))?;
     if let Some(machine) = machine {
-        whole::write(&folder.join(SIMULATED), machine).map_err(unwritable(folder))?;
+        whole::write(&folder.join(SIMULATED), machine).map_err(Failure::unwritable(folder))?;
     }
     for scenario in scenarios {
         let copy = copy_of(folder, &scenario.name);
-        whole::write(&copy, &scenario.text).map_err(unwritable(folder))?;
+        whole::write(&copy, &scenario.text).map_err(Failure::unwritable(folder))?;
         let (traces, recorded) = (traces_of(folder, &scenario.name), scenario.recorded()?);
         if recorded.is_empty() {
             // There may be those of another of the name, which came to no point.
             let _ = fs::remove_file(traces);
         } else {
-            whole::write(&traces, recorded).map_err(unwritable(folder))?;
+            whole::write(&traces, recorded).map_err(Failure::unwritable(folder))?;
         }
     }
     Ok(())

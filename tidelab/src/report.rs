@@ -69,8 +69,7 @@ pub(crate) fn draw(folders: &[PathBuf], out: &Path) -> Result<PathBuf, Failure> 
     }
     let studies: Vec<Study> =
         names.iter().map(|name| study(&all, name)).collect::<Result<_, _>>()?;
-    let unwritable = |source| Failure::Folder { path: out.to_owned(), source };
-    fs::write(out, page(&studies)).map_err(unwritable)?;
+    fs::write(out, page(&studies)).map_err(Failure::unwritable(out))?;
     Ok(out.to_owned())
 }
 
