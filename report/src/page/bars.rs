@@ -246,8 +246,9 @@ fn frame(facet: &Facet, loads: &[f64], centres: &[f64], width: f64) -> Markup {
                 }
             }
             @for (at, centre) in loads.iter().zip(centres) {
+                // Below a bar is room for three digits; its tooltip has all.
                 text x=(centre) y=(BOTTOM + 16.0) text-anchor="middle" {
-                    (bare(&load(*at)))
+                    (bare(&Unit::Load.show(*at)))
                 }
             }
         }
