@@ -8,9 +8,8 @@ pub(crate) const GUARD: &str = "guard";
 const PROGRAM: &str = "bpf_prog_";
 const TAG_DIGITS: usize = 16;
 
-/// Beginnings of function names, longest match first within a component's meaning: the first row
-/// that fits decides. Today's names; a function that no row knows is other-kernel. Buffers are the
-/// sockets', as in the table.
+/// Beginnings of function names: the longest that fits decides. Today's names; a function that none
+/// fits is other-kernel. Buffers are the sockets', as in the table.
 const BEGINNINGS: &[(&str, &[&str])] = &[
     (
         "idle",
@@ -122,7 +121,6 @@ const BEGINNINGS: &[(&str, &[&str])] = &[
             "__do_softirq",
             "net_rps",
             "virtqueue",
-            "eth_type_trans",
             "eth_",
         ],
     ),
@@ -212,7 +210,7 @@ const BEGINNINGS: &[(&str, &[&str])] = &[
             "do_epoll",
             "__x64_sys_epoll",
             "sys_epoll",
-            "select_",
+            "select_estimate_accuracy",
             "do_select",
             "core_sys_select",
             "poll_",
@@ -229,12 +227,13 @@ pub(crate) fn component(function: &str) -> Option<&'static str> {
     if is_program(function) {
         return Some(GUARD);
     }
-    let fits = |(_, beginnings): &&(&str, &[&str])| {
-        beginnings.iter().any(|beginning| function.starts_with(beginning))
+    let longest = |(part, beginnings): &(&'static str, &[&str])| {
+        let fits = beginnings.iter().filter(|beginning| function.starts_with(**beginning));
+        fits.map(|beginning| (beginning.len(), *part)).max()
     };
-    match BEGINNINGS.iter().find(fits) {
-        Some(("idle", _)) => None,
-        Some((part, _)) => Some(part),
+    match BEGINNINGS.iter().filter_map(longest).max() {
+        Some((_, "idle")) => None,
+        Some((_, part)) => Some(part),
         None => Some("other-kernel"),
     }
 }
@@ -268,6 +267,7 @@ mod tests {
             ("bpf_prog_run_generic_xdp", "net-other"),
             ("ep_poll_callback", "event notification"),
             ("schedule", "other-kernel"),
+            ("select_task_rq_fair", "other-kernel"),
         ] {
             assert_eq!(component(function), Some(part), "{function}");
         }
