@@ -16,6 +16,17 @@ pub enum World {
     Sim,
 }
 
+impl World {
+    /// In words.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Sim => "simulated",
+        }
+    }
+}
+
 /// What one curve did at one offered load.
 ///
 /// Groups are maps from a part's name to its number, so that a new cause or component needs no

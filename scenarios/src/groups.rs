@@ -10,13 +10,19 @@ use tidegate_policy::nearest::nearest;
 /// A kind of failed attempts, and how many an outcome has of it.
 pub type ErrorKind = (&'static str, fn(&Errors) -> u64);
 
-/// The parts of `errors_per_s` that theses plot: they are there even when they are 0.
-pub const PLOTTED_ERRORS: [ErrorKind; 4] = [
-    ("refused", |errors| errors.refused),
-    ("reset", |errors| errors.reset),
+/// Told no, by a RST sooner or later.
+pub const TURNED_AWAY: [ErrorKind; 2] =
+    [("refused", |errors| errors.refused), ("reset", |errors| errors.reset)];
+
+/// Left hanging until they gave up.
+pub const TIMED_OUT: [ErrorKind; 2] = [
     ("timeout", |errors| errors.timed_out_connecting),
     ("timeout, connected", |errors| errors.timed_out_waiting),
 ];
+
+/// The parts of `errors_per_s` that theses plot: they are there even when they are 0.
+pub const PLOTTED_ERRORS: [ErrorKind; 4] =
+    [TURNED_AWAY[0], TURNED_AWAY[1], TIMED_OUT[0], TIMED_OUT[1]];
 
 /// The others that are told apart, where there are any.
 pub const OTHER_ERRORS: [ErrorKind; 5] = [

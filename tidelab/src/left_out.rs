@@ -32,10 +32,7 @@ impl LeftOut {
     }
 
     fn of(&self, curve: &str, offered: Option<f64>) -> String {
-        let world = match self.world {
-            World::Live => "live",
-            World::Sim => "simulated",
-        };
+        let world = self.world.name();
         let from = offered.map(|offered| format!(" from {offered} × capacity on"));
         let left_out = format!("\"{curve}\" is left out{}, {world}: ", from.unwrap_or_default());
         one_line(&left_out)

@@ -3,7 +3,6 @@
 
 use maud::{Markup, html};
 
-use super::legend::world_name;
 use super::study::View;
 use crate::claims::{bounds, found, number, recipe};
 use crate::judge::{Judgement, Verdict};
@@ -30,7 +29,7 @@ pub(super) fn claims(view: &View) -> Markup {
                             tr {
                                 td {
                                     (badge(judgement.verdict))
-                                    @if two_worlds { span.world { (world_name(judgement.world)) } }
+                                    @if two_worlds { span.world { (judgement.world.name()) } }
                                 }
                                 td {
                                     p.says { (claim.says) }

@@ -7,7 +7,6 @@ use std::fs;
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
-use super::legend::world_name;
 use super::study::View;
 use crate::number::{Unit, load};
 use crate::point::{Point, World};
@@ -81,8 +80,8 @@ fn worlds(view: &View) -> Vec<String> {
     }
     let machine = view.study.machine.as_ref().map(|machine| format!(", machine {machine}"));
     let line = |world: &World| match world {
-        World::Live => world_name(*world).to_owned(),
-        World::Sim => format!("{}{}", world_name(*world), machine.as_deref().unwrap_or_default()),
+        World::Live => world.name().to_owned(),
+        World::Sim => format!("{}{}", world.name(), machine.as_deref().unwrap_or_default()),
     };
     view.worlds.iter().map(line).collect()
 }
@@ -115,7 +114,7 @@ fn said(view: &View, text: fn(&Point) -> String) -> Vec<String> {
         lines.join("; ")
     };
     let (live, sim) = (of(World::Live), of(World::Sim));
-    let named = |world: World, text: String| format!("{}: {text}", world_name(world));
+    let named = |world: World, text: String| format!("{}: {text}", world.name());
     match (live.is_empty(), sim.is_empty()) {
         (true, true) => Vec::new(),
         (false, true) => vec![live],

@@ -102,19 +102,11 @@ pub(super) fn legend(view: &View) -> Markup {
                                 line class="stroke" x1="1" y1="7" x2="29" y2="7" {}
                                 path class="mark" d=(marker(0, 15.0, 7.0, 3.5)) {}
                             }
-                            span { (world_name(*world)) }
+                            span { (world.name()) }
                         }
                     }
                 }
             }
         }
-    }
-}
-
-/// A world in words.
-pub(super) fn world_name(world: World) -> &'static str {
-    match world {
-        World::Live => "live",
-        World::Sim => "simulated",
     }
 }

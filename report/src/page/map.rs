@@ -5,7 +5,6 @@
 use maud::{Markup, html};
 use tidegate_scenarios::{Claim, Combination};
 
-use super::legend::world_name;
 use super::study::View;
 use super::words;
 use crate::claims::{bounds, shown};
@@ -90,7 +89,7 @@ fn title(view: &View, claim: &Claim, world: World) -> String {
         title.push_str(&format!("; {bounds}"));
     }
     if view.worlds.len() > 1 {
-        title.push_str(&format!(" ({})", world_name(world)));
+        title.push_str(&format!(" ({})", world.name()));
     }
     title
 }

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use tidegate_report::{Point, grouped, milliseconds};
+use tidegate_scenarios::{PLOTTED_ERRORS, TIMED_OUT, TURNED_AWAY};
 
 use crate::quantity::{rounded, share};
 
@@ -227,11 +228,12 @@ fn sooner(ratio: f64) -> String {
 fn cautions((mechanism, point): (&str, &Point)) -> Vec<String> {
     let mut cautions: Vec<String> =
         point.warnings.iter().map(|warning| format!("under `{mechanism}`, {warning}.")).collect();
-    let known = TURNED_AWAY.iter().chain(&TIMED_OUT);
     let others: Vec<String> = point
         .errors_per_s
         .iter()
-        .filter(|(kind, rate)| **rate > 0.0 && !known.clone().any(|known| known == kind))
+        .filter(|(kind, rate)| {
+            **rate > 0.0 && !PLOTTED_ERRORS.iter().any(|(known, _)| known == kind)
+        })
         .map(|(kind, _)| format!("{kind} {}", grouped(count(point, &[kind]) as f64)))
         .collect();
     if !others.is_empty() {
@@ -244,17 +246,12 @@ fn cautions((mechanism, point): (&str, &Point)) -> Vec<String> {
     cautions
 }
 
-/// Told no, by a RST sooner or later.
-const TURNED_AWAY: [&str; 2] = ["refused", "reset"];
-/// Left hanging until they gave up.
-const TIMED_OUT: [&str; 2] = ["timeout", "timeout, connected"];
-
 fn turned_away(point: &Point) -> u64 {
-    count(point, &TURNED_AWAY)
+    count(point, &TURNED_AWAY.map(|(kind, _)| kind))
 }
 
 fn timed_out(point: &Point) -> u64 {
-    count(point, &TIMED_OUT)
+    count(point, &TIMED_OUT.map(|(kind, _)| kind))
 }
 
 fn count(point: &Point, kinds: &[&str]) -> u64 {
