@@ -284,8 +284,8 @@ fn who_is_shed_is_told_why_and_who_finds_no_room_when_to_come_back_too() {
     });
 }
 
-/// It speaks at once, and what it says has room for both. Where nobody is shed by a hollow SYN/ACK it is one of
-/// auto's own, behind which there is no room.
+/// It speaks at once, so that its segment has room for both. Where nobody is shed in this form it was auto
+/// that found no room for it, and says when, too.
 #[test]
 fn who_answers_a_hollow_syn_ack_by_which_it_may_be_shed_is_told_why_alone() {
     const WHY: [u8; 8] = [0x33, 0xaa, 0, 10, 0, 0, 0, 0];
