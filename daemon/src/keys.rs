@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 pub use tidegate_datapath::key::random;
 use tidegate_policy::raw::{tg_cookie_keys, tg_key};
@@ -16,7 +17,12 @@ use crate::reader;
 
 /// Random keys are changed this often. The key before stays good for the cookies that it
 /// made, which live 137 s at most.
-pub const ROTATE_EVERY_S: u64 = 15 * 60;
+const ROTATE_EVERY: Duration = Duration::from_secs(15 * 60);
+
+/// Whether keys that have stood for so long are to be changed. Those of a file are changed by who wrote it.
+pub fn are_due(are_random: bool, stood: Duration) -> bool {
+    are_random && stood >= ROTATE_EVERY
+}
 
 fn key(bytes: [u8; 16]) -> tg_key {
     let (low, high) = bytes.split_at(8);
@@ -183,6 +189,13 @@ mod tests {
         for text in [format!("{line}\n\u{feff}{line}"), format!("\u{feff}\u{feff}{line}")] {
             assert!(of(&text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn random_keys_are_changed_every_quarter_of_an_hour_and_those_of_a_file_never() {
+        let are_due = |are_random, stood_s| are_due(are_random, Duration::from_secs(stood_s));
+        assert_eq!([0, 899, 900, 901].map(|s| are_due(true, s)), [false, false, true, true]);
+        assert_eq!([0, 900, 1 << 40].map(|s| are_due(false, s)), [false; 3]);
     }
 
     #[test]

@@ -241,7 +241,7 @@ impl Daemon {
     /// What does not wait, and costs next to nothing.
     pub fn tick(&mut self, config: &Config) -> Result<()> {
         control::write_clock(self.guard.programs(), self.kernel.cookies)?;
-        if self.keys_are_random && self.rotated.elapsed().as_secs() >= keys::ROTATE_EVERY_S {
+        if keys::are_due(self.keys_are_random, self.rotated.elapsed()) {
             // One that fails waits, too: no key in force is given up for one that never was.
             self.rotated = Instant::now();
             let next = keys::rotated(&self.keys);

@@ -15,6 +15,7 @@ mod fin;
 mod forwarding;
 mod half_open;
 mod hand;
+mod keys;
 mod listener;
 mod local_routes;
 mod malformed;
