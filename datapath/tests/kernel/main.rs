@@ -11,6 +11,7 @@ mod clock;
 mod common;
 mod cookies;
 mod destinations;
+mod exempt;
 mod fin;
 mod forwarding;
 mod half_open;

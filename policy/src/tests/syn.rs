@@ -212,6 +212,13 @@ fn an_exempt_client_is_the_kernels_alone() {
         let decision = decide_syn(&auto, &cookies, &exempt(source), bucket).decision;
         assert_eq!((decision.verdict, decision.reason), (verdict, TG_KERNEL_COOKIE));
     }
+    for mechanism in ["early-syn-drop", "rst-syn", "no-syn-drop", "auto"] {
+        let rules = mechanism::parse(mechanism).unwrap();
+        let (full, bucket) = (queues(129, 0), &mut tg_bucket::default());
+        let decision = decide_syn(&rules, &full, &exempt(TG_SOURCE_EXEMPT), bucket).decision;
+        let left = (TG_PASS, TG_LISTENQ_FULL_AT_SYN);
+        assert_eq!((decision.verdict, decision.reason), left, "{mechanism}");
+    }
     let abort = mechanism::parse("abort").unwrap();
     let ack = tg_ack { is_request: 1, acceptable: 1, bare: 1, ..Default::default() };
     for (exempt, verdict) in [(0, TG_RESET), (1, TG_PASS)] {

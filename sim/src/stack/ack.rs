@@ -256,9 +256,20 @@ mod tests {
 
     /// A crowd three times too large, from far enough away that ACKs find the listen queue full.
     fn crowd(machine: Machine, mechanism: Option<&str>, abort_on_overflow: bool) -> Report {
+        limited_crowd(machine, mechanism, abort_on_overflow, vec![])
+    }
+
+    /// The same, where networks are policed or exempt.
+    fn limited_crowd(
+        machine: Machine,
+        mechanism: Option<&str>,
+        abort_on_overflow: bool,
+        limits: Vec<Limited>,
+    ) -> Report {
         let guard = mechanism.map(|name| (mechanism::parse(name).unwrap(), Hook::Ip));
         let mut setup = Setup::one_packet(machine, guard, Os::named("linux-2.4").unwrap());
         setup.kernel.abort_on_overflow = abort_on_overflow;
+        setup.limits = limits;
         setup.way.delay.mean_ms = 10.0;
         setup.crowd.load = Load::Open(Arrivals::poisson(60_000.0, 1));
         setup.crowd.duration_ns = 500_000_000;
@@ -308,6 +319,20 @@ mod tests {
         assert!(told <= outcome.errors.reset, "{told}: {:?}", outcome.errors);
     }
 
+    fn everyone(limit: tg_limit) -> Vec<Limited> {
+        vec![Limited { addr: [0; 4], is_ipv6: false, bits: 0, limit }]
+    }
+
+    /// The kernel drops what finds no room, in silence.
+    #[test]
+    fn who_is_exempt_is_not_refused_at_the_ack() {
+        let exempt = everyone(tg_limit::exempt());
+        let Report { counted, outcome, .. } =
+            limited_crowd(Machine::xeon(), Some("abort"), false, exempt);
+        assert!(counted.listen_overflows > 1000, "{}", counted.listen_overflows);
+        assert_eq!(outcome.errors.reset, 0, "{:?}", outcome.errors);
+    }
+
     /// A network that is exempt is the kernel's, and so are its cookies, beside a guard with its own.
     #[test]
     fn a_cookie_is_judged_as_whose_it_is() {
@@ -321,7 +346,6 @@ mod tests {
                 .map(|(why, what)| judged[why as usize][what as usize]);
             (ours, kernels > 100)
         };
-        let everyone = Limited { addr: [0; 4], is_ipv6: false, bits: 0, limit: tg_limit::exempt() };
-        assert_eq!(counted(vec![everyone]), (0, true));
+        assert_eq!(counted(everyone(tg_limit::exempt())), (0, true));
     }
 }

@@ -392,9 +392,9 @@ mod tests {
     use tidegate_policy::mechanism;
     use tidegate_policy::police::{Limited, Police};
     use tidegate_policy::raw::{
-        TG_KEY_CONNECTION, TG_NO_COOKIE, TG_REFUSAL_LIMIT, TG_REFUSE_COOKIE, TG_REFUSE_RESET,
-        TG_REFUSE_SILENTLY, TG_SHED_STATELESS, TG_SLPD, TG_SYNQ_FULL, tg_accepts, tg_limit,
-        tg_shed_rules,
+        TG_KEY_CONNECTION, TG_NO_COOKIE, TG_POLICED, TG_REFUSAL_LIMIT, TG_REFUSE_COOKIE,
+        TG_REFUSE_RESET, TG_REFUSE_SILENTLY, TG_SHED_STATELESS, TG_SLPD, TG_SYNQ_FULL, tg_accepts,
+        tg_limit, tg_shed_rules,
     };
 
     use super::*;
@@ -580,6 +580,38 @@ mod tests {
             assert_eq!(world.host.counted.dropped(TG_REFUSAL_LIMIT), 1, "{name}");
             let accepts = world.host.guard.as_ref().unwrap().accepts;
             assert_eq!(accepts, tg_accepts::default(), "{name}");
+        }
+    }
+
+    /// Persistent dropping is asked of nobody for whom the rules for networks have the last word.
+    #[test]
+    fn who_is_exempt_or_policed_is_not_shed() {
+        for (hook, elsewhere) in [(Hook::Ip, false), (Hook::Driver, false), (Hook::Driver, true)] {
+            let comes_again_under = |limits: &[Limited]| {
+                let mut world = in_time_wait("early-syn-drop", hook, elsewhere);
+                let all = tg_shed_rules::new(TG_SLPD, TG_KEY_CONNECTION, 1.0, 5);
+                let shed = Shed { rules: all, hook: Some(hook), in_series: 1 };
+                world.host.shed = Some(Shedders::new(&shed, 1));
+                let client = world.flows.get(FIRST);
+                let client = tuple(client.number, client.network);
+                let now_ns = world.now_ns();
+                let guard = world.host.guard.as_mut().unwrap();
+                guard.police = Police::new(limits);
+                // The first spends what there is.
+                guard.police.source(&client, now_ns);
+                let state = comes_again(&mut world);
+                let dropped = |why| world.host.counted.dropped(why);
+                (state, dropped(TG_SHED_STATELESS), dropped(TG_POLICED))
+            };
+            let everyone = |limit| Limited { addr: [0; 4], is_ipv6: false, bits: 0, limit };
+            for (limits, expected) in [
+                (vec![], (State::TimeWait, 1, 0)),
+                (vec![everyone(tg_limit::exempt())], (State::HalfOpen, 0, 0)),
+                (vec![everyone(tg_limit::new(1, 1))], (State::TimeWait, 0, 1)),
+            ] {
+                let met = comes_again_under(&limits);
+                assert_eq!(met, expected, "{limits:?}, {hook:?}, {elsewhere}");
+            }
         }
     }
 

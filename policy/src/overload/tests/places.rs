@@ -339,3 +339,16 @@ fn a_server_that_stands_still_does_so_though_some_give_up() {
     assert_eq!(story.seen.came - before.came, story.seen.sent - before.sent, "nobody is dropped");
     assert!(story.queue > CAPACITY, "{} wait", story.queue);
 }
+
+/// They take places that `auto` gives to nobody, and so are part of what the server takes.
+#[test]
+fn those_exempt_who_find_room_are_counted_and_no_more_of_them() {
+    let mut story = Story { source: TG_SOURCE_EXEMPT, ..Story::new() };
+    let before = *story.watch.overload();
+    for (listen_len, reason, exempted) in
+        [(0, TG_EXEMPT, 1), (BACKLOG, TG_EXEMPT, 2), (BACKLOG + 1, TG_LISTENQ_FULL_AT_SYN, 2)]
+    {
+        assert_eq!(story.meets(&queues(listen_len, 0)), (TG_PASS, reason));
+        assert_eq!(*story.watch.overload(), tg_overload { exempted, ..before });
+    }
+}
