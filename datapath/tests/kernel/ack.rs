@@ -18,6 +18,7 @@ fn a_cookie_that_comes_back_is_let_in_where_there_is_room() {
         let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_COOKIE))]);
         for to in both_families() {
             let server = Server::full(to);
+            calm(&guards);
             let ack = cookie_ack(&guards, &syn(to));
             let (outcome, reply, counted) = one(&guards, IP, &ack.bytes());
             assert_eq!(counted, [(0, "CookieNoRoom", "reset", 1)]);
@@ -90,6 +91,7 @@ fn so_it_is_with_the_kernels_cookies_where_abort_refuses_them() {
             outside.sends(&asks);
             let ack = asks.acknowledging(&tap.syn_ack());
             let _waits = connect(to);
+            calm(&guards);
             let (.., counted) = one(&guards, IP, &syn(to).bytes());
             assert_eq!(counted, [(0, "ListenQFullAtSyn", "pass", 1)], "{to}: ACKs are looked at");
             let (outcome, _, counted) = one(&guards, IP, &ack.bytes());
@@ -120,6 +122,7 @@ fn abort_leaves_a_signed_segment_as_it_is() {
             outside.sends(&asks);
             let plain = asks.acknowledging(&tap.syn_ack());
             let _waits = connect(to);
+            calm(&guards);
             let (.., counted) = one(&guards, IP, &syn(to).bytes());
             assert_eq!(counted, [(0, "ListenQFullAtSyn", "pass", 1)], "{to}: ACKs are looked at");
             for (kind, length) in [(19, 18), (29, 16)] {
@@ -159,6 +162,7 @@ fn the_requests_of_a_listener_with_mptcp_are_the_kernels_alone() {
                 let plain = asks.acknowledging(&tap.syn_ack());
                 let joins = plain.clone().with(|s| s.options = mac);
                 let _waits = connect(to);
+                calm(&guards);
                 let (.., counted) = one(&guards, IP, &syn(to).bytes());
                 assert_eq!(
                     counted,

@@ -7,6 +7,7 @@ use crate::common::segment::*;
 use tidegate_datapath::array::{read_one, write_one};
 use tidegate_datapath::clock;
 use tidegate_datapath::configuration::Guarded;
+use tidegate_datapath::raw::TG_REQUEST_LIFE_NS;
 use tidegate_lab::pin_thread;
 use tidegate_policy::raw::*;
 
@@ -350,6 +351,35 @@ fn while_auto_finds_clients_too_many_their_acks_are_timed() {
     });
 }
 
+/// Also where the queues are far from full; and for as long as the ACK may come: a cookie comes back later than a
+/// request is finished.
+#[test]
+fn the_ack_of_who_has_a_cookie_is_looked_at() {
+    in_a_namespace("the_ack_of_who_has_a_cookie_is_looked_at", |namespace| {
+        let to = at(V4, ROOMY);
+        let _server = Server::new(to, 4096, 1);
+        let one_place = tg_rules { places: 1, ..refusing(TG_SYN_COOKIE) };
+        let guards = Guards::new(Vec::new());
+        for (syncookies, rules, counted, life_ns) in [
+            (1, tg_rules::default(), (0, "Room", "pass", 1), 0),
+            (2, tg_rules::default(), (0, "KernelCookie", "pass", 1), TG_REQUEST_LIFE_NS),
+            (1, one_place, (0, "WaitLimit", "cookie", 1), TG_COOKIE_LIFE_NS),
+        ] {
+            namespace.sysctl("net.ipv4.tcp_syncookies", syncookies).unwrap();
+            guards.rewrite(vec![guarded(None, ROOMY, rules)]);
+            for hook in HOOKS {
+                calm(&guards);
+                let now_ns = clock::monotonic_ns();
+                assert_eq!(one(&guards, hook, &syn(to).bytes()).2, [counted], "{hook:?}");
+                let until_ns = read_one::<u64>(&guards.programs, "watch_until_ns", 0).unwrap();
+                // The programs know the time to within a tick or two.
+                let is_watched = until_ns > (now_ns + life_ns).saturating_sub(1_000_000_000);
+                assert_eq!(is_watched, life_ns > 0, "{counted:?}, {hook:?}");
+            }
+        }
+    });
+}
+
 /// 240/4 is reserved, and nobody's; the kernel answers it all the same, and so do we.
 #[test]
 fn a_source_that_the_kernel_would_answer_is_judged() {
@@ -392,6 +422,7 @@ fn what_answers_a_hollow_syn_ack_is_reset_where_the_syn_was_judged() {
             });
             one(&guards, IP, &asks.bytes());
             for hook in HOOKS {
+                calm(&guards);
                 let (outcome, reply, counted) = one(&guards, hook, &asks.bytes());
                 assert_eq!(outcome, Outcome::Answer, "{to}, {hook:?}");
                 assert_eq!(counted, [(0, "Policed", "hollow", 1)], "{to}, {hook:?}");

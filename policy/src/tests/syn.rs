@@ -227,6 +227,26 @@ fn an_exempt_client_is_the_kernels_alone() {
     }
 }
 
+/// Who waits for accept(), who has a SYN/ACK, who is about to have one, and what one poll hands up at once: 64 of them,
+/// before a backlog of 128.
+#[test]
+fn an_ack_can_overflow_once_all_that_may_be_under_way_fill_the_backlog() {
+    for (listen_len, syn_len, claimed, is_possible) in [
+        (63, 0, 0, 0),
+        (64, 0, 0, 1),
+        (0, 63, 0, 0),
+        (0, 64, 0, 1),
+        (0, 0, 63, 0),
+        (0, 0, 64, 1),
+        (40, 20, 3, 0),
+        (40, 20, 4, 1),
+    ] {
+        let queues = tg_queues { claimed, ..queues(listen_len, syn_len) };
+        let asked = tg_case { queues, ..Default::default() };
+        assert_eq!(agree(&asked).overflow_possible, is_possible, "{queues:?}");
+    }
+}
+
 #[test]
 fn refusals_beyond_the_limit_are_silent() {
     let rules = tg_rules { syn: TG_SYN_RESET, refusal_cost_ns: 1_000_000, ..Default::default() };
