@@ -321,6 +321,35 @@ fn nobody_is_avoided_who_was_not_named() {
     guard.stop();
 }
 
+/// Its programs are called for every socket of the machine, those of other network namespaces as well.
+#[test]
+fn what_another_namespace_is_told_is_not_heard() {
+    if skip_without_root("what_another_namespace_is_told_is_not_heard") {
+        return;
+    }
+    let stage = Stage::new("agent-other");
+    stage.server.ip("link set lo up").expect("a loopback interface");
+    let agent = heeding(&stage.client);
+    let rst = format!(
+        "interfaces = [\"lo\", \"srv0\"]\n[[listener]]\nport = {PORT}\nmechanism = \"rst-syn\"\n\
+         hook = \"ip\"\nnotice = {{ come_back_s = 60 }}\n"
+    );
+    let guard = guard(&stage.server, &rst);
+    let servers = servers().map(|to| Server::full(&stage, to));
+    for server in &servers {
+        // Over loopback, and told as anybody is.
+        assert_eq!(connect(&stage.server, server.at), REFUSED, "{}", server.at);
+    }
+    let told = agent_of(&stage.client);
+    assert_eq!(told["avoided"], Value::Array(Vec::new()), "{told:#}");
+    for server in &servers {
+        assert_eq!(connect(&stage.client, server.at), REFUSED, "not told yet: {}", server.at);
+        assert_eq!(connect(&stage.client, server.at), OVERLOADED, "{}", server.at);
+    }
+    agent.stop();
+    guard.stop();
+}
+
 /// Its subflows are TCP sockets, which the kernel connects for it.
 #[test]
 fn an_mptcp_socket_connects_as_ever() {
