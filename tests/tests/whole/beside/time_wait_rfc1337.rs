@@ -4,6 +4,9 @@
 //! one is to read the end yet it is, and what else ends that comes to nothing; the daemon ends it
 //! instead, and while it does not run both ends wait.
 
+use std::thread::sleep;
+use std::time::Duration;
+
 use tidegate_tests::waits::{number, settled, time_wait};
 use tidegate_tests::{First, NAMES_CLIENT, NAMES_SERVER, Routed, Tally, skip_without_root};
 
@@ -22,10 +25,12 @@ fn the_agreed_end_waits_where_time_wait_ignores_resets() {
         return;
     }
     let mut routed = Routed::new("rfc1337");
+    routed.negotiate(true);
     for host in [routed.server(), routed.client()] {
         host.sysctl("net.ipv4.tcp_rfc1337", 1).expect("a sysctl");
     }
-    routed.negotiate(true);
+    // Daemons look at it four times a second, as long as they run.
+    sleep(Duration::from_secs(2));
     let (to_client, to_server) = (routed.at(NAMES_CLIENT), routed.insisted(NAMES_SERVER));
     // Of the holder's half its kernel has what it closed first, and our table the rest; the other
     // has nothing, and every one that it closed first was ended by its daemon.
