@@ -216,6 +216,14 @@ mod tests {
         assert_eq!(rules("no-syn-drop"), (TG_ROOM_KERNEL, TG_SYN_COOKIE, TG_ACK_RESET));
     }
 
+    /// docs/configuration.md, `refusals_per_s`: a million a second, whatever the mechanism.
+    #[test]
+    fn refusals_are_limited_unless_that_is_said_otherwise() {
+        for name in NAMES {
+            assert_eq!(parse(name).unwrap().refusal_cost_ns, 1000, "{name}");
+        }
+    }
+
     #[test]
     fn a_typo_is_answered_with_the_name_that_was_meant() {
         let wrong = parse("abort rst-sin").unwrap_err();

@@ -108,3 +108,25 @@ impl Shedders {
         decision
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tidegate_policy::raw::{
+        TG_BUCKET_DEPTH_NS, TG_KEY_CONNECTION, TG_REFUSE_RESET, TG_RESET, TG_SLPD,
+    };
+
+    use super::*;
+
+    /// As a listener refuses by default, and a path: what a tenth of a second has is saved.
+    #[test]
+    fn who_is_shed_is_told_so_a_million_times_a_second_at_most() {
+        let everyone = tg_shed_rules::new(TG_SLPD, TG_KEY_CONNECTION, 1.0, 5);
+        let rules = tg_shed_rules { refusal: TG_REFUSE_RESET, ..everyone };
+        let mut shedders = Shedders::new(&Shed { rules, hook: None, in_series: 1 }, 1);
+        let (client, queue) = (tg_tuple::default(), tg_auto_queue::default());
+        let mut is_told =
+            |isn| shedders.judge(&client, isn, 0, &queue, Stands::Nothing).verdict == TG_RESET;
+        let told = (0..200_000).filter(|isn| is_told(*isn)).count() as u32;
+        assert_eq!(told, TG_BUCKET_DEPTH_NS / 1000);
+    }
+}

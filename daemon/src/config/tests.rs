@@ -503,6 +503,11 @@ fn a_rate_of_refusals_is_none_or_one_that_the_bucket_can_keep() {
         assert_eq!(config.guards[0].rules.refusal_cost_ns, cost_ns);
         assert!(cost_ns <= TG_BUCKET_DEPTH_NS, "the bucket holds one at {per_s} a second");
     }
+    let path = "[[path]]\nport = 80\naddress = \"192.0.2.1\"\nshed = { p = 0.1 }";
+    for unsaid in ["[[listener]]\nport = 80", path] {
+        let config = parse(Path::new("t.toml"), unsaid).unwrap();
+        assert_eq!(config.guards[0].rules.refusal_cost_ns, 1000, "a million a second: {unsaid}");
+    }
     for per_s in [-1, 1, 9, 1_000_000_001] {
         assert_eq!(
             fails(&listener(per_s)),
