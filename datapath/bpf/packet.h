@@ -260,10 +260,14 @@ enum {
 	TG_OPTION_MPTCP = 30,
 };
 
-/* RFC 8684, section 3.2: it adds a subflow to a connection that stands. Noted by its kind's low
- * bits. */
+/* RFC 8684, sections 3.1 and 3.2: one begins a connection, the other adds a subflow to one. */
+#define TG_MPTCP_CAPABLE 0
 #define TG_MPTCP_JOIN 1
+/* In a SYN; in a SYN/ACK and an ACK it is longer. */
+#define TG_MPTCP_JOIN_BYTES 12
+/* Noted by the low bits of their kind; the other by those of a kind that is not read. */
 #define TG_OPTION_MP_JOIN (TG_OPTION_MPTCP & 15)
+#define TG_OPTION_MP_CAPABLE (TG_OPTION_MP_JOIN + 1)
 
 /* IPv4 on a socket that takes both has mapped addresses there, and not on the wire. */
 TG_INLINE void tg_unmap(struct tg_tuple *t)
@@ -291,10 +295,28 @@ TG_INLINE int tg_has_option(const struct tg_tcp_options *o, __u32 kind)
 	return (o->seen >> kind) & 1;
 }
 
-TG_INLINE int tg_is_join(const __u8 *option, void *data_end)
+/*
+ * Does this SYN add a subflow to a connection that stands? With MP_CAPABLE beside it, MP_JOIN says
+ * nothing to the kernel, which makes an ordinary connection (subflow_check_req()); and it reads on
+ * where we have stopped.
+ */
+TG_INLINE int tg_adds_subflow(const struct tg_tcp_options *o)
 {
-	return option[0] == TG_OPTION_MPTCP && (void *)(option + 3) <= data_end &&
-	       option[2] >> 4 == TG_MPTCP_JOIN;
+	return tg_has_option(o, TG_OPTION_MP_JOIN) && !tg_has_option(o, TG_OPTION_MP_CAPABLE) &&
+	       !o->unanswerable;
+}
+
+/* The bit of one of MPTCP's options, or 0. */
+TG_INLINE __u32 tg_mptcp_bit(const __u8 *option, __u32 bytes, void *data_end)
+{
+	if ((void *)(option + 3) > data_end)
+		return 0;
+	switch (option[2] >> 4) {
+	case TG_MPTCP_CAPABLE: return 1u << TG_OPTION_MP_CAPABLE;
+	/* One of another length the kernel passes over (mptcp_parse_option(), Linux 6.8). */
+	case TG_MPTCP_JOIN: return (bytes == TG_MPTCP_JOIN_BYTES) << TG_OPTION_MP_JOIN;
+	default: return 0;
+	}
 }
 
 /* One option whose bytes are all there. */
@@ -311,7 +333,10 @@ TG_INLINE void tg_read_option(const __u8 *option, __u32 bytes, void *data_end,
 	else if (kind == TG_OPTION_TIMESTAMPS && bytes == 10 && (void *)(option + 10) <= data_end) {
 		o->tsval = (__u32)option[2] << 24 | option[3] << 16 | option[4] << 8 | option[5];
 		o->tsecr = (__u32)option[6] << 24 | option[7] << 16 | option[8] << 8 | option[9];
-	} else if ((kind != TG_OPTION_SACK || bytes != 2) && !tg_is_join(option, data_end))
+	} else if (kind == TG_OPTION_MPTCP) {
+		o->seen |= tg_mptcp_bit(option, bytes, data_end);
+		return;
+	} else if (kind != TG_OPTION_SACK || bytes != 2)
 		return;
 	/* Made from the packet's byte, so that the verifier need not tell the cases apart. */
 	o->seen |= 1u << (kind & 15);

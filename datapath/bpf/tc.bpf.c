@@ -53,7 +53,7 @@ TG_INLINE int tg_tc_joins(struct __sk_buff *ctx, const struct tg_packet *p)
 	struct tg_tcp_options seen = {};
 
 	tg_tc_options(ctx, tg_options_offset(p), tg_options_end(p), &seen);
-	return tg_has_option(&seen, TG_OPTION_MP_JOIN);
+	return tg_adds_subflow(&seen);
 }
 
 /*

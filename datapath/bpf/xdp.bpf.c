@@ -36,7 +36,7 @@ TG_INLINE int tg_xdp_joins(struct xdp_md *ctx, const struct tg_packet *p)
 	struct tg_tcp_options seen = {};
 
 	tg_xdp_options(ctx, tg_options_offset(p), tg_options_end(p), &seen);
-	return tg_has_option(&seen, TG_OPTION_MP_JOIN);
+	return tg_adds_subflow(&seen);
 }
 
 /* Global, as the next: what is known of the route is walked here alone. */

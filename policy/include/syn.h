@@ -88,8 +88,9 @@ TG_INLINE __u32 tg_syn_reason(const struct tg_rules *rules, const struct tg_queu
 
 /*
  * Does it add a subflow to a connection that the application has (MPTCP)? The kernel takes no place
- * in the queue for it (rsk_drop_req, Linux 5.6), and resets one of a connection that it does not
- * know. Over its network's rate it is one of a flood.
+ * in the listen queue for it (rsk_drop_req, Linux 5.6), and resets one of a connection that it does
+ * not know. Whoever says that it joins has made sure that the kernel takes it for that, too. Over
+ * its network's rate it is one of a flood.
  */
 TG_INLINE int tg_syn_needs_no_place(__u32 reason, __u32 joins)
 {

@@ -51,6 +51,29 @@ fn multipath(to: SocketAddr) -> Server {
     server
 }
 
+/// SYNs that look like that, and of which the kernel makes ordinary connections: an MP_JOIN of another length is
+/// passed over, and one beside MP_CAPABLE, too; and the kernel reads all options, however many there are.
+fn as_if_they_joined() -> Vec<(&'static str, Vec<u8>)> {
+    use Offer::{Capable, Joins, Nop};
+    let of_length = |bytes: u8| {
+        let mut option = vec![30, bytes, 0x10, 2];
+        option.resize(usize::from(bytes).next_multiple_of(4), 0);
+        option
+    };
+    let joins_far_from_capable: Vec<Offer> =
+        [Joins].into_iter().chain([Nop; 24]).chain([Capable]).collect();
+    vec![
+        ("of 2 bytes, and behind it what would be a join's", of_length(2)),
+        ("of 3 bytes", of_length(3)),
+        ("of 4 bytes", of_length(4)),
+        ("of a SYN/ACK's 16 bytes", of_length(16)),
+        ("of an ACK's 24 bytes", of_length(24)),
+        ("which begins a connection, too", options(&[Joins, Capable])),
+        ("which begins a connection first", options(&[Capable, Joins])),
+        ("which begins a connection far behind", options(&joins_far_from_capable)),
+    ]
+}
+
 /// A phone that goes from one network to another adds a subflow, by a SYN of its own, to a connection that the
 /// application has: the kernel takes no place in the listen queue for it, and asks for its token.
 #[test]
@@ -80,7 +103,13 @@ fn a_syn_that_adds_a_subflow_is_left_to_the_kernel() {
                 for hook in HOOKS {
                     let (outcome, left, _) = one(&guards, hook, &joins);
                     assert_eq!((outcome, left), (Outcome::Pass, joins.clone()), "{why}, {hook:?}");
-                    assert_ne!(one(&guards, hook, &begins).0, Outcome::Pass, "{why}, {hook:?}");
+                    let (refused, ..) = one(&guards, hook, &begins);
+                    assert_ne!(refused, Outcome::Pass, "{why}, {hook:?}");
+                    for (what, options) in as_if_they_joined() {
+                        let seems = syn(to).with(|s| s.options = options).bytes();
+                        let (outcome, ..) = one(&guards, hook, &seems);
+                        assert_eq!(outcome, refused, "{what}: {why}, {hook:?}");
+                    }
                 }
             }
             // Its network's rate holds for it as for all.
