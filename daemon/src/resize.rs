@@ -13,6 +13,7 @@ use tidegate_datapath::{resized, sockets};
 
 use crate::failure::{Failure, Result, tell};
 use crate::host;
+use crate::run::slots;
 
 /// A socket that could not be taken is tried again after this long: every process is looked at for it.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -20,6 +21,9 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// Remembered in place of a backlog while it is being changed: whoever is killed meanwhile may leave the one that
 /// was there or the new one, and either is ours. No socket has it: listen() takes an int.
 const CHANGING: u32 = u32::MAX;
+
+/// So many sockets are told of for each reason, the others by their number: any user may open a thousand.
+const TOLD: usize = 8;
 
 /// What is to be done about one listening socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +57,17 @@ fn wanted(guards: &[Guarded], row: &tg_listener_row, most: u32) -> Option<u32> {
     judging.filter_map(|g| g.backlog).max().map(|backlog| backlog.min(most))
 }
 
+/// The sockets, by cookie, whose backlog is changed where one is wanted: what it was before can be remembered of no
+/// more. Who has opened a thousand takes no place from another address.
+fn chosen(guards: &[Guarded], rows: &[tg_listener_row]) -> BTreeSet<u64> {
+    let wanted = rows.iter().filter_map(|row| {
+        let guard = guards.iter().position(|g| g.backlog.is_some() && g.judges(row, guards))?;
+        Some(((guard as u32, row.socket_cookie), row.address()))
+    });
+    let owners = slots::owners(wanted, TG_SLOTS as usize);
+    owners.into_iter().map(|(_, cookie)| cookie).collect()
+}
+
 /// What is announced of it, behind all else.
 pub fn described(guarded: &Guarded) -> String {
     let Some(backlog) = guarded.backlog else { return String::new() };
@@ -64,14 +79,26 @@ pub fn described(guarded: &Guarded) -> String {
     }
 }
 
-/// Sockets whose backlog could not be changed, by what kept it from being.
+/// Sockets whose backlog could not be changed, by what kept it from being; the loopback's last, for on how many of its
+/// addresses there are some is any user's to say.
 #[derive(Default)]
-struct Unchanged(BTreeMap<String, BTreeSet<String>>);
+struct Unchanged(BTreeMap<String, BTreeSet<(bool, String)>>);
 
 impl Unchanged {
     fn add(&mut self, row: &tg_listener_row, why: String) {
         let address = SocketAddr::new(row.address(), row.port as u16);
-        self.0.entry(why).or_default().insert(format!("of {address} stays {}", row.listen_max));
+        let told = format!("of {address} stays {}", row.listen_max);
+        self.0.entry(why).or_default().insert((row.address().is_loopback(), told));
+    }
+
+    /// The first of them, and how many more there are.
+    fn joined(sockets: &BTreeSet<(bool, String)>) -> String {
+        let mut told: Vec<String> =
+            sockets.iter().take(TOLD).map(|(_, socket)| socket.clone()).collect();
+        if sockets.len() > TOLD {
+            told.push(format!("of {} more stays as it was", sockets.len() - TOLD));
+        }
+        told.join(", ")
     }
 
     /// All of them in one sentence.
@@ -79,16 +106,15 @@ impl Unchanged {
         if self.0.is_empty() {
             return Ok(());
         }
-        let joined = |sockets: &BTreeSet<String>| Vec::from_iter(sockets.clone()).join(", ");
         let (stay, fix) = match missing {
             [] => {
                 let each =
-                    self.0.iter().map(|(why, sockets)| format!("{}: {why}", joined(sockets)));
+                    self.0.iter().map(|(why, sockets)| format!("{}: {why}", Self::joined(sockets)));
                 let fix = "take resize out, or have the application ask for as much itself";
                 (each.collect::<Vec<_>>().join(", "), fix)
             }
             missing => {
-                let all = joined(&self.0.values().flatten().cloned().collect());
+                let all = Self::joined(&self.0.values().flatten().cloned().collect());
                 let fix = "grant it (in a unit CapabilityBoundingSet=), or take resize out";
                 (format!("{all}: this daemon lacks {}", missing.join(", ")), fix)
             }
@@ -123,13 +149,27 @@ impl Resizer {
             resized::forget(programs, *cookie)?;
         }
         self.failed.retain(|cookie, _| there.iter().any(|row| row.socket_cookie == *cookie));
-        let most = host::somaxconn();
+        let (most, chosen) = (host::somaxconn(), chosen(guards, there));
         let of = |row: &tg_listener_row, limit: u32| {
-            step(wanted(guards, row, most), limit, known.get(&row.socket_cookie))
+            let wanted = wanted(guards, row, most);
+            let wanted = wanted.filter(|_| chosen.contains(&row.socket_cookie));
+            step(wanted, limit, known.get(&row.socket_cookie))
         };
         let is_due = |row: &&tg_listener_row| of(row, row.listen_max) != Step::Nothing;
-        let due: Vec<_> = rows.iter().filter(is_due).filter(|row| self.may(row)).collect();
-        self.carry_out(programs, &due, &known, of)
+        let due = rows.iter().filter(is_due).filter(|row| self.may(row));
+        let (begin, end): (Vec<_>, Vec<_>) =
+            due.partition(|row| matches!(of(row, row.listen_max), Step::Resize(_)));
+        let mut unchanged = Unchanged::default();
+        self.carry_out(programs, &end, &known, of, &mut unchanged);
+        // Whose place another is to have gives it up, also where it cannot be put back: else whoever has hidden its
+        // sockets, on the way from one process to another, would keep it.
+        for row in end.iter().filter(|row| self.failed.contains_key(&row.socket_cookie)) {
+            if wanted(guards, row, most).is_some() {
+                let _ = resized::forget(programs, row.socket_cookie);
+            }
+        }
+        self.carry_out(programs, &begin, &known, of, &mut unchanged);
+        unchanged.told(&host::missing_to_resize())
     }
 
     fn may(&self, row: &tg_listener_row) -> bool {
@@ -145,27 +185,26 @@ impl Resizer {
         due: &[&tg_listener_row],
         known: &BTreeMap<u64, tg_resized>,
         step: impl Fn(&tg_listener_row, u32) -> Step,
-    ) -> Result<()> {
-        let inodes: BTreeSet<u64> = due.iter().map(|row| row.inode).collect();
-        if inodes.is_empty() {
-            return Ok(());
+        unchanged: &mut Unchanged,
+    ) {
+        if due.is_empty() {
+            return;
         }
-        let mut taken = backlog::take(&inodes);
-        let mut unchanged = Unchanged::default();
+        let by_inode: BTreeMap<u64, &tg_listener_row> =
+            due.iter().map(|row| (row.inode, *row)).collect();
+        let mut done = BTreeMap::new();
+        let refused = backlog::take(&by_inode.keys().copied().collect(), |inode, socket| {
+            let row = by_inode[&inode];
+            let changed = socket.backlog().map_err(|error| error.to_string()).and_then(|limit| {
+                let before = known.get(&row.socket_cookie);
+                change(programs, row, step(row, limit), before, &socket)
+            });
+            done.insert(inode, changed);
+        });
+        done.extend(refused.into_iter().map(|(inode, error)| (inode, Err(error.to_string()))));
         for row in due {
-            // No longer than it takes: while we have it an application that closes it cannot bind again.
-            let done = match taken.remove(&row.inode) {
-                Some(Ok(socket)) => match socket.backlog() {
-                    Ok(limit) => {
-                        let before = known.get(&row.socket_cookie);
-                        change(programs, row, step(row, limit), before, &socket)
-                    }
-                    Err(error) => Err(error.to_string()),
-                },
-                Some(Err(error)) => Err(error.to_string()),
-                None => Err("no process here has the socket".to_owned()),
-            };
-            let Err(why) = done else {
+            let nobody = || Err("no process here has the socket".to_owned());
+            let Err(why) = done.remove(&row.inode).unwrap_or_else(nobody) else {
                 self.failed.remove(&row.socket_cookie);
                 continue;
             };
@@ -174,7 +213,6 @@ impl Resizer {
                 unchanged.add(row, why);
             }
         }
-        unchanged.told(&host::missing_to_resize())
     }
 }
 
@@ -399,6 +437,44 @@ mod tests {
             // Of a socket of every address either may be asked, and of another address the first.
             assert_eq!(wanted(&guards, &bound([0; 4]), 4096), every.max(of_it));
             assert_eq!(wanted(&guards, &bound([192, 0, 2, 2]), 4096), every);
+        }
+    }
+
+    #[test]
+    fn who_opens_a_thousand_sockets_keeps_no_application_of_another_address_from_its_backlog() {
+        let row = |address: [u8; 4], socket_cookie| tg_listener_row {
+            addr: [u32::from_ne_bytes(address), 0, 0, 0],
+            port: 8080,
+            socket_cookie,
+            ..Default::default()
+        };
+        let guards = [Guarded { port: 8080, backlog: Some(512), ..Default::default() }];
+        let crowd = (0..1100).map(|cookie| row([127, 0, 0, 1 + (cookie % 250) as u8], cookie));
+        let application = row([192, 0, 2, 1], 5000);
+        let rows: Vec<_> = crowd.chain([application]).collect();
+        let owners = chosen(&guards, &rows);
+        assert_eq!(owners.len(), TG_SLOTS as usize, "of no more it can be remembered");
+        assert!(owners.contains(&5000));
+        assert!(owners.contains(&0) && !owners.contains(&1099), "the older come first");
+        assert!(chosen(&[Guarded { port: 8080, ..Default::default() }], &rows).is_empty());
+    }
+
+    #[test]
+    fn of_many_sockets_the_first_are_told_of_and_the_loopbacks_last() {
+        let row = |address: [u8; 4], port| tg_listener_row {
+            addr: [u32::from_ne_bytes(address), 0, 0, 0],
+            port,
+            listen_max: 64,
+            ..Default::default()
+        };
+        let mut unchanged = Unchanged::default();
+        (0..1100).for_each(|n| unchanged.add(&row([127, 0, 0, 1], 1024 + n), "gone".to_owned()));
+        unchanged.add(&row([192, 0, 2, 1], 8080), "gone".to_owned());
+        for missing in [&[][..], &["CAP_SYS_PTRACE"]] {
+            let told = unchanged.told(missing).unwrap_err().to_string();
+            assert!(told.starts_with("the backlog of 192.0.2.1:8080 stays 64, of 127.0"), "{told}");
+            assert!(told.contains(", of 1093 more stays as it was: "), "{told}");
+            assert!(told.len() < 512, "{told}");
         }
     }
 

@@ -89,25 +89,38 @@ fn inode_of(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// Looks for the processes that have these sockets, and takes each from one of them. A socket that is
-/// missing is one that no process here has; an error is what taking it from its last owner met.
-pub fn take(inodes: &BTreeSet<u64>) -> BTreeMap<u64, io::Result<Listening>> {
-    let mut taken: BTreeMap<u64, io::Result<Listening>> = BTreeMap::new();
+/// Looks for the processes that have these sockets, takes each from one of them, and hands it to `each`, one at a
+/// time: there may be more than this process may have descriptors, and while we have a socket an application that
+/// closes it cannot bind again.
+/// Of those that were not taken it tells what that met with the last owner; one that is in neither no process here has.
+pub fn take(
+    inodes: &BTreeSet<u64>,
+    mut each: impl FnMut(u64, Listening),
+) -> BTreeMap<u64, io::Error> {
+    let mut left = inodes.clone();
+    let mut refused = BTreeMap::new();
     for process in numbers_in("/proc") {
         let folder = format!("/proc/{process}/fd");
         for descriptor in numbers_in(&folder) {
-            if taken.values().filter(|one| one.is_ok()).count() == inodes.len() {
-                return taken;
+            if left.is_empty() {
+                return refused;
             }
             let link = fs::read_link(PathBuf::from(&folder).join(descriptor.to_string()));
             let inode = link.ok().and_then(|link| inode_of(link.to_str()?));
-            let Some(inode) = inode.filter(|inode| inodes.contains(inode)) else { continue };
-            if !matches!(taken.get(&inode), Some(Ok(_))) {
-                taken.insert(inode, take_one(process, descriptor, inode));
+            let Some(inode) = inode.filter(|inode| left.contains(inode)) else { continue };
+            match take_one(process, descriptor, inode) {
+                Ok(socket) => {
+                    left.remove(&inode);
+                    refused.remove(&inode);
+                    each(inode, socket);
+                }
+                Err(error) => {
+                    refused.insert(inode, error);
+                }
             }
         }
     }
-    taken
+    refused
 }
 
 #[cfg(test)]
@@ -129,15 +142,38 @@ mod tests {
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let inode = |fd: &dyn std::os::fd::AsFd| fstat(fd.as_fd()).unwrap().st_ino;
         let (listens, connected) = (inode(&listener), inode(&client));
-        let taken = take(&BTreeSet::from([listens, connected]));
-        let refused = |one: Option<&io::Result<Listening>>| {
-            one.and_then(|one| one.as_ref().err()).map(io::Error::kind)
-        };
-        assert_eq!(refused(taken.get(&connected)), Some(io::ErrorKind::NotFound));
-        let taken = taken[&listens].as_ref().unwrap();
-        assert_eq!(taken.set_backlog(7).unwrap(), 7);
-        assert_eq!(taken.backlog().unwrap(), 7);
-        let most = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
-        assert_eq!(taken.set_backlog(u32::MAX).unwrap(), most.trim().parse::<u32>().unwrap());
+        let mut found = Vec::new();
+        let refused = take(&BTreeSet::from([listens, connected]), |inode, taken| {
+            found.push(inode);
+            assert_eq!(taken.set_backlog(7).unwrap(), 7);
+            assert_eq!(taken.backlog().unwrap(), 7);
+            let most = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+            assert_eq!(taken.set_backlog(u32::MAX).unwrap(), most.trim().parse::<u32>().unwrap());
+        });
+        assert_eq!(found, [listens]);
+        let refused: Vec<_> = refused.iter().map(|(inode, error)| (*inode, error.kind())).collect();
+        assert_eq!(refused, [(connected, io::ErrorKind::NotFound)]);
+    }
+
+    /// Any user may open as many sockets as this process may have descriptors.
+    #[test]
+    fn however_many_are_taken_one_is_held_at_a_time() {
+        let listeners: Vec<_> =
+            (0..32).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let inodes = listeners.iter().map(|listener| fstat(listener).unwrap().st_ino);
+        let inodes: BTreeSet<u64> = inodes.collect();
+        let mut found = BTreeSet::new();
+        let refused = take(&inodes, |inode, taken| {
+            found.insert(inode);
+            // Of each there are two here: the application's, and the duplicate.
+            let links = numbers_in("/proc/self/fd").into_iter().filter_map(|descriptor| {
+                inode_of(fs::read_link(format!("/proc/self/fd/{descriptor}")).ok()?.to_str()?)
+            });
+            let ours = links.filter(|inode| inodes.contains(inode)).count();
+            assert_eq!(ours, inodes.len() + 1);
+            drop(taken);
+        });
+        assert_eq!(found, inodes);
+        assert!(refused.is_empty(), "{refused:?}");
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who has a counter slot of its own, where there are more listening sockets than slots.
+//! Who has a counter slot of its own, where there are more listening sockets than slots; and whose backlog may be
+//! changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};

@@ -2,8 +2,12 @@
 //! `resize = true`: the backlog of an application that runs is changed, and put back, and no
 //! connection is lost by it.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::io::IoSlice;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -12,7 +16,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::Pid;
+use socket2::{Domain, Socket, Type};
 use tidegate_lab::{Child, Counters, Namespace, skip_without};
 use tidegate_tests::bpf;
 use tidegate_tests::{
@@ -378,6 +384,108 @@ fn a_backlog_is_put_back_by_a_daemon_in_whose_place_another_stands() {
     first.terminate();
     assert_eq!(backlog(host), 64, "what the application said");
     second.terminate();
+}
+
+/// A host with as many sockets on the loopback as any user may open, on an address that the application leaves free;
+/// and a daemon that may have as many descriptors as a service (systemd's DefaultLimitNOFILE).
+struct Crowded {
+    stage: Stage,
+    /// By age, as the kernel counts.
+    crowd: Vec<Socket>,
+    guard: Guard,
+}
+
+impl Crowded {
+    const CROWD: usize = 1100;
+    /// Of so many it can be remembered what their backlog was.
+    const REMEMBERED: usize = 1024;
+
+    fn new(label: &str) -> Self {
+        let stage = Stage::new(label);
+        tidegate_crowd::allow_descriptors(4096);
+        let listening = |_| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a TCP socket");
+            socket.set_reuse_port(true).expect("SO_REUSEPORT");
+            socket.bind(&SocketAddr::from(([127, 0, 0, 1], 80)).into()).expect("a free port");
+            socket.listen(16).expect("a listening socket");
+            // A socket has its number from the first who asks.
+            socket.cookie().expect("SO_COOKIE");
+            socket
+        };
+        let crowd = stage.server.run(move || (0..Self::CROWD).map(listening).collect());
+        resize_to(&stage, 512);
+        let mut command = stage.server.command("prlimit --nofile=1024");
+        command.arg(tidegate_program()).args(["run", "--config", FILE]);
+        let guard = Guard::launch(&stage.server, command, "guarding ").expect("it stands");
+        let crowded = Crowded { stage, crowd, guard };
+        assert_eq!(crowded.by_backlog(), Self::resized(Self::REMEMBERED));
+        crowded
+    }
+
+    fn resized(many: usize) -> BTreeMap<u32, usize> {
+        BTreeMap::from([(16, Self::CROWD - many), (512, many)])
+    }
+
+    /// The crowd's sockets, by how long their backlog is.
+    fn by_backlog(&self) -> BTreeMap<u32, usize> {
+        let host = &self.stage.server;
+        let said = host.output(host.command("ss -Hltn4 sport = :80")).expect("ss runs");
+        let mut counts = BTreeMap::new();
+        for line in said.lines().filter(|line| line.contains(" 127.0.0.1:80 ")) {
+            let send_q = line.split_whitespace().nth(2).expect("Send-Q").parse().expect("a number");
+            *counts.entry(send_q).or_default() += 1;
+        }
+        counts
+    }
+
+    /// The backlog of the application's own.
+    fn applications(&self) -> u32 {
+        let host = &self.stage.server;
+        let asked = format!("ss -Hltn4 src {SERVER_V4} sport = :80");
+        let said = host.output(host.command(&asked)).expect("ss runs");
+        said.split_whitespace().nth(2).expect("Send-Q").parse().expect("a number")
+    }
+}
+
+#[test]
+fn a_thousand_sockets_of_the_loopback_keep_no_application_from_its_backlog() {
+    const TEST: &str = "a_thousand_sockets_of_the_loopback_keep_no_application_from_its_backlog";
+    if skip_without(TEST, &[("prlimit", "util-linux")]) {
+        return;
+    }
+    let mut crowded = Crowded::new("resize-crowd");
+    let _application = Stalled::new(&crowded.stage.server, server(), 64);
+    until("the application's is resized", || crowded.applications() == 512);
+    let one_less = Crowded::resized(Crowded::REMEMBERED - 1);
+    assert_eq!(crowded.by_backlog(), one_less, "one has its own again");
+    crowded.guard.terminate();
+    let own = BTreeMap::from([(16, Crowded::CROWD)]);
+    assert_eq!((crowded.applications(), crowded.by_backlog()), (64, own));
+}
+
+/// A socket that is on its way from one process to another, or to the same, is in none that could be asked for it.
+#[test]
+fn nor_do_they_where_they_cannot_be_given_their_own_again() {
+    const TEST: &str = "nor_do_they_where_they_cannot_be_given_their_own_again";
+    if skip_without(TEST, &[("prlimit", "util-linux")]) {
+        return;
+    }
+    let mut crowded = Crowded::new("resize-hidden");
+    let (sender, _receiver) = UnixDatagram::pair().expect("a socket pair");
+    // The youngest that has a place.
+    let hidden = crowded.crowd.remove(Crowded::REMEMBERED - 1);
+    let sent = [hidden.as_raw_fd()];
+    let control = [ControlMessage::ScmRights(&sent)];
+    let (flags, bytes) = (MsgFlags::empty(), [IoSlice::new(b"1")]);
+    sendmsg::<()>(sender.as_raw_fd(), &bytes, &control, flags, None).expect("it is sent");
+    drop(hidden);
+    let _application = Stalled::new(&crowded.stage.server, server(), 64);
+    until("the application's is resized", || crowded.applications() == 512);
+    let told = crowded.guard.complaint().expect("it is told");
+    let which = "the backlog of 127.0.0.1:80 stays 512: no process here has the socket; ";
+    assert!(told.contains(which), "{told}");
+    crowded.guard.terminate();
+    assert_eq!((crowded.applications(), crowded.by_backlog()), (64, Crowded::resized(1)));
 }
 
 /// No sysctl is changed: the host's bound holds, and is told.
