@@ -59,6 +59,14 @@ pub enum Error {
         /// The guard's folder.
         path: PathBuf,
     },
+    /// A folder of pins belongs to another user, who may have made it first where everybody may make some.
+    #[error("{} belongs to user {owner}, who may take away what is pinned there", path.display())]
+    NotOurs {
+        /// The folder.
+        path: PathBuf,
+        /// The user's number.
+        owner: u32,
+    },
     /// A pinned object could not be made, read or removed.
     #[error("{}: {source}", path.display())]
     Pin {

@@ -12,7 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::{ErrorKind, MapCore, MapHandle};
-use nix::unistd::{AccessFlags, eaccess};
+use nix::unistd::{AccessFlags, Uid, eaccess};
 
 use crate::again;
 use crate::bpffs::{BPFFS, is_bpffs, mount_bpffs, mount_error, try_mount, unmount};
@@ -48,6 +48,18 @@ pub fn namespace_name() -> Result<String> {
     Ok(format!("net-{inode}"))
 }
 
+/// Fails where a folder is another user's, who may have made it before us in a bpffs that everybody may write to (as a
+/// plain `mount -t bpf` makes it), and could remove what is pinned in it, or put something else there. Root's are as
+/// good as our own.
+fn require_own(folder: &Path) -> Result<()> {
+    // Of a link: who has made that, wherever it leads.
+    let owner = fs::symlink_metadata(folder).map_err(pin_error(folder))?.uid();
+    if owner == 0 || owner == Uid::effective().as_raw() {
+        return Ok(());
+    }
+    Err(Error::NotOurs { path: folder.to_owned(), owner })
+}
+
 impl Pins {
     /// The folder of the calling thread's network namespace, which need not exist yet.
     pub fn here() -> Result<Self> {
@@ -64,6 +76,22 @@ impl Pins {
 
     fn links_folder(&self) -> PathBuf {
         self.folder().join("links")
+    }
+
+    /// All of them, each behind that which it is in.
+    fn folders(&self) -> [PathBuf; 4] {
+        [self.root.clone(), self.folder(), self.maps_folder(), self.links_folder()]
+    }
+
+    /// Fails where one of them that is there belongs to another user.
+    fn require_own_folders(&self) -> Result<()> {
+        for folder in self.folders() {
+            match require_own(&folder) {
+                Err(Error::Pin { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+                other => other?,
+            }
+        }
+        Ok(())
     }
 
     /// Whether a guard stands in this namespace. One may where that cannot be seen, for want of a
@@ -101,6 +129,7 @@ impl Pins {
         if !is_bpffs() {
             return try_mount().map_err(mount_error);
         }
+        self.require_own_folders()?;
         // The innermost that is there.
         let (folder, bpffs) = (self.folder(), Path::new(BPFFS));
         let places = [folder.as_path(), &self.root];
@@ -129,11 +158,14 @@ impl Pins {
 
     /// The mark comes first: who is killed right behind the mount leaves it to the next.
     fn make_folders(&self, on_our_mount: bool) -> Result<()> {
+        self.require_own_folders()?;
         if on_our_mount {
             self.mark_mount()?;
         }
-        for folder in [self.maps_folder(), self.links_folder()] {
+        for folder in self.folders() {
             make_folder(&folder).map_err(pin_error(&folder))?;
+            // It may have come since; nothing is made in it before.
+            require_own(&folder)?;
         }
         // It may stand from before.
         close_to_others(&self.folder()).map_err(pin_error(&self.folder()))

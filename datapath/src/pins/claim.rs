@@ -61,10 +61,11 @@ impl Pins {
     /// Claims the folder, where there is one.
     ///
     /// # Errors
-    /// [`Error::Held`]: another process has.
+    /// [`Error::Held`]: another process has. [`Error::NotOurs`]: it is another user's, whoever has it.
     pub fn claim(&self) -> Result<Option<Claim>> {
         let folder = self.folder();
         let Some(mut open) = self.open_folder()? else { return Ok(None) };
+        self.require_own_folders()?;
         for _ in 0..CLAIM_TRIES {
             match Flock::lock(open, FlockArg::LockExclusiveNonblock) {
                 Ok(lock) => {
@@ -89,6 +90,9 @@ impl Pins {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{lchown, symlink};
+    use std::path::Path;
+
     use super::super::tests::pins;
     use super::*;
 
@@ -110,5 +114,39 @@ mod tests {
         assert!(other.is_some());
         pins.remove(other).unwrap();
         assert!(!root.exists());
+    }
+
+    /// Only root may give a folder away.
+    #[test]
+    fn no_folder_of_another_users_is_claimed_and_nothing_is_made_in_it() {
+        if !nix::unistd::Uid::effective().is_root() {
+            return;
+        }
+        let (root, pins) = pins("anothers");
+        let to_nobody = |folder: &Path| lchown(folder, Some(65_534), Some(65_534)).unwrap();
+        let is_refused = |folder: &Path| {
+            let is_it = |done: Result<()>| match done {
+                Err(Error::NotOurs { path, owner }) => path == folder && owner == 65_534,
+                _ => false,
+            };
+            is_it(pins.make_folders(false)) && is_it(pins.claim().map(drop))
+        };
+        for folder in pins.folders() {
+            pins.make_folders(false).unwrap();
+            to_nobody(&folder);
+            assert!(is_refused(&folder), "{}", folder.display());
+            fs::remove_dir_all(&root).unwrap();
+        }
+        // Nobody's alone, and a way to root's.
+        fs::create_dir(&root).unwrap();
+        symlink(std::env::temp_dir(), pins.folder()).unwrap();
+        to_nobody(&pins.folder());
+        assert!(is_refused(&pins.folder()));
+        fs::remove_file(pins.folder()).unwrap();
+        fs::create_dir(pins.folder()).unwrap();
+        to_nobody(&pins.folder());
+        assert!(is_refused(&pins.folder()));
+        assert_eq!(fs::read_dir(pins.folder()).unwrap().count(), 0, "nothing is made in it");
+        fs::remove_dir_all(&root).unwrap();
     }
 }

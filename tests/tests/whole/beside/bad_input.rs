@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use tidegate_datapath::cgroup;
 use tidegate_tests::{
-    Guard, Stage, bpf, bridge, copy_for_all, run_to_end, skip_without_root, tidegate_program,
+    Guard, Stage, bpf, bridge, copy_for_all, run_to_end, skip_without_root, tidegate_program, until,
 };
 
 /// Writes a configuration file into the /run of the stage's server, and returns its path.
@@ -555,6 +555,51 @@ fn nobody_else_can_claim_the_guard_of_a_daemon_that_was_killed() {
     start().kill();
     is_denied();
     start().stop();
+    nothing_is_left(&stage, "a stop");
+}
+
+/// A plain `mount -t bpf` lets everybody make a folder in it, before the first daemon does.
+#[test]
+fn a_folder_that_another_user_has_made_first_is_taken_for_no_guards() {
+    if skip_without_root("a_folder_that_another_user_has_made_first_is_taken_for_no_guards") {
+        return;
+    }
+    let stage = Stage::new("bad-folder");
+    let host = &stage.server;
+    let number = host.output(host.command("stat -Lc %i /proc/self/ns/net")).expect("a number");
+    let folder = format!("{}/net-{}", bpf::PINS, number.trim());
+    let asked = |words: &[&str]| {
+        let output = run_to_end(host, words);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && told.lines().count() == 1, "{words:?}: {told}");
+        told
+    };
+    let is_told = || {
+        let fix = format!("; remove it (rm -r {}), and mount bpffs with mode=0700", bpf::PINS);
+        for words in [&["run", "--port", "80"][..], &["check"], &["stop"]] {
+            let told = asked(words);
+            let what = format!("{} belongs to user 65534, who", bpf::PINS);
+            assert!(told.contains(&what) && told.trim_end().ends_with(&fix), "{words:?}: {told}");
+        }
+        for words in [&["status"][..], &["explain", "--from", "10.0.0.1:1", "--to", "10.0.0.2:2"]] {
+            assert!(asked(words).contains("no guard stands here"));
+        }
+        assert!(bpf::pinned(host).is_empty(), "nothing is pinned there");
+    };
+    let made = run_as_nobody(&stage, "", "mkdir", &format!("-p {folder}/maps {folder}/links"));
+    assert!(made.status.success(), "everybody may: {made:?}");
+    is_told();
+    let nobody = "setpriv --pdeathsig keep --reuid 65534 --regid 65534 --clear-groups";
+    let lock = host.command(&format!("{nobody} flock {folder} sleep inf"));
+    let lock = host.spawn(lock).expect("it starts");
+    let is_free = || host.output(host.command(&format!("flock -n {folder} true"))).is_ok();
+    until("nobody has it", || !is_free());
+    is_told();
+    drop(lock);
+    // What is told is the fix.
+    does(&stage, &format!("rm -r {}", bpf::PINS));
+    does(&stage, "chmod 700 /sys/fs/bpf");
+    Guard::on_port(host, 80, "rst-syn", "ip").stop();
     nothing_is_left(&stage, "a stop");
 }
 
