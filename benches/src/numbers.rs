@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn a_number_that_misses_its_target_does_not_read_as_the_target() {
         let of = |number| shown(number, 1, |number| number >= 3.0);
-        assert_eq!([3.14, 3.0, 2.94].map(of), ["3.1", "3.0", "2.9"]);
+        assert_eq!([3.24, 3.0, 2.94].map(of), ["3.2", "3.0", "2.9"]);
         assert_eq!([2.96, 2.996].map(of), ["2.96", "2.996"]);
         assert_eq!(shown(1.004, 2, |late_ms| late_ms <= 1.0), "1.004");
         assert_eq!(shown(399_999.6, 0, |per_s| per_s >= 400_000.0), "399999.6");
