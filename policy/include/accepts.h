@@ -92,18 +92,6 @@ TG_INLINE void tg_accepts_take(struct tg_accepts *a)
 	__sync_fetch_and_add(&a->window.taken_x256, TG_ONE_X256);
 }
 
-/*
- * So many can wait for accept(): the backlog, or the least of the limits below it. What cannot be
- * in the queue cannot be seen to leave it.
- */
-TG_INLINE __u64 tg_accepts_most(const struct tg_rules *rules, const struct tg_queues *queues)
-{
-	__u64 most = rules->room == TG_ROOM_RESERVE ? tg_reserve_places(rules, queues)
-	                                            : tg_listen_places(queues);
-
-	return tg_least_places(rules, queues, most);
-}
-
 TG_INLINE __u64 tg_accepts_keep(__u64 before, __u64 window)
 {
 	return (before * TG_ACCEPTS_KEPT >> TG_ACCEPTS_KEPT_SHIFT) + window;
@@ -140,7 +128,8 @@ TG_INLINE void tg_accepts_see(struct tg_accepts *a, const struct tg_rules *rules
                               const struct tg_queues *queues, __u64 now_ns)
 {
 	__u64 passed_ns = tg_since(now_ns, a->looked_ns), apart_ns, even, fall = 0;
-	__u64 most = tg_accepts_most(rules, queues);
+	/* What cannot be in the queue cannot be seen to leave it. */
+	__u64 most = tg_room_most(rules, queues);
 	const struct tg_accepts_sum *b = &a->before;
 	struct tg_accepts_sum *w = &a->window;
 	__u32 len = queues->listen_len;

@@ -80,6 +80,15 @@ TG_INLINE __u64 tg_reserve_places(const struct tg_rules *rules, const struct tg_
 	return rules->ahead && rules->ahead < places ? rules->ahead : places;
 }
 
+/* Beyond so many in the listen queue a SYN finds no room: the kernel's places, or a limit below. */
+TG_INLINE __u64 tg_room_most(const struct tg_rules *rules, const struct tg_queues *queues)
+{
+	__u64 most = rules->room == TG_ROOM_RESERVE ? tg_reserve_places(rules, queues)
+	                                            : tg_listen_places(queues);
+
+	return tg_least_places(rules, queues, most);
+}
+
 /*
  * The places taken once one more SYN is answered: the connections that wait
  * for accept(), and the half-open ones, each counted as the part of a place

@@ -65,18 +65,6 @@ struct tg_auto_queue {
 	__u32 has_room;   /* a SYN let through now becomes a connection */
 };
 
-/* Beyond how many in the listen queue a SYN finds no room. */
-TG_INLINE __u32 tg_auto_limit(const struct tg_rules *rules, const struct tg_queues *queues)
-{
-	__u32 limit = queues->listen_max;
-
-	if (rules->places && rules->places < limit)
-		limit = rules->places;
-	if (rules->room == TG_ROOM_RESERVE && tg_reserve_places(rules, queues) < limit)
-		limit = tg_reserve_places(rules, queues);
-	return limit;
-}
-
 /* These queues as the control sees them; reason is what tg_syn_room() said of them. */
 TG_INLINE struct tg_auto_queue tg_auto_view(const struct tg_rules *rules,
                                             const struct tg_queues *queues, __u32 reason)
@@ -84,7 +72,7 @@ TG_INLINE struct tg_auto_queue tg_auto_view(const struct tg_rules *rules,
 	return (struct tg_auto_queue){
 		.listen_len = queues->listen_len,
 		.waiting = queues->listen_len + queues->syn_len,
-		.limit = tg_auto_limit(rules, queues),
+		.limit = (__u32)tg_room_most(rules, queues),
 		.has_room = tg_syn_has_room(reason),
 	};
 }

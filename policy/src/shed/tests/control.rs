@@ -606,7 +606,7 @@ fn the_mean_queue_is_what_several_processors_have_met() {
 #[test]
 fn the_control_sees_the_queues_and_whether_there_is_room() {
     let queues = tg_queues { listen_len: 3, listen_max: 128, syn_len: 4, ..Default::default() };
-    let seen = tg_auto_queue { listen_len: 3, waiting: 7, limit: 128, has_room: 1 };
+    let seen = tg_auto_queue { listen_len: 3, waiting: 7, limit: 129, has_room: 1 };
     let full = tg_auto_queue { has_room: 0, ..seen };
     for (reason, expected) in [
         (TG_ROOM, seen),
@@ -620,20 +620,25 @@ fn the_control_sees_the_queues_and_whether_there_is_room() {
     }
 }
 
-/// A queue that is kept short is never half as long as the backlog.
+/// A queue that is kept short is never half as long as the backlog. Linux has one place more than the backlog, so
+/// that listen(fd, 0) has one, too: none would be no queue at all.
 #[test]
 fn the_control_sees_the_limit_at_which_syns_find_no_room() {
-    let queues = tg_queues { listen_len: 3, listen_max: 128, ..Default::default() };
-    let limit = |named: &str, places| {
+    let limit_of = |named: &str, places, listen_max| {
+        let queues = tg_queues { listen_max, ..Default::default() };
         let rules = tg_rules { places, ..mechanism::parse(named).unwrap() };
         tg_auto_queue::of(&rules, &queues, TG_ROOM).limit
     };
-    assert_eq!(limit("abort", 0), 128);
+    let limit = |named, places| limit_of(named, places, 128);
+    assert_eq!(limit("abort", 0), 129);
     assert_eq!(limit("abort", 40), 40);
-    assert_eq!(limit("abort", 400), 128);
-    assert_eq!(limit("reserv", 0), 128);
+    assert_eq!(limit("abort", 400), 129);
+    assert_eq!(limit("reserv", 0), 129);
     assert_eq!(limit("lazy", 0), 16);
     assert_eq!(limit("lazy", 8), 8);
+    for named in ["abort", "reserv", "lazy"] {
+        assert_eq!(limit_of(named, 0, 0), 1, "{named}");
+    }
 }
 
 #[test]
