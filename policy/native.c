@@ -280,6 +280,12 @@ __u32 tg_native_syn_room(const struct tg_rules *rules, const struct tg_queues *q
 	return tg_syn_room(rules, queues, queues->places, random);
 }
 
+__u64 tg_native_syn_watch_ns(struct tg_decision decision, const struct tg_queues *queues,
+                             __u32 phase)
+{
+	return tg_syn_watch_ns(decision, queues, phase);
+}
+
 struct tg_auto_queue tg_native_auto_view(const struct tg_rules *rules,
                                          const struct tg_queues *queues, __u32 reason)
 {

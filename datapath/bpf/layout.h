@@ -38,9 +38,6 @@
 /* Networks that are policed or exempt, likewise. */
 #define TG_LIMITS 2048
 
-/* A request may still be confirmed this long: SYN/ACKs are sent for 63 s by default. */
-#define TG_REQUEST_LIFE_NS 64000000000ull
-
 /*
  * Where the SYN stage is decided. The ACK stage always stands at the IP entry.
  * An interface without a program at its driver decides at the IP entry.

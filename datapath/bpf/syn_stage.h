@@ -25,8 +25,6 @@ struct tg_syn_stage {
 	struct tg_hand *hand;
 };
 
-/* Who is answered answers within a few round trips; later the kernel resets it. */
-#define TG_HOLLOW_LIFE_NS 4000000000ull
 /* Keeps the line from bouncing between processors: a second more is enough to write. */
 TG_INLINE void tg_prolong(__u64 *watch_until_ns, __u64 until_ns)
 {
@@ -35,14 +33,13 @@ TG_INLINE void tg_prolong(__u64 *watch_until_ns, __u64 until_ns)
 }
 
 /* What answers a hollow SYN/ACK is met at the driver, or at the entry of IP. */
-TG_INLINE void tg_syn_expect_hollow(__u64 *watch_until_ns, __u64 until_ns)
+TG_INLINE void tg_syn_expect_hollow(__u64 until_ns)
 {
 	__u32 zero = 0;
 	__u64 *hollow = bpf_map_lookup_elem(&hollow_until_ns, &zero);
 
 	if (hollow)
 		tg_prolong(hollow, until_ns);
-	tg_prolong(watch_until_ns, until_ns);
 }
 
 /*
@@ -213,15 +210,6 @@ TG_INLINE void tg_syn_claim_end(const struct tg_syn_stage *s, __u32 verdict)
 		tg_claim_end(own, verdict == TG_PASS);
 }
 
-/*
- * auto, while clients find no room: by the ACKs of those who do it learns how far they are, though
- * the limit that they meet is its own and the kernel's queues could not overflow.
- */
-TG_INLINE int tg_syn_times_acks(const struct tg_syn_stage *s)
-{
-	return s->watch && s->watch->phase != TG_CALM;
-}
-
 /* Second half: decides, counts, and remembers what later packets need. */
 TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 {
@@ -229,7 +217,7 @@ TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 	__u32 index = s->at->index;
 	struct tg_decision decision;
 	struct tg_bucket *bucket;
-	__u64 *until_ns;
+	__u64 *until_ns, watch_ns;
 
 	until_ns = bpf_map_lookup_elem(&watch_until_ns, &index);
 	bucket = bpf_map_lookup_elem(&refusals, &index);
@@ -256,13 +244,13 @@ TG_INLINE __u32 tg_syn_conclude(struct tg_syn_stage *s)
 	                tg_syn_of_room(s->hand->reason, decision), s->hand->syn.now_ns);
 	if (rules->room == TG_ROOM_RESERVE)
 		tg_syn_claim_end(s, decision.verdict);
-	if (decision.verdict == TG_COOKIE)
-		tg_prolong(until_ns, s->hand->syn.now_ns + TG_COOKIE_LIFE_NS);
-	else if (decision.verdict == TG_HOLLOW)
-		tg_syn_expect_hollow(until_ns, s->hand->syn.now_ns + TG_HOLLOW_LIFE_NS);
-	else if (decision.reason == TG_KERNEL_COOKIE ||
-	         tg_syn_overflow_possible(&s->hand->queues) || tg_syn_times_acks(s))
-		tg_prolong(until_ns, s->hand->syn.now_ns + TG_REQUEST_LIFE_NS);
+	watch_ns =
+		tg_syn_watch_ns(decision, &s->hand->queues, s->watch ? s->watch->phase : TG_CALM);
+	if (!watch_ns)
+		return decision.verdict;
+	if (decision.verdict == TG_HOLLOW)
+		tg_syn_expect_hollow(s->hand->syn.now_ns + watch_ns);
+	tg_prolong(until_ns, s->hand->syn.now_ns + watch_ns);
 	return decision.verdict;
 }
 

@@ -11,7 +11,9 @@ use crate::programs::Programs;
 use crate::raw::*;
 use crate::{address, control, counters, police, shed, speaks, time_wait};
 use places::{parts, place};
-use tidegate_policy::raw::{tg_cookie_keys, tg_key, tg_shed_rules, tg_tw_rules};
+use tidegate_policy::raw::{
+    TG_REQUEST_LIFE_NS, tg_cookie_keys, tg_key, tg_shed_rules, tg_tw_rules,
+};
 
 pub use crate::guarded::{Guarded, covering, only_paths};
 

@@ -55,6 +55,7 @@ struct tg_answers {
 	__u32 asks_for_request;
 	__u32 wants_cookie;
 	__u32 source;
+	__u64 watch_ns;
 	__u64 full_ns;
 	struct tg_auto_queue view;
 	struct tg_queues queues; /* as auto leaves them */
@@ -148,6 +149,7 @@ TG_INLINE void tg_agree_rest(const struct tg_case *c, struct tg_answers *a)
 	a->round_trip_ok = tg_cookie_open(&c->keys, &c->tuple, c->client_isn, a->made.isn, c->epoch,
 	                                  &a->round_trip);
 	a->overflow_possible = tg_syn_overflow_possible(&c->queues);
+	a->watch_ns = tg_syn_watch_ns(a->syn, &a->queues, a->judging.phase);
 	a->stale = tg_reservation_stale(&c->rules, &c->queues, c->age_ms);
 }
 

@@ -94,6 +94,8 @@ __u32 tg_native_shed_policy_now(const struct tg_shed_rules *rules,
                                 const struct tg_shed_state *state);
 __u32 tg_native_syn_room(const struct tg_rules *rules, const struct tg_queues *queues,
                          __u32 random);
+__u64 tg_native_syn_watch_ns(struct tg_decision decision, const struct tg_queues *queues,
+                             __u32 phase);
 struct tg_auto_queue tg_native_auto_view(const struct tg_rules *rules,
                                          const struct tg_queues *queues, __u32 reason);
 __u64 tg_native_auto_root(__u64 p_x32, __u32 attempts);

@@ -10,6 +10,7 @@
 #define TG_SYN_H
 
 #include "bucket.h"
+#include "cookie.h"
 #include "listener.h"
 #include "manners.h"
 #include "overload.h"
@@ -17,6 +18,13 @@
 #include "room.h"
 #include "verdict.h"
 
+/*
+ * A request may still be confirmed this long: by default its last SYN/ACK is sent after 31 s, and
+ * it ends after 63 s (tcp_synack_retries).
+ */
+#define TG_REQUEST_LIFE_NS 64000000000ull
+/* Who is answered answers within a few round trips; later the kernel resets it. */
+#define TG_HOLLOW_LIFE_NS 4000000000ull
 /* Nor is it longer for it than so many places. */
 #define TG_WITHIN_PLACES_MOST 128u
 
@@ -337,6 +345,25 @@ TG_INLINE int tg_syn_overflow_possible(const struct tg_queues *queues)
 {
 	return (__u64)queues->listen_len + queues->syn_len + queues->claimed + TG_POLL_BATCH >=
 	       queues->listen_max;
+}
+
+/*
+ * For how long its guard's ACKs are looked at for the sake of this SYN; 0: not at all. phase is
+ * auto's, TG_CALM where it watches nobody: while clients find no room, by the ACKs of those who do
+ * it learns how far they are, though the limit that they meet is its own and the kernel's queues
+ * could not overflow.
+ */
+TG_INLINE __u64 tg_syn_watch_ns(struct tg_decision decision, const struct tg_queues *queues,
+                                __u32 phase)
+{
+	if (decision.verdict == TG_COOKIE)
+		return TG_COOKIE_LIFE_NS;
+	if (decision.verdict == TG_HOLLOW)
+		return TG_HOLLOW_LIFE_NS;
+	if (decision.reason == TG_KERNEL_COOKIE || tg_syn_overflow_possible(queues) ||
+	    phase != TG_CALM)
+		return TG_REQUEST_LIFE_NS;
+	return 0;
 }
 
 #endif

@@ -375,6 +375,8 @@ struct Coverage {
     cookies_refused: u64,
     stale: u64,
     overflow_possible: u64,
+    watched: u64,
+    unwatched: u64,
     silent: u64,
     hollow: u64,
     connected: u64,
@@ -397,6 +399,8 @@ impl Coverage {
         self.cookies_refused += u64::from(answers.opened_ok == 0);
         self.stale += u64::from(answers.stale != 0);
         self.overflow_possible += u64::from(answers.overflow_possible != 0);
+        self.watched += u64::from(answers.watch_ns != 0);
+        self.unwatched += u64::from(answers.watch_ns == 0);
         self.silent += u64::from(answers.answer == TG_ANSWER_SILENCE);
         self.hollow += u64::from(answers.answer == TG_ANSWER_HOLLOW);
         self.connected += u64::from(answers.answer == TG_ANSWER_COOKIE);
@@ -444,6 +448,8 @@ impl Coverage {
             ("a cookie that does not", self.cookies_refused),
             ("a stale reservation", self.stale),
             ("a possible overflow", self.overflow_possible),
+            ("a SYN for which ACKs are looked at", self.watched),
+            ("a SYN for which they are not", self.unwatched),
             ("silence", self.silent),
             ("a hollow answer", self.hollow),
             ("a client that waits connected", self.connected),

@@ -7,7 +7,6 @@ use crate::common::segment::*;
 use tidegate_datapath::array::{read_one, write_one};
 use tidegate_datapath::clock;
 use tidegate_datapath::configuration::Guarded;
-use tidegate_datapath::raw::TG_REQUEST_LIFE_NS;
 use tidegate_lab::pin_thread;
 use tidegate_policy::raw::*;
 

@@ -260,3 +260,44 @@ fn refusals_beyond_the_limit_are_silent() {
         .count();
     assert_eq!(refused, 99);
 }
+
+/// For as long as the ACK may come. What is passed may have one of the kernel's own, or find its queue full.
+#[test]
+fn acks_are_looked_at_for_as_long_as_that_of_a_syn_may_matter() {
+    let roomy = queues(0, 0);
+    let (full, half_open) = (queues(129, 0), queues(0, 129));
+    let cookies = mechanism::parse("no-syn-drop").unwrap();
+    let auto = mechanism::parse("auto").unwrap();
+    let hollow = tg_syn { answer: TG_ANSWER_HOLLOW as u16, ..Default::default() };
+    let usable = tg_syn { cookie_usable: 1, ..Default::default() };
+    for (rules, queues, syn, verdict, watch_ns) in [
+        (tg_rules::default(), roomy, usable, TG_PASS, 0),
+        (tg_rules::default(), half_open, usable, TG_PASS, TG_REQUEST_LIFE_NS),
+        (
+            tg_rules::default(),
+            tg_queues { syncookies: 2, ..roomy },
+            usable,
+            TG_PASS,
+            TG_REQUEST_LIFE_NS,
+        ),
+        (mechanism::parse("rst-syn").unwrap(), full, usable, TG_RESET, TG_REQUEST_LIFE_NS),
+        (tg_rules { places: 1, ..cookies }, queues(1, 0), usable, TG_COOKIE, TG_COOKIE_LIFE_NS),
+        (cookies, full, usable, TG_COOKIE, TG_COOKIE_LIFE_NS),
+        (auto, full, hollow, TG_HOLLOW, TG_HOLLOW_LIFE_NS.into()),
+        (tg_rules { places: 1, ..auto }, queues(1, 0), hollow, TG_HOLLOW, TG_HOLLOW_LIFE_NS.into()),
+    ] {
+        let rules = tg_rules { refusal_cost_ns: 0, ..rules };
+        let decision = decide_syn(&rules, &queues, &syn, &mut tg_bucket::default()).decision;
+        assert_eq!(decision.verdict, verdict, "{rules:?}, {queues:?}");
+        assert_eq!(watch_ns_of(decision, &queues, TG_CALM), watch_ns, "{rules:?}, {queues:?}");
+    }
+    let passed = tg_decision { verdict: TG_PASS, reason: TG_ROOM };
+    for phase in [TG_BURST, TG_PERSISTENT, TG_RECOVERING] {
+        assert_eq!(watch_ns_of(passed, &roomy, phase), TG_REQUEST_LIFE_NS, "auto asks how far");
+    }
+}
+
+fn watch_ns_of(decision: tg_decision, queues: &tg_queues, phase: u32) -> u64 {
+    // SAFETY: the function reads only through this valid reference.
+    unsafe { raw::tg_native_syn_watch_ns(decision, queues, phase) }
+}
