@@ -130,12 +130,6 @@ const REFUSALS_PER_S: RangeInclusive<i64> = LEAST_PER_S..=1_000_000_000;
 /// Lines a second and processor, to the most that the ring has room for between two looks of the daemon.
 const LOG_PER_S: RangeInclusive<i64> = LEAST_PER_S..=10_000;
 
-/// The mechanism of a listener that names none.
-pub const DEFAULT_MECHANISM: &str = "auto";
-/// The same where `shed` decides who is dropped: two controls of one queue would work against each
-/// other.
-const BESIDE_SHED: &str = "abort rst-syn";
-
 impl Reader<'_> {
     /// The backlog that its sockets shall have: only where we may change what the application says.
     fn backlog(&self, listener: &Listener) -> Result<Option<u32>> {
@@ -176,8 +170,8 @@ impl Reader<'_> {
         let address = self.address(&listener.address, false)?;
         let (text, span) = match &listener.mechanism {
             Some(m) => (m.get_ref().as_str(), m.span()),
-            None if listener.shed.is_some() => (BESIDE_SHED, spanned.span()),
-            None => (DEFAULT_MECHANISM, spanned.span()),
+            None if listener.shed.is_some() => (mechanism::BESIDE_SHED, spanned.span()),
+            None => (mechanism::DEFAULT, spanned.span()),
         };
         let mut rules = mechanism::parse(text)
             .map_err(|wrong| self.wrong(span.clone(), wrong.what, wrong.fix))?;

@@ -32,9 +32,6 @@ pub struct Shed {
     preferred: Vec<Spanned<String>>,
 }
 
-/// λ₀ᵐᵃˣ of Eq. 9: the table then takes 1 MB.
-const ARRIVALS_PER_S: u32 = 10_000;
-
 /// One of a few words.
 fn word<W: Word>(reader: &Reader<'_>, what: &str, value: &Option<Spanned<String>>) -> Result<W> {
     let Some(value) = value else { return Ok(W::default()) };
@@ -196,7 +193,7 @@ pub fn rules(
     let arrivals_per_s = number(
         "arrivals_per_s",
         &options.arrivals_per_s,
-        ARRIVALS_PER_S,
+        shed::ARRIVALS_PER_S,
         shed::ARRIVALS_PER_S_MOST,
     )?;
     let oversize = oversize(reader, &options.oversize)?;

@@ -84,9 +84,6 @@ pub struct Arguments {
     json: bool,
 }
 
-/// The longest that clients wait, in s.
-const PATIENCE_MOST_S: f64 = 600.0;
-
 /// What an option's number may be: above 0, or from it, up to the most of its units.
 struct Bounds {
     option: &'static str,
@@ -107,7 +104,7 @@ const BOUNDS: [Bounds; 8] = [
     bounds("--rtt-ms", "milliseconds", true, size::TIME_MOST_S * 1000.0),
     bounds("--pause-ms", "milliseconds", true, size::TIME_MOST_S * 1000.0),
     bounds("--drops", "a share", true, size::DROPS_MOST),
-    bounds("--patience-s", "seconds", false, PATIENCE_MOST_S),
+    bounds("--patience-s", "seconds", false, *mechanism::PATIENCE_S.end()),
 ];
 
 impl Bounds {

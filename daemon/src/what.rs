@@ -8,7 +8,7 @@ use clap::Args;
 use tidegate_datapath::configuration::Guarded;
 use tidegate_policy::mechanism;
 
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::failure::{Failure, Result};
 use crate::setting::Written;
 use crate::{fin, hook, run, setting};
@@ -27,7 +27,7 @@ pub struct What {
     address: Option<IpAddr>,
     /// The mechanism: auto, default, abort, reserv, lazy, rst-syn, no-syn-drop, early-syn-drop, or several
     /// in quotes, as in "abort rst-syn".
-    #[arg(long, requires = "port", default_value = config::DEFAULT_MECHANISM)]
+    #[arg(long, requires = "port", default_value = mechanism::DEFAULT)]
     mechanism: String,
     /// What a client's FIN does: half-close, rst-fin or "rst-fin strict".
     #[arg(long, requires = "port", default_value = "half-close")]

@@ -284,7 +284,7 @@ struct tg_request_row {
 	__u32 guard;
 	__u32 age_ms;
 	__u32 bound_ifindex; /* without it sock_diag finds none that is bound */
-	__u32 _padding;
+	__u32 padding;
 	__u64 socket_cookie; /* of the request, as sock_diag wants it */
 };
 

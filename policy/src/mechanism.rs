@@ -6,18 +6,24 @@ use std::ops::RangeInclusive;
 
 use crate::nearest::nearest;
 use crate::raw::{
-    TG_ACK_KERNEL, TG_ACK_RESET, TG_ONE_X256, TG_ROOM_KERNEL, TG_ROOM_RESERVE, TG_SYN_COOKIE,
-    TG_SYN_DROP, TG_SYN_KERNEL, TG_SYN_RESET, tg_rules,
+    TG_ACK_KERNEL, TG_ACK_RESET, TG_ONE_X256, TG_OVERLOAD_PLACES_LEAST, TG_ROOM_KERNEL,
+    TG_ROOM_RESERVE, TG_SYN_COOKIE, TG_SYN_DROP, TG_SYN_KERNEL, TG_SYN_RESET, tg_rules,
 };
 
 /// The names that a mechanism is put together from (Shukla, thesis, Figure 4.1 and 5.4).
 pub const NAMES: [&str; 8] =
     ["auto", "default", "abort", "reserv", "lazy", "rst-syn", "no-syn-drop", "early-syn-drop"];
 
+/// The mechanism of a listener that names none.
+pub const DEFAULT: &str = "auto";
+/// The same where persistent dropping decides who is dropped: two controls of one queue would work
+/// against each other.
+pub const BESIDE_SHED: &str = "abort rst-syn";
+
 /// `lazy`: connections that an application finds when it asks, so that it need not wait for a round
-/// trip. With as many as the short queue of `auto` (`TG_OVERLOAD_PLACES_LEAST`) a server of one thread
-/// is idle for 2 % of its time at 1.1 times its capacity. 1 is lazy accept() to the letter.
-pub const AHEAD: u32 = 16;
+/// trip. With as many as the short queue of `auto` a server of one thread is idle for 2 % of its time
+/// at 1.1 times its capacity. 1 is lazy accept() to the letter.
+pub const AHEAD: u32 = TG_OVERLOAD_PLACES_LEAST;
 
 /// `auto`: how long clients wait before they give up, in ms. `docs/auto.md` says what follows.
 pub const PATIENCE_MS: u32 = 10_000;

@@ -5,7 +5,8 @@
 mod words;
 
 pub use words::{
-    ARRIVALS_PER_S_MOST, ATTEMPTS, ATTEMPTS_MOST, Key, OVERSIZE, P_RANGE, Policy, Refusal, Word,
+    ARRIVALS_PER_S, ARRIVALS_PER_S_MOST, ATTEMPTS, ATTEMPTS_MOST, Key, OVERSIZE, P_RANGE, Policy,
+    Refusal, Word,
 };
 
 use crate::raw::*;

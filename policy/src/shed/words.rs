@@ -14,6 +14,8 @@ pub const P_RANGE: RangeInclusive<f64> = 0.001..=1.0;
 pub const ATTEMPTS: u32 = 5;
 /// The largest n + 1.
 pub const ATTEMPTS_MOST: u32 = 100;
+/// λ₀ᵐᵃˣ of Eq. 9 where nothing is said of it: the table then takes 1 MB.
+pub const ARRIVALS_PER_S: u32 = 10_000;
 /// The largest λ₀ᵐᵃˣ of Eq. 9, new connections a second.
 pub const ARRIVALS_PER_S_MOST: u32 = 1_000_000;
 /// σ of Eq. 9 where nothing is said of it.
