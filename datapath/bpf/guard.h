@@ -30,8 +30,9 @@ TG_INLINE int tg_enter(struct tg_place *at)
 }
 
 /*
- * A port as a place in an array of 65536. Before Linux 6.18 the verifier has no bounds for what a
- * byte swap leaves, and the compiler, which has, takes a mask away that it can see through.
+ * A port as a place in an array of 65536. Before Linux 7.0, and stable 6.18 and 6.19 of 2026, the
+ * verifier has no bounds for what a byte swap leaves, and the compiler, which has, takes a mask
+ * away that it can see through.
  */
 TG_INLINE __u32 tg_port_place(__be16 port)
 {

@@ -229,7 +229,7 @@ TG_INLINE int tg_parse(void *data, void *data_end, __u32 frame_bytes, struct tg_
 	p->seq = bpf_ntohl(tcp->seq);
 	p->ack = bpf_ntohl(tcp->ack_seq);
 	p->flags = tcp->flags;
-	/* Of a SYN with bits beside the old flags the kernel does not mind (AccECN, Linux 5.3). */
+	/* Of a SYN with bits beside the old flags the kernel does not mind (AccECN, Linux 5.2). */
 	if (tcp->res1)
 		p->ecn_capable = 0;
 	return 1;

@@ -14,7 +14,7 @@
 enum tg_ack_cookie {
 	TG_ACK_NO_COOKIE,
 	TG_ACK_COOKIE,        /* ours, and fresh */
-	TG_ACK_KERNEL_COOKIE, /* one that the kernel gave while its SYN queue was full */
+	TG_ACK_KERNEL_COOKIE, /* one that the kernel gave */
 	TG_ACK_HOLLOW,        /* none, but the number of a hollow SYN/ACK */
 	TG_ACK_BEHIND,        /* none, but what came before it was left in silence, with a cookie */
 };

@@ -389,7 +389,7 @@ TG_INLINE void tg_overload_meet_ack(struct tg_overload *o, const struct tg_ack *
 struct tg_overload_met {
 	__u32 has_room;
 	__u32 is_half_open; /* its request stands: it found no room, and has lost none */
-	__u32 has_cookie;   /* the kernel's is its room */
+	__u32 has_cookie;   /* its room is a SYN cookie: the kernel's, or ours in its place */
 	__u32 isn;          /* its initial sequence number */
 };
 

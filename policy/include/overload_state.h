@@ -39,18 +39,20 @@ struct tg_overload {
 	__u64 taken_x256;    /* connections that the server took in the window before, a second */
 	__u32 closing_tick;  /* when some processor began to close the window; 0: none does */
 	__u32 proved;        /* ACKs of this window that brought a cookie, let in or not */
-	__u64 seen;          /* SYNs of this window */
-	__u64 repeated;      /* of them, those that found no room, and whose request stands */
-	__u64 fresh;         /* of them, those of clients that were not waiting */
-	__u64 dropped;       /* of them, those that found no room */
+	/* Of this window's SYNs: */
+	__u64 seen;          /* those that auto watches */
+	__u64 repeated;      /* those that found no room, and whose request stands */
+	__u64 fresh;         /* those of clients that were not waiting */
+	__u64 dropped;       /* those that found no room */
 	__u64 fresh_dropped; /* those that are both */
-	__u64 kept_out;      /* SYNs of this window beyond their network's share: not seen */
-	__u64 entered;       /* of them, those that found room, and not none when their ACK came */
-	__u64 silent;        /* of them, those dropped in silence */
-	__u64 hastened;      /* of them, those told to come again soon */
-	__u64 steady;        /* of those dropped in silence, those whom nothing makes come sooner */
-	__u64 connected;     /* of them, those that wait connected, by a SYN cookie */
-	__u64 cookies;       /* of them, those that the kernel's SYN cookies are for */
+	__u64 kept_out;      /* those beyond their network's share, and not among those seen */
+	__u64 entered;       /* those that found room, and not none when their ACK came */
+	__u64 silent;        /* those dropped in silence */
+	__u64 hastened;      /* those told to come again soon */
+	__u64 steady;        /* those dropped in silence whom nothing makes come sooner */
+	__u64 connected;     /* those that wait connected, by a SYN cookie */
+	__u64 cookies; /* those whose room is a SYN cookie: the kernel's, or ours in its place */
+	/* Besides: */
 	__u64 returned;      /* SYN cookies of ours that came back in this window, let in or told */
 	__u64 on_return;     /* those of the window before that had not come back when it ended */
 	__u64 apart_ns;      /* between two that the server takes */

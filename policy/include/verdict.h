@@ -28,7 +28,8 @@ enum tg_reason {
 	TG_SYNQ_FULL,           /* SynQFull: the SYN queue is full */
 	TG_SYNQ_3_4_FULL,       /* SynQ3/4Full: of tcp_max_syn_backlog; no SYN cookies */
 	TG_LISTENQ_FULL_AT_SYN, /* ListenQFullAtSyn */
-	TG_KERNEL_COOKIE,       /* SYN queue full, and the kernel answers with its own cookie */
+	TG_KERNEL_COOKIE,       /* the kernel would answer with a cookie of its own: its SYN queue
+	                         * is full, or tcp_syncookies is 2 */
 	TG_NO_RESERVATION,      /* reserv: who waits, and who is half-open, have every place */
 	TG_EARLY_RANDOM,        /* reserv: probabilistic early drop (Shukla 4.1.7) */
 	TG_REFUSAL_LIMIT,       /* a refusal was due, but the limit on refusals was reached */
@@ -61,7 +62,7 @@ enum tg_reason {
 	TG_FIN_NO_CONNECTION, /* it belongs to nothing, or to nothing that stands on its feet */
 	TG_FIN_CLOSING,       /* the server closed first, or the client's FIN came before */
 	TG_FIN_WITH_DATA,     /* it brings data */
-	TG_FIN_SIGNED,        /* TCP-MD5 or TCP-AO */
+	TG_FIN_SIGNED,        /* TCP-MD5 or TCP-AO; or options that cannot be read, or IPsec */
 	TG_FIN_OUT_OF_ORDER,  /* something before it is missing */
 	TG_FIN_OUTSIDE,       /* outside of the window: old, or forged */
 	TG_FIN_BAD_ACK,       /* what it acknowledges is not under way */
