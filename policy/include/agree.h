@@ -29,7 +29,7 @@ struct tg_case {
 	struct tg_waiting_block block;
 	struct tg_manners_block manners;
 	__u64 name;
-	__u64 source_name;
+	__u64 address_name;
 	struct tg_speaks speaks;
 	__u32 cookie; /* offered to tg_cookie_open */
 	struct tg_fin fin;
@@ -64,8 +64,8 @@ struct tg_answers {
 	struct tg_overload overload;
 	struct tg_waiting_block block;
 	struct tg_manners_block manners;
-	__u64 name;        /* of the tuple, with the first key */
-	__u64 source_name; /* of its address */
+	__u64 name;         /* of the tuple, with the first key */
+	__u64 address_name; /* of its address */
 };
 
 /* What is asked first of a SYN. *a is all zero. */
@@ -85,7 +85,7 @@ TG_INLINE struct tg_crowd tg_agree_crowd(const struct tg_case *c, struct tg_answ
 		.manners = &a->manners,
 		.speaks = &c->speaks,
 		.name = c->name,
-		.source = c->source_name,
+		.address_name = c->address_name,
 		.isn = c->client_isn,
 	};
 
@@ -136,7 +136,7 @@ TG_INLINE void tg_agree_rest(const struct tg_case *c, struct tg_answers *a)
 	syn.answer = (__u16)a->answer;
 	syn.source = a->source;
 	a->name = tg_waiting_name(&c->keys.current, &c->tuple, c->client_isn);
-	a->source_name = tg_manners_name(&c->keys.current, &c->tuple, c->syn.sends_again);
+	a->address_name = tg_manners_name(&c->keys.current, &c->tuple, c->syn.sends_again);
 	a->room = tg_syn_reason(&c->rules, &a->queues, &syn);
 	a->asks_for_request = tg_syn_asks_for_request(a->room, &a->queues);
 	a->wants_cookie = tg_syn_wants_cookie(&c->rules, a->room, &syn);

@@ -18,8 +18,9 @@ struct tg_crowd {
 	struct tg_manners_block *manners; /* and where its address would be */
 	const struct tg_speaks *speaks;   /* who speaks first here */
 	__u64 name;
-	__u64 source;
-	__u64 isn; /* its initial sequence number */
+	__u64 address_name;
+	__u32 isn; /* its initial sequence number */
+	__u32 padding;
 };
 
 /* auto, before room is looked for: an enum tg_phase. */
@@ -65,16 +66,16 @@ TG_INLINE void tg_judge_meet(const struct tg_rules *rules, const struct tg_queue
 	tg_syn_meet(rules, crowd->overload, j->phase, &j->reason, &j->client,
 	            tg_overload_is_half_full(rules, crowd->overload, queues, syn->now_ns),
 	            syn->now_ns);
-	j->met = tg_syn_met(j->reason, syn->half_open | j->takes_over, (__u32)crowd->isn);
+	j->met = tg_syn_met(j->reason, syn->half_open | j->takes_over, crowd->isn);
 }
 
 /* auto, to one who is to be told: in which form? */
 TG_INLINE void tg_judge_tell(const struct tg_syn *syn, const struct tg_crowd *crowd,
                              struct tg_client *client)
 {
-	__u32 number = tg_manners_cell(crowd->manners, crowd->source, syn->now_ns);
+	__u32 number = tg_manners_cell(crowd->manners, crowd->address_name, syn->now_ns);
 
-	tg_manners_answer(&crowd->manners->cells[number], crowd->source, client, syn->now_ns);
+	tg_manners_answer(&crowd->manners->cells[number], crowd->address_name, client, syn->now_ns);
 }
 
 /* auto: the answer. */

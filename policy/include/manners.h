@@ -197,16 +197,16 @@ TG_INLINE void tg_manners_count(struct tg_manners *cell, const struct tg_client 
 }
 
 /* The answer to it, which is remembered of its address. */
-TG_INLINE void tg_manners_answer(struct tg_manners *cell, __u64 address, struct tg_client *client,
+TG_INLINE void tg_manners_answer(struct tg_manners *cell, __u64 name, struct tg_client *client,
                                  __u64 now_ns)
 {
 	__u16 tick = tg_cell_tick(now_ns);
 
-	if (!tg_manners_may_take(cell, address, client, tick)) {
+	if (!tg_manners_may_take(cell, name, client, tick)) {
 		client->answer = client->sends_again ? TG_ANSWER_HOLLOW : TG_ANSWER_AS_RULED;
 		return;
 	}
-	tg_manners_take(cell, address, tick);
+	tg_manners_take(cell, name, tick);
 	if (cell->tick != tick && !tg_cell_is_behind(tick, cell->tick))
 		tg_manners_turn(cell, tick);
 	cell->lately += client->caller == TG_CALLER_NEW && cell->lately < 0xffff;

@@ -109,8 +109,9 @@ impl Watch {
             manners: &mut self.manners[names.manners_block() as usize],
             speaks: &self.speaks,
             name: names.connection,
-            source: names.address,
-            isn: names.isn.into(),
+            address_name: names.address,
+            isn: names.isn,
+            padding: 0,
         };
         // SAFETY: the function reads and writes only through these valid references, those in
         // `crowd` among them.

@@ -309,7 +309,7 @@ fn case(rng: &mut Rng) -> tg_case {
     let rules = rules(rng, age_ms);
     let refusals = bucket(rng, rules.refusal_cost_ns);
     let now_ns = later(rng, refusals.last_ns, rules.refusal_cost_ns);
-    let (name, source_name) = (rng.u64(..), rng.u64(..));
+    let (name, address_name) = (rng.u64(..), rng.u64(..));
     let limit = limit(rng);
     let full_ns = now_ns.wrapping_add(long(rng, limit.burst_ns));
     let mut case = tg_case {
@@ -340,9 +340,9 @@ fn case(rng: &mut Rng) -> tg_case {
         },
         overload: overload(rng, now_ns),
         block: block(rng, name, now_ns),
-        manners: manners(rng, source_name, now_ns),
+        manners: manners(rng, address_name, now_ns),
         name,
-        source_name,
+        address_name,
         speaks: speaks(rng),
         client_isn: word(rng, 0),
         tuple: tuple(rng),

@@ -123,8 +123,9 @@ fn finds_room(overload: *mut tg_overload, rules: &tg_rules, now_ns: u64) {
         manners: &mut manners,
         speaks: &tg_speaks::default(),
         name: 7 << 32 | 7,
-        source: 7 << 32 | 7,
+        address_name: 7 << 32 | 7,
         isn: 7,
+        padding: 0,
     };
     let syn = tg_syn { now_ns, ..Default::default() };
     let (mut room, mut refusals) = (queues(0, 0), tg_bucket::default());
