@@ -95,6 +95,25 @@ fn destination(
     Ok((network, or_no_insisting(rules)))
 }
 
+/// `insist` of the host, where no destination is negotiated with.
+fn refuse_vain_insisting(
+    reader: &Reader<'_>,
+    host: &Option<TimeWait>,
+    destinations: &[(Network, tg_tw_rules)],
+) -> Result<()> {
+    let insist = host.as_ref().and_then(|host| host.insist.as_ref());
+    let negotiates = |(_, rules): &(Network, tg_tw_rules)| rules.negotiate != TG_TW_NOBODY;
+    let Some(insist) = insist.filter(|insist| *insist.get_ref()) else { return Ok(()) };
+    if destinations.iter().any(negotiates) {
+        return Ok(());
+    }
+    Err(reader.wrong(
+        insist.span(),
+        "insist = true does nothing, for no destination is negotiated with",
+        "add negotiate = \"server\" or \"client\", or take insist out",
+    ))
+}
+
 impl Ends {
     /// Reads both sections.
     pub fn read(
@@ -131,32 +150,27 @@ impl Ends {
                 ));
             }
         }
-        // Everywhere else.
-        let elsewhere = or_no_insisting(ends.listeners);
-        if elsewhere != tg_tw_rules::default() {
-            for all in ["0.0.0.0/0", "::/0"] {
-                let all: Network = all.parse().expect("a network");
-                if !ends.destinations.iter().any(|(network, _)| *network == all) {
-                    ends.destinations.push((all, elsewhere));
-                }
-            }
-        }
-        let negotiates = |(_, rules): &(Network, tg_tw_rules)| rules.negotiate != TG_TW_NOBODY;
-        let insist = host.as_ref().and_then(|host| host.insist.as_ref());
-        if let Some(insist) = insist.filter(|insist| *insist.get_ref())
-            && !ends.destinations.iter().any(negotiates)
-        {
-            return Err(reader.wrong(
-                insist.span(),
-                "insist = true does nothing, for no destination is negotiated with",
-                "add negotiate = \"server\" or \"client\", or take insist out",
-            ));
-        }
+        ends.add_elsewhere();
+        refuse_vain_insisting(reader, host, &ends.destinations)?;
         ends.entries = match entries {
             Some(entries) => reader.number("entries", entries, 1, ENTRIES_MOST.into())? as u32,
             None => ENTRIES,
         };
         Ok(ends)
+    }
+
+    /// The rules of the host are those of everywhere else.
+    fn add_elsewhere(&mut self) {
+        let elsewhere = or_no_insisting(self.listeners);
+        if elsewhere == tg_tw_rules::default() {
+            return;
+        }
+        for all in ["0.0.0.0/0", "::/0"] {
+            let all: Network = all.parse().expect("a network");
+            if !self.destinations.iter().any(|(network, _)| *network == all) {
+                self.destinations.push((all, elsewhere));
+            }
+        }
     }
 
     /// The blocks that the table must have, where anything is asked.

@@ -107,6 +107,45 @@ TG_INLINE int tg_syn_may_stand(const struct tg_syn_stage *s)
 }
 
 /*
+ * reserv, before the queues are read: a SYN that TCP sees in between counts twice, not never.
+ * Returns how many are claimed.
+ */
+TG_INLINE __u32 tg_syn_claim(struct tg_syn_stage *s, struct tg_claims *own)
+{
+	__u32 index = s->at->guard->claims_index;
+
+	/* TCP is done with what went up from this processor before. */
+	tg_settle_previous(index);
+	tg_settle_all(index, s->hand->syn.now_ns);
+	s->hand->syn.random = bpf_get_prandom_u32();
+	return tg_claim(own, s->hand->syn.now_ns);
+}
+
+/* auto, before room is looked for. */
+TG_INLINE void tg_syn_see(struct tg_syn_stage *s)
+{
+	struct tg_queues *queues = &s->hand->queues;
+
+	if (tg_watch_see_window(s->watch)) {
+		tg_watch_see_queue(s->watch, queues);
+		tg_watch_turn_window(s->watch, queues->listen_len + queues->syn_len);
+	}
+	tg_watch_begin(s->watch, queues);
+}
+
+/* auto, to one who finds no room, once it is known what stands there: in which form? */
+TG_INLINE void tg_syn_tell(struct tg_syn_stage *s)
+{
+	if (s->watch && tg_syn_is_told(s->hand->reason, &s->hand->syn, &s->watch->client)) {
+		tg_watch_keep(s->watch);
+		tg_watch_tell(s->packet, s->watch);
+		s->hand->syn.answer = s->watch->client.answer;
+	} else if (tg_syn_is_held_off(&s->at->guard->rules, s->hand->reason, &s->hand->syn)) {
+		tg_syn_hold_off(s);
+	}
+}
+
+/*
  * First half: what room there is. can_look_up is 0 at the TCP entry, which is told of
  * no SYN that has a request already.
  * Returns whether a cookie is due, for which the hook then reads the options.
@@ -125,27 +164,14 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 	    tg_share_turn_step(s->at->active, index, s->socket.slot, s->hand->syn.now_ns))
 		s->hand->syn.source = tg_share_source(s->packet, s->at->active, index,
 		                                      s->socket.slot, s->hand->syn.now_ns);
-	if (rules->room == TG_ROOM_RESERVE) {
-		/* TCP is done with what went up from this processor before. */
-		tg_settle_previous(claims_index);
-		tg_settle_all(claims_index, s->hand->syn.now_ns);
-		/* Before the queues are read: a SYN that TCP sees in between counts twice, not
-		 * never. */
-		claimed = tg_claim(own, s->hand->syn.now_ns);
-		s->hand->syn.random = bpf_get_prandom_u32();
-	}
+	if (rules->room == TG_ROOM_RESERVE)
+		claimed = tg_syn_claim(s, own);
 	tg_read_queues(s->socket.tp, &s->hand->queues);
 	s->hand->queues.claimed = claimed;
 	if (tg_syn_is_watched(rules, &s->hand->syn))
 		s->watch = tg_watch_of(s->at, s->socket.slot, s->packet->seq, s->hand->syn.now_ns);
-	if (s->watch) {
-		if (tg_watch_see_window(s->watch)) {
-			tg_watch_see_queue(s->watch, &s->hand->queues);
-			tg_watch_turn_window(s->watch,
-			                     s->hand->queues.listen_len + s->hand->queues.syn_len);
-		}
-		tg_watch_begin(s->watch, &s->hand->queues);
-	}
+	if (s->watch)
+		tg_syn_see(s);
 	s->hand->reason = tg_syn_reason(rules, &s->hand->queues, &s->hand->syn);
 	s->hand->syn.half_open = tg_syn_needs_no_place(s->hand->reason, s->hand->joins);
 	if (s->watch)
@@ -157,13 +183,7 @@ TG_INLINE int tg_syn_assess(void *ctx, struct tg_syn_stage *s, int can_look_up)
 		s->hand->reason = tg_syn_take_over(&s->at->guard->rules, &s->hand->queues,
 		                                   &s->hand->syn, s->hand->reason);
 	}
-	if (s->watch && tg_syn_is_told(s->hand->reason, &s->hand->syn, &s->watch->client)) {
-		tg_watch_keep(s->watch);
-		tg_watch_tell(s->packet, s->watch);
-		s->hand->syn.answer = s->watch->client.answer;
-	} else if (tg_syn_is_held_off(rules, s->hand->reason, &s->hand->syn)) {
-		tg_syn_hold_off(s);
-	}
+	tg_syn_tell(s);
 	/*
 	 * Only now is it known that this answer is due. The client counts as told already, though
 	 * the SYN be left to what stands; and one that a RST is due to is not looked up for it.

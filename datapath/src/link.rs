@@ -97,7 +97,8 @@ fn create_at(
     let mut opts: libbpf_sys::bpf_link_create_opts = unsafe { zeroed() };
     opts.sz = size_of::<libbpf_sys::bpf_link_create_opts>() as _;
     // Open until the link is made; the link itself keeps no descriptor.
-    let root;
+    let mut root = None;
+    let mut at_root = |kind| io::Result::Ok((root.insert(cgroup::root()?).as_raw_fd(), kind));
     let (target, kind) = match place {
         Place::Ingress(ifindex) => {
             opts.flags = libbpf_sys::BPF_F_BEFORE;
@@ -108,10 +109,6 @@ fn create_at(
             (ifindex as i32, libbpf_sys::BPF_TCX_INGRESS)
         }
         Place::Egress(ifindex) => (ifindex as i32, libbpf_sys::BPF_TCX_EGRESS),
-        Place::Sockets => {
-            root = cgroup::root()?;
-            (root.as_raw_fd(), libbpf_sys::BPF_CGROUP_SOCK_OPS)
-        }
         Place::Driver(ifindex) => {
             opts.flags = libbpf_sys::XDP_FLAGS_DRV_MODE;
             (ifindex as i32, libbpf_sys::BPF_XDP)
@@ -122,26 +119,12 @@ fn create_at(
             opts.__bindgen_anon_1.netfilter.priority = priority;
             (0, libbpf_sys::BPF_NETFILTER)
         }
-        Place::SetSocketOption => {
-            root = cgroup::root()?;
-            (root.as_raw_fd(), libbpf_sys::BPF_CGROUP_SETSOCKOPT)
-        }
-        Place::GetSocketOption => {
-            root = cgroup::root()?;
-            (root.as_raw_fd(), libbpf_sys::BPF_CGROUP_GETSOCKOPT)
-        }
-        Place::Received => {
-            root = cgroup::root()?;
-            (root.as_raw_fd(), libbpf_sys::BPF_CGROUP_INET_INGRESS)
-        }
-        Place::Connect4 => {
-            root = cgroup::root()?;
-            (root.as_raw_fd(), libbpf_sys::BPF_CGROUP_INET4_CONNECT)
-        }
-        Place::Connect6 => {
-            root = cgroup::root()?;
-            (root.as_raw_fd(), libbpf_sys::BPF_CGROUP_INET6_CONNECT)
-        }
+        Place::Sockets => at_root(libbpf_sys::BPF_CGROUP_SOCK_OPS)?,
+        Place::SetSocketOption => at_root(libbpf_sys::BPF_CGROUP_SETSOCKOPT)?,
+        Place::GetSocketOption => at_root(libbpf_sys::BPF_CGROUP_GETSOCKOPT)?,
+        Place::Received => at_root(libbpf_sys::BPF_CGROUP_INET_INGRESS)?,
+        Place::Connect4 => at_root(libbpf_sys::BPF_CGROUP_INET4_CONNECT)?,
+        Place::Connect6 => at_root(libbpf_sys::BPF_CGROUP_INET6_CONNECT)?,
     };
     // SAFETY: the descriptor is open and opts outlives the call.
     let fd = unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), target, kind, &opts) };

@@ -225,6 +225,29 @@ TG_INLINE int tg_overload_is_crowded(const struct tg_overload *o)
 	return lost && lost * TG_OVERLOAD_SHARE + o->repeated >= o->seen + o->kept_out;
 }
 
+/* Nothing is counted yet. */
+TG_INLINE void tg_overload_begin_window(struct tg_overload *o, __u64 now_ns)
+{
+	o->stuck = o->half_open;
+	o->half_open = ~0u;
+	o->seen = 0;
+	o->repeated = 0;
+	o->fresh = 0;
+	o->dropped = 0;
+	o->fresh_dropped = 0;
+	o->kept_out = 0;
+	o->entered = 0;
+	o->waiting_sum = 0;
+	o->silent = 0;
+	o->hastened = 0;
+	o->steady = 0;
+	o->connected = 0;
+	o->cookies = 0;
+	o->returned = 0;
+	o->proved = 0;
+	o->window_ns = now_ns;
+}
+
 /* One window is over. */
 TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overload *o, __u32 queued,
                                  __u64 now_ns)
@@ -261,24 +284,7 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 	}
 	o->places = tg_overload_places(rules, o);
 	o->few_places = tg_overload_few_places(o);
-	o->stuck = o->half_open;
-	o->half_open = ~0u;
-	o->seen = 0;
-	o->repeated = 0;
-	o->fresh = 0;
-	o->dropped = 0;
-	o->fresh_dropped = 0;
-	o->kept_out = 0;
-	o->entered = 0;
-	o->waiting_sum = 0;
-	o->silent = 0;
-	o->hastened = 0;
-	o->steady = 0;
-	o->connected = 0;
-	o->cookies = 0;
-	o->returned = 0;
-	o->proved = 0;
-	o->window_ns = now_ns;
+	tg_overload_begin_window(o, now_ns);
 }
 
 /*

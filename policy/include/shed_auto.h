@@ -194,15 +194,34 @@ TG_INLINE void tg_auto_see_drain(struct tg_auto *a, __u64 entered, __u64 waiting
 	a->waiting_x256 = waiting_x256;
 }
 
-/* The queue that is counted, for a rate set by hand. */
-TG_INLINE __u64 tg_auto_count_queue(const struct tg_auto *a, __u64 passed, __u64 limit_x256,
-                                    __u64 passed_ns)
+/*
+ * The queue that is counted, for a rate set by hand, and which takes the drain's place: keeps both,
+ * and returns how long it may be.
+ */
+TG_INLINE __u64 tg_auto_count(const struct tg_shed_rules *rules, struct tg_auto *a, __u64 passed,
+                              __u64 passed_ns)
 {
-	__u64 queue = a->waiting_x256 + passed * 256;
-	__u64 out = tg_rate_amount(a->drain_x256, passed_ns);
+	__u64 drain_x256 = (__u64)rules->rate_per_s * 256;
+	__u64 limit_x256 = tg_rate_amount(drain_x256, TG_AUTO_COUNTED_NS);
+	__u64 queue_x256 = a->waiting_x256 + passed * 256;
+	__u64 out_x256 = tg_rate_amount(drain_x256, passed_ns);
 
-	queue = queue > out ? queue - out : 0;
-	return queue < limit_x256 ? queue : limit_x256;
+	if (limit_x256 < 2 * TG_AUTO_AIM_LEAST * 256)
+		limit_x256 = 2 * TG_AUTO_AIM_LEAST * 256;
+	queue_x256 = queue_x256 > out_x256 ? queue_x256 - out_x256 : 0;
+	a->drain_x256 = drain_x256;
+	a->waiting_x256 = queue_x256 < limit_x256 ? queue_x256 : limit_x256;
+	return limit_x256;
+}
+
+/* What was known is of too long ago. */
+TG_INLINE void tg_auto_forget(struct tg_auto *a, __u64 waiting_x256)
+{
+	a->is_shedding = 0;
+	a->fresh_x256 = 0;
+	a->drain_x256 = 0;
+	a->queue_x256 = 0;
+	a->waiting_x256 = waiting_x256;
 }
 
 /*
@@ -231,11 +250,7 @@ TG_APART void tg_auto_step(const struct tg_shed_rules *rules, struct tg_auto *a,
 	__u64 aim_x256, admit_x256;
 
 	if (passed_ns > TG_AUTO_STALE_NS) {
-		a->is_shedding = 0;
-		a->fresh_x256 = 0;
-		a->drain_x256 = 0;
-		a->queue_x256 = 0;
-		a->waiting_x256 = waiting_x256;
+		tg_auto_forget(a, waiting_x256);
 		passed = 0;
 		seen = 0;
 		entered = 0;
@@ -246,11 +261,7 @@ TG_APART void tg_auto_step(const struct tg_shed_rules *rules, struct tg_auto *a,
 	}
 	tg_auto_see_fresh(rules, a, passed, passed_ns);
 	if (rules->rate_per_s) {
-		a->drain_x256 = (__u64)rules->rate_per_s * 256;
-		limit_x256 = tg_rate_amount(a->drain_x256, TG_AUTO_COUNTED_NS);
-		if (limit_x256 < 2 * TG_AUTO_AIM_LEAST * 256)
-			limit_x256 = 2 * TG_AUTO_AIM_LEAST * 256;
-		a->waiting_x256 = tg_auto_count_queue(a, passed, limit_x256, passed_ns);
+		limit_x256 = tg_auto_count(rules, a, passed, passed_ns);
 		queue_x256 = a->waiting_x256;
 	}
 	a->queue_x256 = tg_rate_toward(a->queue_x256, queue_x256, passed_ns, TG_AUTO_QUEUE_NS);
