@@ -10,24 +10,17 @@
 #include "vmlinux.h"
 
 #include "../../policy/include/notice.h"
+#include "cgroup.h"
 #include "layout.h"
 #include "mptcp.h"
+#include "packet.h"
 
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-#define ETH_P_IP 0x0800
-#define ETH_P_IPV6 0x86dd
-#define IPPROTO_TCP 6
-#define TCP_RST 0x04
-#define TCP_ACK 0x10
 #define SOCK_STREAM 1
-
-/* What a program returns: whether the segment, or the system call, goes on. */
-#define TG_GO_ON 1
-#define TG_REFUSE 0
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -106,18 +99,18 @@ TG_INLINE int tg_came_rst(struct __sk_buff *ctx, struct tg_came *c, struct tg_no
 	struct tcphdr *tcp;
 	__u32 bytes;
 
-	if (ctx->protocol == bpf_htons(ETH_P_IP)) {
+	if (ctx->protocol == bpf_htons(TG_ETH_P_IP)) {
 		struct iphdr *ip = data;
 
-		if ((void *)(ip + 1) > data_end || ip->protocol != IPPROTO_TCP || ip->ihl != 5)
+		if ((void *)(ip + 1) > data_end || ip->protocol != TG_IPPROTO_TCP || ip->ihl != 5)
 			return 0;
 		c->from.addr[0] = ip->saddr;
 		c->l4_offset = sizeof(*ip);
 		bytes = bpf_ntohs(ip->tot_len) - sizeof(*ip);
-	} else if (ctx->protocol == bpf_htons(ETH_P_IPV6)) {
+	} else if (ctx->protocol == bpf_htons(TG_ETH_P_IPV6)) {
 		struct ipv6hdr *ip = data;
 
-		if ((void *)(ip + 1) > data_end || ip->nexthdr != IPPROTO_TCP)
+		if ((void *)(ip + 1) > data_end || ip->nexthdr != TG_IPPROTO_TCP)
 			return 0;
 		__builtin_memcpy(c->from.addr, &ip->saddr, 16);
 		c->from.is_ipv6 = 1;
@@ -127,11 +120,11 @@ TG_INLINE int tg_came_rst(struct __sk_buff *ctx, struct tg_came *c, struct tg_no
 		return 0;
 	}
 	tcp = data + c->l4_offset;
-	if ((void *)(tcp + 1) > data_end || !(tcp->flags & TCP_RST))
+	if ((void *)(tcp + 1) > data_end || !(tcp->flags & TG_TCP_RST))
 		return 0;
 	c->from.port = bpf_ntohs(tcp->source);
 	c->tcp_header_bytes = tcp->doff * 4;
-	rst->has_ack = tcp->flags & TCP_ACK;
+	rst->has_ack = tcp->flags & TG_TCP_ACK;
 	rst->ack = bpf_ntohl(tcp->ack_seq);
 	rst->payload_bytes = bytes - c->tcp_header_bytes;
 	return rst->payload_bytes == TG_NOTICE_PAYLOAD_BYTES;
@@ -233,7 +226,7 @@ TG_INLINE int tg_is_subflow(const struct bpf_sock_addr *ctx)
 
 TG_INLINE int tg_connects(const struct bpf_sock_addr *ctx)
 {
-	return ctx->type == SOCK_STREAM && ctx->protocol == IPPROTO_TCP && !tg_is_subflow(ctx);
+	return ctx->type == SOCK_STREAM && ctx->protocol == TG_IPPROTO_TCP && !tg_is_subflow(ctx);
 }
 
 SEC("cgroup/connect4")

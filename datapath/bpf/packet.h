@@ -272,7 +272,7 @@ enum {
 /* IPv4 on a socket that takes both has mapped addresses there, and not on the wire. */
 TG_INLINE void tg_unmap(struct tg_tuple *t)
 {
-	if (!t->is_ipv6 || t->saddr[0] || t->saddr[1] || t->saddr[2] != bpf_htonl(0xffff))
+	if (!t->is_ipv6 || !tg_is_mapped(t->saddr))
 		return;
 	t->saddr[0] = t->saddr[3];
 	t->daddr[0] = t->daddr[3];

@@ -7,6 +7,7 @@
  */
 #include "vmlinux.h"
 
+#include "cgroup.h"
 #include "maps.h"
 #include "packet.h"
 #include "said.h"
@@ -19,10 +20,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* The kernel copies this much of an option's value for us; of a longer one it keeps the original.
  */
 #define TG_OPTION_BYTES 4096
-
-/* What a program returns: whether the system call goes on. */
-#define TG_GO_ON 1
-#define TG_REFUSE 0
 
 TG_INLINE int tg_is_ours(struct bpf_sockopt *ctx)
 {

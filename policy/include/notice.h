@@ -18,6 +18,7 @@
 
 #include "listener.h"
 #include "sequence.h"
+#include "tuple.h"
 
 #define TG_NOTICE_MAGIC 0x33aau
 #define TG_NOTICE_RESOURCE_EXCEEDED 10u
@@ -140,10 +141,10 @@ struct tg_target {
 	__u32 port; /* host byte order */
 };
 
-/* A socket for both families writes an IPv4 address so (RFC 4291, section 2.5.5.2). */
+/* To a socket for both families it may be an IPv4 address that is mapped. */
 TG_INLINE void tg_target_unmap(struct tg_target *t)
 {
-	if (!t->is_ipv6 || t->addr[0] || t->addr[1] || t->addr[2] != __builtin_bswap32(0xffff))
+	if (!t->is_ipv6 || !tg_is_mapped(t->addr))
 		return;
 	t->addr[0] = t->addr[3];
 	t->addr[2] = 0;

@@ -16,6 +16,12 @@ struct tg_tuple {
 	__u32 is_ipv6;
 };
 
+/* A socket for both families writes an IPv4 address so, in word 3 (RFC 4291, section 2.5.5.2). */
+TG_INLINE int tg_is_mapped(const __u32 *addr)
+{
+	return !addr[0] && !addr[1] && addr[2] == __builtin_bswap32(0xffff);
+}
+
 /*
  * A MAC (SipHash-2-4) of addresses, ports, the client's initial sequence number, and of what the
  * caller binds besides. Apart: in its caller, with clang 17 and 18, the driver's program would need
