@@ -246,7 +246,7 @@ __noinline int tg_end_ask(struct __sk_buff *ctx, const struct tg_packet *p)
 /*
  * Step 3 of the negotiation, at a client: a choice that is not acceptable ends the connection
  * as though it failed to synchronize. The same where both opened at once, by Table 1. *snd_nxt is
- * then what a RST in its place acknowledges.
+ * then our next sequence number.
  */
 __noinline int tg_end_syn(struct __sk_buff *ctx, const struct tg_packet *p, __u32 *snd_nxt)
 {
@@ -274,7 +274,7 @@ __noinline int tg_end_syn(struct __sk_buff *ctx, const struct tg_packet *p, __u3
 	decrypted = tg_tc_is_decrypted(ctx);
 	if (a && tp && (ack ? tg_acks_syn(p->ack, tp->snd_una, tp->write_seq) : !decrypted)) {
 		a->is_met = !decrypted;
-		*snd_nxt = ack ? p->ack : tp->write_seq;
+		*snd_nxt = tp->write_seq;
 		__builtin_memcpy(t.saddr, p->tuple.daddr, 16);
 		__builtin_memcpy(t.daddr, p->tuple.saddr, 16);
 		use = value;
@@ -337,7 +337,9 @@ TG_INLINE int tg_end_swap(struct __sk_buff *ctx, const struct tg_packet *p)
 /* A RST to the other end, whose request is gone; and one up, where connect() fails. */
 TG_INLINE int tg_end_connect(struct __sk_buff *ctx, const struct tg_packet *p, __u32 snd_nxt)
 {
-	struct tg_marks up = {.ack = snd_nxt, .flags = TG_TCP_RST | TG_TCP_ACK};
+	/* No more than it acknowledges: data that went with the SYN may not have left. */
+	struct tg_marks up = {.ack = p->flags & TG_TCP_ACK ? p->ack : snd_nxt,
+	                      .flags = TG_TCP_RST | TG_TCP_ACK};
 
 	if (tg_answer_beside(ctx, p) == TG_BESIDE_SPOILT)
 		return TCX_DROP;
