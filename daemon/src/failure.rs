@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What an operator is told when something does not work: one sentence, with the fix.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use libbpf_rs::ErrorKind;
 use nix::errno::Errno;
@@ -108,18 +108,14 @@ fn is_anothers(error: &Error, sees_others: bool) -> bool {
     }
 }
 
-/// Whoever made the folder first could make it again, but where bpffs is root's alone.
-fn not_ours(path: &Path, owner: u32) -> Failure {
-    let path = path.display();
-    Failure::argument(
-        format!("{path} belongs to user {owner}, who may take away what is pinned there"),
-        format!("remove it (rm -r {path}), and mount bpffs with mode=0700"),
-    )
-}
-
 fn of_datapath(source: Error, sees_others: bool) -> Failure {
     match source {
-        Error::NotOurs { path, owner } => not_ours(&path, owner),
+        // Whoever made the folder first could make it again, but where bpffs is root's alone.
+        Error::NotOurs { ref path, .. } => {
+            let fix =
+                format!("remove it (rm -r {}), and mount bpffs with mode=0700", path.display());
+            Failure::argument(source.to_string(), fix)
+        }
         Error::Mount { path, source } => no_place(path, source),
         Error::Pin { path, source } if source.raw_os_error() == Some(Errno::EROFS as i32) => {
             no_place(path, source)
