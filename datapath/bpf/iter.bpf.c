@@ -37,13 +37,12 @@ int listeners(struct bpf_iter__tcp *ctx)
 	if (!sk_common)
 		return 0;
 	/*
-	 * The iterator walks the listening sockets first. An empty row says that they are
-	 * through: who reads row by row stops there, and a million connections are not walked.
+	 * The iterator walks the listening sockets first. By 1 it is told that they are through:
+	 * the kernel ends the read there, or with EAGAIN where it has nothing to give
+	 * (bpf_iter_run_prog()), and a million connections are not walked.
 	 */
-	if (sk_common->skc_state != TCP_LISTEN) {
-		bpf_seq_write(ctx->meta->seq, &row, sizeof(row));
-		return 0;
-	}
+	if (sk_common->skc_state != TCP_LISTEN)
+		return 1;
 	tp = bpf_skc_to_tcp_sock(sk_common);
 	if (!tp)
 		return 0;

@@ -218,7 +218,6 @@ SEC("iter/tcp")
 int speaking_listeners(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *sk = ctx->sk_common;
-	struct tg_listener_row row = {};
 	struct tcp_sock *tp;
 	int flags = 0;
 	__u32 wishes;
@@ -226,10 +225,8 @@ int speaking_listeners(struct bpf_iter__tcp *ctx)
 	if (!sk)
 		return 0;
 	/* The listening sockets come first: see iter.bpf.c. */
-	if (sk->skc_state != TCP_LISTEN) {
-		bpf_seq_write(ctx->meta->seq, &row, sizeof(row));
-		return 0;
-	}
+	if (sk->skc_state != TCP_LISTEN)
+		return 1;
 	tp = bpf_skc_to_tcp_sock(sk);
 	wishes = tg_port_negotiates(sk->skc_num);
 	if (!tp || !wishes)

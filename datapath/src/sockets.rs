@@ -4,8 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Read};
-use std::ops::ControlFlow;
+use std::io::{self, BufReader, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::address;
@@ -27,57 +26,72 @@ fn read_row(from: &mut impl Read, row: &mut [u8]) -> io::Result<bool> {
     }
 }
 
-/// Hands each row of an iterator to `take`, as it is read, until that has had enough.
-fn iterate<T: Plain>(
-    programs: &Programs,
-    program: &str,
-    mut take: impl FnMut(T) -> ControlFlow<()>,
-) -> Result<()> {
-    let fail = |source| Error::Read { what: format!("sockets by {program}"), source };
+/// What an iterator of listening sockets shows, until it says by EAGAIN that these are through. (It says so of a
+/// million that are no rows as well: as many do not listen.)
+struct UntilThrough<R>(R);
+
+impl<R: Read> Read for UntilThrough<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        match self.0.read(to) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            read => read,
+        }
+    }
+}
+
+/// As many bytes of whole rows the kernel gives at once (bpf_seq_read()).
+const AT_ONCE_BYTES: usize = 32 << 10;
+
+/// Listening sockets are read by as many as there are at once: at each read(2) the kernel takes hold of all those
+/// anew that share a port, of which any user may open thousands.
+fn listening(iterator: impl Read) -> impl Read {
+    BufReader::with_capacity(AT_ONCE_BYTES, UntilThrough(iterator))
+}
+
+/// Hands over each row as it is read.
+fn each_row<T: Plain>(mut from: impl Read, mut take: impl FnMut(T)) -> io::Result<()> {
+    let mut bytes = vec![0; size_of::<T>()];
+    while read_row(&mut from, &mut bytes)? {
+        take(from_bytes(&bytes));
+    }
+    Ok(())
+}
+
+fn open(programs: &Programs, program: &str) -> io::Result<File> {
     let fd = programs.program(program).expect("the iterators are in every set that reads");
     // SAFETY: an open program; no options are passed.
     let link = unsafe {
         libbpf_sys::bpf_link_create(fd.as_raw_fd(), 0, libbpf_sys::BPF_TRACE_ITER, std::ptr::null())
     };
     if link < 0 {
-        return Err(fail(io::Error::from_raw_os_error(-link)));
+        return Err(io::Error::from_raw_os_error(-link));
     }
     // SAFETY: a fresh descriptor that nobody else owns.
     let link = unsafe { OwnedFd::from_raw_fd(link) };
     // SAFETY: an open link.
     let iter = unsafe { libbpf_sys::bpf_iter_create(link.as_raw_fd()) };
     if iter < 0 {
-        return Err(fail(io::Error::from_raw_os_error(-iter)));
+        return Err(io::Error::from_raw_os_error(-iter));
     }
     // SAFETY: a fresh descriptor that nobody else owns.
-    let mut file = unsafe { File::from_raw_fd(iter) };
-    let mut bytes = vec![0; size_of::<T>()];
-    // A row at a time: the kernel walks no further than what is asked for.
-    while read_row(&mut file, &mut bytes).map_err(fail)? {
-        if take(from_bytes(&bytes)).is_break() {
-            break;
-        }
-    }
-    Ok(())
+    Ok(unsafe { File::from_raw_fd(iter) })
 }
 
-/// The iterators of listening sockets end with an empty row.
-fn until_through(
-    mut take: impl FnMut(tg_listener_row),
-) -> impl FnMut(tg_listener_row) -> ControlFlow<()> {
-    move |row| {
-        if row.socket_cookie == 0 {
-            return ControlFlow::Break(());
-        }
-        take(row);
-        ControlFlow::Continue(())
-    }
+/// Hands each row of an iterator to `take`, read `by` its kind.
+fn iterate<T: Plain, R: Read>(
+    programs: &Programs,
+    program: &str,
+    by: impl FnOnce(File) -> R,
+    take: impl FnMut(T),
+) -> Result<()> {
+    let through = open(programs, program).and_then(|iterator| each_row(by(iterator), take));
+    through.map_err(|source| Error::Read { what: format!("sockets by {program}"), source })
 }
 
 /// Every listening TCP socket of the calling thread's network namespace.
 pub fn listeners(programs: &Programs) -> Result<Vec<tg_listener_row>> {
     let mut rows = Vec::new();
-    iterate(programs, "listeners", until_through(|row| rows.push(row)))?;
+    iterate(programs, "listeners", listening, |row| rows.push(row))?;
     rows.sort_by_key(|row| (row.port, row.is_ipv6, row.addr, row.socket_cookie));
     Ok(rows)
 }
@@ -99,16 +113,13 @@ pub fn listeners_by_two_looks(programs: &Programs) -> Result<Vec<tg_listener_row
 
 /// Has listeners that are guarded, and stood before us, ask about their SYN/ACKs (Linux 6.12).
 pub fn mark_speaking(programs: &Programs) -> Result<()> {
-    iterate(programs, "speaking_listeners", until_through(drop))
+    iterate(programs, "speaking_listeners", listening, drop::<tg_listener_row>)
 }
 
 /// Hands over the half-open requests whose reservation is older than their guard allows, while its
 /// places are short: each as it is read, for it may complete at any moment.
-pub fn stale_requests(programs: &Programs, mut take: impl FnMut(tg_request_row)) -> Result<()> {
-    iterate(programs, "stale_requests", |row| {
-        take(row);
-        ControlFlow::Continue(())
-    })
+pub fn stale_requests(programs: &Programs, take: impl FnMut(tg_request_row)) -> Result<()> {
+    iterate(programs, "stale_requests", |iterator| iterator, take)
 }
 
 impl tg_listener_row {
@@ -147,6 +158,32 @@ mod tests {
         };
         assert_eq!(there(&[row(1), row(2)], &[row(2), row(3)]), [2, 3, 1]);
         assert_eq!(there(&[row(2), row(3)], &[row(2), row(3)]), [2, 3]);
+    }
+
+    /// An iterator, of which each read(2) gives as many whole rows as are asked for.
+    struct Rows {
+        left: usize,
+        reads: usize,
+    }
+
+    impl Read for &mut Rows {
+        fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+            self.reads += 1;
+            let rows = self.left.min(to.len() / size_of::<tg_listener_row>());
+            self.left -= rows;
+            match rows * size_of::<tg_listener_row>() {
+                0 => Err(io::ErrorKind::WouldBlock.into()),
+                bytes => Ok(bytes),
+            }
+        }
+    }
+
+    #[test]
+    fn listening_sockets_are_read_by_the_hundred_until_they_are_through() {
+        let (mut rows, mut found) = (Rows { left: 1000, reads: 0 }, 0);
+        each_row(listening(&mut rows), |_: tg_listener_row| found += 1).unwrap();
+        assert_eq!((found, rows.left), (1000, 0));
+        assert!(rows.reads <= 4, "{} reads", rows.reads);
     }
 
     #[test]

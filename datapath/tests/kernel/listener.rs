@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which socket a SYN is for: the one that the kernel would choose.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
@@ -9,6 +10,7 @@ use crate::common::segment::*;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use libbpf_sys::bpf_map_create_opts;
 use nix::sys::socket::{setsockopt, sockopt};
+use tidegate_datapath::sockets;
 use tidegate_policy::raw::*;
 
 /// Of a listener that is gone nothing is remembered, though the next may come at once.
@@ -65,6 +67,26 @@ fn each_member_of_a_reuseport_group_is_judged_by_its_own_queue() {
         assert_eq!(answers[0], answers[1]);
         assert_eq!(answers[0], answers[2]);
         drop(full);
+    });
+}
+
+/// They take more than one read(2), and behind them stand connections.
+#[test]
+fn each_of_hundreds_of_sockets_that_share_a_port_is_listed_once() {
+    in_a_namespace("each_of_hundreds_of_sockets_that_share_a_port_is_listed_once", |_| {
+        let to = at(V4, FULL);
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_RESET))]);
+        for connections in [0, 40] {
+            let _connected = Server::new(at(V4, FULL + 1), 64, connections);
+            let _servers: Vec<Server> = (0..500).map(|_| Server::bound(to, 0, true)).collect();
+            let rows = sockets::listeners(&guards.programs).unwrap();
+            let cookies: BTreeSet<u64> = rows
+                .iter()
+                .filter(|row| row.port == FULL.into())
+                .map(|r| r.socket_cookie)
+                .collect();
+            assert_eq!((rows.len(), cookies.len()), (501, 500), "{connections}");
+        }
     });
 }
 
