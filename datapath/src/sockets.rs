@@ -92,8 +92,15 @@ fn iterate<T: Plain, R: Read>(
 pub fn listeners(programs: &Programs) -> Result<Vec<tg_listener_row>> {
     let mut rows = Vec::new();
     iterate(programs, "listeners", listening, |row| rows.push(row))?;
+    Ok(in_order(rows))
+}
+
+/// Each socket once, in an order that stays. One that begins to listen between two reads may be shown twice, and
+/// before Linux 6.16 others when one begins or closes.
+fn in_order(mut rows: Vec<tg_listener_row>) -> Vec<tg_listener_row> {
     rows.sort_by_key(|row| (row.port, row.is_ipv6, row.addr, row.socket_cookie));
-    Ok(rows)
+    rows.dedup_by_key(|row| row.socket_cookie);
+    rows
 }
 
 /// The sockets that a look has found, and those that it misses and the one before had: an iterator may pass one
@@ -158,6 +165,14 @@ mod tests {
         };
         assert_eq!(there(&[row(1), row(2)], &[row(2), row(3)]), [2, 3, 1]);
         assert_eq!(there(&[row(2), row(3)], &[row(2), row(3)]), [2, 3]);
+    }
+
+    #[test]
+    fn a_socket_that_is_shown_twice_is_one() {
+        let row = |socket_cookie| tg_listener_row { socket_cookie, ..Default::default() };
+        let cookies: Vec<u64> =
+            in_order([7, 8, 7].map(row).into()).iter().map(|row| row.socket_cookie).collect();
+        assert_eq!(cookies, [7, 8]);
     }
 
     /// An iterator, of which each read(2) gives as many whole rows as are asked for.
