@@ -58,12 +58,12 @@ pub fn kept(
     is_at_driver: impl Fn(u32) -> bool,
 ) -> Vec<Interface> {
     let asked: BTreeSet<IpAddr> = guards.iter().flat_map(|g| bound(g, listeners)).collect();
-    let is_nowhere = |address: &IpAddr| now.iter().all(|i| !i.addresses.contains(address));
+    let there: BTreeSet<IpAddr> = now.iter().flat_map(|i| &i.addresses).copied().collect();
     let lost = |interface: &Interface| {
         let was = before.iter().find(|i| i.index == interface.index && is_at_driver(i.index));
         let counts = |a: &&IpAddr| interface.addresses.is_empty() || asked.contains(*a);
         let had = was.into_iter().flat_map(|was| &was.addresses).filter(counts);
-        had.copied().filter(is_nowhere).collect::<Vec<IpAddr>>()
+        had.copied().filter(|address| !there.contains(address)).collect::<Vec<IpAddr>>()
     };
     let with_lost = |interface: &Interface| {
         let addresses = [interface.addresses.clone(), lost(interface)].concat();
@@ -89,22 +89,32 @@ fn has_no_outside(interface: &Interface) -> bool {
         || interface.driver == "dummy"
 }
 
+/// The host's addresses, and of each whether nothing comes in at any interface that has it.
+fn standing(interfaces: &[Interface]) -> BTreeMap<IpAddr, bool> {
+    let mut standing = BTreeMap::new();
+    for interface in interfaces {
+        for address in &interface.addresses {
+            *standing.entry(*address).or_insert(true) &= has_no_outside(interface);
+        }
+    }
+    standing
+}
+
 /// Whether packets for this address may come in at any interface: it is every one; or, as a virtual service's,
 /// it stands where nothing comes in. One that stands nowhere may be that of an interface which is down.
-fn comes_in_anywhere(address: &IpAddr, interfaces: &[Interface]) -> bool {
-    let mut having = interfaces.iter().filter(|i| i.addresses.contains(address)).peekable();
-    let stands = having.peek().is_some();
-    address.is_unspecified() || !address.is_loopback() && stands && having.all(has_no_outside)
+fn comes_in_anywhere(address: &IpAddr, standing: &BTreeMap<IpAddr, bool>) -> bool {
+    let is_inside = || standing.get(address).is_some_and(|is_inside| *is_inside);
+    address.is_unspecified() || !address.is_loopback() && is_inside()
 }
 
 /// The addresses at whose interfaces a guard's packets come in; empty where they may at any.
 fn where_met(
     guarded: &Guarded,
-    interfaces: &[Interface],
+    standing: &BTreeMap<IpAddr, bool>,
     listeners: &[tg_listener_row],
 ) -> BTreeSet<IpAddr> {
     let bound = bound(guarded, listeners);
-    match bound.iter().any(|address| comes_in_anywhere(address, interfaces)) {
+    match bound.iter().any(|address| comes_in_anywhere(address, standing)) {
         true => BTreeSet::new(),
         false => bound,
     }
@@ -175,8 +185,9 @@ pub fn plan(
     let mut plan = Plan { only_paths, is_named: !names.is_empty(), ..Default::default() };
     plan.guards =
         guards.iter().map(|g| PlannedGuard { hook: g.hook, ..Default::default() }).collect();
+    let standing = standing(interfaces);
     let met: Vec<(&Guarded, BTreeSet<IpAddr>)> =
-        guards.iter().map(|g| (g, where_met(g, interfaces, listeners))).collect();
+        guards.iter().map(|g| (g, where_met(g, &standing, listeners))).collect();
     let concerning = |interface: &Interface| -> Vec<usize> {
         let concerns = |(g, addresses): &(&Guarded, BTreeSet<IpAddr>)| match g.is_path {
             _ if !names.is_empty() => true,

@@ -145,10 +145,11 @@ impl Resizer {
         if known.is_empty() && guards.iter().all(|g| g.backlog.is_none()) {
             return Ok(());
         }
-        for cookie in known.keys().filter(|c| !there.iter().any(|row| row.socket_cookie == **c)) {
+        let cookies: BTreeSet<u64> = there.iter().map(|row| row.socket_cookie).collect();
+        for cookie in known.keys().filter(|cookie| !cookies.contains(cookie)) {
             resized::forget(programs, *cookie)?;
         }
-        self.failed.retain(|cookie, _| there.iter().any(|row| row.socket_cookie == *cookie));
+        self.failed.retain(|cookie, _| cookies.contains(cookie));
         let (most, chosen) = (host::somaxconn(), chosen(guards, there));
         let of = |row: &tg_listener_row, limit: u32| {
             let wanted = wanted(guards, row, most);
