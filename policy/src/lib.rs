@@ -30,6 +30,8 @@ pub mod raw {
 }
 
 pub use agree::{agree, agree_accepts, agree_notice, agree_share, agree_shed, agree_time_wait};
+pub use rules::syn_ns_of_host;
+
 use raw::{tg_ack, tg_bucket, tg_decision, tg_fin, tg_judged, tg_queues, tg_rules, tg_syn};
 
 /// Whether there is room for a SYN: `TG_ROOM`, `TG_KERNEL_COOKIE`, or the reason why there is none.

@@ -37,6 +37,12 @@ impl tg_rules {
     }
 }
 
+/// What a SYN costs a host of its time, whose processors drop SYNs side by side, as they serve: to the nearest ns, for
+/// a hundred processors have a few each.
+pub fn syn_ns_of_host(one_processors_ns: u64, processors: u64) -> u64 {
+    (one_processors_ns + processors / 2) / processors
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,5 +57,12 @@ mod tests {
         assert_eq!(said.or_syn_ns(2950), said);
         let other = mechanism::parse("abort").unwrap();
         assert_eq!(other.or_syn_ns(2950), other);
+    }
+
+    #[test]
+    fn what_a_syn_costs_many_processors_is_told_to_the_nearest_nanosecond() {
+        for (processors, expected) in [(1, 500), (2, 250), (3, 167), (64, 8), (192, 3), (999, 1)] {
+            assert_eq!(syn_ns_of_host(500, processors), expected, "{processors}");
+        }
     }
 }

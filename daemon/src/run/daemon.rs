@@ -14,6 +14,7 @@ use tidegate_datapath::raw::*;
 use tidegate_datapath::{control, counters, interfaces, refusals, sock_diag, sockets, time_wait};
 use tidegate_policy::names::REASONS;
 use tidegate_policy::raw::*;
+use tidegate_policy::syn_ns_of_host;
 
 use super::{check_host, slots};
 use crate::config::{self, Config};
@@ -469,10 +470,11 @@ fn logs(config: &Config) -> bool {
     config.guards.iter().any(|g| g.rules.log_cost_ns != 0)
 }
 
-/// Of this host's time: its processors drop SYNs side by side, as they serve.
+/// Of this host's time.
 fn syn_costs_ns(guard: &Guard, plan: &Plan) -> Vec<u64> {
     let processors = host::processors();
-    guard.syn_costs_ns(plan).into_iter().map(|cost_ns| cost_ns / processors).collect()
+    let of_one = guard.syn_costs_ns(plan).into_iter();
+    of_one.map(|cost_ns| syn_ns_of_host(cost_ns, processors)).collect()
 }
 
 fn configuration_of(
