@@ -36,6 +36,12 @@ pub fn netns_cookie() -> Result<u64> {
     if answer < 0 { Err(fail(io::Error::last_os_error())) } else { Ok(cookie) }
 }
 
+/// A space, a tab, a line's end and a backslash of a mount point are written in octal (show_mountinfo()).
+fn unescaped(point: &str) -> String {
+    let octal = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    octal.iter().fold(point.to_owned(), |point, (from, to)| point.replace(from, to))
+}
+
 /// The mount points of the cgroup2 hierarchy that show its root: not always /sys/fs/cgroup, for
 /// the hierarchies of v1 may be beside it.
 fn roots_of(mountinfo: &str) -> impl Iterator<Item = PathBuf> {
@@ -44,7 +50,8 @@ fn roots_of(mountinfo: &str) -> impl Iterator<Item = PathBuf> {
         let (mount, file_system) = line.split_once(" - ")?;
         let mut fields = mount.split(' ').skip(3);
         let (root, point) = (fields.next()?, fields.next()?);
-        (file_system.split(' ').next()? == "cgroup2" && root == "/").then(|| point.into())
+        (file_system.split(' ').next()? == "cgroup2" && root == "/")
+            .then(|| unescaped(point).into())
     })
 }
 
@@ -55,8 +62,9 @@ fn is_seen(point: &Path) -> bool {
 
 /// Where that is, if anywhere.
 pub fn root_path() -> Option<PathBuf> {
-    let mountinfo = fs::read_to_string("/proc/thread-self/mountinfo").ok()?;
-    roots_of(&mountinfo).find(|point| is_seen(point))
+    // A mount point is any bytes: one that is no text keeps none that is from being found.
+    let mountinfo = fs::read("/proc/thread-self/mountinfo").ok()?;
+    roots_of(&String::from_utf8_lossy(&mountinfo)).find(|point| is_seen(point))
 }
 
 /// Whether what is seen at this root are the sockets of a part of the host alone: it is that of a cgroup namespace,
@@ -81,7 +89,15 @@ pub fn root() -> io::Result<OwnedFd> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use nix::mount::{MsFlags, mount};
+    use tidegate_lab::{Namespace, skip_without_root};
+
     use super::*;
+
+    const NONE: Option<&str> = None;
 
     #[test]
     fn the_root_is_found_beside_hierarchies_of_v1() {
@@ -94,6 +110,25 @@ mod tests {
         assert_eq!(roots(mountinfo), [Path::new("/sys/fs/cgroup/unified")]);
         assert!(roots(&mountinfo.replace("cgroup2", "cgroup")).is_empty());
         assert!(roots("").is_empty());
+        let elsewhere = mountinfo.replace("/sys/fs/cgroup/unified", r"/run/a\040b\134040");
+        assert_eq!(roots(&elsewhere), [Path::new(r"/run/a b\040")]);
+    }
+
+    #[test]
+    fn a_mount_point_that_is_no_text_hides_no_root() {
+        if skip_without_root("a_mount_point_that_is_no_text_hides_no_root") {
+            return;
+        }
+        let namespace = Namespace::new("no-text").unwrap();
+        let (before, is_text, after) = namespace.run(|| {
+            let before = root_path();
+            let point = Path::new(OsStr::from_bytes(b"/run/caf\xe9"));
+            fs::create_dir(point).unwrap();
+            mount(NONE, point, Some("tmpfs"), MsFlags::empty(), NONE).unwrap();
+            let is_text = fs::read_to_string("/proc/thread-self/mountinfo").is_ok();
+            (before, is_text, root_path())
+        });
+        assert_eq!((is_text, after), (false, before));
     }
 
     #[test]

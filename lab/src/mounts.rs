@@ -57,8 +57,9 @@ fn renew_sysfs() {
 
 /// The outermost mounts below `/sys`, but for the bpffs, which is to be private.
 fn mounts_on_sysfs() -> Vec<String> {
-    let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
-    outermost_below_sys(&table)
+    // A mount point elsewhere may be no text.
+    let table = fs::read("/proc/thread-self/mountinfo").unwrap_or_default();
+    outermost_below_sys(&String::from_utf8_lossy(&table))
 }
 
 fn outermost_below_sys(mountinfo: &str) -> Vec<String> {
@@ -115,7 +116,37 @@ fn attach_tree(tree: &OwnedFd, path: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::outermost_below_sys;
+    use std::ffi::OsStr;
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::Path;
+
+    use nix::mount::{MsFlags, mount};
+
+    use super::{NO_DATA, mounts_on_sysfs, outermost_below_sys};
+    use crate::namespace::Namespace;
+    use crate::root::skip_without_root;
+
+    #[test]
+    fn a_mount_point_that_is_no_text_hides_none_of_sysfs() {
+        if skip_without_root("a_mount_point_that_is_no_text_hides_none_of_sysfs") {
+            return;
+        }
+        let namespace = Namespace::new("no-text").unwrap();
+        let (before, after) = namespace.run(|| {
+            let cover = |path: &Path| {
+                mount(NO_DATA, path, Some("tmpfs"), MsFlags::empty(), NO_DATA).unwrap();
+            };
+            cover(Path::new("/sys/kernel"));
+            let before = mounts_on_sysfs();
+            let point = Path::new(OsStr::from_bytes(b"/run/caf\xe9"));
+            fs::create_dir(point).unwrap();
+            cover(point);
+            (before, mounts_on_sysfs())
+        });
+        assert!(before.iter().any(|point| point == "/sys/kernel"), "{before:?}");
+        assert_eq!(after, before);
+    }
 
     #[test]
     fn only_the_outermost_mounts_are_carried_over() {
