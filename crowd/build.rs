@@ -6,8 +6,10 @@ use libbpf_cargo::SkeletonBuilder;
 
 fn main() {
     println!("cargo:rerun-if-changed=bpf");
+    println!("cargo:rerun-if-env-changed=CLANG");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     SkeletonBuilder::new()
+        .clang(std::env::var_os("CLANG").unwrap_or_else(|| "clang".into()))
         .source("bpf/replies.bpf.c")
         .obj(out.join("replies.bpf.o"))
         .clang_args(["-I", "bpf", "-Wall", "-Werror"])
