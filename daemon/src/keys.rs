@@ -44,7 +44,8 @@ pub fn rotated(keys: &tg_cookie_keys) -> tg_cookie_keys {
 
 fn parse_line(line: &str) -> Option<tg_key> {
     let mut bytes = [0; 16];
-    if line.len() != 32 || !line.is_ascii() {
+    // from_str_radix() takes a sign, too.
+    if line.len() != 32 || !line.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
     for (byte, digits) in bytes.iter_mut().zip(line.as_bytes().chunks_exact(2)) {
@@ -168,8 +169,13 @@ mod tests {
     fn a_line_is_a_key_in_the_order_of_its_bytes() {
         let key = parse_line("000102030405060708090a0b0c0d0e0f").unwrap();
         assert_eq!((key.k0, key.k1), (0x0706050403020100, 0x0f0e0d0c0b0a0908));
-        for bad in ["", "00", "zz0102030405060708090a0b0c0d0e0f", "é00102030405060708090a0b0c0d0e0"]
-        {
+        for bad in [
+            "",
+            "00",
+            "zz0102030405060708090a0b0c0d0e0f",
+            "é00102030405060708090a0b0c0d0e0",
+            "+00102030405060708090a0b0c0d0e0f",
+        ] {
             assert!(parse_line(bad).is_none(), "{bad:?}");
         }
     }
