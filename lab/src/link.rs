@@ -277,12 +277,12 @@ impl End {
 /// The kernel's threads that poll interfaces of this name.
 fn polling_threads(end: &str) -> Vec<i32> {
     let prefix = format!("napi/{end}-");
-    // The kernel keeps 15 bytes of a thread's name.
-    let prefix = &prefix[..prefix.len().min(15)];
+    // The kernel keeps 15 bytes of a thread's name, whatever characters they are.
+    let prefix = &prefix.as_bytes()[..prefix.len().min(15)];
     let everyone = fs::read_dir("/proc").into_iter().flatten().flatten();
     everyone
         .filter(|process| {
-            let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            let name = fs::read(process.path().join("comm")).unwrap_or_default();
             name.starts_with(prefix)
         })
         .filter_map(|process| process.file_name().to_str()?.parse().ok())
@@ -298,7 +298,12 @@ fn cpu_mask(cpu: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Dropped, Losses, cpu_mask, lost_between};
+    use super::{Dropped, Losses, cpu_mask, lost_between, polling_threads};
+
+    #[test]
+    fn a_thread_whose_name_is_cut_in_a_character_may_be_looked_for() {
+        assert_eq!(polling_threads("aaaaaaaaaé"), []);
+    }
 
     #[test]
     fn a_packet_that_both_ends_tell_of_is_lost_once() {

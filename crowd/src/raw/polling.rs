@@ -109,11 +109,11 @@ fn is_of(folder: &Path, interface: &Interface) -> io::Result<bool> {
 /// The kernel's threads that poll interfaces of this name, of other network namespaces too.
 pub(crate) fn threads_of(interface: &str) -> io::Result<Vec<Pid>> {
     let prefix = format!("napi/{interface}-");
-    // The kernel keeps 15 bytes of a thread's name.
-    let prefix = &prefix[..prefix.len().min(15)];
+    // The kernel keeps 15 bytes of a thread's name, whatever characters they are.
+    let prefix = &prefix.as_bytes()[..prefix.len().min(15)];
     let mut threads = Vec::new();
     for process in fs::read_dir("/proc")?.flatten() {
-        let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+        let name = fs::read(process.path().join("comm")).unwrap_or_default();
         let number = process.file_name().to_string_lossy().parse();
         if let (true, Ok(number)) = (name.starts_with(prefix), number) {
             threads.push(Pid::from_raw(number));
@@ -156,6 +156,11 @@ mod tests {
         assert_eq!(set_and_drop(["0", "2", "1"]), ["0", "2", "1"]);
         assert_eq!(set_and_drop(own.each_ref().map(String::as_str)), ["0", "0", "0"]);
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_thread_whose_name_is_cut_in_a_character_may_be_looked_for() {
+        assert_eq!(threads_of("aaaaaaaaaé").unwrap(), []);
     }
 
     #[test]
