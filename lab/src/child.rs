@@ -206,8 +206,9 @@ fn overdue() -> io::Error {
 /// all the same: the first process of a container, to whom orphans come, may be slow to wait.
 #[must_use]
 pub fn is_dead(process_id: impl Display) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{process_id}/stat")).unwrap_or_default();
-    // The name before the state is in brackets, and may hold anything.
+    let stat = fs::read(format!("/proc/{process_id}/stat")).unwrap_or_default();
+    // The name before the state is in brackets, and may hold anything, half a character, too.
+    let stat = String::from_utf8_lossy(&stat);
     stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('Z'))
 }
 
@@ -233,6 +234,15 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
             assert!(is_dead(process));
         }
+    }
+
+    #[test]
+    fn a_process_whose_name_ends_within_a_character_lives() {
+        let named = std::thread::spawn(|| {
+            nix::sys::prctl::set_name(c"aaaaaaaaaaaaaaé").unwrap();
+            is_dead(nix::unistd::gettid())
+        });
+        assert!(!named.join().unwrap());
     }
 
     /// A shell that has ended by itself, and what it left running, which keeps its output open.

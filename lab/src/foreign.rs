@@ -118,7 +118,8 @@ struct Stat {
 
 impl Stat {
     fn read(file: &str) -> Option<Self> {
-        Self::parse(&fs::read_to_string(file).ok()?)
+        // A name of 15 bytes may end within a character.
+        Self::parse(&String::from_utf8_lossy(&fs::read(file).ok()?))
     }
 
     /// The fields have the numbers of proc_pid_stat(5).
@@ -196,6 +197,17 @@ mod tests {
         let stat = Stat { parent: 5, user_ticks: 70, childrens_ticks: 9, threads: 2, cpu: 63 };
         assert_eq!(Stat::parse(&line), Some(stat));
         assert_eq!(Stat::parse("9 (a) R 5 0"), None);
+    }
+
+    #[test]
+    fn a_thread_whose_name_ends_within_a_character_counts() {
+        let named = std::thread::spawn(|| {
+            nix::sys::prctl::set_name(c"aaaaaaaaaaaaaaé").unwrap();
+            let own = nix::unistd::gettid().as_raw();
+            let threads = threads_of(nix::unistd::getpid().as_raw());
+            assert!(threads.iter().any(|(number, _)| *number == own), "{own} of {threads:?}");
+        });
+        named.join().unwrap();
     }
 
     #[test]
