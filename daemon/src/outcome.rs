@@ -22,7 +22,7 @@ fn because(reason: u32) -> &'static str {
         TG_EARLY_RANDOM => "places are short, and this one was drawn to be dropped early",
         TG_REFUSAL_LIMIT => "a refusal was due, but no more of them are allowed now",
         TG_NO_COOKIE => "a cookie was due, but none can be given to this SYN",
-        TG_HALF_OPEN => "its request stands already, and its SYN/ACK is repeated",
+        TG_HALF_OPEN => "its request or connection stands already, or it joins one",
         TG_WAIT_LIMIT => "the kernel has room, but no more than now are to wait for accept()",
         TG_NEW_FIRST => "there is room, but for clients who have not waited",
         TG_POLICED => "its network sends more SYNs than it may",
@@ -58,9 +58,9 @@ fn what(decision: tg_decision) -> &'static str {
             "passed to the kernel, which drops it or has a cookie of its own"
         }
         _ if reason == TG_FORWARDED => "passed on to the listener's host",
-        _ if matches!(reason, TG_ROOM | TG_HALF_OPEN | TG_EXEMPT) => {
-            "passed, and answered with SYN/ACK"
-        }
+        _ if matches!(reason, TG_ROOM | TG_EXEMPT) => "passed, and answered with SYN/ACK",
+        // With SYN/ACK, or as a connection of its own answers it.
+        _ if reason == TG_HALF_OPEN => "passed, and answered by the kernel",
         _ => "passed to the kernel",
     }
 }
@@ -110,6 +110,10 @@ mod tests {
         assert_eq!(
             told(TG_RESET, TG_LISTENQ_FULL_AT_SYN),
             "refused with RST: the listen queue is full"
+        );
+        assert_eq!(
+            told(TG_PASS, TG_HALF_OPEN),
+            "passed, and answered by the kernel: its request or connection stands already, or it joins one"
         );
         assert!(told(TG_HOLLOW, TG_SHED_NEW).starts_with("answered with SYN/ACK, and with RST"));
     }
