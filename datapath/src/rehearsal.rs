@@ -204,7 +204,7 @@ impl Rehearsal {
             self.copy_guard(*index, guarded, &slots)?;
             self.copy_client(syn, *index, guarded, &slots)?;
         }
-        self.run(&programs, interface.index, frame, &slots)
+        self.run(&programs, interface, frame, &slots)
     }
 
     /// The copied configuration is another where a rehearsal is: one block stands for the table,
@@ -326,7 +326,7 @@ impl Rehearsal {
     fn run(
         &self,
         programs: &[Program],
-        interface: u32,
+        interface: &Interface,
         frame: &[u8],
         slots: &[u32],
     ) -> Result<Found> {
@@ -354,11 +354,11 @@ impl Rehearsal {
         Ok(passed.unwrap_or(unjudged))
     }
 
-    fn test(&self, program: Program, interface: u32, frame: &[u8]) -> Result<u32> {
+    fn test(&self, program: Program, interface: &Interface, frame: &[u8]) -> Result<u32> {
         let fd = self.own.program(program.name()).expect("it was loaded before");
         let ran = match entry_of(program) {
-            Entry::Driver => test_run::driver(fd, interface, frame),
-            Entry::Ip => test_run::ip(fd, interface, &untagged(frame)),
+            Entry::Driver => test_run::driver(fd, interface.index, frame),
+            Entry::Ip => test_run::ip(fd, interface.index, &at_ip_entry(frame, interface)),
         };
         ran.map_err(|source| Error::Read {
             what: format!("what {} makes of a packet", program.name()),
@@ -405,8 +405,17 @@ const ETH_P_8021Q: u16 = 0x8100;
 const ETH_P_8021AD: u16 = 0x88a8;
 
 /// The frame as it comes to the IP entry: the kernel has taken the outermost VLAN tag out by then
-/// (skb_vlan_untag() in __netif_receive_skb_core()), and BPF_PROG_TEST_RUN takes none out. Nor can it be told of one
-/// that was: a listener that is bound to the interface below the VLAN is found here, and left alone there.
+/// (skb_vlan_untag() in __netif_receive_skb_core()), and at a VLAN's interface the next, too; BPF_PROG_TEST_RUN takes
+/// none out. Nor can it be told of one that was: a listener that is bound to the interface below the VLAN is found
+/// here, and left alone there.
+fn at_ip_entry<'a>(frame: &'a [u8], interface: &Interface) -> Cow<'a, [u8]> {
+    let outermost = untagged(frame);
+    match interface.is_vlan() {
+        true => Cow::Owned(untagged(&outermost).into_owned()),
+        false => outermost,
+    }
+}
+
 fn untagged(frame: &[u8]) -> Cow<'_, [u8]> {
     let (addresses, rest) = frame.split_at(ETHERTYPE_AT.min(frame.len()));
     match rest {
@@ -453,5 +462,13 @@ mod tests {
         for short in [&bare[..5], &bare[..13], &[&addresses[..], &[0x81, 0, 0]].concat()] {
             assert_eq!(untagged(short), short);
         }
+    }
+
+    #[test]
+    fn at_the_interface_of_a_vlan_in_a_vlan_both_tags_are_out() {
+        let twice = [&[7; 12][..], &[0x88, 0xa8, 0, 5, 0x81, 0, 0, 7], &[8, 0, 0x45]].concat();
+        let vlan = Interface { driver: "802.1Q VLAN Support".to_owned(), ..Default::default() };
+        assert_eq!(at_ip_entry(&twice, &vlan), [&[7; 12][..], &[8, 0, 0x45]].concat());
+        assert_eq!(at_ip_entry(&twice, &Interface::default()), untagged(&twice));
     }
 }
