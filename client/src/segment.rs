@@ -6,7 +6,6 @@ use std::ops::{BitOr, BitOrAssign};
 
 use tidegate_policy::time_wait::End;
 
-use crate::attempt::Close;
 use crate::pairs::LastNumbers;
 
 /// The flags of a segment, at their places in the header's 14th byte (RFC 9293, section 3.1).
@@ -243,21 +242,25 @@ impl Segment<'_> {
         })
     }
 
-    /// What a client's host answers when the segment belongs to no attempt, by how its people close: to
-    /// a FIN an ACK as in TIME-WAIT, since the last ACK must have been lost, and to all else
-    /// [`Segment::refusal`].
+    /// What a client's host answers when the segment belongs to no attempt. In TIME-WAIT it is an ACK to
+    /// whatever has a sequence number, as to a FIN, since the last ACK must have been lost, and nothing
+    /// to what has none (RFC 9293, section 3.10.7.4): an old one of those would get an ACK, too, but which
+    /// are old is not known any more. Elsewhere it is [`Segment::refusal`], also of a pair that is held: TCP
+    /// knows nothing of that, and its host's [`Pairs`](crate::Pairs) keep the RST.
     #[must_use]
-    pub fn answer_to_stray(&self, close: Close) -> Option<Segment<'static>> {
-        let is_fin = self.flags.has(Flags::FIN | Flags::ACK)
-            && !self.flags.has(Flags::RST)
-            && !self.flags.has(Flags::SYN)
-            && close != Close::Reset;
-        if is_fin {
-            let ack = self.seq.wrapping_add(self.sequence_length());
-            Some(Segment { flags: Flags::ACK, seq: self.ack, ack, ..Segment::default() })
-        } else {
-            self.refusal()
+    pub fn answer_to_stray(&self, in_time_wait: bool) -> Option<Segment<'static>> {
+        if !in_time_wait {
+            return self.refusal();
         }
+        let length = self.sequence_length();
+        let is_acknowledged =
+            length > 0 && self.flags.has(Flags::ACK) && !self.flags.has(Flags::RST);
+        is_acknowledged.then(|| Segment {
+            flags: Flags::ACK,
+            seq: self.ack,
+            ack: self.seq.wrapping_add(length),
+            ..Segment::default()
+        })
     }
 }
 
@@ -343,18 +346,23 @@ mod tests {
     }
 
     #[test]
-    fn a_fin_of_no_attempt_is_acknowledged_unless_its_client_closes_with_a_rst() {
+    fn what_belongs_to_no_attempt_is_refused_unless_its_host_holds_time_wait() {
         let fin = Flags::FIN | Flags::ACK;
         let segment =
-            |flags| Segment { flags, seq: 7, ack: 90, payload: b"ab", ..Segment::default() };
-        for close in Close::ALL {
-            let answer = segment(fin).answer_to_stray(close).unwrap();
-            let (flags, ack) =
-                if close == Close::Reset { (Flags::RST, 0) } else { (Flags::ACK, 10) };
-            assert_eq!((answer.flags, answer.seq, answer.ack), (flags, 90, ack), "{close:?}");
-            for flags in [Flags::ACK, Flags::FIN, fin | Flags::SYN, fin | Flags::RST] {
-                let stray = segment(flags);
-                assert_eq!(stray.answer_to_stray(close), stray.refusal(), "{flags:?}");
+            |flags, payload| Segment { flags, seq: 7, ack: 90, payload, ..Segment::default() };
+        for (flags, payload) in
+            [(fin, &b"ab"[..]), (fin, b""), (Flags::ACK, b"ab"), (Flags::ACK, b"")]
+        {
+            let stray = segment(flags, payload);
+            let rst = stray.answer_to_stray(false).unwrap();
+            assert_eq!((rst.flags, rst.seq), (Flags::RST, 90), "{stray:?}");
+            let end = 7 + stray.sequence_length();
+            let answer = stray.answer_to_stray(true).map(|ack| (ack.flags, ack.seq, ack.ack));
+            assert_eq!(answer, (end > 7).then_some((Flags::ACK, 90, end)), "{stray:?}");
+        }
+        for flags in [Flags::RST, fin | Flags::RST] {
+            for in_time_wait in [false, true] {
+                assert_eq!(segment(flags, b"").answer_to_stray(in_time_wait), None, "{flags:?}");
             }
         }
     }

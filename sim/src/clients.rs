@@ -74,6 +74,7 @@ impl World {
             ended: false,
             was_told: false,
             counts,
+            in_time_wait: false,
         };
         self.tally.started(now_ns, now_ns);
         self.balance.attempts += 1;
@@ -132,7 +133,8 @@ impl World {
         let place = packet.flow;
         let flow = self.flows.get(place);
         flow.packets -= 1;
-        let (attempted, pair) = (flow.attempt.is_some(), flow.pair);
+        let (attempted, pair, in_time_wait) =
+            (flow.attempt.is_some(), flow.pair, flow.in_time_wait);
         let is_syn = packet.flags.has(Flags::SYN);
         if is_syn && self.wire.ends.block(Side::Client, pair, false, packet, now_ns) {
             return self.flows.tidy(place);
@@ -151,8 +153,7 @@ impl World {
             });
             self.settle(place, end, now_ns);
         } else {
-            let answer = segment.answer_to_stray(self.crowd.person.close);
-            self.answer_stray(place, answer, now_ns);
+            self.answer_stray(place, segment.answer_to_stray(in_time_wait), now_ns);
         }
         self.flows.tidy(place);
     }
@@ -195,6 +196,7 @@ impl World {
         if is_finished {
             let wait = attempt.wait();
             flow.attempt = None;
+            flow.in_time_wait = wait == Wait::Own;
             let port = flow.port;
             self.wait(wait, now_ns);
             self.flows.give_back(port, wait == Wait::Own, now_ns);

@@ -44,6 +44,8 @@ pub(crate) struct Flow {
     pub was_told: bool,
     /// It was to start in the time that counts.
     pub counts: bool,
+    /// Its client's TCP holds TIME-WAIT, or has held it.
+    pub in_time_wait: bool,
 }
 
 impl Flow {

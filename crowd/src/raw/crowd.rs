@@ -25,7 +25,7 @@ use crate::raw::device::Arrivals;
 use crate::raw::frame::Way;
 use crate::raw::post::Office;
 use crate::raw::tuples::Tuples;
-use crate::raw::waiting::{Reusable, Waiting};
+use crate::raw::waiting::{Latest, Reusable, Waiting};
 use crate::schedule::Schedule;
 use crate::visits::Visits;
 use crate::wheel::Wheel;
@@ -69,6 +69,8 @@ pub(crate) struct Crowd<'a> {
     waiting: Option<Waiting>,
     /// Those in it where they are not short.
     reusable: Reusable,
+    /// Those that came to it last, for what belongs to no attempt.
+    latest: Latest,
     attempts: Attempts,
     timers: Wheel,
     visits: Visits,
@@ -111,6 +113,7 @@ impl<'a> Crowd<'a> {
             personas: parts.personas,
             ways: parts.ways,
             reusable: Reusable::new(parts.tuples.end()),
+            latest: Latest::new(parts.tuples.end()),
             tuples: parts.tuples,
             waiting: plan.ports.map(|_| Waiting::default()),
             attempts: Attempts::new(),

@@ -80,6 +80,48 @@ impl Reusable {
     }
 }
 
+/// The tuples that came to TIME-WAIT last, [`KNOWN_MAX`] of them; all, where there are no more tuples
+/// than that. The rest are taken for over: what comes for them is refused, as where a host has forgotten.
+#[derive(Debug)]
+pub(crate) struct Latest {
+    /// At each place the number behind its tuple's, or 0. Its memory is used as tuples are.
+    behind: Vec<u64>,
+}
+
+/// Between the places of two tuples whose numbers are [`KNOWN_MAX`] apart (that, by the golden ratio): clients
+/// of several homes come in turn, and these may be so far apart.
+const SPREAD: u64 = 2_592_183;
+
+impl Latest {
+    /// None yet, of tuples whose numbers are below this one.
+    pub(crate) fn new(tuples: u64) -> Self {
+        let places = tuples.clamp(1, KNOWN_MAX).next_power_of_two();
+        Self { behind: vec![0; places as usize] }
+    }
+
+    /// A tuple's connection is over, and its client's TCP holds TIME-WAIT or not.
+    #[inline]
+    pub(crate) fn ended(&mut self, tuple: Tuple, in_time_wait: bool) {
+        let place = self.place(tuple);
+        if in_time_wait {
+            self.behind[place] = tuple + 1;
+        } else if self.behind[place] == tuple + 1 {
+            self.behind[place] = 0;
+        }
+    }
+
+    pub(crate) fn has(&self, tuple: Tuple) -> bool {
+        self.behind[self.place(tuple)] == tuple + 1
+    }
+
+    /// Neighbours in time are neighbours in memory.
+    #[inline]
+    fn place(&self, tuple: Tuple) -> usize {
+        let spread = (tuple / KNOWN_MAX).wrapping_mul(SPREAD);
+        tuple.wrapping_add(spread) as usize & (self.behind.len() - 1)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +135,35 @@ mod tests {
         let mut reusable = Reusable::new(KNOWN_MAX + 1);
         reusable.hold(9, 5);
         assert_eq!(reusable.reuse(9), None, "of so many it is not known");
+    }
+
+    #[test]
+    fn of_few_tuples_it_is_known_of_each_how_it_ended() {
+        let mut latest = Latest::new(1000);
+        for tuple in 0..1000 {
+            latest.ended(tuple, tuple % 3 > 0);
+        }
+        assert!((0..1000).all(|tuple| latest.has(tuple) == (tuple % 3 > 0)));
+        latest.ended(1, false);
+        assert!(!latest.has(1) && latest.has(2));
+    }
+
+    /// Two homes whose addresses lie as far apart as the table is large, or twice as far, each with its
+    /// clients in turn.
+    #[test]
+    fn of_many_the_last_are_known_though_homes_come_in_turn() {
+        for apart in [KNOWN_MAX, 2 * KNOWN_MAX] {
+            let mut latest = Latest::new(1 << 40);
+            let last = 1 << 20;
+            for place in 0..last {
+                latest.ended(place, true);
+                latest.ended(place + apart, true);
+            }
+            for place in last - 100_000..last {
+                assert!(latest.has(place) && latest.has(place + apart), "{place}");
+            }
+            assert!(!latest.has(last) && !latest.has(5 * apart));
+        }
     }
 
     #[test]

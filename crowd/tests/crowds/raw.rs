@@ -2,13 +2,14 @@
 //! The crowd with raw packets, against a real kernel in another network namespace.
 
 use std::collections::HashMap;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::common::wire::{SYN, Wire};
 use crate::common::{
-    NOBODY, Stage, all_of, answer, answer_at_length, answer_noting, answer_once, raw,
+    NOBODY, REPLY, Stage, all_of, answer, answer_at_length, answer_noting, answer_once, raw,
 };
 use tidegate_crowd::{
     Class, Close, Delay, Driver, Load, Network, Os, Plan, SynClass, Trace, run_watched,
@@ -230,6 +231,30 @@ fn delay_is_as_long_as_it_says() {
     }
     let shortest_ms = shortest.as_secs_f64() * 1e3;
     assert!((40.0..42.0).contains(&shortest_ms), "{shortest_ms} ms from SYN to ACK");
+}
+
+/// Shukla, figure 4.11: who gave up refuses a reply that is late, and the FIN behind it as well, which was on its
+/// way by then, as a kernel does that has no socket any more. An ACK to it would be answered with a RST.
+#[test]
+fn a_late_reply_is_refused_with_the_fin_behind_it() {
+    if skip_without_root("a_late_reply_is_refused_with_the_fin_behind_it") {
+        return;
+    }
+    let stage = Stage::new();
+    stage.serve("10.0.0.1:80".parse().unwrap(), |mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        std::thread::sleep(Duration::from_millis(500));
+        let _ = stream.write_all(REPLY);
+    });
+    let network = Network { delay: Delay::Constant { ms: 20.0 }, ..Network::default() };
+    let timeout = Duration::from_millis(200);
+    let class = Class { network, timeout, ..Class::default() };
+    // The last replies come, and are refused, while others still start.
+    let cool_down = Duration::from_secs(1);
+    let outcome = stage.send(Plan { cool_down, ..raw("10.0.0.1:80", 50.0, class) });
+    assert_eq!(outcome.errors.timed_out_waiting, 50, "{outcome:?}");
+    assert!(outcome.segments.rst_sent >= 100, "{outcome:?}");
+    assert_eq!(outcome.segments.rst_received, 0, "{outcome:?}");
 }
 
 #[test]

@@ -5,13 +5,16 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::common::wire::{ACK, Captured, FIN, PSH, SYN, Wire};
+use crate::common::wire::{ACK, Captured, FIN, PSH, RST, SYN, Wire};
 use crate::common::{NOBODY, REPLY, Stage, raw};
 use tidegate_client::Requests;
-use tidegate_crowd::{Class, Close};
+use tidegate_crowd::{Class, Close, Plan};
 use tidegate_lab::skip_without_root;
 
 const PEER_SEQ: u32 = 5_000_000;
+/// Far longer than a reply takes that is not late.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LITTLE_PATIENCE: Duration = Duration::from_millis(300);
 
 /// What the peer does not answer at first.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,6 +22,10 @@ struct Losses {
     syns: usize,
     requests: usize,
     fins: usize,
+    /// And of its own FIN the client's ACK.
+    acks: usize,
+    /// Its reply, and the FIN behind it, come when the client has closed.
+    is_late: bool,
 }
 
 /// What is compared: flags, sequence and acknowledgement numbers relative to both beginnings,
@@ -39,36 +46,51 @@ fn packet_for_packet() {
         Losses { syns: 2, ..Losses::default() },
         Losses { requests: 3, ..Losses::default() },
         Losses { fins: 2, ..Losses::default() },
+        Losses { acks: 2, ..Losses::default() },
+        // Shukla, figure 4.11: each is refused.
+        Losses { is_late: true, ..Losses::default() },
     ] {
         let play = || {
             let wire = stage.server.run(|| Wire::on("srv0"));
             std::thread::spawn(move || peer(&wire, macs, losses))
         };
         let playing = play();
-        stage.clients.run(kernel_client);
-        let kernel = playing.join().unwrap();
+        let timeout = if losses.is_late { LITTLE_PATIENCE } else { PATIENCE };
+        stage.clients.run(move || kernel_client(timeout, losses.is_late));
+        let mut kernel = playing.join().unwrap();
         let playing = play();
-        let class = Class { close: Close::Fin, ..Class::default() };
-        let outcome = stage.send(raw(&format!("{NOBODY}:80"), 1.0, class));
-        assert_eq!(outcome.replies, 1, "{losses:?}: {outcome:?}");
-        let ours = playing.join().unwrap();
+        let class = Class { close: Close::Fin, timeout, ..Class::default() };
+        // Its host is there when its connection is over.
+        let outlives = losses.acks > 0 || losses.is_late;
+        let cool_down = Duration::from_secs(outlives.into());
+        let outcome = stage.send(Plan { cool_down, ..raw(&format!("{NOBODY}:80"), 1.0, class) });
+        let replies = u64::from(!losses.is_late);
+        assert_eq!((outcome.attempts, outcome.replies), (1, replies), "{losses:?}: {outcome:?}");
+        let mut ours = playing.join().unwrap();
+        for captured in [&mut ours, &mut kernel] {
+            // Of what is over our hosts keep no clocks.
+            let acks = captured.len() - losses.acks;
+            captured[acks..].iter_mut().for_each(|segment| segment.options.clear());
+        }
         assert_eq!(seen(&ours), seen(&kernel), "{losses:?}: ours, then the kernel's");
     }
 }
 
-fn kernel_client() {
+fn kernel_client(timeout: Duration, is_late: bool) {
     let target = format!("{NOBODY}:80");
     let requests = Requests::get(&target, ["/"]);
     let mut stream = TcpStream::connect(target).unwrap();
+    stream.set_read_timeout(Some(timeout)).unwrap();
     stream.write_all(requests.at(0).bytes()).unwrap();
     let mut reply = vec![0; REPLY.len()];
-    stream.read_exact(&mut reply).unwrap();
-    assert_eq!(reply, REPLY);
+    assert_eq!(stream.read_exact(&mut reply).is_err(), is_late);
+    assert!(is_late || reply == REPLY);
 }
 
-/// Plays a server until the client has acknowledged its FIN; what the client sent.
+/// Plays a server until the client has acknowledged its FIN, or refused it; what the client sent.
 fn peer(wire: &Wire, macs: ([u8; 6], [u8; 6]), losses: Losses) -> Vec<Captured> {
-    let (mut captured, mut syns, mut requests, mut fins) = (Vec::new(), 0, 0, 0);
+    let (mut captured, mut syns, mut requests, mut fins, mut acks, mut refused) =
+        (Vec::new(), 0, 0, 0, 0, 0);
     let closed = PEER_SEQ + 1 + REPLY.len() as u32;
     while let Some(segment) = wire.next(Duration::from_secs(6)) {
         let next = segment.seq.wrapping_add(segment.payload.len() as u32);
@@ -82,19 +104,30 @@ fn peer(wire: &Wire, macs: ([u8; 6], [u8; 6]), losses: Losses) -> Vec<Captured> 
             }
         } else if !segment.payload.is_empty() {
             requests += 1;
-            if requests > losses.requests {
+            if losses.is_late {
+                answer(ACK, PEER_SEQ + 1, next, b"");
+            } else if requests > losses.requests {
                 answer(PSH | ACK, PEER_SEQ + 1, next, REPLY);
             }
         } else if segment.flags & FIN != 0 {
             fins += 1;
-            if fins > losses.fins {
+            if losses.is_late {
+                answer(ACK, PEER_SEQ + 1, next.wrapping_add(1), b"");
+                answer(PSH | ACK, PEER_SEQ + 1, next.wrapping_add(1), REPLY);
+                answer(FIN | ACK, closed, next.wrapping_add(1), b"");
+            } else if fins > losses.fins {
                 answer(ACK, closed, next.wrapping_add(1), b"");
                 answer(FIN | ACK, closed, next.wrapping_add(1), b"");
             }
+        } else if fins > 0 && segment.flags == ACK && segment.ack == closed + 1 {
+            acks += 1;
+            if acks <= losses.acks {
+                answer(FIN | ACK, closed, next, b"");
+            }
         }
-        let is_last = fins > 0 && segment.flags == ACK && segment.ack == closed + 1;
+        refused += usize::from(segment.flags == RST);
         captured.push(segment);
-        if is_last {
+        if acks > losses.acks || refused == 2 {
             break;
         }
     }

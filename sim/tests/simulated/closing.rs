@@ -2,7 +2,7 @@
 //! Who closes first holds TIME-WAIT, and what each way of closing takes (Faber, section 4.2).
 
 use tidegate_client::{Arrivals, Close, Os};
-use tidegate_sim::{Load, Machine, Report, Setup, World};
+use tidegate_sim::{Balance, Load, Machine, Report, Setup, World};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -74,4 +74,29 @@ fn client_close_is_a_request_more_and_no_segment_more() {
     assert_eq!(said.data_sent, 2 * said.syn_sent);
     assert_eq!((said.sent, said.fin_sent), (fin.sent, fin.fin_sent));
     assert_eq!(said.rst_sent + said.rst_received, 0);
+}
+
+/// Shukla, figure 4.11: who gave up refuses a reply that is late, and the FIN behind it as well, which was on its
+/// way by then. Nothing is acknowledged to a server that has been told.
+#[test]
+fn a_late_reply_is_refused_with_the_fin_behind_it() {
+    let mut setup = Setup::one_packet(Machine::today(), None, Os::named("linux").unwrap());
+    setup.cost_ns = SECOND_NS / 2;
+    setup.way.delay.mean_ms = 20.0;
+    setup.crowd.person.close = Close::Server;
+    setup.crowd.person.timeout_ns = SECOND_NS / 5;
+    setup.crowd.load = Load::Open(Arrivals::constant(1.0));
+    setup.crowd.duration_ns = SECOND_NS;
+    setup.crowd.cool_down_ns = SECOND_NS;
+    let report = World::new(setup).run(&mut |_| {});
+    let Balance { attempts, timed_out, .. } = report.balance;
+    assert_eq!((attempts, timed_out), (2, 2));
+    let counted = report.outcome.segments;
+    assert_eq!((counted.syn_sent, counted.data_sent, counted.fin_sent), (2, 2, 2));
+    assert_eq!(
+        (counted.ack_sent, counted.rst_sent),
+        (2, 4),
+        "that of the SYN/ACK alone: {counted:?}"
+    );
+    assert_eq!(counted.rst_received, 0);
 }

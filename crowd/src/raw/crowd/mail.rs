@@ -79,7 +79,7 @@ impl Crowd<'_> {
     }
 
     /// Answers what belongs to no attempt as the client's host would.
-    fn answer_stray(
+    pub(super) fn answer_stray(
         &mut self,
         tuple: Tuple,
         (persona, delay_ns): (usize, u64),
@@ -88,7 +88,8 @@ impl Crowd<'_> {
     ) {
         let (target, address, port) = self.tuples.parts(tuple);
         let persona = &self.personas[persona];
-        let Some(answer) = segment.answer_to_stray(persona.person.close) else { return };
+        let in_time_wait = self.latest.has(tuple);
+        let Some(answer) = segment.answer_to_stray(in_time_wait) else { return };
         let mut post = Post {
             office: &mut self.office,
             way: &self.ways[target],

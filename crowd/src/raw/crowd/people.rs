@@ -183,6 +183,7 @@ impl Crowd<'_> {
             self.attempts.end(number);
         }
         if finished {
+            self.latest.ended(tuple, wait == Wait::Own);
             let is_held = self.hold(wait, tuple, now_ns);
             self.attempts.remove(number);
             if !is_held {

@@ -223,3 +223,23 @@ fn what_belongs_to_no_attempt_takes_as_long_as_all_else() {
     assert_eq!(comes("10.128.1.1:5000"), (0, 1, 1));
     assert_eq!(comes("10.128.2.1:5000"), (40, 1, 1), "there and back");
 }
+
+/// Where the FIN overtakes the server's ACK of the client's, this comes when there is TIME-WAIT.
+#[test]
+fn a_host_acknowledges_a_fin_in_time_wait_and_is_silent_to_an_ack() {
+    let plan = Plan { classes: vec![Class::default()], ports: None, ..plan() };
+    let mut watch = |_: Progress| {};
+    let mut crowd = Crowd::gather(&plan, parts(&plan), &mut watch).unwrap();
+    let now_ns = crowd.begun_ns;
+    let tuple = crowd.tuples.of(TARGET.parse().unwrap(), OWN.parse().unwrap()).unwrap();
+    let says = |crowd: &mut Crowd<'_>, flags| {
+        let segment = Segment { flags, ..Segment::default() };
+        crowd.answer_stray(tuple, (0, 0), &segment, now_ns);
+        let counted = std::mem::take(&mut crowd.office.segments);
+        (counted.ack_sent, counted.rst_sent)
+    };
+    let fin = Flags::FIN | Flags::ACK;
+    assert_eq!([fin, Flags::ACK].map(|flags| says(&mut crowd, flags)), [(0, 1), (0, 1)]);
+    crowd.latest.ended(tuple, true);
+    assert_eq!([fin, Flags::ACK].map(|flags| says(&mut crowd, flags)), [(1, 0), (0, 0)]);
+}
