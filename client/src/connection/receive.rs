@@ -176,6 +176,7 @@ impl Connection {
         }
         self.room = u32::from(segment.window) << self.server_shift;
         if segment.ack == self.unacked {
+            self.probe_is_answered();
             return;
         }
         self.unacked = segment.ack;
@@ -194,6 +195,19 @@ impl Connection {
             self.is_over(now_ns, out);
         }
         self.wait_for_fin(now_ns);
+    }
+
+    /// The server has said how much room it has. As long as it does, the connection stays (RFC 9293,
+    /// section 3.8.6.1), but for one whose application has left; and what is sent into new room has the
+    /// usual time (tcp_ack_probe() in Linux).
+    fn probe_is_answered(&mut self) {
+        if self.unacked != self.sent_max || !self.is_open {
+            return;
+        }
+        self.times_again = 0;
+        if self.room > 0 {
+            self.backoff = 0;
+        }
     }
 
     /// A round trip by the clock that came back, where it cannot be timed (RFC 7323, section 4).

@@ -2,6 +2,7 @@
 //! Requests and replies, lost and found.
 
 use super::{ASKED, after_asking};
+use crate::attempt::Person;
 use crate::exchange::{Exchange, person, play};
 
 #[test]
@@ -94,6 +95,40 @@ fn a_server_without_room_is_asked_for_it() {
          660  server > ACK seq 1 ack 61 win 60
          660  client > PSH ACK seq 61 ack 1 len 40",
     );
+}
+
+#[test]
+fn what_is_lost_on_its_way_into_new_room_is_sent_again_in_the_usual_time() {
+    play(
+        person("linux"),
+        "0    client > SYN seq 0
+         10   server > SYN ACK seq 0 ack 1 win 0
+         10   client > ACK seq 1 ack 1
+         220  client > ACK seq 0 ack 1
+         640  client > ACK seq 0 ack 1
+         650  server > ACK seq 1 ack 1 win 500
+         650  client > PSH ACK seq 1 ack 1 len 100
+         860  client > PSH ACK seq 1 ack 1 len 100",
+    );
+}
+
+/// Windows gives up what it has sent six times in vain.
+#[test]
+fn a_server_that_says_that_it_has_no_room_is_asked_as_long_as_patience_lasts() {
+    let patient = Person { timeout_ns: 60_000_000_000, ..person("windows") };
+    let mut exchange = Exchange::begin(patient, 1);
+    exchange.play(
+        "0  client > SYN seq 0
+         10 server > SYN ACK seq 0 ack 1 win 0
+         10 client > ACK seq 1 ack 1",
+    );
+    for at_ms in [320, 940, 2180, 4660, 9620, 19_540] {
+        exchange.play(&format!(
+            "{at_ms} client > ACK seq 0 ack 1
+             {at_ms} server > ACK seq 1 ack 1 win 0"
+        ));
+    }
+    exchange.play("39380 client > ACK seq 0 ack 1\n39380 connection None");
 }
 
 #[test]
