@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 pub use tidegate_client::{SynClass, Times};
+use tidegate_scenarios::{GUARD_DROPS, SYN_STAGE_DROPS};
 
 /// Where a point comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -180,6 +181,7 @@ impl Point {
                 self.answered_within_per_s.get(&part.parse().ok()?).copied()
             }
             ("errors_per_s", _) => Some(sum(&self.errors_per_s, part, |n| *n)),
+            ("queue_drops_per_s", Some(SYN_STAGE_DROPS)) => self.syn_stage_drops(),
             ("queue_drops_per_s", Some(part)) => self.queue_drops_per_s.get(part).copied(),
             ("queue_drops_per_s", _) => Some(sum(&self.queue_drops_per_s, part, |n| *n)),
             ("verdicts_per_s", _) => measured(&self.verdicts_per_s, part, |n| *n),
@@ -240,6 +242,12 @@ impl Point {
             "syns_per_attempt" => self.syns_per_attempt.keys().map(u32::to_string).collect(),
             _ => Vec::new(),
         }
+    }
+
+    /// All but ListenQOverflow, which is the only rule of the ACK stage.
+    fn syn_stage_drops(&self) -> Option<f64> {
+        let at_syn = GUARD_DROPS.iter().filter(|rule| !rule.starts_with("ListenQOverflow"));
+        at_syn.map(|rule| self.queue_drops_per_s.get(*rule).copied()).sum()
     }
 
     /// `replies.7` is the eighth second's, `replies` the sum of all.
@@ -311,8 +319,8 @@ fn time(times: &Times, name: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use tidegate_scenarios::{
-        CPU, GUARD_DROPS, KERNEL_DROPS, NUMBERS, SECONDS, SEGMENTS, SERVING, SUMLESS, SUMS,
-        TIME_WAIT, TIMES, VISITS,
+        CPU, KERNEL_DROPS, NUMBERS, SECONDS, SEGMENTS, SERVING, SUMLESS, SUMS, TIME_WAIT, TIMES,
+        VISITS,
     };
 
     use super::*;
@@ -390,6 +398,25 @@ mod tests {
         assert_eq!(found("syns_per_attempt.mean"), Some((5.0 + 3.0 * 2.0) / 7.0));
         assert_eq!(found("syns_per_attempt.1.attempts"), Some(5.0));
         assert_eq!(found("syns_per_attempt.3.errors"), Some(2.0));
+    }
+
+    /// Shukla's table 4.2 has no more of a drop than the stage.
+    #[test]
+    fn drops_of_the_syn_stage_are_those_of_every_rule_but_listen_queue_overflow() {
+        let mut point = point("default", 2.0);
+        point.queue_drops_per_s = numbers(&GUARD_DROPS);
+        point.queue_drops_per_s.insert("SynQ3/4Full".to_owned(), 100.0);
+        for ack_stage in ["ListenQOverflow_syn_ack_acks", "ListenQOverflow_other_segments"] {
+            *point.queue_drops_per_s.get_mut(ack_stage).expect("a rule") = 1000.0;
+        }
+        let others = GUARD_DROPS.len() as f64 - 3.0;
+        assert_eq!(point.measure("queue_drops_per_s.SYN stage"), Some(100.0 + others));
+        point.queue_drops_per_s = numbers(&KERNEL_DROPS);
+        assert_eq!(
+            point.measure("queue_drops_per_s.SYN stage"),
+            None,
+            "it does not tell them apart"
+        );
     }
 
     /// Where the simulator has memory management with what needs the memory, none of its own is not 0 %.

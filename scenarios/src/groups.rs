@@ -44,6 +44,8 @@ pub use tidegate_policy::queue_drops::QUEUE_DROPS as GUARD_DROPS;
 
 /// The same where the kernel counts, which does not tell a SYN from an ACK.
 pub const KERNEL_DROPS: [&str; 2] = ["ListenOverflows", "ListenDrops, others"];
+/// The sum of a guard's at the SYN stage, which no result writes down: a part of `queue_drops_per_s`, too.
+pub const SYN_STAGE_DROPS: &str = "SYN stage";
 
 /// The numbers, and groups of numbers, that a result has.
 pub const NUMBERS: [&str; 28] = [
@@ -273,7 +275,9 @@ fn parts(group: &str, networks: &[String]) -> Option<(Vec<String>, &'static str)
         "errors_per_s" => {
             (errors().chain([NO_PORT_FREE]).collect(), ", and errnos such as \"EMFILE\"")
         }
-        "queue_drops_per_s" => (GUARD_DROPS.into_iter().chain(KERNEL_DROPS).collect(), ""),
+        "queue_drops_per_s" => {
+            (GUARD_DROPS.into_iter().chain([SYN_STAGE_DROPS]).chain(KERNEL_DROPS).collect(), "")
+        }
         "response_ms" | "refusal_ms" | "delay_ms" => (TIMES.to_vec(), ""),
         "seconds" => (SECONDS.to_vec(), ", and one second of each, as in \"replies.7\""),
         "segments" => (SEGMENTS.to_vec(), ""),
@@ -364,6 +368,7 @@ mod tests {
             "errors_per_s.ECONNABORTED",
             "queue_drops_per_s",
             "queue_drops_per_s.SynQ3/4Full",
+            "queue_drops_per_s.SYN stage",
             "queue_drops_per_s.ListenDrops, others",
             "kernel.TcpExtListenDrops",
             "verdicts_per_s.drop: SynQFull",

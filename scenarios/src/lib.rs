@@ -40,8 +40,8 @@ pub use factor::Combination;
 pub use fin::Fin;
 pub use groups::{
     CPU, ErrorKind, GUARD_DROPS, KERNEL_DROPS, NO_PORT_ERRNO, NO_PORT_FREE, NUMBERS, OTHER_ERRORS,
-    PLOTTED_ERRORS, SECONDS, SEGMENTS, SERVING, SUMLESS, SUMS, TIME_WAIT, TIMED_OUT, TIMES,
-    TURNED_AWAY, VISITS,
+    PLOTTED_ERRORS, SECONDS, SEGMENTS, SERVING, SUMLESS, SUMS, SYN_STAGE_DROPS, TIME_WAIT,
+    TIMED_OUT, TIMES, TURNED_AWAY, VISITS,
 };
 pub use load::{Form, Load, Phases};
 pub use networks::{Group, NETWORK_BITS, Networks, SERVER, network};
