@@ -4,6 +4,9 @@
 //! - *It learns of work* by a call for events: `select`, `poll`, `epoll` or `io_uring`.
 //! - *It accepts* after each such call, if a listening socket was told of; then it works on the
 //!   connections that were told of, and on none that it has just accepted.
+//!
+//! The papers' reads a request in one work phase, and writes its reply in a later one, once it is told
+//! that it can; this one does both in one turn.
 
 use std::collections::VecDeque;
 use std::net::TcpStream;

@@ -22,8 +22,8 @@ const ROUNDS: u32 = 16;
 /// The connections of one thread.
 ///
 /// They have turns in the order in which they came. One that would block lets the others go on, and
-/// the thread sleeps only when none can: Capriccio, under the Knot of the thesis, does so too when a
-/// call would block (Pariag 3.1.2).
+/// the thread sleeps only when none can. In the thesis they wait with it: Capriccio lets another
+/// thread go on where a call would block (Pariag 3.1.2).
 #[derive(Debug)]
 pub(super) struct Batch {
     pub worker: Worker,
