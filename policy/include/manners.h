@@ -6,7 +6,7 @@
  *   - who sends its SYN again (Windows: every half second, as often as it would retransmit) is
  *     answered, with a SYN/ACK behind which there is nothing: connect() returns, and the RST to
  *     what the client says next is final, as one after the handshake always is (Shukla, thesis,
- *     4.1.2); but with a RST where it is to come again soon;
+ *     4.1.5); but with a RST where it is to come again soon;
  *   - which of the two it is shows in its SYN (system.h), until its address has shown it; of an
  *     address, behind which there may be clients of both kinds, those that look alike are known
  *     together, and the others apart;

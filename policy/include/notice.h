@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What a refusal says beyond itself: why, and when to come back; and what a client's host
- * makes of that (Shukla, thesis, 4.1.5 and 6.1: connect() fails with an error that tells of
+ * makes of that (Shukla, thesis, 4.1.5 and chapter 6: connect() fails with an error that tells of
  * an overloaded server).
  *
  * Why: the payload of draft-ietf-tcpm-rst-diagnostic-payload-02, section 4.1.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How long the queues before a server should be, for a burst.
 //!
-//! Shukla's thesis (section 5.2, and 6.1 among what is left to do) and Jamjoom's (section 2.1.3) leave
-//! the length of the queues to whoever sets it up. Here it follows from a model.
+//! Shukla's thesis (section 5.2, and 6.1 among what is left to do) leaves the length of the queues to
+//! whoever sets it up. Here it follows from a model.
 //!
 //! # The model
 //!

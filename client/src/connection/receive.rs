@@ -238,7 +238,7 @@ impl Connection {
         let end = segment.seq.wrapping_add(length);
         let has_new_data = length > 0 && is_before(self.expected, end);
         if has_new_data && !self.is_open {
-            // Nobody is there to read it (RFC 9293, section 3.10.4; Shukla, figure 4.11).
+            // Nobody is there to read it (RFC 9293, section 3.6.1; Shukla, figure 4.11).
             segment.refusal().into_iter().for_each(|rst| out.send(rst));
             self.ended = Some(Ended::Aborted);
             return Received::default();

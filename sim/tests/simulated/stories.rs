@@ -55,7 +55,8 @@ fn rst_fin_spares_the_server_the_last_of_six_segments() {
     }
 }
 
-/// Shukla, section 4.2.3, Figure 4.13(a): at 30,000 requests a second both are worth more than a tenth.
+/// Shukla, section 4.2.3: either spares the server segments, and raises what it serves. How much, this does
+/// not ask.
 #[test]
 fn a_server_that_need_not_close_serves_more() {
     let replies = |fin, close| {
@@ -276,8 +277,8 @@ fn accept_one_is_dear_for_select_and_cheap_for_tux() {
     assert!(one > 0.97 * inf, "{one} with Accept-1, {inf} with Accept-INF");
 }
 
-/// Pariag, sections 3.1.2 and 4.1.3: before a crowd Knot-C serves more than Knot-A; a higher
-/// accept-limit has it accept faster, and serve no more for it.
+/// Pariag, sections 3.1.2 and 4.2.3: before a crowd Knot-C serves more than Knot-A; Accept-100 has it
+/// accept faster, and serve no more for it.
 #[test]
 fn knot_of_a_pool_serves_more_and_accepting_many_gains_nothing() {
     let knot = |program, limit| accepting(program, limit, 20_000.0, 4);
