@@ -8,9 +8,10 @@
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
+use tidegate_policy::reserv::CLEANS_EVERY;
 
 /// Where a look takes no time to speak of, there are four in a second.
-pub const TICK: Duration = Duration::from_millis(250);
+pub const TICK: Duration = CLEANS_EVERY;
 /// However long a look takes, another follows within so long: new listeners have no counters of
 /// their own until then, and new interfaces no guard.
 const LONGEST: Duration = Duration::from_secs(2);

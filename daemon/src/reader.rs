@@ -173,47 +173,14 @@ impl<'a> Reader<'a> {
         Ok(self.number(name, length, from.into(), to.into())? as u32)
     }
 
-    /// A fraction within its bounds, in 256ths. An end of them often says never or always: what is near to
-    /// one is not taken for it.
-    pub fn fraction_x256(
-        &self,
-        name: &str,
-        value: &Spanned<f64>,
-        range: RangeInclusive<f64>,
-    ) -> Result<u32> {
-        let parts_x256 = self.parts(name, value, range.clone(), 256.0)?;
-        let (from, to) = range.into_inner();
-        let (number, taken) = (*value.get_ref(), f64::from(parts_x256) / 256.0);
-        // The next that is not the end, in as many digits as tell them apart.
-        let fix = if taken == from && number != from {
-            format!("give {from}, or {} or more", ((from + 1.0 / 256.0) * 1000.0).ceil() / 1000.0)
-        } else if taken == to && number != to {
-            format!("give {to}, or {} or less", ((to - 1.0 / 256.0) * 1000.0).floor() / 1000.0)
-        } else {
-            return Ok(parts_x256);
-        };
-        let what = format!("{name} = {number} is counted in 256ths, and would be {taken}");
-        Err(self.wrong(value.span(), what, fix))
-    }
-
-    /// The same in 1000ths.
+    /// A number within its bounds, in 1000ths.
     pub fn thousandths(
         &self,
         name: &str,
         value: &Spanned<f64>,
         range: RangeInclusive<f64>,
     ) -> Result<u32> {
-        self.parts(name, value, range, 1000.0)
-    }
-
-    fn parts(
-        &self,
-        name: &str,
-        value: &Spanned<f64>,
-        range: RangeInclusive<f64>,
-        parts: f64,
-    ) -> Result<u32> {
-        Ok((self.within(name, value, range)? * parts).round() as u32)
+        Ok((self.within(name, value, range)? * 1000.0).round() as u32)
     }
 
     fn within<T: PartialOrd + Display + Copy>(

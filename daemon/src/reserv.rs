@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The options of reserv (Shukla, thesis, 4.1.2 and 4.1.7), and of lazy, which is built on it, as an
-//! operator gives them.
+//! The options of reserv, and of lazy, which is built on it, as an operator gives them.
+
+use std::ops::Range;
 
 use serde::Deserialize;
 use tidegate_datapath::configuration::Guarded;
-use tidegate_policy::mechanism;
 use tidegate_policy::raw::{TG_ROOM_RESERVE, tg_rules};
+use tidegate_policy::{mechanism, reserv};
 use toml::Spanned;
 
 use crate::failure::{Failure, Result};
@@ -25,51 +26,41 @@ pub struct Reserv {
 /// `reserv`: beside a mechanism that reserves.
 pub fn read(
     reader: &Reader<'_>,
-    reserv: &Option<Spanned<Reserv>>,
+    given: &Option<Spanned<Reserv>>,
     rules: &mut tg_rules,
 ) -> Result<()> {
-    let Some(reserv) = reserv else { return Ok(()) };
-    if rules.room != TG_ROOM_RESERVE {
-        return Err(reader.wrong(
-            reserv.span(),
-            "reserv has options, but the mechanism names neither it nor \"lazy\"",
-            "add \"reserv\" to the mechanism, or take the options out",
-        ));
-    }
-    let options = reserv.get_ref();
-    if let Some(overbook) = &options.overbook {
-        rules.overbook_x256 = reader.fraction_x256("overbook", overbook, 1.0..=1000.0)?;
-    }
-    if let Some(from) = &options.early_drop_from {
-        rules.early_from_x256 = reader.fraction_x256("early_drop_from", from, 0.0..=1.0)?;
-        rules.early_probability_x256 = 256;
-    }
-    if let Some(probability) = &options.early_drop_probability {
-        if options.early_drop_from.is_none() {
-            return Err(reader.wrong(
-                probability.span(),
-                "early_drop_probability does nothing without early_drop_from",
-                "add early_drop_from = 0.75, or take it out",
-            ));
-        }
-        rules.early_probability_x256 =
-            reader.fraction_x256("early_drop_probability", probability, 0.0..=1.0)?;
-    }
-    if let Some(after) = &options.clean_after_ms {
-        rules.clean_after_ms = reader.number("clean_after_ms", after, 1, 600_000)? as u32;
-    }
-    match options.when_exhausted.as_ref().map(|w| (w.get_ref().as_str(), w.span())) {
-        None | Some(("refuse", _)) => {}
-        Some(("cookie", _)) => rules.cookie_when_reserved = 1,
-        Some((other, span)) => {
-            return Err(reader.wrong(
-                span,
-                format!("when_exhausted = \"{other}\" is unknown"),
-                "write \"refuse\" or \"cookie\"",
-            ));
-        }
-    }
+    let Some(given) = given else { return Ok(()) };
+    let options = given.get_ref();
+    let asked = reserv::Reserv {
+        overbook: number(&options.overbook),
+        when_exhausted: options.when_exhausted.as_ref().map(|word| word.get_ref().as_str()),
+        early_drop_from: number(&options.early_drop_from),
+        early_drop_probability: number(&options.early_drop_probability),
+        clean_after_ms: number(&options.clean_after_ms),
+    };
+    *rules = asked.over(*rules).map_err(|wrong| {
+        let span = options.span(wrong.key).unwrap_or(given.span());
+        reader.wrong(span, wrong.what, wrong.fix)
+    })?;
     Ok(())
+}
+
+fn number<T: Copy>(option: &Option<Spanned<T>>) -> Option<T> {
+    option.as_ref().map(|number| *number.get_ref())
+}
+
+impl Reserv {
+    /// Where an option stands.
+    fn span(&self, key: &str) -> Option<Range<usize>> {
+        match key {
+            "overbook" => self.overbook.as_ref().map(Spanned::span),
+            "when_exhausted" => self.when_exhausted.as_ref().map(Spanned::span),
+            "early_drop_from" => self.early_drop_from.as_ref().map(Spanned::span),
+            "early_drop_probability" => self.early_drop_probability.as_ref().map(Spanned::span),
+            "clean_after_ms" => self.clean_after_ms.as_ref().map(Spanned::span),
+            _ => None,
+        }
+    }
 }
 
 /// `ahead`: how many SYNs lazy answers ahead of the application's asking.

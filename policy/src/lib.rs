@@ -13,6 +13,7 @@ pub mod notice;
 pub mod overload;
 pub mod police;
 pub mod queue_drops;
+pub mod reserv;
 mod rules;
 pub mod share;
 pub mod shed;
