@@ -6,7 +6,7 @@ use tidegate_policy::mechanism;
 
 use crate::clients::{ClientKeys, Clients};
 use crate::fin::Fin;
-use crate::options::{Auto, Options};
+use crate::options::{Auto, Options, Reserv};
 use crate::precedence::{Policed, Precedence};
 use crate::server::{Server, ServerKeys};
 use crate::shed::{Shed, ShedPlace};
@@ -56,6 +56,7 @@ pub(crate) struct CurveKeys {
     pub name: Option<String>,
     mechanism: Option<String>,
     auto: Option<Auto>,
+    reserv: Option<Reserv>,
     ahead: Option<u32>,
     places: Option<u32>,
     #[serde(default)]
@@ -189,6 +190,7 @@ fn check_shed(
 /// leaves it open `tidegate` finds a place that can.
 fn check_hook(
     treatment: &Treatment,
+    options: &Options,
     hook: Option<&str>,
     time_wait: TimeWait,
 ) -> Result<(), String> {
@@ -196,12 +198,17 @@ fn check_hook(
     if !["auto", "driver", "ip", "tcp"].contains(&hook) {
         return Err(format!("hook \"{hook}\" is not auto, driver, ip or tcp"));
     }
-    let rules = mechanism::parse(name).map_err(|error| error.to_string())?;
+    let rules = options.over(mechanism::parse(name).map_err(|error| error.to_string())?);
     if hook == "tcp" && rules.answers_syns() {
         return Err(format!(
             "\"{name}\" cannot be carried out at the tcp hook, which can only drop: leave hook out, or give a \
              mechanism such as \"abort early-syn-drop\""
         ));
+    }
+    if hook == "tcp" && rules.needs_cookies() {
+        return Err("when_exhausted = \"cookie\" cannot be carried out at the tcp hook, which can only drop: \
+                    leave hook out, or take it out"
+            .to_owned());
     }
     if hook == "driver" && rules.would_pass_held_by(&time_wait.at_server()) {
         return Err("time_wait = \"negotiate-server\" and SYN cookies do not go with hook = \"driver\": give \
@@ -255,9 +262,14 @@ impl CurveKeys {
         }
         check_shed(self.shed.as_ref(), &treatment, self.hook.as_deref())?;
         let fin = self.fin.unwrap_or_default();
-        let options = Options { auto: self.auto, ahead: self.ahead, places: self.places };
+        let options = Options {
+            auto: self.auto,
+            reserv: self.reserv.clone(),
+            ahead: self.ahead,
+            places: self.places,
+        };
         options.check(&treatment)?;
-        check_hook(&treatment, self.hook.as_deref(), self.time_wait)?;
+        check_hook(&treatment, &options, self.hook.as_deref(), self.time_wait)?;
         let precedence = Precedence {
             fair_share: self.fair_share,
             police: self.police.clone(),

@@ -45,7 +45,7 @@ pub use groups::{
 };
 pub use load::{Form, Load, Phases};
 pub use networks::{Group, NETWORK_BITS, Networks, SERVER, network};
-pub use options::{Auto, Options};
+pub use options::{Auto, Options, Reserv};
 pub use precedence::{Limit, Policed, Precedence};
 pub use scenario::{Network, Part, Scenario};
 pub use server::{AcceptLimit, Events, Page, Server, ServerKind};

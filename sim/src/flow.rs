@@ -131,6 +131,11 @@ impl Flows {
         }
     }
 
+    /// How many places there are, those that are free among them.
+    pub(crate) fn places(&self) -> u32 {
+        self.all.len() as u32
+    }
+
     /// Those of which something is left.
     pub(crate) fn each(&self) -> impl Iterator<Item = &Flow> {
         self.all.iter().filter(|flow| !flow.is_over())

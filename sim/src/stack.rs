@@ -2,6 +2,7 @@
 //! The server's machine at work.
 
 mod ack;
+mod clean;
 mod conn;
 mod counted;
 mod established;

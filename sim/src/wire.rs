@@ -36,6 +36,8 @@ pub(crate) enum Event {
     Poll(u32),
     /// The application's step may be done.
     Step,
+    /// Old half-open requests are looked for.
+    Clean,
 }
 
 /// Events of a kind that mostly come in the order in which they are added.

@@ -96,6 +96,12 @@ impl Report {
         self.counted.phase_changes
     }
 
+    /// Half-open requests whose places it took back in that time, for they were old.
+    #[must_use]
+    pub fn reservations_cleaned(&self) -> u64 {
+        self.counted.cleaned
+    }
+
     /// Packets that its ring had no room for in that time.
     #[must_use]
     pub fn ring_lost(&self) -> u64 {
@@ -193,6 +199,7 @@ impl World {
         };
         world.tally.will_know_time_waits();
         world.schedule_starts();
+        world.clean_later(0);
         world
     }
 
@@ -277,6 +284,7 @@ impl World {
                     self.poll(0, now_ns);
                 }
             }
+            Event::Clean => self.clean(now_ns),
         }
         #[cfg(debug_assertions)]
         if self.events.is_multiple_of(RECOUNT_EVERY) {
@@ -367,6 +375,21 @@ impl World {
             }
         }
         self.flows.tidy(packet.flow);
+    }
+
+    fn clean_later(&mut self, now_ns: u64) {
+        if let Some(at_ns) = self.host.cleans_at_ns(now_ns) {
+            self.wire.queue.add(at_ns, Event::Clean);
+        }
+    }
+
+    fn clean(&mut self, now_ns: u64) {
+        for place in 0..self.flows.places() {
+            if self.host.cleans(self.flows.get(place), place, now_ns, &mut self.wire) {
+                self.flows.tidy(place);
+            }
+        }
+        self.clean_later(now_ns);
     }
 
     fn poll_later(&mut self, core: u32) {

@@ -154,6 +154,11 @@ impl Conn {
         matches!(self.state, State::Queued | State::Accepted | State::Closing)
     }
 
+    /// How long ago its first SYN/ACK was sent, of one that is half-open.
+    pub(super) fn half_open_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.sent_at_ns)
+    }
+
     /// Whether it is half-open and its SYN/ACK was sent once.
     pub(crate) fn is_young(&self) -> bool {
         self.state == State::HalfOpen && self.again == 0

@@ -28,6 +28,8 @@ pub(crate) struct Counted {
     pub pairs_held: u64,
     /// The most in TIME-WAIT at one time, its TCP's and these together: begins anew with the time that counts.
     pub waiting_max: u64,
+    /// Half-open requests whose places were taken back.
+    pub cleaned: u64,
     /// How often `auto` came to see an overload in another phase.
     pub phase_changes: u64,
 }
@@ -55,6 +57,7 @@ impl Counted {
         since.time_waits -= earlier.time_waits;
         since.time_waits_left -= earlier.time_waits_left;
         since.pairs -= earlier.pairs;
+        since.cleaned -= earlier.cleaned;
         since.phase_changes -= earlier.phase_changes;
         since
     }

@@ -37,9 +37,9 @@ peer = "nft-limit"
 "#;
 
 #[derive(Default)]
-struct Kept {
-    points: Vec<Point>,
-    left_out: Vec<String>,
+pub(crate) struct Kept {
+    pub points: Vec<Point>,
+    pub left_out: Vec<String>,
     steps: Vec<(usize, usize)>,
 }
 
@@ -60,7 +60,7 @@ impl Watcher for Kept {
     }
 }
 
-fn points_of(text: &str, machine: Machine, threads: usize) -> Kept {
+pub(crate) fn points_of(text: &str, machine: Machine, threads: usize) -> Kept {
     let scenario = Scenario::parse("twice", "twice.toml", text).unwrap();
     let threads = NonZeroUsize::new(threads).unwrap();
     let mut kept = Kept::default();

@@ -14,6 +14,7 @@ mod fairness;
 mod formulas;
 mod lazy;
 mod ports;
+mod reserv;
 mod shed;
 mod size;
 mod stories;
