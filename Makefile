@@ -12,7 +12,7 @@ CARGO ?= cargo
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
 BUILD_PACKAGES := clang libclang-dev gcc make pkg-config libelf-dev zlib1g-dev libc6-dev iproute2
-DEB_PACKAGES := dpkg-dev
+DEB_PACKAGES := dpkg-dev python3
 TEST_PACKAGES := apache2-bin chromium clang-format curl ethtool fonts-dejavu-core fonts-liberation haproxy lighttpd nftables nghttp2-client nginx-light procps python3-prometheus-client systemd util-linux wrk $(DEB_PACKAGES)
 BENCH_PACKAGES := httperf
 # Since Debian 13 the file server is a package of its own.

@@ -2,9 +2,10 @@
 //! A minute after it has the program a host is guarded: `make install` and the Debian package put in
 //! place what the units name, the units allow what the daemons need, and removal leaves nothing.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -240,6 +241,58 @@ impl Host {
     }
 }
 
+/// The package of the program that the workspace built, in this folder.
+fn package(folder: &Path) -> PathBuf {
+    let mut build = private("packaging/deb/build");
+    build.current_dir(WORKSPACE).arg(tidegate_program()).arg(folder);
+    let built = build.output().expect("the package is built");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let mut files = fs::read_dir(folder).expect("a folder").flatten();
+    files.next().expect("a package").path()
+}
+
+/// MIT, Apache-2.0 and the BSD licences ask for it of whoever hands a binary on.
+#[test]
+fn the_package_brings_the_notices_of_all_whose_code_is_in_the_program() {
+    const TEST: &str = "the_package_brings_the_notices_of_all_whose_code_is_in_the_program";
+    if skip_without(TEST, &[("dpkg-shlibdeps", "dpkg-dev"), ("python3", "python3")]) {
+        return;
+    }
+    let folder = TempDir::new().expect("a temporary folder");
+    let unpacked = folder.path().join("unpacked");
+    let mut unpack = Command::new("dpkg-deb");
+    unpack.arg("--extract").arg(package(folder.path())).arg(&unpacked);
+    assert!(unpack.status().expect("dpkg-deb runs").success());
+    let read = |name: &str| fs::read_to_string(unpacked.join("usr/share/doc/tidegate").join(name));
+    let copyright = read("copyright").expect("what Debian asks for");
+    for licence in copyright.lines().filter_map(|line| line.strip_prefix(" See ")) {
+        let text = licence.trim_end_matches(" in this folder.");
+        assert!(read(text).is_ok(), "{text} is installed");
+    }
+    let notices = read("third-party.txt").expect("the notices");
+    for part in ["libbpf, in libbpf-sys ", "Redistribution and use in source and binary forms"] {
+        assert!(notices.contains(part), "{part}");
+    }
+    let mut tree = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    tree.current_dir(WORKSPACE).args(["tree", "--locked", "--offline", "--package", "tidegate"]);
+    tree.args(["--edges", "normal", "--prefix", "none", "--format", "{p}"]);
+    let tree = String::from_utf8(tree.output().expect("cargo tells").stdout).expect("names");
+    let mut others = 0;
+    for line in tree.lines().filter(|line| !line.starts_with("tidegate")) {
+        let mut words = line.split(' ');
+        let name = words.next().expect("a name");
+        let version = words.next().expect("a version").trim_start_matches('v');
+        assert!(notices.contains(&format!("\n{name} {version} (")), "{name} {version}");
+        others += 1;
+    }
+    assert!(others > 50, "{tree}");
+    let [double, single] = ["=", "-"].map(|line| line.repeat(78));
+    let texts = notices.split(&double).filter_map(|part| part.split_once(&single));
+    let texts: Vec<Vec<_>> = texts.map(|(_, text)| text.split_whitespace().collect()).collect();
+    let mut once = BTreeSet::new();
+    assert!(texts.iter().all(|text| once.insert(text)), "each text is there once");
+}
+
 #[test]
 fn the_package_is_put_on_runs_as_its_units_allow_and_is_gone_when_removed() {
     const TEST: &str = "the_package_is_put_on_runs_as_its_units_allow_and_is_gone_when_removed";
@@ -253,12 +306,7 @@ fn the_package_is_put_on_runs_as_its_units_allow_and_is_gone_when_removed() {
         return;
     }
     let folder = TempDir::new().expect("a temporary folder");
-    let mut build = private("packaging/deb/build");
-    build.current_dir(WORKSPACE).arg(tidegate_program()).arg(folder.path());
-    let built = build.output().expect("the package is built");
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let mut files = fs::read_dir(folder.path()).expect("a folder").flatten();
-    let package = files.next().expect("a package").path();
+    let package = package(folder.path());
     let mut depends = Command::new("dpkg-deb");
     depends.arg("--field").arg(&package).arg("Depends");
     let depends = String::from_utf8(depends.output().expect("it is read").stdout).expect("names");
