@@ -154,6 +154,14 @@ fn a_hook_that_cannot_carry_it_out_is_refused() {
     for mechanism in ["default", "abort", "abort reserv", "abort early-syn-drop"] {
         assert_eq!(with(&format!("mechanism = \"{mechanism}\"\nhook = \"tcp\"")), Ok(()));
     }
+    let exhausted = |word: &str| {
+        with(&format!(
+            "mechanism = \"reserv\"\nreserv = {{ when_exhausted = \"{word}\" }}\nhook = \"tcp\""
+        ))
+    };
+    assert_eq!(exhausted("refuse"), Ok(()));
+    let told = exhausted("cookie").unwrap_err();
+    assert!(told.starts_with("s.toml:8: when_exhausted = \"cookie\" cannot be carried"), "{told}");
     let holds = |mechanism: &str, hook: &str| {
         let hook = format!("mechanism = \"{mechanism}\"\nhook = \"{hook}\"");
         with(&format!("{hook}\ntime_wait = \"negotiate-server\""))
