@@ -41,6 +41,7 @@
 pub mod arrivals;
 pub mod attempt;
 pub mod browser;
+pub mod computed;
 pub mod connection;
 #[cfg(test)]
 mod exchange;

@@ -52,10 +52,15 @@ pub fn order(mut chance: impl FnMut() -> u64) -> Vec<u16> {
         let times = (file.share * DRAWS as f64).round() as usize;
         order.extend(std::iter::repeat_n(place, times.max(1)));
     }
+    shuffle(&mut order, &mut chance);
+    order
+}
+
+/// Fisher and Yates.
+pub(crate) fn shuffle(order: &mut [u16], chance: &mut impl FnMut() -> u64) {
     for last in (1..order.len()).rev() {
         order.swap(last, (chance() % (last as u64 + 1)) as usize);
     }
-    order
 }
 
 #[cfg(test)]

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use tidegate_client::{Browser, Close, Progress, specweb99};
+use tidegate_client::{Browser, Close, Progress};
 use tidegate_crowd::{self as crowd, Browsing, Carrier, Class, Network, Outcome, Plan};
 use tidegate_lab::pin_thread;
 use tidegate_scenarios::{
-    Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Driver, Load, Networks, Page, Phases, Setting,
-    read_scalable_trace, scheduled,
+    Arrivals, CAPACITY_CLIENTS, CAPACITY_PHASES, Driver, Load, Networks, Page, Phases, Server,
+    Setting, read_scalable_trace, scheduled,
 };
 
 use crate::error::LiveError;
@@ -198,7 +198,7 @@ fn plan(
         close: clients.close,
         time_wait: setting.time_wait.at_clients(),
         requests: clients.requests,
-        paths: paths(setting.server.page, seed),
+        paths: paths(&setting.server, seed),
         network: Network { delay, loss: clients.loss, reorder: clients.reorder },
         ..Class::default()
     };
@@ -269,21 +269,21 @@ fn browsing(setting: &Setting) -> Result<Option<Browsing>, LiveError> {
     }))
 }
 
-/// What is asked for, in turn: each file as often as its share has it, in random order.
-fn paths(page: Page, seed: u64) -> Vec<String> {
-    if page == Page::OnePacket {
-        return vec!["/".to_owned()];
-    }
+/// What is asked for, in turn: each page as often as its share has it, in random order.
+fn paths(server: &Server, seed: u64) -> Vec<String> {
     let mut chance = ChaCha8Rng::seed_from_u64(seed);
-    let files = specweb99::files();
-    let order = specweb99::order(|| chance.next_u64());
-    order.into_iter().map(|place| files[usize::from(place)].path.clone()).collect()
+    let pages = server.pages();
+    let order = server.order(|| chance.next_u64());
+    order.into_iter().map(|place| pages[usize::from(place)].path.clone()).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU64;
+
     use tidegate_lab::skip_without_root;
     use tidegate_scenarios::{Network as Between, Scenario};
+    use tidegate_servers::{self as servers, Statistics};
 
     use super::*;
 
@@ -331,6 +331,43 @@ mod tests {
             // Nobody listens: they are refused.
             let outcome = crowd.send(&ground).unwrap().wait(|_| ()).unwrap();
             assert!(outcome.driver.starts_with(&carrier), "{}, not {carrier}", outcome.driver);
+        }
+    }
+
+    /// What a server of ours counts while a crowd keeps it busy for so long that measures what it can do.
+    fn counted(crowd: Crowd, steps_per_us: u64) -> Statistics {
+        let ground = Ground::lay(Between::Direct).unwrap();
+        let settings = servers::Settings {
+            addresses: vec![ground.target()],
+            steps_per_us: NonZeroU64::new(steps_per_us),
+            ..servers::Settings::default()
+        };
+        let server = ground.server.run(move || servers::Server::bind(&settings)).unwrap();
+        let stopper = server.stopper();
+        let serving = ground.server.thread(move || server.run()).unwrap();
+        crowd.send(&ground).unwrap().wait(|_| ()).unwrap();
+        stopper.stop();
+        serving.join().unwrap().unwrap()
+    }
+
+    /// By the account of the server itself, in steps of work.
+    #[test]
+    fn a_server_computes_the_share_of_its_replies_that_a_scenario_says() {
+        const TEST: &str = "a_server_computes_the_share_of_its_replies_that_a_scenario_says";
+        const STEPS_PER_US: u64 = 10;
+        if skip_without_root(TEST) {
+            return;
+        }
+        for (keys, share) in [("computed = { share = 0.3, cost_us = 50 }", 0.3), ("", 0.0)] {
+            let mut crowd = Crowd::for_capacity(&setting(keys, "requests = 2.62")).unwrap();
+            (crowd.plan.warm_up, crowd.plan.duration) =
+                (Duration::ZERO, Duration::from_millis(500));
+            let counted = counted(crowd, STEPS_PER_US);
+            let pages = counted.work_steps / (50 * STEPS_PER_US);
+            assert_eq!(counted.work_steps % (50 * STEPS_PER_US), 0, "{counted}");
+            assert!(counted.replies > 1000 && counted.bad_requests == 0, "{counted}");
+            let found = pages as f64 / counted.replies as f64;
+            assert!((found - share).abs() < 0.05, "{found} of {counted}");
         }
     }
 

@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tidegate_lab::{Child, Namespace, family, is_installed, pin_command};
-use tidegate_scenarios::{Page, Server, ServerKind};
-use tidegate_servers::Statistics;
+use tidegate_scenarios::{Computed, Page, Server, ServerKind};
+use tidegate_servers::{COMPUTED_MAX_US, Statistics};
 
 use crate::error::LiveError;
 use crate::ground::{Ground, PORT};
@@ -25,6 +25,9 @@ const DESCRIPTORS: u64 = 65_536;
 /// In the server's own `/run`: it ends with the namespace.
 const FOLDER: &str = "/run/tidelab-server";
 const STATISTICS: &str = "/run/tidelab-server/statistics";
+
+// Else it would answer that the request is malformed.
+const _: () = assert!(Computed::COST_MAX_US <= COMPUTED_MAX_US);
 
 /// A server at work. Dropping it ends it.
 pub(crate) struct Running {

@@ -18,6 +18,7 @@ mod groups;
 mod load;
 mod networks;
 mod options;
+mod pages;
 mod precedence;
 mod scenario;
 mod server;
@@ -46,6 +47,7 @@ pub use groups::{
 pub use load::{Form, Load, Phases};
 pub use networks::{Group, NETWORK_BITS, Networks, SERVER, network};
 pub use options::{Auto, Options, Reserv};
+pub use pages::{Asked, Computed};
 pub use precedence::{Limit, Policed, Precedence};
 pub use scenario::{Network, Part, Scenario};
 pub use server::{AcceptLimit, Events, Page, Server, ServerKind};

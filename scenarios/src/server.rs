@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::curve::{Peer, Treatment};
+use crate::pages::Computed;
 
 /// Which server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,7 +106,7 @@ pub enum Page {
 }
 
 /// A server, resolved.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Server {
     /// Which.
     pub kind: ServerKind,
@@ -124,6 +125,8 @@ pub struct Server {
     pub cost_us: u64,
     /// What it serves.
     pub page: Page,
+    /// What it computes besides; of our own servers.
+    pub computed: Computed,
     /// Connections that it holds in TIME-WAIT before the load begins (Faber 5.1).
     pub time_waits: u32,
 }
@@ -152,6 +155,7 @@ impl Default for Server {
             multi_accept: false,
             cost_us: 0,
             page: Page::OnePacket,
+            computed: Computed::default(),
             time_waits: 0,
         }
     }
@@ -169,6 +173,7 @@ pub(crate) struct ServerKeys {
     multi_accept: Option<bool>,
     cost_us: Option<u64>,
     page: Option<Page>,
+    computed: Option<Computed>,
     time_waits: Option<u32>,
 }
 
@@ -183,6 +188,7 @@ impl ServerKeys {
             multi_accept: self.multi_accept.unwrap_or(base.multi_accept),
             cost_us: self.cost_us.unwrap_or(base.cost_us),
             page: self.page.unwrap_or(base.page),
+            computed: self.computed.unwrap_or(base.computed),
             time_waits: self.time_waits.unwrap_or(base.time_waits),
         }
     }
@@ -212,6 +218,9 @@ impl Server {
             Page::OnePacket => ", one packet",
             Page::Specweb99 => ", SPECweb99-like files",
         });
+        if let Some(computed) = self.computed.name() {
+            words.push_str(&format!(", {computed}"));
+        }
         if self.time_waits > 0 {
             words.push_str(&format!(", {} in TIME-WAIT before", self.time_waits));
         }
@@ -234,6 +243,7 @@ impl Server {
         if self.cost_us > 10_000_000 {
             return Err(format!("cost_us {} is more than ten seconds a request", self.cost_us));
         }
+        self.computed.check()?;
         if self.time_waits > TIME_WAITS_MAX {
             return Err(format!("time_waits {} is above {TIME_WAITS_MAX}", self.time_waits));
         }
@@ -247,6 +257,7 @@ impl Server {
         };
         let ours = "our own servers: userver, knot-c, knot-a, tux";
         kept("cost_us", self.kind.is_ours() || self.cost_us == usual.cost_us, ours)?;
+        kept("computed", self.kind.is_ours() || self.computed == usual.computed, ours)?;
         kept("accept_limit", self.kind.is_ours() || self.accept_limit == usual.accept_limit, ours)?;
         let is = |kind| self.kind == kind;
         kept("events", is(ServerKind::Userver) || self.events == usual.events, "userver")?;

@@ -11,8 +11,8 @@ use crate::request::{Method, Refusal, Request, number};
 use crate::settings::Settings;
 use crate::work::Work;
 
-/// The longest that a page is computed: it holds up everyone else.
-const COMPUTED_MAX_US: u64 = 1_000_000;
+/// The longest that a page is computed, in µs: it holds up everyone else.
+pub const COMPUTED_MAX_US: u64 = 1_000_000;
 
 /// What a server has to give: to all its threads the same.
 #[derive(Clone, Debug)]

@@ -37,6 +37,7 @@ pub use accept::{
     AcceptLimit, Bounds, ENOUGH_OF_LONG, LOOK_EVERY, Phase, Queues, SATURATED_AFTER,
     STARVED_AFTER_NS, Strategy,
 };
+pub use content::COMPUTED_MAX_US;
 pub use error::ServerError;
 pub use events::EVENTS_MAX;
 pub use server::{Observer, Server};

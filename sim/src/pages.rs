@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is served, as bytes on the wire.
 
-use tidegate_client::{Requests, specweb99};
-use tidegate_scenarios::Page;
+use tidegate_client::Requests;
+use tidegate_scenarios::{Asked, Page, Server};
 
 use crate::chance::{Chance, Entity};
 
@@ -29,6 +29,8 @@ struct Content {
     first: Box<[u8]>,
     /// From a file, not from memory.
     is_file: bool,
+    /// What computing it takes, in ns.
+    computed_ns: u64,
 }
 
 impl Pages {
@@ -38,20 +40,22 @@ impl Pages {
         Self::of(Page::OnePacket, 0)
     }
 
-    /// What a scenario's server has. Each of the SPECweb99-like files is asked for as often as its
-    /// share has it, in an order that the seed chooses.
+    /// Those of a scenario in which nothing is computed.
     #[must_use]
     pub fn of(page: Page, seed: u64) -> Self {
+        Self::served_by(&Server { page, ..Server::default() }, 0, seed)
+    }
+
+    /// What a scenario's server has, where a µs of computing takes so many ns. Each page is asked for as often as
+    /// its share has it, in an order that the seed chooses.
+    #[must_use]
+    pub fn served_by(server: &Server, computed_us_ns: u64, seed: u64) -> Self {
         let filling = vec![b'~'; SEGMENT_MAX_BYTES].into_boxed_slice();
-        if page == Page::OnePacket {
-            let only = Content::new(Page::ONE_PACKET_BYTES, false);
-            return Self { each: vec![only], paths: vec!["/".to_owned()], asked: vec![0], filling };
-        }
-        let files = specweb99::files();
+        let pages = server.pages();
         let mut chance = Chance::of(seed, Entity::Pages);
-        let asked = specweb99::order(|| chance.draw());
-        let each = files.iter().map(|file| Content::new(file.bytes, true)).collect();
-        Self { each, paths: files.into_iter().map(|file| file.path).collect(), asked, filling }
+        let asked = server.order(|| chance.draw());
+        let each = pages.iter().map(|page| Content::of(page, computed_us_ns)).collect();
+        Self { each, paths: pages.into_iter().map(|page| page.path).collect(), asked, filling }
     }
 
     /// The requests, for [`tidegate_client::Person`].
@@ -76,6 +80,11 @@ impl Pages {
         self.each[usize::from(page)].is_file
     }
 
+    /// What computing it takes, in ns.
+    pub(crate) fn computed_ns(&self, page: u16) -> u64 {
+        self.each[usize::from(page)].computed_ns
+    }
+
     /// So many bytes of it in one segment, from its beginning or from elsewhere.
     #[inline]
     pub(crate) fn bytes(&self, page: u16, begins: bool, length: u16) -> &[u8] {
@@ -85,7 +94,8 @@ impl Pages {
 }
 
 impl Content {
-    fn new(body_bytes: usize, is_file: bool) -> Self {
+    fn of(page: &Asked, computed_us_ns: u64) -> Self {
+        let Asked { body_bytes, is_file, computed_us, .. } = *page;
         let mut bytes = format!(
             "HTTP/1.1 200 OK\r\nServer: userver\r\nContent-Type: text/html\r\n\
              Content-Length: {body_bytes}\r\n\r\n"
@@ -94,7 +104,12 @@ impl Content {
         let length = (bytes.len() + body_bytes) as u32;
         bytes.resize(bytes.len() + body_bytes.min(SEGMENT_MAX_BYTES), b'~');
         bytes.truncate(SEGMENT_MAX_BYTES);
-        Self { length, first: bytes.into_boxed_slice(), is_file }
+        Self {
+            length,
+            first: bytes.into_boxed_slice(),
+            is_file,
+            computed_ns: computed_us * computed_us_ns,
+        }
     }
 }
 

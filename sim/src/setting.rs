@@ -40,7 +40,7 @@ pub(crate) fn setup(
     let (rules, hook) = guard(setting, machine)?;
     refuse_few_addresses(setting, rules.as_ref())?;
     let clients = &setting.clients;
-    let pages = Pages::of(server.page, load.seed);
+    let pages = Pages::served_by(&server, machine.computed_us_ns(), load.seed);
     let cables = match scenario.network {
         Network::Direct => 1,
         Network::Routed => 2,

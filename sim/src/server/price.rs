@@ -14,10 +14,10 @@ impl Host {
         let (costs, conn) = (&self.costs, &flow.conn);
         let is_knot = matches!(self.app.program, Program::KnotC | Program::KnotA);
         let knot_ns = if is_knot { costs.knot_ns } else { 0 };
-        let serve_ns = costs.serve_ns + knot_ns + self.app.cost_ns;
+        let serve_ns = || costs.serve_ns + knot_ns + self.work_ns(flow);
         let (socket_ns, application_ns) = match turn {
-            Turn::Read { writes: false } => (costs.read_ns, serve_ns),
-            Turn::Read { writes: true } => (costs.read_ns + self.write_ns(flow, true), serve_ns),
+            Turn::Read { writes: false } => (costs.read_ns, serve_ns()),
+            Turn::Read { writes: true } => (costs.read_ns + self.write_ns(flow, true), serve_ns()),
             Turn::Write => (self.write_ns(flow, false), 0),
             // A read that finds the end copies nothing.
             Turn::ClientClose if conn.fin_seen => (costs.read_ns * 3 / 2 + costs.close_ns, 0),
@@ -51,7 +51,7 @@ impl Host {
         let (socket_ns, application_ns) = match turn {
             Turn::Read { .. } => {
                 let more_ns = self.file_ns(flow, true) + self.kilobytes_ns(flow, true);
-                (whole_ns / 2 + more_ns, whole_ns * 3 / 10 + self.app.cost_ns)
+                (whole_ns / 2 + more_ns, whole_ns * 3 / 10 + self.work_ns(flow))
             }
             Turn::Write => (whole_ns / 10 + self.kilobytes_ns(flow, false), 0),
             Turn::ClientClose | Turn::Close => (whole_ns / 5, 0),
@@ -59,6 +59,12 @@ impl Host {
         };
         let close_ns = if self.closes_after(flow, turn) { whole_ns / 5 } else { 0 };
         Took { socket_ns: socket_ns + close_ns, application_ns, ..Took::default() }
+    }
+
+    /// The work for a request that is still to be read, and for its page.
+    fn work_ns(&self, flow: &Flow) -> u64 {
+        let (page, _) = self.to_write(flow, true);
+        self.app.cost_ns + self.pages.computed_ns(page)
     }
 
     /// What writing takes: of the reply to a request that is still to be read, or of the one under

@@ -13,6 +13,7 @@ mod exact;
 mod fairness;
 mod formulas;
 mod lazy;
+mod pages;
 mod ports;
 mod reserv;
 mod shed;
