@@ -2,16 +2,16 @@
 //! Many clients at once.
 
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use tidegate_servers::AcceptLimit;
+use tidegate_servers::{AcceptLimit, SATURATED_AFTER, ServerKind};
 
 use crate::http::CLOSING;
-use crate::running::{Way, read_reply};
+use crate::running::{Running, Way, read_reply};
 
 /// One crowd at a time: all stories share the descriptors of one process.
 static CROWD: Mutex<()> = Mutex::new(());
@@ -78,7 +78,7 @@ fn raise_descriptor_limit(wanted: u64) {
 }
 
 /// Clients that come at once, in waves, each for one reply.
-fn serve_waves(server: &crate::running::Running, waves: u32, clients: u32) {
+fn serve_waves(server: &Running, waves: u32, clients: u32) {
     for _ in 0..waves {
         let mut streams: Vec<TcpStream> = (0..clients).map(|_| server.connect()).collect();
         for stream in &mut streams {
@@ -102,6 +102,51 @@ pub fn every_limit_serves_everyone(way: Way) {
             // Equation 4.2.
             assert!(statistics.accepted_per_phase() <= f64::from(most.get()), "{statistics}");
         }
+    }
+}
+
+/// Clients that have all asked, and closed their side, before a server of one thread looks at its listen queue:
+/// it is at a long page. What it holds then is up to itself.
+fn overlap(server: &Running, clients: u32) {
+    let asks = |request: &[u8]| {
+        let mut stream = server.connect();
+        stream.write_all(request).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        stream
+    };
+    let long = asks(LONG);
+    // It has begun.
+    std::thread::sleep(Duration::from_millis(100));
+    let short: Vec<TcpStream> = (0..clients).map(|_| asks(CLOSING)).collect();
+    for mut stream in short.into_iter().chain([long]) {
+        assert_eq!(read_reply(&mut stream, false).status, 200);
+    }
+}
+
+/// Pariag, chapter 6: once saturated, as many as were closed in the last work phase. A thread of Knot-C has
+/// nothing to work on when it accepts, and takes its share of those who wait whoever has left.
+pub fn saturated_dynamic_lets_in_one_for_each_that_has_left(way: Way) {
+    const MANY: u32 = 2 * SATURATED_AFTER;
+    let _alone = CROWD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    raise_descriptor_limit(u64::from(3 * MANY));
+    let server = way.start(|settings| {
+        settings.accept_limit = AcceptLimit::Dynamic;
+        settings.backlog = 4096;
+        settings.cost_us = 300;
+    });
+    // By these it learns that each leaves after a few rounds.
+    overlap(&server, MANY / 6);
+    let begun = Instant::now();
+    overlap(&server, MANY);
+    let took = begun.elapsed();
+    let statistics = server.stop();
+    let all = u64::from(MANY / 6 + MANY) + 2;
+    assert_eq!((statistics.accepted, statistics.replies), (all, all));
+    // Where it hears of nobody who has left, it lets in one every tenth of a second: half of them.
+    assert!(took < Duration::from_secs(15), "{took:?}");
+    if matches!(way.server, ServerKind::Userver | ServerKind::Tux) {
+        let most = statistics.connections_max;
+        assert!(most.abs_diff(SATURATED_AFTER.into()) <= 2, "{most} at a time: {statistics}");
     }
 }
 

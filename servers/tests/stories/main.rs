@@ -86,6 +86,7 @@ macro_rules! stories_of {
                 crowds:
                     two_thousand_are_held_at_once,
                     every_limit_serves_everyone,
+                    saturated_dynamic_lets_in_one_for_each_that_has_left,
                     workers_share_the_port,
                     a_busy_worker_holds_up_no_other;
                 counts:
