@@ -212,6 +212,8 @@ impl Host {
         let flow = flows.get(place);
         self.app.statistics.accepted += 1;
         self.app.held += 1;
+        let most = &mut self.app.statistics.connections_max;
+        *most = (*most).max(self.app.held.into());
         flow.conn.state = State::Accepted;
         self.bear_with(flow, place, now_ns, wire);
         match self.order(now_ns) {

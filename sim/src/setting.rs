@@ -403,6 +403,20 @@ mod tests {
     }
 
     #[test]
+    fn a_server_accepts_as_many_as_it_is_told_to() {
+        for limit in ["1", "100", "\"inf\"", "\"dynamic\""] {
+            let text = format!(
+                "title = \"t\"\nsource = \"s\"\n[load]\noffered = [1]\n[[curve]]\npeer = \"kernel\"\n\
+                 server = {{ accept_limit = {limit} }}"
+            );
+            let scenario = Scenario::parse("t", "t.toml", &text).unwrap();
+            let load = scenario.load(Form::Full);
+            let setup = setup(&scenario, &scenario.settings[0], &load, &Machine::today()).unwrap();
+            assert_eq!(setup.accept_limit.to_string(), limit.trim_matches('"'));
+        }
+    }
+
+    #[test]
     fn nginx_is_a_userver_that_accepts_one_at_a_time_where_its_cost_is_known() {
         let text = "title = \"t\"\nsource = \"s\"\n[load]\noffered = [1]\n[[curve]]\nname = \"one\"\n\
              peer = \"kernel\"\nserver = { kind = \"nginx\" }\n[[curve]]\nname = \"all\"\n\

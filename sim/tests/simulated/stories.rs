@@ -292,6 +292,25 @@ fn knot_of_a_pool_serves_more_and_accepting_many_gains_nothing() {
     assert!(gained < 1.02, "{gained} times as many replies");
 }
 
+/// Pariag, chapter 6: the dynamic strategy is as aggressive as Accept-INF before saturation, and then accepts as
+/// many as were closed: those inside are as few as keep the server busy, and it serves as much. Before TUX, which
+/// closes nearly all in each work phase, no more than the listen queue had room for wait for the next one.
+#[test]
+fn dynamic_holds_as_few_as_keep_it_busy_and_serves_as_much() {
+    for (program, per_s, holds) in [
+        (Program::PapersUserver, 29_000.0, 300..=330),
+        (Program::Tux, 33_000.0, 200..=300),
+        (Program::KnotA, 22_000.0, 300..=360),
+    ] {
+        let [inf, dynamic] = ["inf", "dynamic"].map(|limit| accepting(program, limit, per_s, 4));
+        let [many, few] = [&inf, &dynamic].map(|report| report.application.connections_max);
+        assert!(holds.contains(&few), "{program:?} holds {few}");
+        assert!(many as f64 > 1.4 * few as f64, "{program:?}: {many} with Accept-INF, {few} so");
+        let [inf, dynamic] = [inf, dynamic].map(|report| report.outcome.replies_per_s);
+        assert!(dynamic >= 0.97 * inf, "{program:?}: {inf} with Accept-INF, {dynamic} so");
+    }
+}
+
 /// The time that counts is over when it is over, though nothing happens then.
 #[test]
 fn a_load_that_ends_in_silence_counts_its_time_and_no_more() {
