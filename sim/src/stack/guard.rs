@@ -130,3 +130,70 @@ impl Guard {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tidegate_client::Arrivals;
+    use tidegate_policy::raw::{
+        TG_OVERFLOW_OTHER, TG_OVERFLOW_SYNACK_ACK, TG_PASS, TG_ROOM, TG_WAIT_LIMIT,
+    };
+    use tidegate_scenarios::{Form, Scenario};
+
+    use crate::costs::Costs;
+    use crate::cpu::Napi;
+    use crate::machine::Machine;
+    use crate::setting;
+    use crate::setup::{Load, Setup};
+    use crate::stack::Profile;
+    use crate::world::World;
+
+    const PLACES: usize = 16;
+
+    /// A server that takes 1,100 a second, before which half as many more come from 20 ms away, and send one SYN each.
+    fn with_places(profile: Profile) -> Setup {
+        let text = format!(
+            "title = \"t\"\nsource = \"s\"\n[server]\nbacklog = 128\naccept_limit = 1\n\
+             [clients]\ndelay = {{ mean_ms = 20 }}\ntimeout_s = 0.9\n[load]\noffered = [1]\n\
+             [[curve]]\nmechanism = \"default\"\nplaces = {PLACES}"
+        );
+        let scenario = Scenario::parse("t", "t.toml", &text).unwrap();
+        // Each packet is judged when it comes, and not with others.
+        let ideal =
+            Machine { profile, costs: Costs::default(), napi: Napi::NONE, ..Machine::today() };
+        let load = scenario.load(Form::Full);
+        let mut setup = setting::setup(&scenario, &scenario.settings[0], &load, &ideal).unwrap();
+        setup.cost_ns = 900_000;
+        setup.crowd.load = Load::Open(Arrivals::poisson(1650.0, 1));
+        setup.crowd.duration_ns = 10_000_000_000;
+        setup
+    }
+
+    /// Jamjoom, section 2.1.3, Grow: no new SYN is answered at its limit, and the listen queue grows past it for
+    /// those who were answered before.
+    #[test]
+    fn above_its_places_the_queue_grows_for_who_was_answered_and_no_syn_is() {
+        for profile in [Profile::Linux6, Profile::Linux24] {
+            let mut world = World::new(with_places(profile));
+            let answered = |world: &World| {
+                world.host.counted.judged.packets[TG_ROOM as usize][TG_PASS as usize]
+            };
+            let waiting = |world: &World| world.host.listener.queue.len();
+            let mut longest = 0;
+            loop {
+                let before = (answered(&world), waiting(&world));
+                if !world.advance() {
+                    break;
+                }
+                let is_answered = answered(&world) > before.0;
+                assert!(!is_answered || before.1 < PLACES, "{profile:?}: {} wait", before.1);
+                longest = longest.max(waiting(&world));
+            }
+            assert!(longest > PLACES, "{profile:?}: {longest} at most");
+            let counted = &world.host.counted;
+            assert!(counted.dropped(TG_WAIT_LIMIT) > 100, "{profile:?}");
+            for full in [TG_OVERFLOW_SYNACK_ACK, TG_OVERFLOW_OTHER] {
+                assert_eq!(counted.dropped(full), 0, "{profile:?}");
+            }
+        }
+    }
+}
