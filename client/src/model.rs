@@ -246,7 +246,14 @@ pub fn passes_persistent(p: f64, retransmissions: usize, queues: u32) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Reverse;
+    use std::collections::BinaryHeap;
+
+    use rand_chacha::ChaCha8Rng;
+    use rand_core::{Rng, SeedableRng};
+
     use super::*;
+    use crate::{Browser, End, visit};
 
     /// Windows 9x and NT of Table 1, which give up at 40 s: Figure 7, center.
     fn figure_7_center() -> Schedule {
@@ -404,6 +411,68 @@ mod tests {
         // By hand, p* = 0.5 and m = 1: 10 + 0.5 (1 + 0.5 (20 + 2) + 0.5 (1 + 2)).
         let one = Visit { parallel: 1.0, interarrival_s: 2.0, request_s: 1.0 };
         assert!(close(visit_s(0.5, 20.0, &one), 10.0 + 0.5 * (1.0 + 11.0 + 1.5)));
+    }
+
+    const VISITS: u32 = 20_000;
+
+    /// The mean time of as many visits of a browser to a page with so many objects, seconds, of whose requests
+    /// each is over after `request_s`, or, one in `1 / p_star`, after `abort_s` without a reply.
+    fn browsed_s(browser: &str, objects: u16, p_star: f64, request_s: f64, abort_s: f64) -> f64 {
+        let (browser, mut rng) = (Browser::named(browser).unwrap(), ChaCha8Rng::seed_from_u64(8));
+        let mut browse = || {
+            let mut visit = visit::Visit::begin(browser, objects, 0, &mut rng);
+            let (mut under_way, mut now_ns) = (BinaryHeap::<Reverse<(u64, _, _)>>::new(), 0);
+            while visit.end().is_none() {
+                let next = under_way.peek().map(|Reverse((ends_ns, ..))| *ends_ns);
+                match visit.next_start_ns().filter(|ns| next.is_none_or(|ends_ns| *ns <= ends_ns)) {
+                    Some(starts_ns) => {
+                        let start = visit.start(starts_ns, &mut rng).unwrap();
+                        let fails = f64::from(rng.next_u32()) < p_star * f64::from(u32::MAX);
+                        let takes_s = if fails { abort_s } else { request_s };
+                        let ends_ns = starts_ns + (takes_s * 1e9) as u64;
+                        under_way.push(Reverse((ends_ns, start.number, fails)));
+                    }
+                    None => {
+                        let Reverse((ends_ns, number, fails)) = under_way.pop().unwrap();
+                        let end = if fails { End::TimedOutConnecting } else { End::Replied };
+                        now_ns = ends_ns;
+                        visit.ended(now_ns, number, end);
+                    }
+                }
+            }
+            now_ns as f64 / 1e9
+        };
+        (0..VISITS).map(|_| browse()).sum::<f64>() / f64::from(VISITS)
+    }
+
+    /// Equation 3 against visits as the emulator's browsers make them. Today's has six connections at once.
+    #[test]
+    fn a_visit_takes_as_long_as_one_of_the_emulators() {
+        let (request_s, abort_s) = (0.36, 20.0);
+        let at_once = Visit { parallel: 6.0, interarrival_s: 0.0, request_s };
+        for p_star in [0.0, 0.02, 0.1, 0.3, 0.8, 1.0] {
+            let seen_s = browsed_s("chrome", 6, p_star, request_s, abort_s);
+            let expected_s = visit_s(p_star, abort_s, &at_once);
+            assert!(
+                (seen_s / expected_s - 1.0).abs() < 0.02,
+                "{seen_s} s, {expected_s} s: {p_star}"
+            );
+        }
+    }
+
+    /// "Ψ = mγ is the approximate overhead of launching m parallel connections" (2.3, E3): there are m − 1 gaps
+    /// between them.
+    #[test]
+    fn launching_is_counted_with_a_gap_more_than_there_are() {
+        let (netscape_7, mut rng) =
+            (Browser::named("netscape-7").unwrap(), ChaCha8Rng::seed_from_u64(9));
+        let gaps_ns = (0..VISITS).map(|_| netscape_7.gap_ns(&mut rng)).sum::<u64>();
+        let interarrival_s = gaps_ns as f64 / 1e9 / f64::from(VISITS);
+        // One request a connection, and as many connections as the page has objects.
+        let visit = Visit { parallel: 3.0, interarrival_s, request_s: 0.001 };
+        let seen_s = browsed_s("netscape-7", 3, 0.0, visit.request_s, 20.0);
+        let expected_s = visit_s(0.0, 20.0, &visit) - interarrival_s;
+        assert!((seen_s / expected_s - 1.0).abs() < 0.02, "{seen_s} s, {expected_s} s");
     }
 
     /// λ₀ᵐᵃˣ = 60 a second, T_abortᵐᵃˣ = 75 s and σ = 1.2, all the paper's.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Jamjoom's equations 1, 2, 5, 6 and 7 and his table 3 against simulation (H. Jamjoom and K. Shin,
+//! Jamjoom's equations 1, 2, 4 to 7 and his table 3, as `tidegate_client::model` has them, against simulation (H. Jamjoom and K. Shin,
 //! *Persistent Dropping*, 2003, sections 2.1.1, 3.1 and 3.3), within sampling error, for any system,
 //! drop probabilities and round trip.
 //!
@@ -8,6 +8,11 @@
 //! less than the response time.
 
 use proptest::prelude::*;
+use tidegate_client::model::{
+    Comparison, Schedule, arrivals_by_class_per_s, arrivals_per_s,
+    establishment_latency_by_class_s, establishment_latency_s, latency_distribution, persistent,
+    rate_based, successful_latency_s, table_3_persistent, table_3_rate_based,
+};
 use tidegate_client::{Arrivals, Os, Outcome};
 use tidegate_sim::{Attention, Costs, Load, Machine, Napi, Pace, Setup, World};
 
@@ -59,19 +64,26 @@ impl Case {
         World::new(setup).run(&mut |_| {}).outcome
     }
 
-    /// Each way that an attempt can go: its probability, its latency in ms and its SYNs (Eq. 5).
+    /// The same as the model has it.
+    fn schedule(&self) -> Schedule {
+        let again_s: Vec<f64> = (1..=self.again).map(|time| self.sent_ms(time) / 1e3).collect();
+        Schedule::new(&again_s, self.abort_ms() / 1e3)
+    }
+
+    fn rtt_s(&self) -> f64 {
+        f64::from(self.rtt_ms) / 1e3
+    }
+
+    /// Each way that an attempt can go: its probability, its latency in ms (Eq. 5) and its SYNs.
     fn ways(&self, drops: &[f64]) -> Vec<Way5> {
-        let mut dropped = 1.0;
-        let mut ways = Vec::new();
-        for (time, drop) in drops.iter().enumerate() {
-            let latency_ms = self.sent_ms(time) + f64::from(self.rtt_ms);
-            let probability = dropped * (1.0 - drop);
-            ways.push(Way5 { probability, latency_ms, syns: time as f64 + 1.0 });
-            dropped *= drop;
-        }
-        let syns = drops.len() as f64;
-        ways.push(Way5 { probability: dropped, latency_ms: self.abort_ms(), syns });
-        ways
+        let outcomes = latency_distribution(drops, &self.schedule(), self.rtt_s());
+        let with_syns = outcomes.into_iter().zip((1..=drops.len()).chain([drops.len()]));
+        let way = |((latency_s, probability), syns)| Way5 {
+            probability,
+            latency_ms: latency_s * 1e3,
+            syns: syns as f64,
+        };
+        with_syns.map(way).collect()
     }
 }
 
@@ -94,6 +106,11 @@ struct Expected {
 }
 
 impl Expected {
+    /// The mean is what an equation says; the rest tells how far off chance may be.
+    fn by(mean: f64, ways: &[Way5], value: impl Fn(&Way5) -> f64, count: u64) -> Expected {
+        Expected { mean, ..Expected::of(ways, value, count) }
+    }
+
     fn of(ways: &[Way5], value: impl Fn(&Way5) -> f64, count: u64) -> Expected {
         let whole: f64 = ways.iter().map(|way| way.probability).sum();
         let mean = ways.iter().map(|way| way.probability * value(way)).sum::<f64>() / whole;
@@ -147,8 +164,8 @@ fn latencies_ms(outcome: &Outcome, case: &Case) -> (f64, f64) {
     (all_ms, connected_ms)
 }
 
-/// Equations 5, 6 and 7, of which 1 and 2 are the case of equal probabilities.
-fn check(case: &Case, drops: &[f64]) -> Result<(), TestCaseError> {
+/// Equations 4 to 7, of which 1 and 2 are the case of equal probabilities.
+fn check(case: &Case, drops: &[f64]) -> Result<Outcome, TestCaseError> {
     let outcome = case.run(drops);
     let attempts = outcome.attempts;
     prop_assert_eq!(attempts, u64::from(ATTEMPTS_PER_S * DURATION_S));
@@ -164,15 +181,44 @@ fn check(case: &Case, drops: &[f64]) -> Result<(), TestCaseError> {
     let timed_out = outcome.errors.timed_out_connecting as f64 / attempts as f64;
     near("p*", timed_out, Expected::share(timeouts.probability, attempts), 1e-9)?;
 
+    let (schedule, rtt_s) = (case.schedule(), case.rtt_s());
     let (all_ms, connected_ms) = latencies_ms(&outcome, case);
-    let expected = Expected::of(&ways, |way| way.latency_ms, attempts);
+    let mean_ms = 1e3 * establishment_latency_by_class_s(drops, &schedule, rtt_s);
+    let expected = Expected::by(mean_ms, &ways, |way| way.latency_ms, attempts);
     near("Eq. 6", all_ms, expected, COARSE * expected.mean)?;
     if outcome.replies > 0 {
-        let expected = Expected::of(successes, |way| way.latency_ms, outcome.replies);
+        let mean_s = successful_latency_s(drops, &schedule, rtt_s).expect("somebody succeeds");
+        let expected = Expected::by(1e3 * mean_s, successes, |way| way.latency_ms, outcome.replies);
         near("Eq. 7", connected_ms, expected, COARSE * (expected.mean + f64::from(case.rtt_ms)))?;
     }
-    let expected = Expected::of(&ways, |way| way.syns, attempts);
-    near("Eq. 4", syns(&outcome) / attempts as f64, expected, 1e-9)
+    let mean = arrivals_by_class_per_s(drops, 1.0);
+    let expected = Expected::by(mean, &ways, |way| way.syns, attempts);
+    near("Eq. 4", syns(&outcome) / attempts as f64, expected, 1e-9)?;
+    Ok(outcome)
+}
+
+/// A column of table 3, where SYNs of each class are dropped so.
+fn check_column(case: &Case, drops: &[f64], column: &Comparison) -> Result<Outcome, TestCaseError> {
+    let outcome = check(case, drops)?;
+    let (ways, attempts) = (case.ways(drops), outcome.attempts);
+    let timed_out = outcome.errors.timed_out_connecting as f64 / attempts as f64;
+    near(
+        "effective timeout probability",
+        timed_out,
+        Expected::share(column.p_star, attempts),
+        1e-9,
+    )?;
+
+    let mean_ms = 1e3 * column.latency_s;
+    let latency = Expected::by(mean_ms, &ways, |way| way.latency_ms, attempts);
+    near("latency", latencies_ms(&outcome, case).0, latency, COARSE * mean_ms)?;
+
+    let sent = Expected::by(column.transmissions, &ways, |way| way.syns, attempts);
+    near("transmissions", syns(&outcome) / attempts as f64, sent, 1e-9)?;
+    let sent_per_s = outcome.segments.syn_sent as f64 / f64::from(DURATION_S);
+    let all = Expected { mean: column.arrivals_per_s, ..sent.times(f64::from(ATTEMPTS_PER_S)) };
+    near("effective arrival rate", sent_per_s, all, 1e-6)?;
+    Ok(outcome)
 }
 
 fn case() -> impl Strategy<Value = Case> {
@@ -192,24 +238,19 @@ proptest! {
 
     #[test]
     fn equations_1_and_2(case in case(), p in 0.02..0.95_f64) {
-        let n = case.again as i32;
-        let drops = vec![p; case.again + 1];
-        check(&case, &drops)?;
-        // The sums that were checked are the paper's closed forms.
-        let ways = case.ways(&drops);
-        let mean = |value: fn(&Way5) -> f64| Expected::of(&ways, value, 1).mean;
-        let rtt_ms = f64::from(case.rtt_ms);
-        let eq_1 = (0..=n)
-            .map(|j| p.powi(j) * (1.0 - p) * (case.sent_ms(j as usize) + rtt_ms))
-            .sum::<f64>()
-            + p.powi(n + 1) * case.abort_ms();
-        prop_assert!((mean(|way| way.latency_ms) - eq_1).abs() < 1e-6);
-        let eq_2 = (1.0 - p.powi(n + 1)) / (1.0 - p);
-        prop_assert!((mean(|way| way.syns) - eq_2).abs() < 1e-9);
+        let drops = rate_based(p, case.again);
+        let outcome = check(&case, &drops)?;
+        let (ways, attempts) = (case.ways(&drops), outcome.attempts);
+        let mean_ms = 1e3 * establishment_latency_s(p, &case.schedule(), case.rtt_s());
+        let expected = Expected::by(mean_ms, &ways, |way| way.latency_ms, attempts);
+        near("Eq. 1", latencies_ms(&outcome, &case).0, expected, COARSE * mean_ms)?;
+        let mean = arrivals_per_s(p, case.again, 1.0);
+        let expected = Expected::by(mean, &ways, |way| way.syns, attempts);
+        near("Eq. 2", syns(&outcome) / attempts as f64, expected, 1e-9)?;
     }
 
     #[test]
-    fn equations_5_6_and_7(
+    fn equations_4_to_7(
         (case, drops) in case().prop_flat_map(|case| {
             let classes = case.again + 1;
             (Just(case), prop::collection::vec(0.0..1.0_f64, classes..=classes))
@@ -221,34 +262,21 @@ proptest! {
     /// Persistent dropping reaches the same timeout probability with less of everything.
     #[test]
     fn table_3(case in case(), p in 0.1..0.9_f64) {
-        let n = case.again as f64;
-        let timeout_share = p.powi(case.again as i32 + 1);
-        let mut persistent = vec![1.0; case.again + 1];
-        persistent[0] = timeout_share;
-        check(&case, &persistent)?;
-        let random = case.run(&vec![p; case.again + 1]);
-        let outcome = case.run(&persistent);
-        let attempts = outcome.attempts;
-
-        let ways = case.ways(&persistent);
-        let expected_ms = (1.0 - timeout_share) * f64::from(case.rtt_ms)
-            + timeout_share * case.abort_ms();
-        let latency = Expected::of(&ways, |way| way.latency_ms, attempts);
-        prop_assert!((latency.mean - expected_ms).abs() < 1e-6);
-        let (latency_ms, connected_ms) = latencies_ms(&outcome, &case);
-        near("latency", latency_ms, latency, COARSE * expected_ms)?;
+        let (schedule, rtt_s) = (case.schedule(), case.rtt_s());
+        let offered_per_s = f64::from(ATTEMPTS_PER_S);
+        let column = table_3_persistent(p, &schedule, rtt_s, offered_per_s);
+        let drops = persistent(column.drop_probability, case.again);
+        let whole = check_column(&case, &drops, &column)?;
+        let (latency_ms, connected_ms) = latencies_ms(&whole, &case);
         // Who is connected waits a round trip and no longer.
         prop_assert!((connected_ms - f64::from(case.rtt_ms)).abs() <= 1.0);
 
-        let sent = Expected::of(&ways, |way| way.syns, attempts);
-        prop_assert!((sent.mean - (1.0 + n * timeout_share)).abs() < 1e-9);
-        near("transmissions", syns(&outcome) / attempts as f64, sent, 1e-9)?;
-        let sent_per_s = outcome.segments.syn_sent as f64 / f64::from(DURATION_S);
-        let offered_per_s = f64::from(ATTEMPTS_PER_S);
-        near("effective arrival rate", sent_per_s, sent.times(offered_per_s), 1e-6)?;
-
+        let timeout_share = column.p_star;
+        let column = table_3_rate_based(p, &schedule, rtt_s, offered_per_s);
+        let drops = rate_based(column.drop_probability, case.again);
+        let random = check_column(&case, &drops, &column)?;
         if case.again > 0 && timeout_share > 0.05 {
-            prop_assert!(syns(&outcome) < syns(&random));
+            prop_assert!(syns(&whole) < syns(&random));
             prop_assert!(latency_ms < latencies_ms(&random, &case).0);
         }
     }
