@@ -41,7 +41,7 @@ impl Host {
         // A router does not know what stands behind it.
         let stands = if is_path { Stands::Nothing } else { flow.conn.stands() };
         let client = tuple(flow.number, flow.network);
-        let decision = shedders.judge(&client, packet.seq, now_ns, &queue, stands);
+        let decision = shedders.judge(&client, flow.network, packet.seq, now_ns, &queue, stands);
         if shed::counts(decision, is_path) {
             self.counted.judge(decision);
         }
@@ -513,7 +513,7 @@ mod tests {
             assert_eq!(comes_again(&mut world), State::HalfOpen);
             let everyone = tg_shed_rules::new(TG_SLPD, TG_KEY_CONNECTION, 1.0, 5);
             let rules = tg_shed_rules { refusal, ..everyone };
-            let shed = Shed { rules, hook: Some(Hook::Ip), in_series: 1 };
+            let shed = Shed { rules, hook: Some(Hook::Ip), in_series: 1, preferred: None };
             world.host.shed = Some(Shedders::new(&shed, 1));
             let sent = world.wire.outward.carried.sent;
             assert_eq!(comes_again(&mut world), State::HalfOpen);
@@ -532,7 +532,7 @@ mod tests {
             let mut world = in_time_wait("default", Hook::Ip, false);
             let everyone = tg_shed_rules::new(TG_SLPD, TG_KEY_CONNECTION, 1.0, 5);
             let rules = tg_shed_rules { refusal, ..everyone };
-            let shed = Shed { rules, hook: Some(Hook::Ip), in_series: 1 };
+            let shed = Shed { rules, hook: Some(Hook::Ip), in_series: 1, preferred: None };
             world.host.shed = Some(Shedders::new(&shed, 1));
             assert_eq!(comes_again(&mut world), State::TimeWait);
             let shed = world.host.counted.judged.packets[TG_SHED_STATELESS as usize];
@@ -590,7 +590,7 @@ mod tests {
             let comes_again_under = |limits: &[Limited]| {
                 let mut world = in_time_wait("early-syn-drop", hook, elsewhere);
                 let all = tg_shed_rules::new(TG_SLPD, TG_KEY_CONNECTION, 1.0, 5);
-                let shed = Shed { rules: all, hook: Some(hook), in_series: 1 };
+                let shed = Shed { rules: all, hook: Some(hook), in_series: 1, preferred: None };
                 world.host.shed = Some(Shedders::new(&shed, 1));
                 let client = world.flows.get(FIRST);
                 let client = tuple(client.number, client.network);

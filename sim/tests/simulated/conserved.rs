@@ -174,7 +174,8 @@ fn shed(seed: u64) -> Option<Shed> {
     };
     let rules = tg_shed_rules { blocks: 9, refusal: one_of(32, 3) as u32, ..rules };
     let hook = [None, Some(Hook::Driver), Some(Hook::Ip)][one_of(40, 3) as usize];
-    (one_of(48, 2) == 0).then_some(Shed { rules, hook, in_series: 1 + one_of(56, 3) as u32 })
+    let in_series = 1 + one_of(56, 3) as u32;
+    (one_of(48, 2) == 0).then_some(Shed { rules, hook, in_series, preferred: None })
 }
 
 proptest! {

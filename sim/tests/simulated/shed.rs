@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Persistent dropping in a simulated world: the policy's own decisions, at a server with a queue.
 
-use tidegate_client::{Arrivals, Os, Trace};
+use tidegate_client::{Arrivals, Os, Outcome, Trace};
 use tidegate_policy::raw::{
-    TG_KEY_CONNECTION, TG_RBD, TG_REFUSE_COOKIE, TG_REFUSE_RESET, TG_SBPD, TG_SLPD, tg_shed_rules,
+    TG_KEY_CLIENT, TG_KEY_CONNECTION, TG_RBD, TG_REFUSE_COOKIE, TG_REFUSE_RESET, TG_SBPD, TG_SLPD,
+    tg_shed_rules,
 };
 use tidegate_sim::{Hook, Load, Machine, Report, Setup, Shed, World};
 
@@ -24,7 +25,12 @@ fn of(setup: Setup) -> Report {
 }
 
 fn shed(rules: tg_shed_rules) -> Option<Shed> {
-    Some(Shed { rules: rules.with_table(10_000, 1.2), hook: Some(Hook::Ip), in_series: 1 })
+    Some(Shed {
+        rules: rules.with_table(10_000, 1.2),
+        hook: Some(Hook::Ip),
+        in_series: 1,
+        preferred: None,
+    })
 }
 
 fn capacity_per_s() -> f64 {
@@ -118,4 +124,67 @@ fn hosts_in_series_each_take_their_share() {
     let outcome = of(setup).outcome;
     let share = outcome.replies as f64 / outcome.attempts as f64;
     assert!((share - 0.125).abs() < 0.02, "{share} of {}", outcome.attempts);
+}
+
+/// A crowd of these networks, so many connections a second from each, before a host that sheds and tells so.
+fn told(
+    rules: tg_shed_rules,
+    preferred: Option<u16>,
+    per_s: &[f64],
+    load: Arrivals,
+    seed: u64,
+) -> Outcome {
+    let rules = tg_shed_rules { refusal: TG_REFUSE_RESET, ..rules };
+    let mut setup = setup(shed(rules).map(|shed| Shed { preferred, ..shed }));
+    (setup.cost_ns, setup.seed) = (0, seed);
+    setup.crowd.warm_up_ns = SECOND_NS;
+    setup.crowd.networks = per_s.to_vec();
+    setup.crowd.load = Load::Open(load);
+    setup.crowd.duration_ns = 2 * SECOND_NS;
+    of(setup).outcome
+}
+
+/// Section 3.4, H1: each client's connections all come in, or none does. There are 254 addresses, from which they come
+/// by turns, and what is turned away is a multiple of what each has.
+#[test]
+fn by_client_each_address_is_served_whole_or_not_at_all() {
+    const ADDRESSES: u64 = 254;
+    const OF_EACH: u64 = 20;
+    let turned_away = |key, seed| {
+        let rules = tg_shed_rules::new(TG_SLPD, key, 0.3, 5);
+        let per_s = (ADDRESSES * OF_EACH / 2) as f64;
+        let outcome = told(rules, None, &[per_s], Arrivals::constant(per_s), seed);
+        assert_eq!(outcome.attempts, ADDRESSES * OF_EACH);
+        assert_eq!(outcome.replies + outcome.errors.refused, outcome.attempts);
+        outcome.errors.refused
+    };
+    for seed in 1..=3 {
+        let by_client = turned_away(TG_KEY_CLIENT, seed);
+        assert_eq!(by_client % OF_EACH, 0, "{by_client}");
+        // Three tenths of them, give or take three standard deviations.
+        assert!((54..=98).contains(&(by_client / OF_EACH)), "{by_client}");
+        assert_ne!(turned_away(TG_KEY_CONNECTION, seed) % OF_EACH, 0, "by connection it is none");
+    }
+}
+
+/// Section 3.4, H1: "Packets originating from these addresses can then be excluded from dropping as long as the control
+/// target is met", which the others cannot make up for where the preferred make most of the requests.
+#[test]
+fn a_preferred_proxy_is_spared_as_long_as_the_target_is_met() {
+    const P: f64 = 0.3;
+    for policy in [TG_SLPD, TG_SBPD] {
+        for (per_s, is_met) in [([1000.0, 4000.0], true), ([4000.0, 1000.0], false)] {
+            let rules = tg_shed_rules {
+                has_preferred: 1,
+                ..tg_shed_rules::new(policy, TG_KEY_CONNECTION, P, 5)
+            };
+            let load = Arrivals::poisson(per_s.iter().sum(), 1);
+            let parts = told(rules, Some(0), &per_s, load, 1).parts;
+            let [proxy, others] = [0, 1].map(|network| parts[network].success());
+            let seen =
+                format!("policy {policy}: {proxy} of the proxy's come in, {others} of others'");
+            assert!((others + P - 1.0).abs() < 0.03, "{seen}");
+            assert!(if is_met { proxy == 1.0 } else { (proxy + P - 1.0).abs() < 0.03 }, "{seen}");
+        }
+    }
 }
