@@ -41,10 +41,14 @@ fn turn_with_time_left() -> u32 {
     (wall_ns() >> TG_SHED_TURN_SHIFT) as u32
 }
 
-/// Whether SLPD drops this connection in this turn, by the policy's own hash.
+/// What SLPD draws for this connection in this turn, by the policy's own hash: it is dropped where that is below p.
+fn drawn_x32(from: SocketAddr, to: SocketAddr, kind: u32, turn: u32) -> u64 {
+    hash(&KEY, &tg_tuple::between(from, to), kind, TG_ASK_TURN, turn) >> 32
+}
+
+/// Whether SLPD drops this connection in this turn.
 fn chosen(from: SocketAddr, to: SocketAddr, kind: u32, turn: u32) -> bool {
-    let tuple = tg_tuple::between(from, to);
-    hash(&KEY, &tuple, kind, TG_ASK_TURN, turn) >> 32 < parts_x32(P)
+    drawn_x32(from, to, kind, turn) < parts_x32(P)
 }
 
 /// A guard from a configuration file, with a key file beside it.
@@ -450,6 +454,104 @@ fn p_rises_when_the_server_stops_and_falls_when_it_goes_on() {
         shed(&next).0 == 0.0
     });
     next.stop();
+}
+
+/// Clients of one address that come at an even rate, each from a port of its own.
+struct Coming<'a> {
+    chain: &'a Chain,
+    to: SocketAddr,
+    next_port: u16,
+}
+
+impl Coming<'_> {
+    /// So many a second for so long; what became of them, and after how much of that time each had begun.
+    fn come(&mut self, per_s: usize, lasts: Duration) -> Vec<(Duration, SocketAddr, Fate)> {
+        const ROUND: Duration = Duration::from_millis(10);
+        let (begun, rounds) = (Instant::now(), lasts.as_millis() / ROUND.as_millis());
+        let (mut waiting, mut ended) = (Vec::new(), Vec::new());
+        for round in 1..=rounds as u32 {
+            let from = (0..per_s / 100).map(|_| {
+                self.next_port += 1;
+                SocketAddr::new(self.chain.client_address(), self.next_port)
+            });
+            let at = begun.elapsed();
+            let dialed = dial(self.chain.client(), from.collect(), self.to);
+            waiting.extend(dialed.into_iter().map(|client| (at, client)));
+            sleep((ROUND * round).saturating_sub(begun.elapsed()));
+            Self::hear(&mut waiting, &mut ended);
+        }
+        until("everyone has an answer", || {
+            Self::hear(&mut waiting, &mut ended);
+            waiting.is_empty()
+        });
+        ended
+    }
+
+    /// Who has an answer leaves.
+    fn hear(waiting: &mut Vec<(Duration, Dialed)>, ended: &mut Vec<(Duration, SocketAddr, Fate)>) {
+        waiting.retain_mut(|(at, client)| {
+            let fate = client.fate();
+            if fate != Fate::Silent {
+                ended.push((*at, client.from, fate));
+            }
+            fate == Fate::Silent
+        });
+    }
+}
+
+/// p = "auto" where there is no queue to go by: while more come than the rate that is asked for, p is the share that is
+/// too many; those whom it names are told so at once, and as many as were asked for have a connection, each at its first
+/// SYN. When fewer come, p is 0 and nobody is shed.
+#[test]
+fn on_a_router_p_follows_the_rate_at_which_clients_come() {
+    if skip_without_root("shed, auto on a router") {
+        return;
+    }
+    const RATE_PER_S: usize = 200;
+    const CROWD_PER_S: usize = 4 * RATE_PER_S;
+    const SECOND: Duration = Duration::from_secs(1);
+    let chain = Chain::new("shed-auto-router", 1);
+    let _nginx = Nginx::start(chain.server(), &["80 backlog=4000"]);
+    let to = SocketAddr::new(chain.server_address(), 80);
+    let asked = format!("p = \"auto\", rate_per_s = {RATE_PER_S}, refuse = \"rst\"");
+    let guard = guard(chain.router(0), KEY_LINE, &path(&chain, "ip", &asked));
+    let address = chain.server_address().to_string();
+    let p = || {
+        let status = guard.status();
+        let shed = &guard_of(&status, 80, Some(&address))["shed"];
+        shed["p"].as_f64().unwrap_or_else(|| panic!("no p: {status:#}"))
+    };
+    let is_connected = |(_, _, fate): &(_, _, Fate)| *fate == Fate::Connected;
+    let mut coming = Coming { chain: &chain, to, next_port: 20_000 };
+    let before = retransmitted_syns(chain.client());
+    assert!(coming.come(RATE_PER_S / 2, SECOND).iter().all(is_connected), "fewer than may");
+    assert_eq!(p(), 0.0);
+
+    let turn = turn_with_time_left();
+    let lasted = 3 * SECOND;
+    let crowd = coming.come(CROWD_PER_S, lasted);
+    let p_in_crowd = p();
+    assert!((0.6..0.9).contains(&p_in_crowd), "{p_in_crowd}");
+    // What it drops is what it draws, but for how p moves: it has to find out first, and wanders.
+    let settled: Vec<_> = crowd.into_iter().filter(|(at, ..)| *at >= SECOND).collect();
+    for (at, from, fate) in &settled {
+        let drawn = drawn_x32(*from, to, TG_KEY_CONNECTION, turn);
+        assert!(drawn >= parts_x32(0.5) || *fate == Fate::Refused, "{from} came in after {at:?}");
+        assert!(
+            drawn < parts_x32(0.95) || *fate == Fate::Connected,
+            "{from} was shed after {at:?}"
+        );
+    }
+    let per_s = settled.iter().filter(|one| is_connected(one)).count() as f64 / 2.0;
+    assert!((per_s / RATE_PER_S as f64 - 1.0).abs() < 0.25, "{per_s} a second came in");
+
+    until("p is 0 again", || {
+        coming.come(RATE_PER_S / 2, SECOND / 5);
+        p() == 0.0
+    });
+    assert!(coming.come(RATE_PER_S / 2, SECOND).iter().all(is_connected), "fewer than may, again");
+    assert_eq!(retransmitted_syns(chain.client()), before, "each had its answer at the first SYN");
+    guard.stop();
 }
 
 /// Two routers in a row with one key file: whom the first lets through, the second does too. With
