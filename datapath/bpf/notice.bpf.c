@@ -152,7 +152,13 @@ TG_INLINE int tg_came_to(struct __sk_buff *ctx, struct tg_notice_rst *rst)
 	common = &tp->inet_conn.icsk_inet.sk.__sk_common;
 	if (!tg_is_our_namespace(common->skc_net.net->net_cookie))
 		return 0;
-	rst->is_connecting = common->skc_state == TCP_SYN_SENT;
+	/*
+	 * TCP_FASTOPEN_CONNECT puts the SYN off until the first write, and no number acknowledges
+	 * it before: one that is small by chance would be guessed. It is counted when the numbers
+	 * are set (tcp_connect(), Linux 4.11 to 6.18), and so looked at first.
+	 */
+	rst->is_connecting = common->skc_state == TCP_SYN_SENT ? tp->packets_out : 0;
+	TG_IN_TURN();
 	rst->snd_una = tp->snd_una;
 	rst->write_seq = tp->write_seq;
 	return 1;

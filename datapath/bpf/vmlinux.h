@@ -558,6 +558,7 @@ struct tcp_sock {
 	u32 snd_una;
 	u32 snd_nxt;
 	u32 write_seq;
+	u32 packets_out;
 	u64 bytes_received;
 	u64 bytes_acked;
 	u32 data_segs_in;

@@ -74,7 +74,7 @@ TG_INLINE __u32 tg_notice_parts(const struct tg_rules *rules, __u32 is_shed, __u
 
 /* A RST that has come, and the socket that it has come to. Words are in host byte order. */
 struct tg_notice_rst {
-	__u32 is_connecting; /* the socket is in SYN-SENT */
+	__u32 is_connecting; /* the socket is in SYN-SENT, and its SYN is under way */
 	__u32 has_ack;
 	__u32 ack;
 	__u32 snd_una;

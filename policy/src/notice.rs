@@ -171,6 +171,23 @@ mod tests {
         for payload in [[0x33ab_000a, 0], [0x33aa_0009, 0], [0x33aa_000a, 1]] {
             assert_eq!(heard(&|r| r.payload = payload), TG_NOTICE_NONE, "{payload:x?}");
         }
+    /// snd_una is not set yet, and what lies between it and the initial sequence number is no SYN: of any two
+    /// numbers that are half of all apart, one would acknowledge it.
+    #[test]
+    fn no_notice_is_believed_before_there_is_a_syn() {
+        for (snd_una, ack, write_seq) in
+            [(0, 1, 0x1234_5678), (0, 0x8000_0000, 0x9234_5678), (0, 65_536, 65_537)]
+        {
+            let rst = tg_notice_rst { snd_una, ack, write_seq, ..ours() };
+            assert_eq!(hear(&rst), TG_NOTICE_UNBELIEVED, "{ack:#x} before {write_seq:#x}");
+        }
+        // A SYN, and as much data as any has.
+        for ack in [1, 65_536] {
+            let rst = tg_notice_rst { snd_una: 0, ack, write_seq: 65_536, ..ours() };
+            assert_eq!(hear(&rst), TG_NOTICE_TIMED, "{ack:#x}");
+        }
+    }
+
         for option in [
             [0, 0],
             [0xfe06_5442, 200 << 16],

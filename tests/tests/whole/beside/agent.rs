@@ -3,6 +3,7 @@
 //! fails at once until then, with EHOSTDOWN; and only where that was asked for, and only where the
 //! server itself has said so.
 
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use tidegate_lab::{Namespace, say_skipped};
 use tidegate_tests::wire::{ACK, RST, SYN, Segment, WIRE_V4, WIRE_V6};
 use tidegate_tests::{
     Guard, Plain, RawEnd, SERVER_V4, SERVER_V6, Stage, Stalled, bpf, fill, listen_queue,
-    run_to_end, skip_without_root, status, until,
+    run_to_end, set_option, skip_without_root, status, until,
     waits::{at, guard},
 };
 
@@ -515,6 +516,51 @@ fn nobody_is_avoided_for_longer_than_the_host_allows() {
 
 #[test]
 fn a_killed_agent_leaves_nothing() {
+/// connect() is through, and the SYN goes with the first write: until then there is no number that only the path
+/// knows. Of these two the kernel's initial sequence number would let one be taken for it, whatever it is.
+#[test]
+fn no_notice_is_believed_of_a_connection_whose_syn_is_put_off() {
+    if skip_without_root("no_notice_is_believed_of_a_connection_whose_syn_is_put_off") {
+        return;
+    }
+    let stage = Stage::new("agent-put-off");
+    let agent = Guard::agent(
+        &stage.server,
+        &["--destination", WIRE_V4, "--destination", WIRE_V6, "--longest-s", "60"],
+    );
+    // Data in the first SYN, without a cookie of the server's (TFO_CLIENT_NO_COOKIE).
+    stage.server.sysctl("net.ipv4.tcp_fastopen", 5).expect("a sysctl");
+    let put_off = |socket: &Socket| {
+        set_option(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1).expect("an option");
+    };
+    let (options, why) = notice();
+    for ipv6 in [false, true] {
+        let end = RawEnd::of(&stage, ipv6, 40_000, 443);
+        let mut stream =
+            end.connecting(&stage, put_off).join().expect("a client").expect("put off");
+        let heard = || {
+            let told = agent_of(&stage.server);
+            let count = |what: &str| told[what].as_u64().expect("a number");
+            count("notices_unbelieved") + count("notices_obeyed")
+        };
+        let before = heard();
+        for ack in [1, 0x8000_0000] {
+            end.send(RST | ACK, 0, ack, options.clone(), &why);
+        }
+        until("both have come", || heard() == before + 2);
+        assert!(!is_avoided(&stage, end.peer), "{}", agent_of(&stage.server));
+
+        // Its SYN, with data, is refused by who takes only the SYN for acknowledged.
+        stream.set_nonblocking(true).expect("O_NONBLOCK");
+        stream.write_all(b"early").expect("the SYN goes");
+        let syn = end.next_with("a SYN", SYN, SYN);
+        assert_eq!(syn.payload, b"early");
+        end.send(RST | ACK, 0, syn.seq.wrapping_add(1), options.clone(), &why);
+        until("it is heeded", || is_avoided(&stage, end.peer));
+    }
+    agent.stop();
+}
+
     if skip_without_root("a_killed_agent_leaves_nothing") {
         return;
     }
