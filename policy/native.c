@@ -443,9 +443,14 @@ void tg_native_agree_notice(const struct tg_notice_case *c, struct tg_notice_ans
 	tg_agree_notice(c, a);
 }
 
-__u32 tg_native_notice_parts(const struct tg_rules *rules, __u32 is_shed, __u32 spare_bytes)
+__u32 tg_native_notice_is_of_one(__u32 reason)
 {
-	return tg_notice_parts(rules, is_shed, spare_bytes);
+	return tg_notice_is_of_one(reason);
+}
+
+__u32 tg_native_notice_parts(const struct tg_rules *rules, __u32 is_of_one, __u32 spare_bytes)
+{
+	return tg_notice_parts(rules, is_of_one, spare_bytes);
 }
 
 __u32 tg_native_notice_hear(const struct tg_notice_rst *rst)

@@ -130,7 +130,7 @@ TG_INLINE int tg_driver_answer(struct xdp_md *ctx, const struct tg_packet *p,
 
 /* Refuses what has no hand yet. */
 TG_INLINE int tg_driver_refuse(struct xdp_md *ctx, const struct tg_packet *p,
-                               const struct tg_place *at, __u32 verdict, __u32 is_shed, __u32 how)
+                               const struct tg_place *at, __u32 verdict, __u32 is_of_one, __u32 how)
 {
 	struct tg_hand *hand = tg_hand_take();
 	struct tg_reply *r;
@@ -139,7 +139,7 @@ TG_INLINE int tg_driver_refuse(struct xdp_md *ctx, const struct tg_packet *p,
 	if (!hand)
 		return XDP_PASS;
 	r = tg_hand_reply(hand);
-	tg_reply_at_once(p, at, verdict, is_shed, r);
+	tg_reply_at_once(p, at, verdict, is_of_one, r);
 	action = tg_driver_answer(ctx, p, r, how);
 	tg_hand_put(hand);
 	return action;

@@ -208,9 +208,9 @@ TG_INLINE __u32 tg_reply_spare_bytes(const struct tg_packet *p)
 
 /* The RST by which a listener refuses, with what its rules have it say. */
 TG_INLINE void tg_reply_refuse(const struct tg_packet *p, const struct tg_rules *rules,
-                               __u32 is_shed, struct tg_reply *r)
+                               __u32 is_of_one, struct tg_reply *r)
 {
-	__u32 parts = tg_notice_parts(rules, is_shed, tg_reply_spare_bytes(p));
+	__u32 parts = tg_notice_parts(rules, is_of_one, tg_reply_spare_bytes(p));
 
 	tg_reply_reset(p, r);
 	if (parts == TG_NOTICE_BARE)

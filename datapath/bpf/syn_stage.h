@@ -6,6 +6,7 @@
 #ifndef TG_SYN_STAGE_H
 #define TG_SYN_STAGE_H
 
+#include "../../policy/include/notice.h"
 #include "accepts.h"
 #include "claims.h"
 #include "guard.h"
@@ -24,6 +25,15 @@ struct tg_syn_stage {
 	struct tg_watch *watch; /* where the rules are auto's */
 	struct tg_hand *hand;
 };
+
+/*
+ * Is it this one connection that is refused? Who is shed has no socket yet, and the reason in the
+ * hand is of a packet before.
+ */
+TG_INLINE __u32 tg_syn_is_of_one(const struct tg_syn_stage *s)
+{
+	return !s->socket.tp || tg_notice_is_of_one(s->hand->reason);
+}
 
 /* Keeps the line from bouncing between processors: a second more is enough to write. */
 TG_INLINE void tg_prolong(__u64 *watch_until_ns, __u64 until_ns)

@@ -89,7 +89,7 @@ TG_INLINE int tg_tc_refuse(struct __sk_buff *ctx, struct tg_syn_stage *s, __u32 
 	if (verdict == TG_COOKIE && s->socket.tp)
 		tg_reply_cookie(s, tg_tc_mtu(ctx, s->packet), r);
 	else
-		tg_reply_at_once(s->packet, s->at, verdict, !s->socket.tp, r);
+		tg_reply_at_once(s->packet, s->at, verdict, tg_syn_is_of_one(s), r);
 	return tg_tc_answer(ctx, s->packet, r);
 }
 
@@ -324,8 +324,7 @@ TG_INLINE void tg_tc_hear(struct bpf_sock *sk, const struct tg_ack_stage *s)
 
 TG_INLINE int tg_tc_reset(struct __sk_buff *ctx, const struct tg_ack_stage *s, __u32 reason)
 {
-	__u32 is_shed =
-		reason == TG_HOLLOW_ANSWERED && tg_shed_may_be_behind_hollow(&s->at.guard->shed);
+	__u32 is_of_one = reason == TG_HOLLOW_ANSWERED && tg_hollow_is_of_one(s->at.guard);
 	struct tg_hand *hand = tg_hand_take();
 	struct tg_reply *r;
 	int action;
@@ -333,7 +332,7 @@ TG_INLINE int tg_tc_reset(struct __sk_buff *ctx, const struct tg_ack_stage *s, _
 	if (!hand)
 		return TCX_NEXT;
 	r = tg_hand_reply(hand);
-	tg_reply_refuse(s->packet, &s->at.guard->rules, is_shed, r);
+	tg_reply_refuse(s->packet, &s->at.guard->rules, is_of_one, r);
 	action = tg_tc_answer(ctx, s->packet, r);
 	tg_hand_put(hand);
 	return action;

@@ -105,7 +105,7 @@ TG_INLINE int tg_xdp_refuse(struct xdp_md *ctx, struct tg_syn_stage *s, __u32 ve
 	if (verdict == TG_COOKIE && s->socket.tp)
 		tg_reply_cookie(s, tg_xdp_mtu(ctx, s->packet), r);
 	else
-		tg_reply_at_once(s->packet, s->at, verdict, !s->socket.tp, r);
+		tg_reply_at_once(s->packet, s->at, verdict, tg_syn_is_of_one(s), r);
 	return tg_driver_answer(ctx, s->packet, r, how & TG_DRIVER_TRANSMIT);
 }
 
@@ -183,8 +183,8 @@ static __noinline int tg_xdp_hollow(struct xdp_md *ctx, struct tg_packet *packet
 		return XDP_DROP;
 	if (decision.verdict != TG_RESET)
 		return XDP_PASS;
-	return tg_driver_refuse(ctx, packet, &s->at, TG_RESET,
-	                        tg_shed_may_be_behind_hollow(&s->at.guard->shed), how);
+	return tg_driver_refuse(ctx, packet, &s->at, TG_RESET, tg_hollow_is_of_one(s->at.guard),
+	                        how);
 }
 
 /* Until when it may be such an answer, or NULL where it is none. */

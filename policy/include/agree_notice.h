@@ -17,7 +17,7 @@ struct tg_notice_case {
 	__u32 spare_bytes;
 	__u32 longest_ms;
 	__u32 random;
-	__u32 is_shed;
+	__u32 is_of_one;
 };
 
 struct tg_notice_answers {
@@ -32,7 +32,7 @@ struct tg_notice_answers {
 TG_INLINE void tg_agree_notice(const struct tg_notice_case *c, struct tg_notice_answers *a)
 {
 	a->padding = 0;
-	a->parts = tg_notice_parts(&c->rules, c->is_shed, c->spare_bytes);
+	a->parts = tg_notice_parts(&c->rules, c->is_of_one, c->spare_bytes);
 	a->verdict = tg_notice_hear(&c->rst);
 	a->option = tg_notice_option_1(c->rules.come_back_ticks);
 	a->until_ns = tg_notice_until(c->stands_ns, tg_notice_ticks(&c->rst), c->longest_ms,

@@ -134,7 +134,8 @@ __u64 tg_native_held_until(struct tg_held_block *table, __u32 blocks, const stru
 
 void tg_native_agree_notice(const struct tg_notice_case *c, struct tg_notice_answers *a);
 /* Notices: the functions of notice.h, each as it is there. */
-__u32 tg_native_notice_parts(const struct tg_rules *rules, __u32 is_shed, __u32 spare_bytes);
+__u32 tg_native_notice_is_of_one(__u32 reason);
+__u32 tg_native_notice_parts(const struct tg_rules *rules, __u32 is_of_one, __u32 spare_bytes);
 __u32 tg_native_notice_hear(const struct tg_notice_rst *rst);
 __u64 tg_native_notice_until(__u64 stands_ns, __u32 ticks, __u32 longest_ms, __u32 random,
                              __u64 now_ns);

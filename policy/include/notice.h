@@ -19,6 +19,7 @@
 #include "listener.h"
 #include "sequence.h"
 #include "tuple.h"
+#include "verdict.h"
 
 #define TG_NOTICE_MAGIC 0x33aau
 #define TG_NOTICE_RESOURCE_EXCEEDED 10u
@@ -41,6 +42,8 @@ TG_INLINE __u32 tg_notice_option_1(__u32 ticks)
 	return ticks << 16 | 0x0101;
 }
 
+_Static_assert(TG_REASONS <= 64, "a reason is a bit of a word");
+
 /* What a refusal carries. */
 enum tg_notice_parts {
 	TG_NOTICE_BARE,     /* it is a RST like any other */
@@ -49,24 +52,34 @@ enum tg_notice_parts {
 };
 
 /*
- * 0 where no time is named. Who is shed learns of its one connection, and the next may be let
- * through at once; but a time is heeded for the whole server. is_shed is 0 or 1. Without a branch,
- * as tg_less().
+ * Is a SYN refused though there is room, by lot, or for its network's rate or share? (Who is shed
+ * is, too, before room is looked for.) Without a branch, as the next: see tg_less().
  */
-TG_INLINE __u32 tg_notice_come_back(const struct tg_rules *rules, __u32 is_shed)
+TG_INLINE __u32 tg_notice_is_of_one(__u32 reason)
 {
-	return rules->come_back_ticks & (is_shed - 1);
+	const __u64 of_one = 1ull << TG_EARLY_RANDOM | 1ull << TG_POLICED | 1ull << TG_BEYOND_SHARE;
+
+	return of_one >> (reason & 63) & 1;
+}
+
+/*
+ * 0 where no time is named. Such a refusal is of one connection, and the next may be let through at
+ * once; but a time is heeded for the whole server. is_of_one is 0 or 1.
+ */
+TG_INLINE __u32 tg_notice_come_back(const struct tg_rules *rules, __u32 is_of_one)
+{
+	return rules->come_back_ticks & (is_of_one - 1);
 }
 
 /*
  * spare_bytes: so many more has the segment that is refused than a bare RST. The answer is never
  * longer than the question: its sender may be somebody else.
  */
-TG_INLINE __u32 tg_notice_parts(const struct tg_rules *rules, __u32 is_shed, __u32 spare_bytes)
+TG_INLINE __u32 tg_notice_parts(const struct tg_rules *rules, __u32 is_of_one, __u32 spare_bytes)
 {
 	if (!rules->notice || spare_bytes < TG_NOTICE_PAYLOAD_BYTES)
 		return TG_NOTICE_BARE;
-	if (!tg_notice_come_back(rules, is_shed) ||
+	if (!tg_notice_come_back(rules, is_of_one) ||
 	    spare_bytes < TG_NOTICE_PAYLOAD_BYTES + TG_NOTICE_OPTION_ROOM)
 		return TG_NOTICE_WHY;
 	return TG_NOTICE_WHY_WHEN;

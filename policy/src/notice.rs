@@ -29,11 +29,18 @@ pub fn time(ticks: u32) -> Duration {
     Duration::from_nanos(u64::from(TG_NOTICE_TICK_NS) * u64::from(ticks))
 }
 
-/// What a refusal carries, one of `TG_NOTICE_BARE`, `TG_NOTICE_WHY` and `TG_NOTICE_WHY_WHEN`: of who is
-/// shed, or finds no room. The segment that it refuses is `spare_bytes` longer than a bare RST.
-pub fn parts(rules: &tg_rules, is_shed: bool, spare_bytes: u32) -> u32 {
+/// Whether who is refused for this reason is refused though there is room.
+#[must_use]
+pub fn is_of_one(reason: u32) -> bool {
+    // SAFETY: nothing is passed but a number.
+    unsafe { raw::tg_native_notice_is_of_one(reason) != 0 }
+}
+
+/// What a refusal carries, one of `TG_NOTICE_BARE`, `TG_NOTICE_WHY` and `TG_NOTICE_WHY_WHEN`: one that is of
+/// one connection, or one of the server, which has no room. The segment that it refuses is `spare_bytes` longer than a bare RST.
+pub fn parts(rules: &tg_rules, is_of_one: bool, spare_bytes: u32) -> u32 {
     // SAFETY: the function reads only through this valid reference.
-    unsafe { raw::tg_native_notice_parts(rules, is_shed.into(), spare_bytes) }
+    unsafe { raw::tg_native_notice_parts(rules, is_of_one.into(), spare_bytes) }
 }
 
 /// What a RST is taken for: one of `TG_NOTICE_NONE` to `TG_NOTICE_TIMED`.
@@ -92,9 +99,17 @@ mod tests {
         assert_eq!(parts(&saying(1, 0), false, 20), TG_NOTICE_WHY);
     }
 
+    /// A time would be heeded for the whole server: of that only the lack of room tells.
+    #[test]
+    fn by_lot_and_for_its_networks_sake_one_connection_is_refused_and_else_the_server_has_no_room()
+    {
+        let of_one: Vec<u32> = (0..TG_REASONS).filter(|reason| is_of_one(*reason)).collect();
+        assert_eq!(of_one, [TG_EARLY_RANDOM, TG_POLICED, TG_BEYOND_SHARE]);
+    }
+
     /// Another connection of the same client may be let through at once.
     #[test]
-    fn who_is_shed_is_told_why_and_not_when() {
+    fn who_is_refused_alone_is_told_why_and_not_when() {
         assert_eq!(parts(&saying(1, 100), true, 20), TG_NOTICE_WHY);
         assert_eq!(parts(&saying(1, TG_NOTICE_TICKS_MOST), true, 20), TG_NOTICE_WHY);
         assert_eq!(parts(&saying(1, 100), true, 7), TG_NOTICE_BARE);
@@ -156,21 +171,6 @@ mod tests {
         assert_eq!(heard(&|r| r.is_connecting = 0), TG_NOTICE_UNBELIEVED);
     }
 
-    /// draft-ietf-tcpm-rst-diagnostic-payload-02, section 4.2: what is malformed is ignored, and the
-    /// RST is one like any other.
-    #[test]
-    fn other_payloads_and_options_are_none_of_ours() {
-        let heard = |change: &dyn Fn(&mut tg_notice_rst)| {
-            let mut rst = ours();
-            change(&mut rst);
-            hear(&rst)
-        };
-        for bytes in [0, 7, 9] {
-            assert_eq!(heard(&|r| r.payload_bytes = bytes), TG_NOTICE_NONE, "{bytes} bytes");
-        }
-        for payload in [[0x33ab_000a, 0], [0x33aa_0009, 0], [0x33aa_000a, 1]] {
-            assert_eq!(heard(&|r| r.payload = payload), TG_NOTICE_NONE, "{payload:x?}");
-        }
     /// snd_una is not set yet, and what lies between it and the initial sequence number is no SYN: of any two
     /// numbers that are half of all apart, one would acknowledge it.
     #[test]
@@ -188,6 +188,21 @@ mod tests {
         }
     }
 
+    /// draft-ietf-tcpm-rst-diagnostic-payload-02, section 4.2: what is malformed is ignored, and the
+    /// RST is one like any other.
+    #[test]
+    fn other_payloads_and_options_are_none_of_ours() {
+        let heard = |change: &dyn Fn(&mut tg_notice_rst)| {
+            let mut rst = ours();
+            change(&mut rst);
+            hear(&rst)
+        };
+        for bytes in [0, 7, 9] {
+            assert_eq!(heard(&|r| r.payload_bytes = bytes), TG_NOTICE_NONE, "{bytes} bytes");
+        }
+        for payload in [[0x33ab_000a, 0], [0x33aa_0009, 0], [0x33aa_000a, 1]] {
+            assert_eq!(heard(&|r| r.payload = payload), TG_NOTICE_NONE, "{payload:x?}");
+        }
         for option in [
             [0, 0],
             [0xfe06_5442, 200 << 16],

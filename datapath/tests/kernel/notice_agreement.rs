@@ -58,7 +58,7 @@ fn case(rng: &mut Rng) -> tg_notice_case {
         spare_bytes: [0, 7, 8, 15, 16, rng.u32(..)][rng.usize(..6)],
         longest_ms: [0, 1, 60_000, u32::MAX][rng.usize(..4)],
         random: [0, u32::MAX, rng.u32(..)][rng.usize(..3)],
-        is_shed: rng.u32(..2),
+        is_of_one: rng.u32(..2),
     }
 }
 

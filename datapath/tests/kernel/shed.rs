@@ -284,14 +284,62 @@ fn who_is_shed_is_told_why_and_who_finds_no_room_when_to_come_back_too() {
     });
 }
 
-/// It speaks at once, so that its segment has room for both. Where nobody is shed in this form it was auto
-/// that found no room for it, and says when, too.
+/// There is room, and the next connection may be let in with it: no RST of these is of the whole server. docs/notices.md
 #[test]
-fn who_answers_a_hollow_syn_ack_by_which_it_may_be_shed_is_told_why_alone() {
+fn who_is_refused_by_lot_or_for_its_networks_sake_is_told_why_and_not_when() {
     const WHY: [u8; 8] = [0x33, 0xaa, 0, 10, 0, 0, 0, 0];
     const WHEN: [u8; 8] = [253, 6, 0x54, 0x42, 0, 250, 1, 1];
     in_a_namespace(
-        "who_answers_a_hollow_syn_ack_by_which_it_may_be_shed_is_told_why_alone",
+        "who_is_refused_by_lot_or_for_its_networks_sake_is_told_why_and_not_when",
+        |_| {
+            let listeners = [at(V4, ROOMY), at(V6, ROOMY)];
+            let _servers = listeners.map(|to| Server::new(to, 3, 1));
+            let says = tg_rules { notice: 1, come_back_ticks: 250, ..refusing(TG_SYN_RESET) };
+            let reserves = tg_rules { room: TG_ROOM_RESERVE, ..says };
+            // Half of all, with one place of four taken, and one asked for.
+            let by_lot = tg_rules { early_probability_x256: 256, ..reserves };
+            let ahead = tg_rules { ahead: 1, ..reserves };
+            // Nobody's, for 18 minutes.
+            let limit = tg_limit { cost_ns: 1 << 40, ..Default::default() };
+            let everybody = ["0.0.0.0/0", "::/0"].map(|network| (network.parse().unwrap(), limit));
+            let policed = Guarded { limits: everybody.to_vec(), ..guarded(None, ROOMY, says) };
+            let guards = guards_at(CALM, Vec::new());
+            for (guard, reason, when) in [
+                (guarded(None, ROOMY, by_lot), "EarlyRandom", &[][..]),
+                (policed, "Policed", &[][..]),
+                (guarded(None, ROOMY, ahead), "NoReservation", &WHEN[..]),
+            ] {
+                guards.rewrite(vec![guard]);
+                for to in listeners {
+                    let segment = syn(someone(to, 1), to);
+                    for hook in HOOKS {
+                        eventually(reason, || {
+                            let before = guards.counts();
+                            let (outcome, reply) = one(&guards, hook, &segment.bytes());
+                            if outcome != Outcome::Answer {
+                                return false;
+                            }
+                            let why = format!("{to}, {hook:?}");
+                            let counted = guards.counts().since(&before);
+                            assert_eq!(counted, [(0, reason, "reset", 1)], "{why}");
+                            assert_eq!(reply, segment.reset_with(when, &WHY), "{why}: {reason}");
+                            true
+                        });
+                    }
+                }
+            }
+        },
+    );
+}
+
+/// It speaks at once, so that its segment has room for both. Where nobody is shed in this form, nor held back for its
+/// network's sake, it was auto that found no room for it, and says when, too.
+#[test]
+fn who_answers_a_hollow_syn_ack_that_may_be_of_its_connection_alone_is_told_why_alone() {
+    const WHY: [u8; 8] = [0x33, 0xaa, 0, 10, 0, 0, 0, 0];
+    const WHEN: [u8; 8] = [253, 6, 0x54, 0x42, 0, 250, 1, 1];
+    in_a_namespace(
+        "who_answers_a_hollow_syn_ack_that_may_be_of_its_connection_alone_is_told_why_alone",
         |_| {
             let listeners = [at(V4, ROOMY), at(V6, ROOMY)];
             let _servers = listeners.map(|to| Server::bound(to, 128, false));
@@ -299,6 +347,8 @@ fn who_answers_a_hollow_syn_ack_by_which_it_may_be_shed_is_told_why_alone() {
             let auto = tg_rules { is_auto: 1, ..refusing(TG_SYN_RESET) };
             let says = tg_rules { notice: 1, come_back_ticks: 250, ..auto };
             let shedding_by = |refusal| Guarded { rules: says, ..shedding(ROOMY, shed(refusal)) };
+            let limit = tg_limit { cost_ns: 1, ..Default::default() };
+            let limits = [("192.0.2.0/24".parse().unwrap(), limit)];
             let guards = guards_at(CALM, vec![shedding_by(TG_REFUSE_COOKIE)]);
             for (number, to) in (0..).zip(listeners) {
                 for hook in HOOKS {
@@ -309,12 +359,18 @@ fn who_answers_a_hollow_syn_ack_by_which_it_may_be_shed_is_told_why_alone() {
                     let speaks = asks.acknowledging(&syn_ack).with(|s| s.payload = vec![b'a'; 16]);
                     let until_ns = clock::monotonic_ns() + 4 * SECOND;
                     write_one(&guards.programs, "hollow_until_ns", 0, &until_ns).unwrap();
-                    for (refusal, when) in [
-                        (TG_REFUSE_COOKIE, &[][..]),
-                        (TG_REFUSE_RESET, &WHEN[..]),
-                        (TG_REFUSE_SILENTLY, &WHEN[..]),
+                    let silently = shedding_by(TG_REFUSE_SILENTLY);
+                    let limited = Guarded { limits: limits.to_vec(), ..silently.clone() };
+                    let shares = tg_rules { share_ipv4_bits: 24, share_ipv6_bits: 64, ..says };
+                    let sharing = Guarded { rules: shares, ..silently.clone() };
+                    for (refusal, guard, when) in [
+                        ("cookie", shedding_by(TG_REFUSE_COOKIE), &[][..]),
+                        ("reset", shedding_by(TG_REFUSE_RESET), &WHEN[..]),
+                        ("silence", silently, &WHEN[..]),
+                        ("police", limited, &[][..]),
+                        ("fair_share", sharing, &[][..]),
                     ] {
-                        guards.rewrite(vec![shedding_by(refusal)]);
+                        guards.rewrite(vec![guard]);
                         let expected = speaks.answer_with(&WHY, |tcp| {
                             tcp.set_options_raw(when).unwrap();
                             tcp.rst = true;
