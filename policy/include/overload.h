@@ -128,7 +128,7 @@ TG_INLINE void tg_overload_see_queue(struct tg_overload *o, const struct tg_queu
 /* A SYN of an exempt network found room: auto does not watch it, and it fills the queue. */
 TG_INLINE void tg_overload_pass_by(struct tg_overload *o)
 {
-	o->exempted++;
+	__sync_fetch_and_add(&o->exempted, 1);
 }
 
 /*
@@ -291,8 +291,9 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
  * Before a SYN is judged, by who has claimed the window. What other processors count meanwhile may
  * be lost, of all counts alike. But what is stored by one that read it before brings the window's
  * count back, twice as much as came: where that would last, since what the server takes is measured
- * by it or the most of it is kept (entered, fresh and kept_out), or since answers go by it while
- * the window lasts (silent, hastened, steady, connected and cookies), one adds in one step.
+ * by it or the most of it is kept (entered, exempted, fresh and kept_out), or since answers go by
+ * it while the window lasts (silent, hastened, steady, connected and cookies), one adds in one
+ * step.
  */
 TG_INLINE void tg_overload_turn_window(const struct tg_rules *rules, struct tg_overload *o,
                                        __u32 queued, __u64 now_ns)

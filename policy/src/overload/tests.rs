@@ -116,6 +116,11 @@ fn queues(listen_len: u32, syn_len: u32) -> tg_queues {
 
 /// A SYN that finds room, where other processors judge SYNs to the same socket.
 fn finds_room(overload: *mut tg_overload, rules: &tg_rules, now_ns: u64) {
+    finds_room_from(TG_SOURCE_ANY, overload, rules, now_ns);
+}
+
+/// The same of one of whom the rules for networks say so, an `enum tg_source`.
+fn finds_room_from(source: u32, overload: *mut tg_overload, rules: &tg_rules, now_ns: u64) {
     let (mut block, mut manners) = (tg_waiting_block::default(), tg_manners_block::default());
     let crowd = tg_crowd {
         overload,
@@ -127,7 +132,7 @@ fn finds_room(overload: *mut tg_overload, rules: &tg_rules, now_ns: u64) {
         isn: 7,
         padding: 0,
     };
-    let syn = tg_syn { now_ns, ..Default::default() };
+    let syn = tg_syn { now_ns, source: source as u16, ..Default::default() };
     let (mut room, mut refusals) = (queues(0, 0), tg_bucket::default());
     // SAFETY: the caller's overload is there, and so is all else.
     unsafe { raw::tg_native_judge(rules, &mut room, &syn, &mut refusals, &crowd) };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who closes a window, where several processors find it over.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
@@ -109,4 +110,29 @@ fn who_finds_room_leaves_it_alone_how_many_found_silence() {
     // SAFETY: it came from a box, and nobody reads it any more.
     drop(unsafe { Box::from_raw(overload) });
     assert_eq!(came_back, 0);
+}
+
+/// One that read the count before the window was closed would else store it back, and the server seem to take as many
+/// more.
+#[test]
+fn those_exempt_who_find_room_at_two_processors_at_once_are_all_counted() {
+    const EACH: u32 = 50_000;
+    let (rules, now_ns) = (mechanism::parse("auto").unwrap(), Story::new().now_ns);
+    let overload = Box::into_raw(Box::new(tg_overload { window_ns: now_ns, ..Default::default() }));
+    let shared = overload.expose_provenance();
+    // On a busy host they would else seldom meet.
+    let both = Barrier::new(2);
+    let processor = || {
+        let overload = std::ptr::with_exposed_provenance_mut(shared);
+        for _ in 0..20 {
+            both.wait();
+            (0..EACH).for_each(|_| finds_room_from(TG_SOURCE_EXEMPT, overload, &rules, now_ns));
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(processor);
+        scope.spawn(processor);
+    });
+    // SAFETY: it came from a box, and nobody reads it any more.
+    assert_eq!(unsafe { Box::from_raw(overload) }.exempted, 2 * 20 * EACH);
 }
