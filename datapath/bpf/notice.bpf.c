@@ -219,20 +219,23 @@ TG_INLINE int tg_fails(const struct tg_target *to, __u64 netns_cookie)
 }
 
 /*
- * MPTCP's own sockets, the first and those that it adds, are TCP's, and the kernel connects them as
- * a program would. Each says what it is from the beginning (subflow_ulp_init()).
+ * Is there no program behind it that opens a connection? MPTCP's own sockets, the first and those
+ * that it adds, are TCP's, and the kernel connects them as a program would. Each says what it is
+ * from the beginning (subflow_ulp_init()). And with TCP_REPAIR a connection that stands already has
+ * its socket made anew: no SYN is sent (tcp_connect(), Linux 3.5 to 6.18).
  */
-TG_INLINE int tg_is_subflow(const struct bpf_sock_addr *ctx)
+TG_INLINE int tg_is_none_of_a_programs(const struct bpf_sock_addr *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
 	struct tcp_sock *tp = sk ? bpf_skc_to_tcp_sock(sk) : NULL;
 
-	return tp && tg_is_mptcp(tp);
+	return tp && (tg_is_mptcp(tp) || BPF_CORE_READ_BITFIELD(tp, repair));
 }
 
 TG_INLINE int tg_connects(const struct bpf_sock_addr *ctx)
 {
-	return ctx->type == SOCK_STREAM && ctx->protocol == TG_IPPROTO_TCP && !tg_is_subflow(ctx);
+	return ctx->type == SOCK_STREAM && ctx->protocol == TG_IPPROTO_TCP &&
+	       !tg_is_none_of_a_programs(ctx);
 }
 
 SEC("cgroup/connect4")

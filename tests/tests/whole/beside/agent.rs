@@ -389,6 +389,35 @@ fn an_mptcp_socket_connects_as_ever() {
     guard.stop();
 }
 
+/// Nothing is sent when a connection that was saved gets its socket back (CRIU): it stands already, whatever its server has
+/// said since.
+#[test]
+fn a_socket_in_repair_is_made_anew_as_ever() {
+    if skip_without_root("a_socket_in_repair_is_made_anew_as_ever") {
+        return;
+    }
+    let stage = Stage::new("agent-repair");
+    let client = &stage.client;
+    let repaired = |to: SocketAddr| {
+        client.run(move || {
+            let socket =
+                Socket::new(Domain::for_address(to), Type::STREAM, None).expect("a socket");
+            set_option(&socket, libc::IPPROTO_TCP, libc::TCP_REPAIR, 1).expect("TCP_REPAIR");
+            socket.connect(&to.into()).err().and_then(|error| error.raw_os_error())
+        })
+    };
+    let agent = heeding(client);
+    let guard = refusing(&stage, &[PORT], 600.0);
+    for to in servers() {
+        let _server = Server::full(&stage, to);
+        assert_eq!(connect(client, to), REFUSED, "by the server: {to}");
+        assert_eq!(connect(client, to), OVERLOADED, "{to}");
+        assert_eq!(repaired(to), None, "{to}");
+    }
+    agent.stop();
+    guard.stop();
+}
+
 /// A server whose refusals say nothing is asked every time.
 #[test]
 fn a_rst_without_a_notice_is_none() {
@@ -487,35 +516,6 @@ fn a_forged_notice_is_not_believed() {
     agent.stop();
 }
 
-#[test]
-fn nobody_is_avoided_for_longer_than_the_host_allows() {
-    if skip_without_root("nobody_is_avoided_for_longer_than_the_host_allows") {
-        return;
-    }
-    let stage = Stage::new("agent-longest");
-    let to = servers()[0];
-    let mut server = Server::full(&stage, to);
-    let guard = refusing(&stage, &[PORT], 600.0);
-    let agent = Guard::agent(&stage.client, &["--destination", SERVER_V4, "--longest-s", "2"]);
-    assert_eq!(connect(&stage.client, to), REFUSED);
-    let after = Instant::now();
-    assert_eq!(connect(&stage.client, to), OVERLOADED, "it is avoided, to begin with");
-    server.recover();
-    loop {
-        let begun = Instant::now();
-        let met = connect(&stage.client, to);
-        if met.is_none() || begun > after + Duration::from_secs(3) {
-            assert_eq!(met, None, "{:?} after the RST", after.elapsed());
-            break;
-        }
-        assert_eq!(met, OVERLOADED);
-    }
-    agent.stop();
-    guard.stop();
-}
-
-#[test]
-fn a_killed_agent_leaves_nothing() {
 /// connect() is through, and the SYN goes with the first write: until then there is no number that only the path
 /// knows. Of these two the kernel's initial sequence number would let one be taken for it, whatever it is.
 #[test]
@@ -561,6 +561,35 @@ fn no_notice_is_believed_of_a_connection_whose_syn_is_put_off() {
     agent.stop();
 }
 
+#[test]
+fn nobody_is_avoided_for_longer_than_the_host_allows() {
+    if skip_without_root("nobody_is_avoided_for_longer_than_the_host_allows") {
+        return;
+    }
+    let stage = Stage::new("agent-longest");
+    let to = servers()[0];
+    let mut server = Server::full(&stage, to);
+    let guard = refusing(&stage, &[PORT], 600.0);
+    let agent = Guard::agent(&stage.client, &["--destination", SERVER_V4, "--longest-s", "2"]);
+    assert_eq!(connect(&stage.client, to), REFUSED);
+    let after = Instant::now();
+    assert_eq!(connect(&stage.client, to), OVERLOADED, "it is avoided, to begin with");
+    server.recover();
+    loop {
+        let begun = Instant::now();
+        let met = connect(&stage.client, to);
+        if met.is_none() || begun > after + Duration::from_secs(3) {
+            assert_eq!(met, None, "{:?} after the RST", after.elapsed());
+            break;
+        }
+        assert_eq!(met, OVERLOADED);
+    }
+    agent.stop();
+    guard.stop();
+}
+
+#[test]
+fn a_killed_agent_leaves_nothing() {
     if skip_without_root("a_killed_agent_leaves_nothing") {
         return;
     }
