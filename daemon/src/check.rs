@@ -48,6 +48,7 @@ fn described(kernel: &Kernel) -> String {
         ("IP entry (tcx)", kernel.tcx, "Linux 6.6; everything needs it"),
         ("TCP entry (netfilter)", kernel.netfilter, "Linux 6.4; hook = \"tcp\", exact reserv"),
         ("cookies of our own", kernel.cookies, "Linux 6.9; no-syn-drop"),
+        ("cookies by IPv6", kernel.cookies_ipv6, "IPv6 built in, and no module; no-syn-drop"),
         ("root of the cgroups", root.0, root.1.as_str()),
     ] {
         out += &answer(name, good, what);
@@ -254,8 +255,7 @@ mod tests {
     /// Without CONFIG_NETFILTER there is no TCP entry, and all that does without is guarded.
     #[test]
     fn a_program_that_the_kernel_has_no_place_for_is_tried_only_where_it_is_needed() {
-        let kernel =
-            |netfilter| Kernel { btf: true, casts: true, tcx: true, netfilter, cookies: true };
+        let kernel = |netfilter| Kernel { netfilter, ..host::kernel() };
         let (without, with) = (kernel(false), kernel(true));
         assert_eq!(tried(None, &with).0, Program::ALL);
         let all: Vec<Program> =

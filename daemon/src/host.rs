@@ -8,6 +8,7 @@ use libbpf_rs::btf::{Btf, types};
 use libbpf_rs::set_print;
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
+use tidegate_datapath::control::LetsIn;
 
 use crate::failure::{Failure, Result};
 
@@ -91,6 +92,19 @@ pub struct Kernel {
     pub netfilter: bool,
     /// bpf_sk_assign_tcp_reqsk, Linux 6.9: no-syn-drop.
     pub cookies: bool,
+    /// The same by IPv6, which must be no module for it (CONFIG_IPV6=y).
+    pub cookies_ipv6: bool,
+}
+
+impl Kernel {
+    /// Whom it lets in by a cookie of ours.
+    pub fn lets_in(&self) -> LetsIn {
+        match (self.cookies, self.cookies_ipv6) {
+            (false, _) => LetsIn::Nobody,
+            (true, false) => LetsIn::ByIpv4,
+            (true, true) => LetsIn::All,
+        }
+    }
 }
 
 /// Reads what the kernel offers.
@@ -98,16 +112,26 @@ pub fn kernel() -> Kernel {
     // What libbpf would print is said, in one line, by who asks.
     set_print(None);
     let Ok(btf) = Btf::from_vmlinux() else {
-        return Kernel { btf: false, casts: false, tcx: false, netfilter: false, cookies: false };
+        return Kernel {
+            btf: false,
+            casts: false,
+            tcx: false,
+            netfilter: false,
+            cookies: false,
+            cookies_ipv6: false,
+        };
     };
     let function = |name: &str| btf.type_by_name::<types::Func<'_>>(name).is_some();
     let structure = |name: &str| btf.type_by_name::<types::Struct<'_>>(name).is_some();
+    let cookies = function("bpf_sk_assign_tcp_reqsk");
     Kernel {
         btf: true,
         casts: function("bpf_rdonly_cast"),
         tcx: structure("tcx_link") || function("tcx_link_attach"),
         netfilter: structure("bpf_nf_ctx"),
-        cookies: function("bpf_sk_assign_tcp_reqsk"),
+        cookies,
+        // Of IPv6 as a module the kernel itself has no function.
+        cookies_ipv6: cookies && function("cookie_v6_check"),
     }
 }
 
@@ -126,6 +150,18 @@ mod tests {
     use nix::sched::sched_setaffinity;
 
     use super::*;
+
+    #[test]
+    fn who_is_let_in_by_a_cookie_goes_by_what_the_kernel_has_built_in() {
+        let kernel = kernel();
+        for (cookies, cookies_ipv6, lets_in) in [
+            (false, false, LetsIn::Nobody),
+            (true, false, LetsIn::ByIpv4),
+            (true, true, LetsIn::All),
+        ] {
+            assert_eq!(Kernel { cookies, cookies_ipv6, ..kernel }.lets_in(), lets_in);
+        }
+    }
 
     #[test]
     fn the_processors_are_those_that_this_thread_may_run_on() {

@@ -6,11 +6,13 @@ use std::fs;
 
 use tidegate_datapath::cgroup;
 use tidegate_datapath::configuration::Guarded;
+use tidegate_datapath::control::LetsIn;
 use tidegate_datapath::raw::TG_HOOK_TCP;
 use tidegate_datapath::sock_diag::{self, Unremovable};
 
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::host::Kernel;
 use crate::{host, keys, reserv};
 
 /// What programs at the root of the cgroups do not see, where that is a container's own.
@@ -72,6 +74,21 @@ fn taken_by_ipvs(guards: &[Guarded], listed: &str) -> Option<Failure> {
     })
 }
 
+/// What clients by IPv6 are told where a cookie is due to them, and this kernel lets them in by none of ours.
+fn without_cookies(guards: &[Guarded], kernel: impl Fn() -> Kernel) -> Option<Failure> {
+    let is_ipv4 = |g: &Guarded| g.address.is_some_and(|address| address.is_ipv4());
+    let asks = |g: &&Guarded| g.rules.needs_cookies() && !is_ipv4(g);
+    let guarded = guards.iter().find(asks).filter(|_| kernel().lets_in() == LetsIn::ByIpv4)?;
+    Some(Failure::argument(
+        format!(
+            "port {}: no cookies by IPv6, which is a module of this kernel (CONFIG_IPV6=m): there its own rules \
+             decide",
+            guarded.port
+        ),
+        "run one with IPv6 built in, or choose \"abort rst-syn\"",
+    ))
+}
+
 /// All that is to be told of a configuration.
 pub fn of(config: &Config) -> impl Iterator<Item = Failure> {
     let cleans = config.guards.iter().any(|g| g.rules.clean_after_ms != 0);
@@ -82,8 +99,11 @@ pub fn of(config: &Config) -> impl Iterator<Item = Failure> {
     // Without the module there is no such file.
     let ipvs = fs::read_to_string("/proc/thread-self/net/ip_vs").unwrap_or_default();
     let taken = taken_by_ipvs(&config.guards, &ipvs);
+    // Without IPv6, or before the module is there, nobody comes by it.
+    let comes_ipv6 = fs::exists("/proc/sys/net/ipv6").unwrap_or_default();
+    let without = without_cookies(&config.guards, host::kernel).filter(|_| comes_ipv6);
     let stays = why.map(|why| stays(why, cleans, ends)).into_iter();
-    stays.chain(seen).chain(reserved).chain(taken).chain(keys::open(config))
+    stays.chain(seen).chain(reserved).chain(taken).chain(without).chain(keys::open(config))
 }
 
 #[cfg(test)]
@@ -131,6 +151,32 @@ mod tests {
         let [hook, mechanism] = quoted[..] else { panic!("a hook and a mechanism in {AT_TCP}") };
         let rules = mechanism::parse(mechanism).unwrap();
         assert_eq!(hook::parse(Written::InFile, hook, &rules), Ok(TG_HOOK_TCP));
+    }
+
+    #[test]
+    fn where_ipv6_is_a_module_it_is_told_that_there_are_no_cookies_by_it() {
+        let kernel =
+            |cookies_ipv6| move || Kernel { cookies: true, cookies_ipv6, ..host::kernel() };
+        let on = |address: Option<&str>, mechanism| Guarded {
+            port: 443,
+            address: address.map(|address| address.parse().unwrap()),
+            rules: mechanism::parse(mechanism).unwrap(),
+            ..Default::default()
+        };
+        for none in
+            [on(None, "abort rst-syn"), on(None, "auto"), on(Some("192.0.2.1"), "no-syn-drop")]
+        {
+            assert!(without_cookies(&[none], kernel(false)).is_none());
+        }
+        for address in [None, Some("2001:db8::1")] {
+            let guards = [on(address, "no-syn-drop")];
+            assert!(without_cookies(&guards, kernel(true)).is_none());
+            assert_eq!(
+                without_cookies(&guards, kernel(false)).unwrap().to_string(),
+                "port 443: no cookies by IPv6, which is a module of this kernel (CONFIG_IPV6=m): there its own \
+                 rules decide; run one with IPv6 built in, or choose \"abort rst-syn\""
+            );
+        }
     }
 
     #[test]

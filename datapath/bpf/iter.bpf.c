@@ -13,9 +13,10 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
+/* A kernel without IPv6 has no addresses of its, and no socket that is one. */
 TG_INLINE int tg_is_ipv6(const struct sock_common *sk)
 {
-	return sk->skc_family == AF_INET6;
+	return bpf_core_field_exists(sk->skc_v6_rcv_saddr) && sk->skc_family == AF_INET6;
 }
 
 /* SOCK_INODE() */

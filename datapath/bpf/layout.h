@@ -85,7 +85,7 @@ struct tg_control {
 	__u32 tick_ns;        /* of the kernel's; 0: not known */
 	__u64 ticks_began_ns; /* monotonic, modulo 2^64: when their count was 0 */
 	__u32 knows_local;    /* what local_routes does not have is not this host's */
-	__u32 padding;
+	__u32 cookies_ipv4;   /* by IPv4 alone: IPv6 is a module of its (CONFIG_IPV6=m) */
 };
 
 /*

@@ -225,7 +225,8 @@ TG_INLINE int tg_syn_cookie_usable(const struct tg_syn_stage *s, __u32 tags_most
 		return 0;
 	/* Without net.ipv4.tcp_syncookies the kernel lets nobody in by one, not by ours either. */
 	if (!s->at->control->cookies_work || !s->hand->queues.syncookies || s->hand->syn.taken ||
-	    o->unanswerable || tg_is_mptcp(s->socket.tp))
+	    (s->at->control->cookies_ipv4 && s->packet->tuple.is_ipv6) || o->unanswerable ||
+	    tg_is_mptcp(s->socket.tp))
 		return 0;
 	least = tg_cookie_mss_least(s->packet->tuple.is_ipv6);
 	return tg_syn_mss_clamp(s, tg_has_option(o, TG_OPTION_MSS) ? o->mss : least) >= least;

@@ -44,8 +44,19 @@ pub(crate) fn prepare_held(programs: &Programs, control: &mut tg_control) -> Res
     Ok(())
 }
 
-/// Tells the programs the clocks, and whether this kernel lets our cookies in.
-pub fn write_clock(programs: &Programs, cookies_work: bool) -> Result<()> {
+/// Whom this kernel lets in by a cookie of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LetsIn {
+    /// Before Linux 6.9.
+    Nobody,
+    /// bpf_sk_assign_tcp_reqsk() takes none by IPv6 where that is a module.
+    ByIpv4,
+    /// By IPv4 and by IPv6.
+    All,
+}
+
+/// Tells the programs the clocks, and to whom cookies may be given.
+pub fn write_clock(programs: &Programs, lets_in: LetsIn) -> Result<()> {
     let mut control = read(programs)?;
     control.clock_offset_ns = clock::wall_offset_ns();
     let ticks = clock::ticks(programs).unwrap_or_default();
@@ -53,7 +64,8 @@ pub fn write_clock(programs: &Programs, cookies_work: bool) -> Result<()> {
     if !ticks.is_near(&clock::Ticks::told(&control)) {
         (control.tick_ns, control.ticks_began_ns) = (ticks.tick_ns, ticks.began_ns);
     }
-    control.cookies_work = cookies_work.into();
+    control.cookies_work = (lets_in != LetsIn::Nobody).into();
+    control.cookies_ipv4 = (lets_in == LetsIn::ByIpv4).into();
     control.rfc1337 = ignores_rst().into();
     write(programs, &control)
 }

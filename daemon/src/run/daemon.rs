@@ -74,7 +74,7 @@ impl Daemon {
         let listened = plan::listened(&config.guards, &[], &rows);
         let plan = planned(config, &interfaces, &listened);
         let syn_costs_ns = syn_costs_ns(&guard, &plan);
-        control::write_clock(guard.programs(), kernel.cookies)?;
+        control::write_clock(guard.programs(), kernel.lets_in())?;
         let mut local_routes = LocalRoutes::new();
         let own = local_routes.follow(guard.programs(), &interfaces);
         let configuration = configuration_of(config, keys, shed_key, &syn_costs_ns);
@@ -241,7 +241,7 @@ impl Daemon {
 
     /// What does not wait, and costs next to nothing.
     pub fn tick(&mut self, config: &Config) -> Result<()> {
-        control::write_clock(self.guard.programs(), self.kernel.cookies)?;
+        control::write_clock(self.guard.programs(), self.kernel.lets_in())?;
         if keys::are_due(self.keys_are_random, self.rotated.elapsed()) {
             // One that fails waits, too: no key in force is given up for one that never was.
             self.rotated = Instant::now();

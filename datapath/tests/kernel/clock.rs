@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use tidegate_datapath::{clock, control};
+use tidegate_datapath::clock;
+use tidegate_datapath::control::{self, LetsIn};
 use tidegate_lab::skip_without_root;
 
 use crate::common::scene::Guards;
@@ -42,7 +43,7 @@ fn the_clock_is_told_once() {
     let first = control::read(&guards.programs).unwrap();
     for _ in 0..20 {
         std::thread::sleep(Duration::from_millis(3));
-        control::write_clock(&guards.programs, true).unwrap();
+        control::write_clock(&guards.programs, LetsIn::All).unwrap();
         let again = control::read(&guards.programs).unwrap();
         assert_eq!((again.tick_ns, again.ticks_began_ns), (first.tick_ns, first.ticks_began_ns));
     }

@@ -10,7 +10,7 @@ use crate::common::segment::*;
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use tidegate_datapath::clock;
 use tidegate_datapath::configuration::Guarded;
-use tidegate_datapath::control;
+use tidegate_datapath::control::{self, LetsIn};
 use tidegate_policy::agree;
 use tidegate_policy::raw::*;
 
@@ -340,8 +340,24 @@ fn options_that_fit_no_cookie_are_left_to_the_kernel() {
                 }
             }
         }
-        control::write_clock(&guards.programs, false).unwrap();
+        control::write_clock(&guards.programs, LetsIn::Nobody).unwrap();
         assert_passed(&guards, &syn(at(V4, FULL)).bytes(), "NoCookie");
+    });
+}
+
+/// bpf_sk_assign_tcp_reqsk() takes none by IPv6 where that is a module (CONFIG_IPV6=m), and the kernel would answer
+/// with RST who brings one.
+#[test]
+fn where_the_kernel_lets_nobody_in_by_ipv6_no_cookie_is_given_there() {
+    in_a_namespace("where_the_kernel_lets_nobody_in_by_ipv6_no_cookie_is_given_there", |_| {
+        let _servers = both_full();
+        let guards = Guards::new(vec![guarded(None, FULL, refusing(TG_SYN_COOKIE))]);
+        control::write_clock(&guards.programs, LetsIn::ByIpv4).unwrap();
+        assert_passed(&guards, &syn(at(V6, FULL)).bytes(), "NoCookie");
+        for hook in HOOKS {
+            let (outcome, ..) = one(&guards, hook, &syn(at(V4, FULL)).bytes());
+            assert_eq!(outcome, Outcome::Answer, "{hook:?}");
+        }
     });
 }
 

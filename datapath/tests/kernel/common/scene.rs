@@ -15,7 +15,7 @@ use nix::sys::socket::{
     setsockopt, shutdown, socket, sockopt,
 };
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
-use tidegate_datapath::control;
+use tidegate_datapath::control::{self, LetsIn};
 use tidegate_datapath::counters;
 use tidegate_datapath::link::{self, Place};
 use tidegate_datapath::programs::{Program, Programs, Sizes};
@@ -282,7 +282,7 @@ pub struct Guards {
 impl Guards {
     pub fn new(guards: Vec<Guarded>) -> Self {
         let guards = Guards::with(&of_every_test(guards), 0);
-        control::write_clock(&guards.programs, true).unwrap();
+        control::write_clock(&guards.programs, LetsIn::All).unwrap();
         guards
     }
 
