@@ -120,6 +120,8 @@ fn files_come_whole_over_lossy_ways_and_several_on_a_connection() {
         world.crowd.person.requests = world.pages.requests("h");
         world.crowd.person.timeout_ns = 120 * SECOND_NS;
         world.crowd.requests = 2.62;
+        // All count, so that the run lasts until the last of them is served.
+        (world.crowd.warm_up_ns, world.crowd.cool_down_ns) = (0, 0);
         world.crowd.duration_ns = 5 * SECOND_NS;
         world.way.loss_in = 0.01;
         world.way.loss_out = 0.01;
