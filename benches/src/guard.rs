@@ -12,7 +12,7 @@ use nix::sys::socket::{
 use tidegate_datapath::array::write_one;
 use tidegate_datapath::clock;
 use tidegate_datapath::configuration::{self, Configuration, Guarded};
-use tidegate_datapath::control;
+use tidegate_datapath::control::{self, LetsIn};
 use tidegate_datapath::counters;
 use tidegate_datapath::programs::{Objects, Programs, Sizes};
 use tidegate_datapath::raw::TG_HOOK_AUTO;
@@ -49,7 +49,7 @@ fn put(programs: &Programs, guarded: Guarded) {
     let guards = vec![guarded];
     configuration::write(programs, &Configuration { guards, keys, shed_key, ..Default::default() })
         .expect("one guard fits");
-    control::write_clock(programs, true).expect("the clock is written");
+    control::write_clock(programs, LetsIn::All).expect("the clock is written");
 }
 
 /// Programs that shed on the port, as a listener of this host or on the path to `address`.
