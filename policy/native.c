@@ -163,6 +163,11 @@ struct tg_decision tg_native_ack(const struct tg_rules *rules, const struct tg_q
 	return tg_ack_decide(rules, queues, ack);
 }
 
+int tg_native_ack_is_behind(__u64 since_ns, int has_fin)
+{
+	return tg_ack_is_behind(since_ns, has_fin);
+}
+
 int tg_native_ack_leaves(const struct tg_rules *rules, const struct tg_ack *ack,
                          struct tg_decision decision)
 {

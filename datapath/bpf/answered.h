@@ -49,11 +49,15 @@ TG_INLINE struct tg_answered *tg_answered_entry(const struct tg_packet *p)
 	return bpf_map_lookup_elem(&answered, &index);
 }
 
+TG_INLINE __u64 tg_noted_since_ns(const struct tg_answered *a, const struct tg_ack_stage *s)
+{
+	return (s->now_ns | 1) - a->at_ns;
+}
+
 /* Is this client noted there, no longer ago than that? */
 TG_INLINE int tg_is_noted(const struct tg_answered *a, const struct tg_ack_stage *s, __u64 life_ns)
 {
-	return a && a->client == tg_answered_name(s->packet) &&
-	       (s->now_ns | 1) - a->at_ns < life_ns;
+	return a && a->client == tg_answered_name(s->packet) && tg_noted_since_ns(a, s) < life_ns;
 }
 
 TG_INLINE void tg_note(struct tg_answered *a, const struct tg_ack_stage *s, __u32 is_told)
@@ -76,11 +80,10 @@ TG_INLINE void tg_note_answered(const struct tg_ack_stage *s, __u32 is_told)
 
 /*
  * Clients who brought a cookie and found no room: what they say further is known by their
- * connection. auto's who were left in silence, for as long as a client goes on asking; and whoever
- * was told with its ACK, until the next that it says. Any processor may meet it.
+ * connection (TG_LEFT_NS). auto's who were left in silence; and whoever was told with its ACK,
+ * until the next that it says. Any processor may meet it.
  */
 #define TG_LEFT 65536
-#define TG_LEFT_NS 10000000000ull
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -102,7 +105,8 @@ TG_INLINE int tg_is_left(const struct tg_ack_stage *s)
 {
 	const struct tg_answered *a = tg_left_entry(s->packet);
 
-	return s->at.guard->rules.is_auto && tg_is_noted(a, s, TG_LEFT_NS) && !(a->at_ns & 1);
+	return s->at.guard->rules.is_auto && tg_is_noted(a, s, TG_LEFT_NS) && !(a->at_ns & 1) &&
+	       tg_ack_is_behind(tg_noted_since_ns(a, s), s->packet->flags & TG_TCP_FIN);
 }
 
 /* Has the ACK that it sent before met a RST? */

@@ -19,6 +19,11 @@ enum tg_ack_cookie {
 	TG_ACK_BEHIND,        /* none, but what came before it was left in silence, with a cookie */
 };
 
+/* Who was left in silence is known for as long as a client goes on asking. */
+#define TG_LEFT_NS 10000000000ull
+/* Who only wants to say that this was all says so at once. Windows asks again after 300 ms. */
+#define TG_GAVE_UP_NS 250000000ull
+
 struct tg_ack {
 	__u32 is_request;  /* 1: a request is waiting for it; 0: none, see cookie */
 	__u32 acceptable;  /* request: it acknowledges our SYN/ACK and is in the window */
@@ -139,6 +144,17 @@ TG_INLINE struct tg_decision tg_ack_decide_cookie(const struct tg_rules *rules,
 	if (ack->cookie == TG_ACK_BEHIND)
 		return tg_decide(TG_DROP, tg_ack_overflow(ack));
 	return tg_decide(TG_PASS, TG_COOKIE_FOREIGN);
+}
+
+/*
+ * Is it said behind what was left in silence so long ago? A FIN that comes later is no end of a
+ * request: who has given up sends it, and its host would go on asking for the request all the same
+ * (Windows and macOS let their FIN pass what was lost). It is the kernel's, to which the connection
+ * is unknown: its RST ends that, so that no place is taken for someone who has left.
+ */
+TG_INLINE int tg_ack_is_behind(__u64 since_ns, int has_fin)
+{
+	return since_ns < (has_fin ? TG_GAVE_UP_NS : TG_LEFT_NS);
 }
 
 /*

@@ -58,6 +58,7 @@ void tg_native_overload_meet_ack(struct tg_overload *overload, const struct tg_a
                                  struct tg_decision decision, __u32 seq, __u64 now_ns);
 struct tg_decision tg_native_ack(const struct tg_rules *rules, const struct tg_queues *queues,
                                  const struct tg_ack *ack);
+int tg_native_ack_is_behind(__u64 since_ns, int has_fin);
 int tg_native_ack_leaves(const struct tg_rules *rules, const struct tg_ack *ack,
                          struct tg_decision decision);
 int tg_native_ack_tells(const struct tg_ack *ack, struct tg_decision decision);

@@ -61,6 +61,20 @@ pub fn decide_ack(rules: &tg_rules, queues: &tg_queues, ack: &tg_ack) -> tg_deci
     unsafe { raw::tg_native_ack(rules, queues, ack) }
 }
 
+/// Whether one who brings a cookie is left in silence by `auto`, and known from then on
+/// ([`ack_is_behind`]).
+pub fn ack_leaves(rules: &tg_rules, ack: &tg_ack, decision: tg_decision) -> bool {
+    // SAFETY: the function reads only through these valid references.
+    unsafe { raw::tg_native_ack_leaves(rules, ack, decision) != 0 }
+}
+
+/// Whether what a client says, with a FIN or without, is [`TG_ACK_BEHIND`](raw::TG_ACK_BEHIND) what was left in
+/// silence so many ns ago.
+pub fn ack_is_behind(since_ns: u64, has_fin: bool) -> bool {
+    // SAFETY: the function reads no memory.
+    unsafe { raw::tg_native_ack_is_behind(since_ns, has_fin.into()) != 0 }
+}
+
 /// Whether one who brings a cookie is told so with its bare ACK: what it says next is behind a RST
 /// (`tg_ack::was_told`).
 pub fn ack_tells(ack: &tg_ack, decision: tg_decision) -> bool {

@@ -52,8 +52,7 @@ fn auto_drops_what_comes_behind_a_cookie_that_it_left_in_silence() {
         let rules = mechanism::parse(mechanism).unwrap();
         let ack = tg_ack { cookie, silent, exempt, bare: 0, ..Default::default() };
         let decision = decide_ack(&rules, &full, &ack);
-        // SAFETY: the function reads only through these valid references.
-        unsafe { raw::tg_native_ack_leaves(&rules, &ack, decision) != 0 }
+        ack_leaves(&rules, &ack, decision)
     };
     for cookie in [TG_ACK_COOKIE, TG_ACK_KERNEL_COOKIE] {
         assert!(leaves("auto", cookie, 1, 0));
@@ -65,6 +64,17 @@ fn auto_drops_what_comes_behind_a_cookie_that_it_left_in_silence() {
     let auto = mechanism::parse("auto").unwrap();
     let behind = tg_ack { cookie: TG_ACK_BEHIND, ..Default::default() };
     assert_eq!(decide_ack(&auto, &full, &behind).verdict, TG_DROP);
+}
+
+/// Who half-closes does so behind the request, at once; its host goes on asking. So does the host of one who closes
+/// because it has waited for too long, unless a RST ends that.
+#[test]
+fn a_fin_long_behind_is_of_one_who_has_left() {
+    let gave_up_ns = u64::from(TG_GAVE_UP_NS);
+    assert!(ack_is_behind(gave_up_ns - 1, true));
+    assert!(!ack_is_behind(gave_up_ns, true));
+    assert!(ack_is_behind(gave_up_ns, false), "more of a request");
+    assert!(!ack_is_behind(TG_LEFT_NS, false), "nobody goes on asking for so long");
 }
 
 /// One RST for the ACK and what was said behind it; and another for what is said again.

@@ -4,11 +4,11 @@
 use tidegate_client::Flags;
 use tidegate_client::segment::is_before;
 use tidegate_policy::raw::{
-    TG_ACK_COOKIE, TG_ACK_HOLLOW, TG_ACK_KERNEL, TG_ACK_KERNEL_COOKIE, TG_ACK_NO_COOKIE,
-    TG_ACK_RESET, TG_ADMIT, TG_COOKIE_VALID, TG_HANDSHAKE, TG_PASS, TG_RESET, tg_ack, tg_decision,
-    tg_rules,
+    TG_ACK_BEHIND, TG_ACK_COOKIE, TG_ACK_HOLLOW, TG_ACK_KERNEL, TG_ACK_KERNEL_COOKIE,
+    TG_ACK_NO_COOKIE, TG_ACK_RESET, TG_ADMIT, TG_COOKIE_VALID, TG_HANDSHAKE, TG_PASS, TG_RESET,
+    tg_ack, tg_decision, tg_rules,
 };
-use tidegate_policy::{ack_tells, decide_ack};
+use tidegate_policy::{ack_is_behind, ack_leaves, ack_tells, decide_ack};
 
 use super::conn::{Conn, Giver};
 use super::syn::hollow_isn;
@@ -149,10 +149,9 @@ impl Host {
         if self.resets_hollow(flow, packet, work) {
             return;
         }
-        let conn = &flow.conn;
-        let brings_cookie = conn.cookie.is_some() && packet.ack == conn.isn.wrapping_add(1);
-        if brings_cookie && !packet.flags.has(Flags::RST) {
-            return self.cookie_back(flow, packet, work);
+        let cookie = brought(&flow.conn, packet, work.now_ns());
+        if cookie != TG_ACK_NO_COOKIE {
+            return self.cookie_back(cookie, flow, packet, work);
         }
         work.comes_to_tcp(&self.costs);
         if !packet.flags.has(Flags::RST) {
@@ -169,7 +168,7 @@ impl Host {
         }
     }
 
-    fn cookie_back(&mut self, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
+    fn cookie_back(&mut self, cookie: u32, flow: &mut Flow, packet: &Packet, work: &mut Work<'_>) {
         let place = self.looks_at_cookies();
         if place == Hook::Ip {
             work.took.add(&place.way_to(&self.costs));
@@ -177,7 +176,7 @@ impl Host {
             work.comes_to_tcp(&self.costs);
             work.tcp_takes(self.costs.cookie_ns);
         }
-        let decision = self.judge_cookie(flow, packet, work.now_ns());
+        let decision = self.judge_cookie(cookie, flow, packet, work.now_ns());
         let comes_to_tcp = matches!(decision.verdict, TG_ADMIT | TG_PASS);
         if comes_to_tcp && place == Hook::Ip {
             work.took.add(&place.way_from(&self.costs));
@@ -197,19 +196,29 @@ impl Host {
         }
     }
 
-    fn judge_cookie(&mut self, flow: &mut Flow, packet: &Packet, now_ns: u64) -> tg_decision {
-        let ack = tg_ack {
+    fn judge_cookie(
+        &mut self,
+        cookie: u32,
+        flow: &mut Flow,
+        packet: &Packet,
+        now_ns: u64,
+    ) -> tg_decision {
+        let mut ack = tg_ack {
             bare: u32::from(packet.is_bare()),
-            cookie: match flow.conn.cookie {
-                Some(Giver::Guard) => TG_ACK_COOKIE,
-                _ => TG_ACK_KERNEL_COOKIE,
-            },
+            cookie,
             was_told: flow.conn.was_told.into(),
             ..tg_ack::default()
         };
-        if self.guard.is_some() {
+        if let Some(guard) = &self.guard {
+            ack.exempt = guard.exempts(flow).into();
+            let rules = guard.rules;
             let decision = self.judge_ack(&ack, flow, packet.seq, now_ns);
             flow.conn.was_told = ack_tells(&ack, decision);
+            if ack_leaves(&rules, &ack, decision) {
+                flow.conn.left_at_ns = Some(now_ns);
+            } else if flow.conn.was_told {
+                flow.conn.left_at_ns = None;
+            }
             return decision;
         }
         // tcp_abort_on_overflow is not for cookies: a full queue drops their ACKs in silence.
@@ -238,9 +247,24 @@ impl Host {
     }
 }
 
+/// What a segment brings back that belongs to nothing (`enum tg_ack_cookie`): a cookie is known by both of its
+/// numbers, so that a FIN behind a request that was lost brings none.
+fn brought(conn: &Conn, packet: &Packet, now_ns: u64) -> u32 {
+    let Some(giver) = conn.cookie else { return TG_ACK_NO_COOKIE };
+    let answers = packet.ack == conn.isn.wrapping_add(1) && !packet.flags.has(Flags::RST);
+    let is_behind = |at_ns| ack_is_behind(now_ns - at_ns, packet.flags.has(Flags::FIN));
+    match giver {
+        _ if !answers => TG_ACK_NO_COOKIE,
+        Giver::Guard if packet.seq == conn.expected => TG_ACK_COOKIE,
+        Giver::Kernel if packet.seq == conn.expected => TG_ACK_KERNEL_COOKIE,
+        _ if conn.left_at_ns.is_some_and(is_behind) => TG_ACK_BEHIND,
+        _ => TG_ACK_NO_COOKIE,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use tidegate_client::{Arrivals, Os};
+    use tidegate_client::{Arrivals, Os, Segment};
     use tidegate_policy::mechanism;
     use tidegate_policy::police::Limited;
     use tidegate_policy::raw::{
@@ -317,6 +341,29 @@ mod tests {
         assert!(behind.abs_diff(told) * 20 < told, "{behind} behind {told}");
         // Some hear of it when the time that counts is over.
         assert!(told <= outcome.errors.reset, "{told}: {:?}", outcome.errors);
+    }
+
+    /// Windows sends its FIN, though the request before it was lost: nobody who has left is let in by it, for
+    /// __cookie_v4_check() and the guard's own go by both numbers.
+    #[test]
+    fn a_cookie_is_brought_back_by_what_comes_first_and_by_nothing_behind_it() {
+        let cookie = Some(Giver::Guard);
+        let mut conn = Conn { isn: 70, expected: 20, cookie, ..Conn::default() };
+        let answers =
+            |seq, ack, flags| Packet::of(0, &Segment { flags, seq, ack, ..Segment::default() });
+        let says = |seq, flags| answers(seq, 71, flags);
+        let (request, fin) = (says(20, Flags::ACK), says(81, Flags::ACK | Flags::FIN));
+        let after_s =
+            |s: u64, conn: &Conn, packet: Packet| brought(conn, &packet, s * 1_000_000_000);
+        assert_eq!(after_s(1, &conn, request), TG_ACK_COOKIE);
+        assert_eq!(after_s(1, &conn, answers(20, 72, Flags::ACK)), TG_ACK_NO_COOKIE);
+        assert_eq!(after_s(1, &conn, says(20, Flags::RST)), TG_ACK_NO_COOKIE);
+        assert_eq!(after_s(1, &conn, fin), TG_ACK_NO_COOKIE, "the kernel resets it");
+        conn.left_at_ns = Some(1_000_000_000);
+        assert_eq!(after_s(10, &conn, request), TG_ACK_COOKIE);
+        assert_eq!(after_s(10, &conn, says(81, Flags::ACK)), TG_ACK_BEHIND, "its second segment");
+        assert_eq!(after_s(1, &conn, fin), TG_ACK_BEHIND, "that was all of the request");
+        assert_eq!(after_s(2, &conn, fin), TG_ACK_NO_COOKIE, "it has given up");
     }
 
     fn everyone(limit: tg_limit) -> Vec<Limited> {

@@ -95,6 +95,8 @@ pub(crate) struct Conn {
     pub(super) same_acks: u8,
     /// A cookie is out, and whose: it is in no queue.
     pub(super) cookie: Option<Giver>,
+    /// When what brought it was last left in silence, in ns.
+    pub(super) left_at_ns: Option<u64>,
     /// The bare ACK that brought it has met a RST, and nothing came since.
     pub(super) was_told: bool,
     pub(super) has_clocks: bool,

@@ -4,11 +4,12 @@
 //! them, where the kernel alone drops them in silence whatever its sysctls say.
 
 use std::net::SocketAddr;
+use std::thread::sleep;
 use std::time::Duration;
 
 use tidegate_lab::Counters;
 use tidegate_tests::wire::{
-    ACK, HalfOpen, PSH, RST, Segment, TSVAL, WINDOWS_OPTIONS, usual_options,
+    ACK, FIN, HalfOpen, PSH, RST, Segment, TSVAL, WINDOWS_OPTIONS, usual_options,
 };
 use tidegate_tests::{
     Guard, Plain, SERVER_V4, SERVER_V6, Stage, Stalled, fill, guard_of, listen_queue, packets,
@@ -189,6 +190,29 @@ fn auto_answers_in_the_kernels_stead_and_keeps_what_its_cookie_loses() {
         let admitted = (before + PLACES + 1) as u64;
         assert_eq!(scene.counted("CookieValid", "admit"), admitted, "{address}");
         drop(crowd);
+        scene.guard.stop();
+    }
+}
+
+/// A client that gives up while it waits connected sends a FIN, and its host would go on asking for what it has asked.
+#[test]
+fn auto_has_the_host_of_one_who_has_given_up_told() {
+    if skip_without_root("auto_has_the_host_of_one_who_has_given_up_told") {
+        return;
+    }
+    for (family, address) in FAMILIES {
+        let options = WINDOWS_OPTIONS.to_vec();
+        let scene = Scene::before(&format!("kc-left-{family}"), address, "auto", options);
+        scene.speak();
+        let _crowd = scene.fill();
+        let fin = scene.client.segment(ACK | FIN, 7, b"");
+        scene.client.send(&scene.client.segment(ACK | PSH, 0, b"request"));
+        let answers = scene.answers(&fin);
+        assert!(answers.is_empty(), "{address}: it may be the end of a request: {answers:?}");
+        sleep(Duration::from_millis(300));
+        let answers = scene.answers(&fin);
+        let [rst] = answers.as_slice() else { panic!("{address}: {answers:?}") };
+        assert_eq!((rst.flags, rst.seq), (RST, fin.ack), "{address}");
         scene.guard.stop();
     }
 }
