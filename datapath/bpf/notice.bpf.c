@@ -219,6 +219,19 @@ TG_INLINE int tg_fails(const struct tg_target *to, __u64 netns_cookie)
 }
 
 /*
+ * TCP_REPAIR, a bit of a byte in every kernel. (BPF_CORE_READ_BITFIELD() would ask for its size,
+ * and the verifier walk each answer.)
+ */
+TG_INLINE int tg_is_repaired(const struct tcp_sock *tp)
+{
+	__u32 at = __builtin_preserve_field_info(tp->repair, BPF_FIELD_BYTE_OFFSET);
+	__u64 bit = *((const __u8 *)tp + at);
+
+	bit <<= __builtin_preserve_field_info(tp->repair, BPF_FIELD_LSHIFT_U64);
+	return !!(bit >> __builtin_preserve_field_info(tp->repair, BPF_FIELD_RSHIFT_U64));
+}
+
+/*
  * Is there no program behind it that opens a connection? MPTCP's own sockets, the first and those
  * that it adds, are TCP's, and the kernel connects them as a program would. Each says what it is
  * from the beginning (subflow_ulp_init()). And with TCP_REPAIR a connection that stands already has
@@ -229,7 +242,8 @@ TG_INLINE int tg_is_none_of_a_programs(const struct bpf_sock_addr *ctx)
 	struct bpf_sock *sk = ctx->sk;
 	struct tcp_sock *tp = sk ? bpf_skc_to_tcp_sock(sk) : NULL;
 
-	return tp && (tg_is_mptcp(tp) || BPF_CORE_READ_BITFIELD(tp, repair));
+	/* Without a branch: the verifier would walk all that follows once more. */
+	return tp && (tg_is_mptcp(tp) | tg_is_repaired(tp));
 }
 
 TG_INLINE int tg_connects(const struct bpf_sock_addr *ctx)

@@ -564,7 +564,7 @@ struct tcp_sock {
 	u32 data_segs_in;
 	u32 window_clamp;
 	u8 scaling_ratio;
-	u8 repair : 1; /* by BPF_CORE_READ_BITFIELD() alone: kernels have it at different bits */
+	u8 repair : 1; /* by its field's relocations alone: kernels have it at different bits */
 	bool is_mptcp;
 	u16 tcp_header_len;
 	u32 tsoffset;
