@@ -146,6 +146,7 @@ TG_INLINE int tg_came_to(struct __sk_buff *ctx, struct tg_notice_rst *rst)
 	struct bpf_sock *sk = ctx->sk;
 	struct tcp_sock *tp = sk ? bpf_skc_to_tcp_sock(sk) : NULL;
 	struct sock_common *common;
+	__u32 is_syn_sent;
 
 	if (!tp)
 		return 0;
@@ -157,7 +158,8 @@ TG_INLINE int tg_came_to(struct __sk_buff *ctx, struct tg_notice_rst *rst)
 	 * it before: one that is small by chance would be guessed. It is counted when the numbers
 	 * are set (tcp_connect(), Linux 4.11 to 6.18), and so looked at first.
 	 */
-	rst->is_connecting = common->skc_state == TCP_SYN_SENT ? tp->packets_out : 0;
+	is_syn_sent = (__u32)tg_less(common->skc_state ^ TCP_SYN_SENT, 1);
+	rst->is_connecting = is_syn_sent * tp->packets_out;
 	TG_IN_TURN();
 	rst->snd_una = tp->snd_una;
 	rst->write_seq = tp->write_seq;
