@@ -102,13 +102,15 @@ deb: build
 # they share, and build it anew. Of the whole stories those that measure are told one at a time.
 TEST_ALL := $(CARGO) test --workspace --locked
 TEST_WHOLE := $(TEST_ALL) --test whole
-# All others share nothing, and wait more than they work: four at a time, on fewer processors, too.
+# All others share nothing, and wait more than they work: four at a time, on fewer processors, too; of
+# the whole stories six.
 TEST_THREADS := $(shell n=$$(nproc); echo $$(( n > 4 ? n : 4 )))
+STORY_THREADS := $(shell n=$$(nproc); echo $$(( n > 6 ? n : 6 )))
 
 test: setup-test
 	$(CARGO) build --workspace --locked --all-targets
 	$(TEST_ALL) -- --test-threads=$(TEST_THREADS)
-	$(TEST_WHOLE) beside:: -- --test-threads=$(TEST_THREADS)
+	$(TEST_WHOLE) beside:: -- --test-threads=$(STORY_THREADS)
 	$(TEST_WHOLE) alone:: -- --test-threads=1
 
 # In a folder of its own: a build with another compiler is another build.
