@@ -10,6 +10,7 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use tidegate_datapath::network::Network;
+use tidegate_policy::bounds;
 use tidegate_policy::mechanism::QUEUE_LENGTH;
 use toml::{Spanned, Table, Value};
 
@@ -189,16 +190,8 @@ impl<'a> Reader<'a> {
         value: &Spanned<T>,
         range: RangeInclusive<T>,
     ) -> Result<T> {
-        let number = *value.get_ref();
-        if range.contains(&number) {
-            return Ok(number);
-        }
-        let (from, to) = range.into_inner();
-        Err(self.wrong(
-            value.span(),
-            format!("{name} = {number} is out of range"),
-            format!("give a number from {from} to {to}"),
-        ))
+        let within = bounds::within(name, *value.get_ref(), range);
+        within.map_err(|(what, fix)| self.wrong(value.span(), what, fix))
     }
 
     /// A listener's IP address, where one is given; of a path there must be one.

@@ -6,6 +6,7 @@
 
 pub mod accepts;
 mod agree;
+pub mod bounds;
 pub mod mechanism;
 pub mod names;
 pub mod nearest;

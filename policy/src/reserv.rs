@@ -2,9 +2,11 @@
 //! The options of reserv (Shukla, thesis, 4.1.2 and 4.1.7), and of lazy, which is built on it, as an
 //! operator and a scenario give them.
 
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use crate::bounds;
 use crate::raw::{TG_ONE_X256, TG_ROOM_RESERVE, tg_rules};
 
 /// How often each free place may be promised.
@@ -124,15 +126,10 @@ fn in_256ths(
     Err(WrongOption::new(key, what, fix))
 }
 
-fn within<T: PartialOrd + std::fmt::Display>(
+fn within<T: PartialOrd + Display>(
     key: &'static str,
     number: T,
     range: RangeInclusive<T>,
 ) -> Result<T, WrongOption> {
-    if range.contains(&number) {
-        return Ok(number);
-    }
-    let (from, to) = range.into_inner();
-    let what = format!("{key} = {number} is out of range");
-    Err(WrongOption::new(key, what, format!("give a number from {from} to {to}")))
+    bounds::within(key, number, range).map_err(|(what, fix)| WrongOption::new(key, what, fix))
 }
