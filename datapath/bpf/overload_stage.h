@@ -25,7 +25,7 @@ struct tg_watch {
 	__u32 asked;             /* who this is matters */
 	__u32 cell;              /* then: which of its block's */
 	__u32 reason;            /* enum tg_reason */
-	__u32 half_open;         /* its request stands already */
+	__u32 half_open;         /* what it asks for stands already: TG_HALF_OPEN */
 	__u32 half_full;         /* half of the queue is taken */
 	__u32 isn;               /* of the connection */
 	struct tg_client client; /* where asked */

@@ -34,7 +34,8 @@ enum tg_reason {
 	TG_EARLY_RANDOM,        /* reserv: probabilistic early drop (Shukla 4.1.7) */
 	TG_REFUSAL_LIMIT,       /* a refusal was due, but the limit on refusals was reached */
 	TG_NO_COOKIE,           /* a cookie was due, and cannot be given */
-	TG_HALF_OPEN,           /* its request stands already: the kernel repeats the SYN/ACK */
+	TG_HALF_OPEN,           /* its request or connection stands already, or it joins one: the
+	                         * kernel answers */
 	TG_WAIT_LIMIT,          /* room, but beyond a logical limit: tg_syn_room() */
 	TG_NEW_FIRST,           /* auto: room, but for clients who have not waited */
 	TG_POLICED,             /* its network sends more SYNs than it may: police.h */

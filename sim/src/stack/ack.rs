@@ -38,14 +38,14 @@ impl Host {
             return;
         }
         let acks = packet.ack == conn.isn.wrapping_add(1);
-        let ack = tg_ack {
+        let mut ack = tg_ack {
             is_request: 1,
             acceptable: u32::from(acks && in_window),
             bare: u32::from(packet.is_bare()),
             cookie: TG_ACK_NO_COOKIE,
             ..tg_ack::default()
         };
-        let decision = self.judge_ack(&ack, flow, packet.seq, work.now_ns());
+        let decision = self.judge_ack(&mut ack, flow, packet.seq, work.now_ns());
         if ack.acceptable == 0 {
             // tcp_check_req(): out of the window gets a challenge, a wrong number a RST.
             if !acks {
@@ -98,13 +98,12 @@ impl Host {
         }
     }
 
-    /// The guard's rules, or the kernel's own.
-    fn judge_ack(&mut self, ack: &tg_ack, flow: &Flow, seq: u32, now_ns: u64) -> tg_decision {
+    /// The guard's rules, which then have whether the client is exempt, or the kernel's own.
+    fn judge_ack(&mut self, ack: &mut tg_ack, flow: &Flow, seq: u32, now_ns: u64) -> tg_decision {
         let queues = self.listener.queues_at_ack(self.profile, &self.kernel);
         if let Some(guard) = &mut self.guard {
-            let exempt = guard.exempts(flow).into();
-            let ack = tg_ack { exempt, ..*ack };
-            let decision = guard.decide_ack(&queues, &ack, seq, now_ns);
+            ack.exempt = guard.exempts(flow).into();
+            let decision = guard.decide_ack(&queues, ack, seq, now_ns);
             self.counted.judge(decision);
             return decision;
         }
@@ -130,13 +129,13 @@ impl Host {
         }
         work.took.add(&hook.way_to(&self.costs));
         let is_bare = packet.is_bare();
-        let ack = tg_ack {
+        let mut ack = tg_ack {
             bare: is_bare.into(),
             cookie: TG_ACK_HOLLOW,
             was_told: std::mem::replace(&mut flow.was_told, is_bare).into(),
             ..tg_ack::default()
         };
-        let decision = self.judge_ack(&ack, flow, packet.seq, work.now_ns());
+        let decision = self.judge_ack(&mut ack, flow, packet.seq, work.now_ns());
         if decision.verdict == TG_RESET {
             work.refuse(flow, packet);
         }
@@ -210,9 +209,8 @@ impl Host {
             ..tg_ack::default()
         };
         if let Some(guard) = &self.guard {
-            ack.exempt = guard.exempts(flow).into();
             let rules = guard.rules;
-            let decision = self.judge_ack(&ack, flow, packet.seq, now_ns);
+            let decision = self.judge_ack(&mut ack, flow, packet.seq, now_ns);
             flow.conn.was_told = ack_tells(&ack, decision);
             if ack_leaves(&rules, &ack, decision) {
                 flow.conn.left_at_ns = Some(now_ns);
