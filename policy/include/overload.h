@@ -51,10 +51,11 @@
 
 /*
  * New clients, those who wait, and the drain, a second. A server that nobody has to wait
- * for shows no more than that it can do so much. Nor does one before which an overload
- * persists: what is let in then is all that it takes, and if that counted, chance would
- * keep the overload alive when the crowd has gone. Should it have become slower, the
- * overload seems to end, and that shows it.
+ * for shows no more than that it can do so much. (Where it takes many at a time, half of the queue
+ * waits while it takes none, though nobody is dropped: that counts as what it takes, as does the
+ * window in which it takes them.) Nor does one before which an overload persists: what is let in
+ * then is all that it takes, and if that counted, chance would keep the overload alive when the
+ * crowd has gone. Should it have become slower, the overload seems to end, and that shows it.
  *
  * Nor does it rise by cookies of which no ACK seems to come: who has one counts as let in, and in a
  * flood of forged SYNs that is whoever asks.
@@ -259,8 +260,9 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 	/* Anyone can repeat a SYN that was let in: these are no measure of how many are not. */
 	int is_overloaded = o->dropped && o->dropped * TG_OVERLOAD_SHARE + o->repeated >= o->seen;
 	__u32 phase = tg_overload_phase(o, o->window_ns);
-	int may_rise = !o->cookies || (tg_overload_was_half_full(o, now_ns) &&
-	                               !tg_overload_hardly_come_back(o, o->cookies));
+	int was_half_full = tg_overload_was_half_full(o, now_ns);
+	int may_rise =
+		!o->cookies || (was_half_full && !tg_overload_hardly_come_back(o, o->cookies));
 
 	o->is_flooded = tg_overload_is_flooded(o);
 	o->on_return = tg_overload_on_return(o);
@@ -274,8 +276,9 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 		o->is_persistent = 0;
 		o->was_long = 0;
 	}
-	tg_overload_see_rates(o, queued, is_overloaded && tg_overload_may_fall(o, phase), may_rise,
-	                      passed_ns);
+	tg_overload_see_rates(o, queued,
+	                      (is_overloaded || was_half_full) && tg_overload_may_fall(o, phase),
+	                      may_rise, passed_ns);
 	if (is_overloaded)
 		tg_overload_see_starved(o);
 	if (tg_overload_is_crowded(o)) {

@@ -99,3 +99,24 @@ fn while_a_crowd_stays_it_is_in_one_phase() {
         assert!(edge.iter().all(|changes| (1..=24).contains(changes)), "{os}: {edge:?}");
     }
 }
+
+/// A server that takes as many as the listen queue holds and then, for half a second, none, before clients
+/// who stay no longer than that: of what it takes in one turn nobody is left to be served in the next,
+/// unless the queue is kept short, for which it has to be known what it takes in the mean.
+#[test]
+fn who_has_little_patience_is_served_by_a_server_that_takes_many_at_a_time() {
+    let of = |mechanism, seed| {
+        let mut setup = setup(mechanism, 512, "linux", (0, 1.3));
+        setup.way.delay.mean_ms = 50.0;
+        setup.crowd.person.timeout_ns = 600_000_000;
+        setup.crowd.load = Load::Open(Arrivals::poisson(1.3 * CAPACITY_PER_S, seed));
+        setup.seed = seed;
+        World::new(setup).run(&mut |_| {}).outcome.replies_per_s
+    };
+    for seed in [1, 2, 3] {
+        let (kernel, auto) = (of("default", seed), of("auto", seed));
+        println!("{seed}: {kernel} and {auto} /s");
+        assert!(kernel < 0.1 * CAPACITY_PER_S, "{seed}: {kernel}");
+        assert!(auto > 0.85 * CAPACITY_PER_S, "{seed}: {auto}");
+    }
+}

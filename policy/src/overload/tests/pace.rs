@@ -206,3 +206,19 @@ fn from_afar_those_who_wait_come_in_when_the_crowd_has_gone() {
     assert!(waiting > 2 * CAPACITY, "{waiting}");
     assert!(after.served >= 2 * CAPACITY * 8 / 10, "{after:?}");
 }
+
+/// In the half second in which it takes none nobody is dropped: if these windows did not count, it would
+/// seem to take more than it does, and an overload by a tenth to be none.
+#[test]
+fn of_a_server_that_takes_many_at_a_time_the_mean_is_known() {
+    let (crowd_per_s, window_ms) = (CAPACITY * 11 / 10, u64::from(TG_OVERLOAD_WINDOW_NS) / MS + 1);
+    let mut story = Story { backlog: 512, pause_ms: 450, round_trip_ms: 100, ..Story::new() };
+    story.runs(5000, crowd_per_s);
+    let mut drain_per_s = || {
+        story.runs(window_ms, crowd_per_s);
+        story.watch.overload().drain_per_s()
+    };
+    let mean = (0..40).map(|_| drain_per_s()).sum::<f64>() / 40.0;
+    assert!((950.0..1050.0).contains(&mean), "{mean}");
+    assert_eq!(story.phase(), "persistent");
+}
