@@ -185,21 +185,26 @@ TG_INLINE __u32 tg_room_reserve(const struct tg_rules *rules, const struct tg_qu
 	return tg_reserve_kernel(queues);
 }
 
+/* Half-open requests are cleaned as long as with this part more of them there would be no room. */
+#define TG_CLEAN_MARGIN 3
+
 /*
- * Should this half-open request give its place back? Oldest first means: all
- * that are older than the stated age, and only while places are short, or the
- * kernel's room for requests is.
+ * Should this half-open request give its place back? Oldest first means: all that are older than
+ * the stated age, and only while places are short, or the kernel's room for requests is. Short, and
+ * not gone: who is removed makes room, so that of a flood one at a time would be.
  */
 TG_INLINE int tg_reservation_stale(const struct tg_rules *rules, const struct tg_queues *queues,
                                    __u64 age_ms)
 {
+	struct tg_queues more = *queues;
 	struct tg_reserve at;
 
 	if (rules->room != TG_ROOM_RESERVE || !rules->clean_after_ms ||
 	    age_ms < rules->clean_after_ms)
 		return 0;
-	at = tg_reserve_view(rules, queues);
-	return at.taken > at.places || tg_reserve_kernel(queues) != TG_ROOM;
+	more.syn_len += more.syn_len / TG_CLEAN_MARGIN;
+	at = tg_reserve_view(rules, &more);
+	return at.taken > at.places || tg_reserve_kernel(&more) != TG_ROOM;
 }
 
 #endif

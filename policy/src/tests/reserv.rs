@@ -25,7 +25,6 @@ fn reserv_has_no_room_where_the_kernel_has_none() {
     for syncookies in [0, 1, 2] {
         let of = |syn_len| tg_queues { syncookies, ..queues(0, syn_len) };
         assert_eq!(syn(&overbooked, &of(128)), (TG_PASS, TG_ROOM));
-        assert!(!reservation_stale(&overbooked, &of(128), 100));
         for (form, verdict) in
             [(TG_SYN_KERNEL, TG_DROP), (TG_SYN_RESET, TG_RESET), (TG_SYN_COOKIE, TG_COOKIE)]
         {
@@ -34,7 +33,8 @@ fn reserv_has_no_room_where_the_kernel_has_none() {
         }
         let exhausted = tg_rules { cookie_when_reserved: 1, ..overbooked };
         assert_eq!(syn(&exhausted, &of(129)), (TG_COOKIE, TG_SYNQ_FULL));
-        assert!(reservation_stale(&overbooked, &of(129), 100));
+        assert!(reservation_stale(&overbooked, &of(97), 100));
+        assert!(!reservation_stale(&overbooked, &of(96), 100));
     }
     let short = |syn_len, syncookies| tg_queues {
         listen_max: 4096,
@@ -44,7 +44,8 @@ fn reserv_has_no_room_where_the_kernel_has_none() {
     };
     assert_eq!(syn(&reserv, &short(96, 0)), (TG_PASS, TG_ROOM));
     assert_eq!(syn(&reserv, &short(97, 0)), (TG_DROP, TG_SYNQ_3_4_FULL));
-    assert!(reservation_stale(&reserv, &short(97, 0), 100));
+    assert!(reservation_stale(&reserv, &short(73, 0), 100));
+    assert!(!reservation_stale(&reserv, &short(72, 0), 100));
     assert_eq!(syn(&reserv, &short(97, 1)), (TG_PASS, TG_ROOM));
 }
 
