@@ -17,7 +17,13 @@
 #include "overload_state.h"
 #include "rate.h"
 
-/* So much may be let in at once as the server takes in 2.1 ms. */
+/*
+ * So many may be let in at once, for clients come by chance: where only the next may come in, one
+ * in seven of those whom a server could serve that takes a thousand a second find the door shut.
+ * But no fewer than it takes in 2.1 ms; and of one that takes none in 2.1 ms only the next: where
+ * many share such a server's processor (Knot) each that is too many makes all later.
+ */
+#define TG_PACE_AT_ONCE 3
 #define TG_PACE_AT_ONCE_NS (1ull << 21)
 
 /* An ACK that has not come after so long is waited for no more: 537 ms. */
@@ -101,10 +107,20 @@ TG_INLINE void tg_pace_begin(struct tg_overload *o, const struct tg_queues *queu
 	o->step_ns = tg_pace_step_ns(o, queues->listen_len);
 }
 
+/* So far ahead of the pace who is let in may be. */
+TG_INLINE __u64 tg_pace_at_once_ns(const struct tg_overload *o)
+{
+	__u64 at_once_ns = TG_PACE_AT_ONCE * o->apart_ns;
+
+	if (at_once_ns < TG_PACE_AT_ONCE_NS || o->apart_ns > TG_PACE_AT_ONCE_NS)
+		return TG_PACE_AT_ONCE_NS;
+	return at_once_ns;
+}
+
 /* Were more let in than the server takes? */
 TG_INLINE int tg_pace_is_ahead(const struct tg_overload *o, __u64 now_ns)
 {
-	return o->next_ns > now_ns + TG_PACE_AT_ONCE_NS;
+	return o->next_ns > now_ns + tg_pace_at_once_ns(o);
 }
 
 /* Somebody is let in. Those for whom no pace was kept do not count against others. */
