@@ -222,3 +222,18 @@ fn of_a_server_that_takes_many_at_a_time_the_mean_is_known() {
     assert!((950.0..1050.0).contains(&mean), "{mean}");
     assert_eq!(story.phase(), "persistent");
 }
+
+/// So many of those who come at the same moment, before an empty queue, are let in.
+fn let_in_at_once(takes_per_s: u64) -> u64 {
+    let (mut story, _) = from_afar(100);
+    story.watch.overload.apart_ns = S / takes_per_s;
+    // Nobody is ahead of the pace.
+    story.watch.overload.next_ns = story.now_ns;
+    let is_let_in = |_: &u64| story.meets(&queues(0, 0)).0 == TG_PASS;
+    (0..100).take_while(is_let_in).count() as u64
+}
+
+#[test]
+fn a_few_are_let_in_at_once_but_into_a_server_that_is_very_slow() {
+    assert_eq!([300, 1000, 10_000].map(let_in_at_once), [1, 4, 23]);
+}
