@@ -412,7 +412,10 @@ impl Crowded {
             socket.cookie().expect("SO_COOKIE");
             socket
         };
-        let crowd = stage.server.run(move || (0..Self::CROWD).map(listening).collect());
+        let mut crowd: Vec<Socket> =
+            stage.server.run(move || (0..Self::CROWD).map(listening).collect());
+        // Each processor hands out numbers of its own, and the thread may have changed its processor.
+        crowd.sort_by_key(|socket| socket.cookie().expect("SO_COOKIE"));
         resize_to(&stage, 512);
         let mut command = stage.server.command("prlimit --nofile=1024");
         command.arg(tidegate_program()).args(["run", "--config", FILE]);
