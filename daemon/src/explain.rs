@@ -13,10 +13,10 @@ use std::net::SocketAddr;
 
 use tidegate_datapath::Error;
 use tidegate_datapath::configuration::{self, Guarded};
+use tidegate_datapath::counters;
 use tidegate_datapath::interfaces::{self, Interface};
 use tidegate_datapath::pins::Pins;
 use tidegate_datapath::rehearsal::{Entry, Found, Rehearsal, Syn};
-use tidegate_datapath::{by_socket, counters};
 use tidegate_policy::names::VERDICTS;
 use tidegate_policy::raw::*;
 
@@ -181,7 +181,7 @@ impl Stage {
         let Some(row) = row else { return Ok(None) };
         let overload = match guarded.rules.is_auto {
             0 => None,
-            _ => Some(OverloadStatus::of(&by_socket::read(self.rehearsal.live(), slot)?)),
+            _ => Some(OverloadStatus::read(self.rehearsal.live(), slot)?),
         };
         Ok(Some(ListenerMet {
             address: SocketAddr::new(row.address(), row.port as u16).to_string(),

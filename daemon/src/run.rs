@@ -2,6 +2,7 @@
 //! `tidegate run`: stands the guard up, has it looked after until a signal ends that, takes it down.
 
 mod daemon;
+mod inside;
 pub mod slots;
 
 use std::path::PathBuf;

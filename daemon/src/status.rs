@@ -223,8 +223,7 @@ impl Remembered {
     fn of(programs: &Programs, index: u32, slot: Option<u32>, rules: &tg_rules) -> Result<Self> {
         let mut remembered = Remembered { shares_memory: slot.is_none(), ..Default::default() };
         if rules.is_auto != 0 {
-            let overload = by_socket::read(programs, slot.unwrap_or(index))?;
-            remembered.overload = Some(OverloadStatus::of(&overload));
+            remembered.overload = Some(OverloadStatus::read(programs, slot.unwrap_or(index))?);
         }
         if rules.shares() {
             let share = by_socket::read(programs, slot.unwrap_or(index))?;

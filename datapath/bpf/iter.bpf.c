@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * What the daemon reads of the host's TCP sockets: every listening socket with
- * both of its queues (sock_diag tells only one), and the half-open requests
- * that have held a reservation for too long.
+ * both of its queues (sock_diag tells only one), the half-open requests
+ * that have held a reservation for too long, and the connections that wait inside an application.
  */
 #include "vmlinux.h"
 
+#include "../../policy/include/overload_inside.h"
 #include "../../policy/include/room.h"
 #include "claims.h"
 #include "guard.h"
@@ -68,7 +69,8 @@ int listeners(struct bpf_iter__tcp *ctx)
 	return 0;
 }
 
-TG_INLINE void tg_request_tuple(struct sock_common *sk, struct tg_tuple *t)
+/* By whose ends, from the client's side, a connection or the request for one is known. */
+TG_INLINE void tg_tuple_of(struct sock_common *sk, struct tg_tuple *t)
 {
 	t->is_ipv6 = tg_is_ipv6(sk);
 	t->sport = sk->skc_dport;
@@ -97,7 +99,7 @@ int stale_requests(struct bpf_iter__tcp *ctx)
 	if (!sk || sk->skc_state != TCP_NEW_SYN_RECV)
 		return 0;
 	req = bpf_skc_to_tcp_request_sock(sk);
-	tg_request_tuple(sk, &row.tuple);
+	tg_tuple_of(sk, &row.tuple);
 	if (!req || !tg_find_guard(&row.tuple, &at))
 		return 0;
 	row.guard = at.index;
@@ -113,6 +115,49 @@ int stale_requests(struct bpf_iter__tcp *ctx)
 	row.bound_ifindex = sk->skc_bound_dev_if;
 	/* It has none before somebody asks. */
 	row.socket_cookie = bpf_get_socket_cookie(sk);
+	bpf_seq_write(ctx->meta->seq, &row, sizeof(row));
+	return 0;
+}
+
+/*
+ * Its client has closed, and what came of it last, the FIN or an ACK behind that, is so old.
+ * rcv_tstamp is in ticks, the lower half of jiffies.
+ */
+TG_INLINE int tg_is_gone(const struct tcp_sock *tp, const struct tg_control *c)
+{
+	__u32 ticks = (__u32)bpf_jiffies64() - tp->rcv_tstamp;
+
+	return tp->inet_conn.icsk_inet.sk.__sk_common.skc_state == TCP_CLOSE_WAIT &&
+	       (__u64)ticks * c->tick_ns >= TG_INSIDE_GONE_NS;
+}
+
+/* Accepted, and its client has said something and has heard nothing yet. */
+TG_INLINE int tg_waits_inside(struct tcp_sock *tp)
+{
+	return tp->bytes_received && !tp->bytes_sent &&
+	       BPF_CORE_READ(&tp->inet_conn.icsk_inet.sk, sk_socket);
+}
+
+SEC("iter/tcp")
+int waiting_inside(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *sk = ctx->sk_common;
+	struct tg_control *c = tg_control_of();
+	struct tg_inside_row row = {};
+	struct tg_tuple tuple = {};
+	struct tg_place at = {};
+	struct tcp_sock *tp;
+
+	if (!sk || !c || (sk->skc_state != TCP_ESTABLISHED && sk->skc_state != TCP_CLOSE_WAIT))
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp || !tg_waits_inside(tp))
+		return 0;
+	tg_tuple_of(sk, &tuple);
+	if (!tg_find_guard(&tuple, &at) || !at.guard->rules.is_auto)
+		return 0;
+	row.guard = at.index;
+	row.is_gone = tg_is_gone(tp, c);
 	bpf_seq_write(ctx->meta->seq, &row, sizeof(row));
 	return 0;
 }

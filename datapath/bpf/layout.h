@@ -26,7 +26,7 @@
  * as tg_answered, tg_unsettled and tg_remembered. A test beside GUARD_MAPS in programs.rs asks for
  * another version where a size has changed; what moves within a type it cannot see.
  */
-#define TG_LAYOUT_VERSION 33
+#define TG_LAYOUT_VERSION 34
 
 #define TG_GUARDS 64
 /* Counter slots: a guard's own first, then one for each listening socket. */
@@ -270,6 +270,12 @@ struct tg_listener_row {
 	__u32 ipv6_only;
 	__u32 chosen; /* by a program of the application's among its SO_REUSEPORT group */
 	__u32 bound_ifindex;
+};
+
+/* What the iterator of connections tells of one that waits inside the application. */
+struct tg_inside_row {
+	__u32 guard;
+	__u32 is_gone;
 };
 
 /* A listening socket whose backlog we changed. */

@@ -118,6 +118,14 @@ struct {
 	__type(value, struct tg_overload);
 } overload SEC(".maps");
 
+/* Who waits inside the application behind it, as the daemon has counted them last, likewise. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TG_SLOTS);
+	__type(key, __u32);
+	__type(value, struct tg_inside);
+} inside SEC(".maps");
+
 /* Reservations that the daemon cleaned, per guard. No program reads it; it outlives the daemon. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

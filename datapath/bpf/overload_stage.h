@@ -105,13 +105,19 @@ __noinline int tg_watch_see_window(struct tg_watch *w)
 	return 1;
 }
 
-/* And how long the queue may be. */
+/* And how long the queue may be, here and inside the application. */
 __noinline int tg_watch_see_queue(struct tg_watch *w, const struct tg_queues *queues)
 {
 	struct tg_overload *o = w ? tg_overload_of(w->slot) : NULL;
+	struct tg_rules *rules = o ? tg_watch_rules(w) : NULL;
+	struct tg_inside *waiting;
 
-	if (o && queues)
-		tg_overload_see_queue(o, queues, w->now_ns);
+	if (!rules || !queues)
+		return 0;
+	waiting = bpf_map_lookup_elem(&inside, &w->slot);
+	if (waiting)
+		tg_inside_see(rules, o, waiting, w->now_ns);
+	tg_overload_see_queue(o, queues, w->now_ns);
 	return 0;
 }
 

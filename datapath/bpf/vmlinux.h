@@ -560,7 +560,9 @@ struct tcp_sock {
 	u32 write_seq;
 	u32 packets_out;
 	u64 bytes_received;
+	u64 bytes_sent;
 	u64 bytes_acked;
+	u32 rcv_tstamp;
 	u32 data_segs_in;
 	u32 window_clamp;
 	u8 scaling_ratio;

@@ -26,7 +26,7 @@ plain!(tg_shed_block, tg_overload, tg_shed_state, tg_shed_monitor, tg_network, t
 plain!(tg_tw_rules, tg_held_block, tg_leaving, tg_agreement, tg_tuple, tg_resized);
 plain!(tg_refusal, tg_agent, tg_obeyed, tg_avoided, tg_target);
 plain!(tg_accepts, tg_accepts_case, tg_accepts_answers);
-plain!(tg_speaks);
+plain!(tg_speaks, tg_inside, tg_inside_row);
 plain!(tg_share, tg_share_cell, tg_share_case, tg_share_answers);
 
 // SAFETY: an array has no padding of its own.

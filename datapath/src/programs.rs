@@ -58,7 +58,7 @@ fn is_shared(map: &str) -> bool {
 }
 
 /// All maps of a guard. Its objects declare them; to open these takes longer than all that `status` does.
-pub(crate) const GUARD_MAPS: [&str; 45] = [
+pub(crate) const GUARD_MAPS: [&str; 46] = [
     "accepts",
     "agreements",
     "answered",
@@ -76,6 +76,7 @@ pub(crate) const GUARD_MAPS: [&str; 45] = [
     "held_table",
     "held_until_ns",
     "hollow_until_ns",
+    "inside",
     "late",
     "leaving",
     "left_in_silence",
@@ -202,8 +203,8 @@ impl Which {
     }
 }
 
-const READERS: [&str; 4] =
-    ["listeners", "stale_requests", "speaking_listeners", crate::clock::TICKS];
+const READERS: [&str; 5] =
+    ["listeners", "stale_requests", "waiting_inside", "speaking_listeners", crate::clock::TICKS];
 
 /// How large the tables are made that are not adopted; they do not grow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -472,6 +473,6 @@ mod tests {
             .collect();
         let digest = digest(&maps);
         let is = (TG_LAYOUT_VERSION, digest);
-        assert_eq!(is, (33, 0xdb40_d9f5_514a_0b19), "the digest is {digest:#x}, of\n{maps}");
+        assert_eq!(is, (34, 0x336f_aa7c_9a42_c4e8), "the digest is {digest:#x}, of\n{maps}");
     }
 }

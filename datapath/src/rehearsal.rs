@@ -251,6 +251,7 @@ impl Rehearsal {
         for slot in slots {
             if guarded.rules.is_auto != 0 {
                 by_socket::copy::<tg_overload>(&self.live, &self.own, *slot)?;
+                by_socket::copy::<tg_inside>(&self.live, &self.own, *slot)?;
             }
             if guarded.rules.shares() {
                 by_socket::copy::<tg_share>(&self.live, &self.own, *slot)?;

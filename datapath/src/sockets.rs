@@ -2,7 +2,7 @@
 //! The host's TCP sockets, read by BPF iterators: they show both queues of a listening
 //! socket, where sock_diag shows one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -11,7 +11,8 @@ use crate::address;
 use crate::error::{Error, Result};
 use crate::plain::{Plain, from_bytes};
 use crate::programs::Programs;
-use crate::raw::{tg_listener_row, tg_request_row};
+use crate::raw::{tg_inside_row, tg_listener_row, tg_request_row};
+use tidegate_policy::raw::tg_inside;
 
 /// Reads the next row; `false` where there is none. Of a million sockets that are no rows the kernel wants to be
 /// asked once more (`MAX_ITER_OBJECTS` in bpf_iter.c).
@@ -127,6 +128,18 @@ pub fn mark_speaking(programs: &Programs) -> Result<()> {
 /// places are short: each as it is read, for it may complete at any moment.
 pub fn stale_requests(programs: &Programs, take: impl FnMut(tg_request_row)) -> Result<()> {
     iterate(programs, "stale_requests", |iterator| iterator, take)
+}
+
+/// Who waits inside an application, by guard; guards for which nobody does are left out. Every socket of the host is
+/// walked for it.
+pub fn waiting_inside(programs: &Programs) -> Result<BTreeMap<u32, tg_inside>> {
+    let mut inside = BTreeMap::<u32, tg_inside>::new();
+    iterate(programs, "waiting_inside", BufReader::new, |row: tg_inside_row| {
+        let count = inside.entry(row.guard).or_default();
+        count.unanswered += 1;
+        count.gone += row.is_gone;
+    })?;
+    Ok(inside)
 }
 
 impl tg_listener_row {

@@ -31,6 +31,7 @@ struct tg_case {
 	__u64 name;
 	__u64 address_name;
 	struct tg_speaks speaks;
+	struct tg_inside inside;
 	__u32 cookie; /* offered to tg_cookie_open */
 	struct tg_fin fin;
 	__u32 fin_said;   /* by the application */
@@ -84,6 +85,7 @@ TG_INLINE struct tg_crowd tg_agree_crowd(const struct tg_case *c, struct tg_answ
 		.block = &a->block,
 		.manners = &a->manners,
 		.speaks = &c->speaks,
+		.inside = &c->inside,
 		.name = c->name,
 		.address_name = c->address_name,
 		.isn = c->client_isn,

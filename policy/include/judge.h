@@ -17,6 +17,7 @@ struct tg_crowd {
 	struct tg_waiting_block *block;   /* where the client would be found that has this name */
 	struct tg_manners_block *manners; /* and where its address would be */
 	const struct tg_speaks *speaks;   /* who speaks first here */
+	const struct tg_inside *inside;   /* who waits inside the application */
 	__u64 name;
 	__u64 address_name;
 	__u32 isn; /* its initial sequence number */
@@ -29,6 +30,7 @@ TG_INLINE __u32 tg_judge_begin(const struct tg_rules *rules, struct tg_queues *q
 {
 	if (tg_overload_claim_window(crowd->overload, syn->now_ns)) {
 		tg_overload_see_window(rules, crowd->overload);
+		tg_inside_see(rules, crowd->overload, crowd->inside, syn->now_ns);
 		tg_overload_see_queue(crowd->overload, queues, syn->now_ns);
 		tg_overload_turn_window(rules, crowd->overload,
 		                        queues->listen_len + queues->syn_len, syn->now_ns);

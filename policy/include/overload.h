@@ -31,6 +31,7 @@
 
 #include "ack.h"
 #include "overload_hope.h"
+#include "overload_inside.h"
 #include "overload_places.h"
 #include "overload_telling.h"
 #include "pace.h"
@@ -279,6 +280,8 @@ TG_INLINE void tg_overload_close(const struct tg_rules *rules, struct tg_overloa
 	tg_overload_see_rates(o, queued,
 	                      (is_overloaded || was_half_full) && tg_overload_may_fall(o, phase),
 	                      may_rise, passed_ns);
+	if (tg_inside_counts(o))
+		o->drain_x256 = o->answered_x256;
 	if (is_overloaded)
 		tg_overload_see_starved(o);
 	if (tg_overload_is_crowded(o)) {
@@ -328,6 +331,10 @@ TG_INLINE __u32 tg_overload_begin(struct tg_overload *o, struct tg_queues *queue
 	queues->shut = tg_overload_shuts(o, queues, now_ns);
 	if (tg_pace_is_far(o))
 		queues->places = 0;
+	if (tg_inside_counts(o))
+		queues->places = 0;
+	if (tg_inside_is_full(o, now_ns))
+		queues->shut = TG_SHUT;
 	return phase;
 }
 
@@ -418,6 +425,7 @@ TG_INLINE void tg_overload_end(struct tg_overload *o, const struct tg_overload_m
 	o->fresh_dropped += is_lost && client->caller == TG_CALLER_NEW;
 	if (met->has_room) {
 		__sync_fetch_and_add(&o->entered, 1);
+		__sync_fetch_and_add(&o->let_in, 1);
 		tg_pace_let_in(o, met->isn, now_ns);
 	}
 	if (is_silent)

@@ -7,6 +7,7 @@
 #ifndef TG_OVERLOAD_PLACES_H
 #define TG_OVERLOAD_PLACES_H
 
+#include "overload_inside.h"
 #include "overload_window.h"
 #include "pace.h"
 #include "room.h"
@@ -22,14 +23,6 @@
  */
 #define TG_OVERLOAD_PLACES_FEWEST 12
 
-/*
- * A listen queue in which one waits for longer than t, 1.07 s, is no buffer for a burst any more:
- * whoever were left in silence in its stead would come again by then. It has 128 places at least
- * (net.core.somaxconn until Linux 5.4): before a server that hardly anybody comes to nobody knows
- * how many it would take.
- */
-#define TG_OVERLOAD_BOUND_LEAST 128
-
 /* A server takes, and does not stand still, where it takes this part of what it took before. */
 #define TG_OVERLOAD_TAKES 4
 
@@ -43,12 +36,10 @@
 TG_INLINE __u64 tg_overload_bound(const struct tg_overload *o, __u32 listen_len, __u64 taken_x256)
 {
 	__u64 drain_x256 = o->drain_x256 > taken_x256 ? o->drain_x256 : taken_x256;
-	__u64 bound = tg_rate_amount(drain_x256, TG_OVERLOAD_BURST_NS) / 256;
+	__u64 bound = tg_overload_long_queue(drain_x256);
 	__u64 slower_x256 = o->taken_x256 < taken_x256 ? o->taken_x256 : taken_x256;
 	__u64 least = o->listened < listen_len ? o->listened : listen_len;
 
-	if (bound < TG_OVERLOAD_BOUND_LEAST)
-		bound = TG_OVERLOAD_BOUND_LEAST;
 	if (!slower_x256 || slower_x256 * TG_OVERLOAD_TAKES < o->drain_x256)
 		return 0;
 	/* Where it is in force already they are hardly more at any time. */
@@ -201,6 +192,8 @@ TG_INLINE int tg_overload_is_half_full(const struct tg_rules *rules, const struc
 	__u64 places = tg_least_places(rules, queues, tg_listen_places(queues));
 	__u64 coming = queues->syn_len > o->stuck ? queues->syn_len - o->stuck : 0;
 
+	if (tg_inside_is_half_full(o, now_ns))
+		return 1;
 	if (tg_pace_is_far(o)) {
 		if (!tg_overload_is_ahead(o, now_ns))
 			coming = 0;

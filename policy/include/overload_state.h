@@ -15,6 +15,15 @@ enum tg_supply {
 	TG_STARVED, /* hardly anybody was in it */
 };
 
+/* Who waits for a listening socket's application, by the daemon: see overload_inside.h. */
+struct tg_inside {
+	__u64 at_ns;      /* when it counted them, by the monotonic clock; 0: never */
+	__u32 unanswered; /* accepted, their clients have said something, and heard nothing yet */
+	__u32 gone;       /* of them, those that the client has closed, and the application not */
+	__u32 queued;     /* in both queues */
+	__u32 let_in;     /* as tg_overload had it */
+};
+
 /* What the SYNs of one listening socket have met: see overload.h. All zero: none has come. */
 struct tg_overload {
 	__u64 window_ns; /* when the window at hand began */
@@ -61,16 +70,23 @@ struct tg_overload {
 	__u64 waiting_sum;   /* those that wait for accept(), summed over the SYNs of this window */
 	__u64 probed_ns;     /* when the client was let in whose ACK is waited for */
 	__u64 round_trip_ns; /* the mean of the last that were seen */
-	__u32 probe_isn;     /* its initial sequence number; 0: none is waited for */
-	__u32 on_their_way;  /* let in, and not in the listen queue yet, at what the server takes */
-	__u32 queued;        /* in both queues when it began */
-	__u32 listened;      /* in the listen queue then */
-	__u32 exempted;      /* of exempt networks that found room in it, and are not watched */
-	__u32 places;        /* of the listen queue, for an overload whose server is known */
-	__u32 few_places;    /* as many as it takes while this crowd is there */
-	__u32 half_open;     /* the fewest half-open connections in this window */
-	__u32 stuck;         /* in the one before: no ACK is on its way to these */
-	__u16 members;       /* of its SO_REUSEPORT group; 0: it is in none */
+	__u64 counted_ns;    /* when the daemon last counted who waits; 0: it is not known */
+	__u64 waiting;       /* so many did then, in the queues and inside the application */
+	__u64 answered_x256; /* connections that it answers, a second */
+	__u32 may_be_waiting; /* so many may */
+	__u32 let_in;         /* SYNs that found room, modulo 2^32 */
+	__u32 counted_let_in; /* the same, when they were counted */
+	__u32 behind;    /* counts in a row that showed it so, up to as many as tell that it is */
+	__u32 probe_isn; /* its initial sequence number; 0: none is waited for */
+	__u32 on_their_way; /* let in, and not in the listen queue yet, at what the server takes */
+	__u32 queued;       /* in both queues when it began */
+	__u32 listened;     /* in the listen queue then */
+	__u32 exempted;     /* of exempt networks that found room in it, and are not watched */
+	__u32 places;       /* of the listen queue, for an overload whose server is known */
+	__u32 few_places;   /* as many as it takes while this crowd is there */
+	__u32 half_open;    /* the fewest half-open connections in this window */
+	__u32 stuck;        /* in the one before: no ACK is on its way to these */
+	__u16 members;      /* of its SO_REUSEPORT group; 0: it is in none */
 	__u8 is_persistent;
 	__u8 was_quiet;  /* hardly a new client came in the window before */
 	__u8 is_flooded; /* of the SYN cookies hardly any came back then: they are a flood's */

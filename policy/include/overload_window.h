@@ -24,6 +24,13 @@
 #define TG_OVERLOAD_BURST_NS (1ull << 30)
 /* A longer overload has left more who wait than a server can be let have at once: 2 s. */
 #define TG_OVERLOAD_LONG_MS 2000
+/*
+ * A listen queue in which one waits for longer than t, 1.07 s, is no buffer for a burst any more:
+ * whoever were left in silence in its stead would come again by then. It has 128 places at least
+ * (net.core.somaxconn until Linux 5.4): before a server that hardly anybody comes to nobody knows
+ * how many it would take.
+ */
+#define TG_OVERLOAD_BOUND_LEAST 128
 /* So much of a window tells whether new clients still come: 34 ms. */
 #define TG_OVERLOAD_GLANCE_NS (1ull << 25)
 
@@ -122,6 +129,14 @@ TG_INLINE int tg_overload_has_ended(const struct tg_overload *o, __u64 now_ns)
 	if (passed_ns < TG_OVERLOAD_GLANCE_NS)
 		return o->was_quiet;
 	return tg_overload_is_quiet(o, 0, passed_ns);
+}
+
+/* The shortest queue in which one waits for so long, where the server takes so many. */
+TG_INLINE __u64 tg_overload_long_queue(__u64 drain_x256)
+{
+	__u64 queue = tg_rate_amount(drain_x256, TG_OVERLOAD_BURST_NS) / 256;
+
+	return queue > TG_OVERLOAD_BOUND_LEAST ? queue : TG_OVERLOAD_BOUND_LEAST;
 }
 
 /*

@@ -2,9 +2,9 @@
 //! `auto`: what the SYNs of a listening socket have met, and what follows for the next one.
 
 use crate::raw::{
-    self, TG_MANNERS_BLOCKS, TG_WAITING_BLOCKS, tg_ack, tg_bucket, tg_crowd, tg_decision,
-    tg_judged, tg_key, tg_manners_block, tg_overload, tg_queues, tg_rules, tg_speaks, tg_syn,
-    tg_tuple, tg_waiting_block,
+    self, TG_INSIDE_COUNTS, TG_INSIDE_OLD_NS, TG_MANNERS_BLOCKS, TG_WAITING_BLOCKS, tg_ack,
+    tg_bucket, tg_crowd, tg_decision, tg_inside, tg_judged, tg_key, tg_manners_block, tg_overload,
+    tg_queues, tg_rules, tg_speaks, tg_syn, tg_tuple, tg_waiting_block,
 };
 
 impl tg_overload {
@@ -22,6 +22,12 @@ impl tg_overload {
         Some(unsafe { raw::tg_native_overload_places(self, now_ns) }).filter(|places| *places > 0)
     }
 
+    /// Whether the server has been seen to work for clients who had gone: who waits inside the application counts
+    /// from then on.
+    pub fn is_behind(&self) -> bool {
+        self.behind >= TG_INSIDE_COUNTS
+    }
+
     /// New clients, a second.
     pub fn fresh_per_s(&self) -> f64 {
         self.fresh_x256 as f64 / 256.0
@@ -35,6 +41,39 @@ impl tg_overload {
     /// Connections that the server takes from its queues, a second.
     pub fn drain_per_s(&self) -> f64 {
         self.drain_x256 as f64 / 256.0
+    }
+}
+
+impl tg_inside {
+    /// Whether it was counted so lately that it tells how many wait now.
+    pub fn is_of_now(&self, now_ns: u64) -> bool {
+        self.at_ns != 0 && now_ns.saturating_sub(self.at_ns) < u64::from(TG_INSIDE_OLD_NS)
+    }
+}
+
+/// At which of the daemon's looks at the host it counts who waits inside applications: for all of the host's connections
+/// are walked, at each fourth where no server is behind.
+#[derive(Clone, Debug, Default)]
+pub struct Counting {
+    rest: u32,
+}
+
+impl Counting {
+    const AT_EASE: u32 = 4;
+
+    /// Whether it counts at this look.
+    pub fn is_due(&mut self) -> bool {
+        let is_due = self.rest == 0;
+        self.rest = self.rest.saturating_sub(1);
+        is_due
+    }
+
+    /// What was counted, of every listening socket.
+    pub fn counted<'a>(&mut self, sockets: impl IntoIterator<Item = (tg_inside, &'a tg_overload)>) {
+        let matters = |(inside, overload): (tg_inside, &tg_overload)| {
+            inside.gone > 0 || (inside.unanswered > 0 && overload.is_behind())
+        };
+        self.rest = if sockets.into_iter().any(matters) { 0 } else { Self::AT_EASE - 1 };
     }
 }
 
@@ -81,6 +120,7 @@ impl Names {
 pub struct Watch {
     overload: tg_overload,
     speaks: tg_speaks,
+    inside: tg_inside,
     waiting: Vec<tg_waiting_block>,
     manners: Vec<tg_manners_block>,
 }
@@ -89,7 +129,13 @@ impl Default for Watch {
     fn default() -> Self {
         let waiting = vec![tg_waiting_block::default(); TG_WAITING_BLOCKS as usize];
         let manners = vec![tg_manners_block::default(); TG_MANNERS_BLOCKS as usize];
-        Self { overload: tg_overload::default(), speaks: tg_speaks::default(), waiting, manners }
+        Self {
+            overload: tg_overload::default(),
+            speaks: tg_speaks::default(),
+            inside: tg_inside::default(),
+            waiting,
+            manners,
+        }
     }
 }
 
@@ -108,6 +154,7 @@ impl Watch {
             block: &mut self.waiting[names.waiting_block() as usize],
             manners: &mut self.manners[names.manners_block() as usize],
             speaks: &self.speaks,
+            inside: &self.inside,
             name: names.connection,
             address_name: names.address,
             isn: names.isn,
@@ -127,6 +174,11 @@ impl Watch {
     pub fn meet_ack(&mut self, ack: &tg_ack, decision: tg_decision, seq: u32, now_ns: u64) {
         // SAFETY: the function reads and writes only through these valid references.
         unsafe { raw::tg_native_overload_meet_ack(&mut self.overload, ack, decision, seq, now_ns) }
+    }
+
+    /// Who waits inside the application, as the daemon has counted them.
+    pub fn count_inside(&mut self, inside: tg_inside) {
+        self.inside = inside;
     }
 
     /// A client's first data of a connection that stands: see [`tg_speaks::see`].

@@ -8,6 +8,7 @@ mod counted;
 mod established;
 mod fin;
 mod guard;
+mod inside;
 mod listener;
 mod profile;
 mod send;

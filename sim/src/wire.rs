@@ -38,6 +38,8 @@ pub(crate) enum Event {
     Step,
     /// Old half-open requests are looked for.
     Clean,
+    /// The daemon looks at the host.
+    Look,
 }
 
 /// Events of a kind that mostly come in the order in which they are added.

@@ -200,6 +200,7 @@ impl World {
         world.tally.will_know_time_waits();
         world.schedule_starts();
         world.clean_later(0);
+        world.look_later(0);
         world
     }
 
@@ -285,6 +286,7 @@ impl World {
                 }
             }
             Event::Clean => self.clean(now_ns),
+            Event::Look => self.look(now_ns),
         }
         #[cfg(debug_assertions)]
         if self.events.is_multiple_of(RECOUNT_EVERY) {
@@ -390,6 +392,17 @@ impl World {
             }
         }
         self.clean_later(now_ns);
+    }
+
+    fn look_later(&mut self, now_ns: u64) {
+        if let Some(at_ns) = self.host.looks_at_ns(now_ns) {
+            self.wire.queue.add(at_ns, Event::Look);
+        }
+    }
+
+    fn look(&mut self, now_ns: u64) {
+        self.host.looks(self.flows.each(), now_ns);
+        self.look_later(now_ns);
     }
 
     fn poll_later(&mut self, core: u32) {

@@ -16,6 +16,7 @@ use tidegate_policy::names::REASONS;
 use tidegate_policy::raw::*;
 use tidegate_policy::syn_ns_of_host;
 
+use super::inside::Inside;
 use super::{check_host, slots};
 use crate::config::{self, Config};
 use crate::failure::{Failure, Result, tell};
@@ -52,6 +53,7 @@ pub struct Daemon {
     /// The listeners that have been looked at for whether they negotiate.
     spoken_to: BTreeSet<u64>,
     resizer: Resizer,
+    inside: Inside,
     local_routes: LocalRoutes,
     /// What kept the last look, or another turn, from being whole, so that the same is not told four times a second.
     complaint: String,
@@ -94,6 +96,7 @@ impl Daemon {
             interfaces: interfaces.clone(),
             spoken_to: BTreeSet::new(),
             resizer: Resizer::default(),
+            inside: Inside::new(),
             local_routes,
             complaint: String::new(),
             told: BTreeSet::new(),
@@ -284,6 +287,7 @@ impl Daemon {
         let there = sockets::still_there(&self.found, &rows);
         self.found.clone_from(&rows);
         self.follow_sockets(&there)?;
+        self.inside.follow(self.guard.programs(), &rows)?;
         self.clean_reservations(config, &rows)?;
         self.follow_speakers(config, &rows)?;
         let interfaces = interfaces::list_after(&self.interfaces)?;

@@ -25,6 +25,8 @@ pub fn persistent() -> OverloadStatus {
         may_wait: 800,
         places: Some(16),
         round_trip_ms: 0.1,
+        behind: false,
+        waiting_inside: Some(3),
     }
 }
 

@@ -4,9 +4,12 @@
 use std::fmt::Write;
 
 use serde::Serialize;
-use tidegate_datapath::clock;
+use tidegate_datapath::programs::Programs;
+use tidegate_datapath::{by_socket, clock};
 use tidegate_policy::names::PHASES;
-use tidegate_policy::raw::{TG_CALM, tg_overload};
+use tidegate_policy::raw::{TG_CALM, tg_inside, tg_overload};
+
+use crate::failure::Result;
 
 /// What auto knows of a listening socket.
 #[derive(Debug, Serialize)]
@@ -27,11 +30,23 @@ pub struct OverloadStatus {
     /// Between a SYN/ACK and its ACK, in the mean of the last few that were seen in trouble, in ms; 0 where
     /// none was.
     pub round_trip_ms: f64,
+    /// Whether it has been seen to work for clients who had gone, so that who waits inside the application counts.
+    pub behind: bool,
+    /// Accepted connections whose clients have said something and have heard nothing yet; null where nobody has counted
+    /// them of late.
+    pub waiting_inside: Option<u32>,
 }
 
 impl OverloadStatus {
-    /// As it is now.
-    pub fn of(overload: &tg_overload) -> Self {
+    /// As it is now, by the socket's counter slot.
+    ///
+    /// # Errors
+    /// Where the kernel does not tell.
+    pub fn read(programs: &Programs, slot: u32) -> Result<Self> {
+        Ok(Self::of(&by_socket::read(programs, slot)?, &by_socket::read(programs, slot)?))
+    }
+
+    fn of(overload: &tg_overload, inside: &tg_inside) -> Self {
         let now_ns = clock::monotonic_ns();
         let phase = overload.phase(now_ns);
         // An overload that is over has left the numbers of its time.
@@ -46,6 +61,8 @@ impl OverloadStatus {
             may_wait,
             places: overload.places(now_ns),
             round_trip_ms: overload.round_trip_ns as f64 / 1e6,
+            behind: overload.is_behind(),
+            waiting_inside: inside.is_of_now(now_ns).then_some(inside.unanswered),
         }
     }
 
@@ -63,6 +80,9 @@ impl OverloadStatus {
         }
         if let Some(places) = places {
             let _ = write!(line, "; {places} places");
+        }
+        if let (true, Some(inside)) = (self.behind, self.waiting_inside) {
+            let _ = write!(line, "; {inside} inside");
         }
         line
     }

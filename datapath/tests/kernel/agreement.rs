@@ -104,6 +104,27 @@ fn speaks(rng: &mut Rng) -> tg_speaks {
     tg_speaks { clients, servers: near(rng, [0, clients / TG_SPEAKS_SHARE]) }
 }
 
+/// About where a server is behind, of a count that may be old or have been seen before.
+fn inside(rng: &mut Rng, now_ns: u64) -> tg_inside {
+    let unanswered = near(rng, [0, TG_INSIDE_GONE_LEAST, TG_OVERLOAD_BOUND_LEAST]);
+    tg_inside {
+        at_ns: counted_ns(rng, now_ns),
+        unanswered,
+        gone: near(rng, [0, TG_INSIDE_GONE_LEAST, unanswered / TG_INSIDE_SHARE]),
+        queued: near(rng, [0, TG_OVERLOAD_BOUND_LEAST]),
+        let_in: near(rng, [0, 1000]),
+    }
+}
+
+/// When who waits was counted; 0: never.
+fn counted_ns(rng: &mut Rng, now_ns: u64) -> u64 {
+    match rng.u8(..4) {
+        0 => 0,
+        1 => now_ns.wrapping_sub(u64::from(TG_OVERLOAD_WINDOW_NS)),
+        _ => now_ns.wrapping_sub(long(rng, TG_INSIDE_OLD_NS.into())),
+    }
+}
+
 /// Another processor closes the window, or began to about as long ago as it has for it.
 fn closing(rng: &mut Rng, now_ns: u64) -> u32 {
     let tick = (now_ns >> TG_OVERLOAD_CLOSING_SHIFT) as u32 | 1;
@@ -154,6 +175,13 @@ fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
         next_ns: now_ns.wrapping_add(u64::from(near(rng, [0, 16_000_000]))),
         probed_ns: ago(rng, [0, window, 2 * window, 6 * window]),
         round_trip_ns: u64::from(near(rng, [0, 5_000_000, 100_000_000])),
+        counted_ns: counted_ns(rng, now_ns),
+        waiting: near(rng, [0, TG_INSIDE_LEAST, 1000]).into(),
+        answered_x256: rate(rng),
+        may_be_waiting: near(rng, [TG_INSIDE_LEAST, 1000]),
+        let_in: near(rng, [0, 1000]),
+        counted_let_in: near(rng, [0, 1000]),
+        behind: rng.u32(..=TG_INSIDE_COUNTS),
         probe_isn: near(rng, [0, 1]),
         on_their_way: near(rng, [0, 16, 128]),
         was_quiet: rng.u8(..2),
@@ -344,6 +372,7 @@ fn case(rng: &mut Rng) -> tg_case {
         name,
         address_name,
         speaks: speaks(rng),
+        inside: inside(rng, now_ns),
         client_isn: word(rng, 0),
         tuple: tuple(rng),
         options: cookie_options(rng),

@@ -16,6 +16,7 @@ mod fin;
 mod forwarding;
 mod half_open;
 mod hand;
+mod inside;
 mod keys;
 mod listener;
 mod local_routes;

@@ -3,6 +3,7 @@
 //! crowds of a known length and size.
 
 mod hope;
+mod inside;
 mod pace;
 mod phases;
 mod places;
@@ -127,6 +128,7 @@ fn finds_room_from(source: u32, overload: *mut tg_overload, rules: &tg_rules, no
         block: &mut block,
         manners: &mut manners,
         speaks: &tg_speaks::default(),
+        inside: &tg_inside::default(),
         name: 7 << 32 | 7,
         address_name: 7 << 32 | 7,
         isn: 7,

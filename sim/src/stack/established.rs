@@ -74,7 +74,10 @@ impl Host {
         // A client sends a request as one segment, so new data is a whole one.
         conn.requests += u16::from(has_new_data);
         conn.expected = packet.end();
-        conn.fin_seen |= has_fin;
+        if has_fin && !conn.fin_seen {
+            conn.fin_seen = true;
+            conn.closed_at_ns = work.now_ns();
+        }
         if has_fin && conn.state == State::Closing {
             self.acknowledge(flow, work);
             if flow.conn.fin_is_acked() {

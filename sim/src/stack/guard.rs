@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A mechanism at its place.
 
-use tidegate_policy::overload::{Names, Watch};
+use tidegate_policy::overload::{Counting, Names, Watch};
 use tidegate_policy::police::{Limited, Police};
 use tidegate_policy::raw::{
     TG_CALM, TG_SOURCE_ANY, tg_accepts, tg_ack, tg_bucket, tg_decision, tg_judged, tg_key,
@@ -26,6 +26,8 @@ pub(crate) struct Guard {
     pub shares: Option<Shares>,
     /// Of a guard that is `auto`.
     pub watch: Option<Watch>,
+    /// When who waits inside the application is counted for it.
+    pub counting: Counting,
     /// In what it says that an overload is, as the last SYN met it; and how often it has said otherwise
     /// than before.
     phase: u32,
@@ -46,6 +48,7 @@ impl Guard {
             police: Police::new(limits),
             shares: rules.shares().then(Shares::default),
             watch: (rules.is_auto != 0).then(Watch::default),
+            counting: Counting::default(),
             phase: TG_CALM,
             phase_changes: 0,
             key: tg_key { k0: chance.draw(), k1: chance.draw() },

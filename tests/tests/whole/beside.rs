@@ -13,6 +13,7 @@ mod explain;
 mod explain_agrees;
 mod forwarding;
 mod homes;
+mod inside;
 mod ipsec;
 mod kernel_cookies;
 mod lazy;

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who waits inside the application: servers that accept whoever is there.
+
+use std::collections::VecDeque;
+
+use super::*;
+
+/// An application with no queue but its own: whoever is let in is accepted at once.
+struct Application {
+    story: Story,
+    counting: Counting,
+    /// Whether a daemon counts who waits.
+    is_counted: bool,
+    /// When they came, of those who have not been answered.
+    inside: VecDeque<u64>,
+    per_s: u64,
+    /// So long a request takes besides, of which it does any number at once.
+    takes_ns: u64,
+    /// So many wait for something else to happen, and are never answered.
+    parked: u32,
+    /// So long clients wait.
+    patience_ns: u64,
+    done: u64,
+    coming: u64,
+    came: Came,
+}
+
+/// What became of new clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Came {
+    kept_out: u64,
+    /// While they were there.
+    answered: u64,
+    /// For those who had gone.
+    wasted: u64,
+    longest_ns: u64,
+}
+
+impl Application {
+    fn new(per_s: u64) -> Self {
+        Self {
+            story: Story::new(),
+            counting: Counting::default(),
+            is_counted: true,
+            inside: VecDeque::new(),
+            per_s,
+            takes_ns: 0,
+            parked: 0,
+            patience_ns: 10 * S,
+            done: 0,
+            coming: 0,
+            came: Came::default(),
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.story.now_ns
+    }
+
+    fn waited_ns(&self, since_ns: u64) -> u64 {
+        self.now_ns() - since_ns
+    }
+
+    /// New clients for some time, at this rate.
+    fn runs(&mut self, for_s: u64, per_s: u64) -> Came {
+        self.came = Came::default();
+        for ms in 0..for_s * 1000 {
+            self.story.now_ns += MS;
+            self.answer();
+            self.coming += per_s;
+            while self.coming >= 1000 {
+                self.coming -= 1000;
+                match self.story.meets(&queues(0, 0)).0 {
+                    TG_PASS => self.inside.push_back(self.now_ns()),
+                    _ => self.came.kept_out += 1,
+                }
+            }
+            if ms % 250 == 0 && self.is_counted && self.counting.is_due() {
+                self.count();
+            }
+        }
+        self.came
+    }
+
+    fn answer(&mut self) {
+        self.done += self.per_s;
+        while self.done >= 1000 {
+            self.done -= 1000;
+            let first = self.inside.front().filter(|came| self.waited_ns(**came) >= self.takes_ns);
+            let Some(waited_ns) = first.map(|came| self.waited_ns(*came)) else { continue };
+            self.inside.pop_front();
+            if waited_ns < self.patience_ns {
+                self.came.answered += 1;
+                self.came.longest_ns = self.came.longest_ns.max(waited_ns);
+            } else {
+                self.came.wasted += 1;
+            }
+        }
+    }
+
+    fn count(&mut self) {
+        let gone_ns = self.patience_ns + u64::from(TG_INSIDE_GONE_NS);
+        let is_gone = |came: &&u64| self.waited_ns(**came) >= gone_ns;
+        let inside = tg_inside {
+            at_ns: self.now_ns(),
+            unanswered: self.inside.len() as u32 + self.parked,
+            gone: self.inside.iter().filter(is_gone).count() as u32,
+            queued: 0,
+            let_in: self.story.watch.overload().let_in,
+        };
+        self.story.watch.count_inside(inside);
+        self.counting.counted([(inside, self.story.watch.overload())]);
+    }
+}
+
+/// It would else work for those who have gone, and answer nobody.
+#[test]
+fn who_waits_inside_is_answered_while_it_is_there() {
+    for percent in [130, 150, 200, 300] {
+        let answered = |is_counted: bool| {
+            let mut application = Application { is_counted, ..Application::new(200) };
+            application.runs(90, 2 * percent);
+            application.runs(30, 2 * percent)
+        };
+        assert_eq!(answered(false).answered, 0, "at {percent} %");
+        let came = answered(true);
+        assert!(came.answered >= 30 * 190, "at {percent} %: {came:?}");
+        assert!(came.longest_ns <= 3 * S, "at {percent} %: {came:?}");
+        assert_eq!(came.wasted, 0, "at {percent} %");
+    }
+}
+
+/// At one and a half times what it answers the first wait for a third of the time that has passed: they leave from 30 s
+/// on, and after 38 s an eighth of those who wait have been gone for a second. What it has accepted until then, 38 s of
+/// a hundred more a second, takes it 19 s.
+#[test]
+fn it_is_known_when_many_have_gone_and_mended_when_they_are_done_with() {
+    let mut application = Application::new(200);
+    application.runs(37, 300);
+    assert!(!application.story.watch.overload().is_behind());
+    application.runs(4, 300);
+    assert!(application.story.watch.overload().is_behind());
+    application.runs(19, 300);
+    let came = application.runs(20, 300);
+    assert!(came.answered >= 20 * 190 && came.wasted == 0, "{came:?}");
+}
+
+/// Long polls wait by design.
+#[test]
+fn many_who_wait_are_no_sign_by_themselves() {
+    let mut application =
+        Application { takes_ns: 25 * S, patience_ns: 30 * S, ..Application::new(10_000) };
+    let came = application.runs(120, 400);
+    assert_eq!((came.kept_out, came.wasted), (0, 0));
+    assert!(!application.story.watch.overload().is_behind());
+}
+
+/// What two counts show, one after the other.
+#[test]
+fn many_who_have_gone_are_a_sign_and_many_in_the_queue_beside_those_inside() {
+    let is_behind = |unanswered, gone, queued| {
+        let mut application = Application::new(200);
+        for _ in 0..2 {
+            application.story.now_ns += 300 * MS;
+            let at_ns = application.now_ns();
+            let count = tg_inside { at_ns, unanswered, gone, queued, let_in: 0 };
+            application.story.watch.count_inside(count);
+            application.story.meets(&queues(0, 0));
+        }
+        application.story.watch.overload().is_behind()
+    };
+    let least = TG_INSIDE_GONE_LEAST;
+    assert!(is_behind(least * TG_INSIDE_SHARE, least, 0));
+    assert!(!is_behind(least * TG_INSIDE_SHARE + 1, least, 0), "hardly an eighth");
+    assert!(!is_behind(least - 1, least - 1, 0), "few are chance");
+    let long = TG_OVERLOAD_BOUND_LEAST;
+    assert!(is_behind(long.div_ceil(TG_INSIDE_SHARE), 0, long));
+    assert!(!is_behind(long.div_ceil(TG_INSIDE_SHARE), 0, long - 1), "a queue that is no long one");
+    assert!(!is_behind(long / TG_INSIDE_SHARE - 1, 0, long), "it has them wait in the queue");
+    assert!(!is_behind(1000, 0, 0), "long polls");
+}
+
+/// Nor, of a server that was behind, many of whom none is answered, while it answers all who come besides.
+#[test]
+fn long_polls_keep_nobody_out_who_is_answered() {
+    let mut application = Application::new(200);
+    application.runs(60, 300);
+    application.runs(30, 100);
+    application.parked = 1000;
+    assert_eq!(application.runs(60, 100).kept_out, 0);
+}
+
+/// What it answered when it was quicker is forgotten.
+#[test]
+fn a_server_that_becomes_slower_is_let_have_fewer() {
+    let mut application = Application::new(1000);
+    application.runs(30, 500);
+    application.per_s = 200;
+    application.runs(60, 500);
+    let came = application.runs(30, 500);
+    assert!(came.answered >= 30 * 190 && came.longest_ns <= 3 * S, "{came:?}");
+}
+
+/// Nor is it counted against a server that was behind that many wait, where no more come than it answers.
+#[test]
+fn a_server_that_was_behind_lets_everyone_in_when_the_crowd_has_gone() {
+    let mut application = Application::new(200);
+    application.runs(60, 400);
+    application.runs(10, 100);
+    let came = application.runs(30, 150);
+    assert_eq!(came.kept_out, 0);
+    assert_eq!(application.story.phase(), "calm");
+    // The next crowd is known as soon as a quarter of their patience is full.
+    application.runs(10, 400);
+    let came = application.runs(20, 400);
+    assert!(came.answered >= 20 * 190 && came.wasted == 0, "{came:?}");
+}
+
+/// Fail open: where no daemon counts nobody is kept out for what was counted once.
+#[test]
+fn a_count_that_is_old_keeps_nobody_out() {
+    let mut application = Application::new(200);
+    application.runs(60, 400);
+    assert!(application.runs(10, 400).kept_out > 0);
+    application.is_counted = false;
+    application.runs(5, 400);
+    assert_eq!(application.runs(10, 400).kept_out, 0);
+}
+
+/// With the limit a quarter of their patience it would be let have half of what it needs, and in turn half of that, and
+/// so on.
+#[test]
+fn requests_that_take_long_do_not_have_the_limit_shrink() {
+    let mut application = Application { takes_ns: 5 * S, ..Application::new(200) };
+    application.runs(60, 400);
+    let half = application.runs(60, 400);
+    let later = application.runs(60, 400);
+    assert!(half.answered >= 60 * 85, "{half:?}");
+    assert!(later.answered >= half.answered * 95 / 100, "{half:?}, {later:?}");
+}
+
+/// Counts go by sockets' wishes: all connections of the host are walked.
+#[test]
+fn they_are_counted_at_each_fourth_look_where_no_server_is_behind() {
+    let calm = tg_overload::default();
+    let behind = tg_overload { behind: TG_INSIDE_COUNTS, ..calm };
+    let of = |unanswered, gone| tg_inside { unanswered, gone, ..Default::default() };
+    for (inside, overload, every) in
+        [(of(9, 0), &calm, 4), (of(9, 1), &calm, 1), (of(9, 0), &behind, 1), (of(0, 0), &behind, 4)]
+    {
+        let mut counting = Counting::default();
+        assert!(counting.is_due());
+        counting.counted([(inside, overload)]);
+        let next = (1..).find(|_| counting.is_due());
+        assert_eq!(next, Some(every), "{inside:?}");
+    }
+}
