@@ -11,9 +11,11 @@
  *     would close behind them if it had time for it, has not noticed;
  *   - many wait for accept(), too, for longer than a second: for long polls one has time.
  *
- * Where there is one in two counts, one after the other, the server is *behind*. From then on who
- * waits inside is a part of the queue: what the server takes is what it answers, and, while more
- * new clients come than that, there is no room where too many wait.
+ * Where there is one in count after count, ever more wait, and all the while there seems to be no
+ * overload, the server is *behind*. (Who is dropped is seen by overload.h; and what a crowd has
+ * left that is over becomes less.) From then on who waits inside is a part of the queue: what the
+ * server takes is what it answers, and, while more new clients come than that, there is no room
+ * where too many wait.
  *
  * The limit is what it takes in a quarter of the clients' patience, and no less than a second: a
  * request that itself takes half a second needs as many inside as come in that time, and the server
@@ -28,14 +30,14 @@
 #define TG_INSIDE_OLD_NS (1ull << 31)
 /* Its client has gone that closed so long ago: an application that has time closes behind it. */
 #define TG_INSIDE_GONE_NS 1000000000
-/* So many at least have gone, and one in so many of those who wait. */
-#define TG_INSIDE_GONE_LEAST 16
+/* One in so many of those who wait has gone. */
 #define TG_INSIDE_SHARE 8
-/* So many counts in a row tell. */
-#define TG_INSIDE_COUNTS 2
+/* So many counts that show it, beyond those that do not: 2 s, where a quarter of one lies between.
+ */
+#define TG_INSIDE_COUNTS 8
 /* Who is let in is answered within this part of the clients' patience. */
 #define TG_INSIDE_PATIENCE 4
-/* With fewer who wait a server may be idle. */
+/* Fewer are chance, and with fewer who wait a server may be idle. */
 #define TG_INSIDE_LEAST 16
 /* Time constant of what it answers: 2.1 s. */
 #define TG_INSIDE_MEAN_NS (1ull << 31)
@@ -59,15 +61,16 @@ TG_INLINE __u32 tg_inside_most(const struct tg_rules *rules, const struct tg_ove
 }
 
 /* Does a count show a server that is behind? */
-TG_INLINE int tg_inside_shows(const struct tg_overload *o, const struct tg_inside *count)
+TG_INLINE int tg_inside_shows(const struct tg_overload *o, const struct tg_inside *count,
+                              __u64 waiting)
 {
-	__u64 unanswered = (__u64)count->unanswered * TG_INSIDE_SHARE;
-
-	if (count->gone >= TG_INSIDE_GONE_LEAST &&
+	if (waiting <= o->waiting || tg_overload_phase(o, count->at_ns) != TG_CALM)
+		return 0;
+	if (count->gone >= TG_INSIDE_LEAST &&
 	    (__u64)count->gone * TG_INSIDE_SHARE >= count->unanswered)
 		return 1;
 	return count->queued >= tg_overload_long_queue(o->answered_x256) &&
-	       unanswered >= count->queued;
+	       (__u64)count->unanswered * TG_INSIDE_SHARE >= count->queued;
 }
 
 /*
@@ -90,6 +93,18 @@ TG_INLINE void tg_inside_see_answered(struct tg_overload *o, const struct tg_ins
 			tg_rate_toward(o->answered_x256, answered, passed_ns, TG_INSIDE_MEAN_NS);
 }
 
+/* Once it is known it is not forgotten. Which count shows more than the one before is partly
+ * chance. */
+TG_INLINE void tg_inside_learn(struct tg_overload *o, int shows)
+{
+	if (o->behind >= TG_INSIDE_COUNTS)
+		return;
+	if (shows)
+		o->behind++;
+	else if (o->behind)
+		o->behind--;
+}
+
 /* A count that was not seen yet. */
 TG_INLINE void tg_inside_take(struct tg_overload *o, const struct tg_inside *count)
 {
@@ -98,8 +113,7 @@ TG_INLINE void tg_inside_take(struct tg_overload *o, const struct tg_inside *cou
 	/* Nobody came meanwhile who would have had the last one seen, or it was the first. */
 	if (tg_since(count->at_ns, o->counted_ns) < TG_INSIDE_OLD_NS)
 		tg_inside_see_answered(o, count, waiting);
-	if (o->behind < TG_INSIDE_COUNTS)
-		o->behind = tg_inside_shows(o, count) ? o->behind + 1 : 0;
+	tg_inside_learn(o, tg_inside_shows(o, count, waiting));
 	o->counted_ns = count->at_ns;
 	o->counted_let_in = count->let_in;
 	o->waiting = waiting;

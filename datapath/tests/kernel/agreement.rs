@@ -106,11 +106,11 @@ fn speaks(rng: &mut Rng) -> tg_speaks {
 
 /// About where a server is behind, of a count that may be old or have been seen before.
 fn inside(rng: &mut Rng, now_ns: u64) -> tg_inside {
-    let unanswered = near(rng, [0, TG_INSIDE_GONE_LEAST, TG_OVERLOAD_BOUND_LEAST]);
+    let unanswered = near(rng, [0, TG_INSIDE_LEAST, TG_OVERLOAD_BOUND_LEAST]);
     tg_inside {
         at_ns: counted_ns(rng, now_ns),
         unanswered,
-        gone: near(rng, [0, TG_INSIDE_GONE_LEAST, unanswered / TG_INSIDE_SHARE]),
+        gone: near(rng, [0, TG_INSIDE_LEAST, unanswered / TG_INSIDE_SHARE]),
         queued: near(rng, [0, TG_OVERLOAD_BOUND_LEAST]),
         let_in: near(rng, [0, 1000]),
     }

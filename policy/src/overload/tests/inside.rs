@@ -131,16 +131,16 @@ fn who_waits_inside_is_answered_while_it_is_there() {
 }
 
 /// At one and a half times what it answers the first wait for a third of the time that has passed: they leave from 30 s
-/// on, and after 38 s an eighth of those who wait have been gone for a second. What it has accepted until then, 38 s of
-/// a hundred more a second, takes it 19 s.
+/// on, and after 38 s an eighth of those who wait have been gone for a second. What it has accepted when that has been so
+/// for three, 41 s of a hundred more a second, takes it 21 s.
 #[test]
 fn it_is_known_when_many_have_gone_and_mended_when_they_are_done_with() {
     let mut application = Application::new(200);
     application.runs(37, 300);
     assert!(!application.story.watch.overload().is_behind());
-    application.runs(4, 300);
+    application.runs(5, 300);
     assert!(application.story.watch.overload().is_behind());
-    application.runs(19, 300);
+    application.runs(23, 300);
     let came = application.runs(20, 300);
     assert!(came.answered >= 20 * 190 && came.wasted == 0, "{came:?}");
 }
@@ -155,28 +155,35 @@ fn many_who_wait_are_no_sign_by_themselves() {
     assert!(!application.story.watch.overload().is_behind());
 }
 
-/// What two counts show, one after the other.
+/// What count after count shows, each time of more who wait.
 #[test]
 fn many_who_have_gone_are_a_sign_and_many_in_the_queue_beside_those_inside() {
-    let is_behind = |unanswered, gone, queued| {
+    let are_behind = |grow: u32, unanswered, gone, queued| {
         let mut application = Application::new(200);
-        for _ in 0..2 {
+        for number in 0..TG_INSIDE_COUNTS {
             application.story.now_ns += 300 * MS;
             let at_ns = application.now_ns();
-            let count = tg_inside { at_ns, unanswered, gone, queued, let_in: 0 };
+            let unanswered = unanswered + number * grow;
+            let let_in = application.story.watch.overload().let_in;
+            let count = tg_inside { at_ns, unanswered, gone, queued, let_in };
             application.story.watch.count_inside(count);
             application.story.meets(&queues(0, 0));
         }
         application.story.watch.overload().is_behind()
     };
-    let least = TG_INSIDE_GONE_LEAST;
-    assert!(is_behind(least * TG_INSIDE_SHARE, least, 0));
+    let is_behind = |unanswered, gone, queued| are_behind(1, unanswered, gone, queued);
+    let (least, grown) = (TG_INSIDE_LEAST, TG_INSIDE_COUNTS - 1);
+    assert!(is_behind(least * TG_INSIDE_SHARE - grown, least, 0));
     assert!(!is_behind(least * TG_INSIDE_SHARE + 1, least, 0), "hardly an eighth");
     assert!(!is_behind(least - 1, least - 1, 0), "few are chance");
+    assert!(!are_behind(0, least, least, 0), "what a crowd has left");
     let long = TG_OVERLOAD_BOUND_LEAST;
     assert!(is_behind(long.div_ceil(TG_INSIDE_SHARE), 0, long));
     assert!(!is_behind(long.div_ceil(TG_INSIDE_SHARE), 0, long - 1), "a queue that is no long one");
-    assert!(!is_behind(long / TG_INSIDE_SHARE - 1, 0, long), "it has them wait in the queue");
+    assert!(
+        !is_behind(long / TG_INSIDE_SHARE - 1 - grown, 0, long),
+        "it has them wait in the queue"
+    );
     assert!(!is_behind(1000, 0, 0), "long polls");
 }
 
