@@ -32,8 +32,7 @@
 #define TG_INSIDE_GONE_NS 1000000000
 /* One in so many of those who wait has gone. */
 #define TG_INSIDE_SHARE 8
-/* So many counts that show it, beyond those that do not: 2 s, where a quarter of one lies between.
- */
+/* So many counts that show it, beyond those that do not: 2 s, with a quarter of one between. */
 #define TG_INSIDE_COUNTS 8
 /* Who is let in is answered within this part of the clients' patience. */
 #define TG_INSIDE_PATIENCE 4
@@ -93,8 +92,10 @@ TG_INLINE void tg_inside_see_answered(struct tg_overload *o, const struct tg_ins
 			tg_rate_toward(o->answered_x256, answered, passed_ns, TG_INSIDE_MEAN_NS);
 }
 
-/* Once it is known it is not forgotten. Which count shows more than the one before is partly
- * chance. */
+/*
+ * Once it is known it is not forgotten. Which count shows more than the one before is partly
+ * chance.
+ */
 TG_INLINE void tg_inside_learn(struct tg_overload *o, int shows)
 {
 	if (o->behind >= TG_INSIDE_COUNTS)

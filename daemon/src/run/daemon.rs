@@ -131,17 +131,16 @@ impl Daemon {
         config: &Config,
         interfaces: &[Interface],
         rows: &[tg_listener_row],
-        [own, backlogs]: [Result<()>; 2],
+        looks: impl IntoIterator<Item = Result<()>>,
     ) {
         let found = [
-            own,
-            backlogs,
             plan::require_named(&config.interfaces, interfaces),
             plan::require_others(&config.guards, interfaces),
             self.guard.require_drivers(&self.plan).map_err(Failure::from),
         ];
         let wrongs = plan::wrongs(config, interfaces, rows, &self.plan);
-        let found: Vec<Failure> = found.into_iter().filter_map(Result::err).chain(wrongs).collect();
+        let found: Vec<Failure> =
+            looks.into_iter().chain(found).filter_map(Result::err).chain(wrongs).collect();
         for failure in found.iter().filter(|failure| !self.told.contains(&failure.what())) {
             tell(&failure.to_string());
         }
@@ -287,7 +286,6 @@ impl Daemon {
         let there = sockets::still_there(&self.found, &rows);
         self.found.clone_from(&rows);
         self.follow_sockets(&there)?;
-        self.inside.follow(self.guard.programs(), &rows)?;
         self.clean_reservations(config, &rows)?;
         self.follow_speakers(config, &rows)?;
         let interfaces = interfaces::list_after(&self.interfaces)?;
@@ -300,7 +298,8 @@ impl Daemon {
         self.follow_plan(plan)?;
         self.follow_costs(config)?;
         let backlogs = self.follow_backlogs(config, &rows, &there);
-        self.tell_wrongs(config, &interfaces, &there, [own, backlogs]);
+        let inside = self.inside.follow(self.guard.programs(), &rows);
+        self.tell_wrongs(config, &interfaces, &there, [own, backlogs, inside]);
         // What is wrong next is told, even if it is the same again.
         self.complaint.clear();
         Ok(())
