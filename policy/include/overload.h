@@ -42,9 +42,6 @@
 #define TG_OVERLOAD_SHARE 32
 /* Time constant of the means: 537 ms. */
 #define TG_OVERLOAD_MEAN_NS (1ull << 29)
-/* The drain's: 2.1 s, for a server that takes many at a time (Knot) takes none for half a second.
- */
-#define TG_OVERLOAD_DRAIN_NS (1ull << 31)
 /* A longer calm between two overloads is no bound: all who wait are served in it. */
 #define TG_OVERLOAD_CALM_MOST_MS 60000
 /* By this part the drain rises in a window in which the server was short of clients. */

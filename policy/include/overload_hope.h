@@ -107,7 +107,7 @@ TG_INLINE __u64 tg_overload_hope_of(const struct tg_overload *o, __u64 lasted_ms
 /* Those whom the server takes in this time. */
 TG_INLINE __u64 tg_overload_served(const struct tg_overload *o, __u64 within_ms)
 {
-	return (o->drain_x256 >> 8) * within_ms / 1000;
+	return tg_overload_taken_in(o->drain_x256, within_ms);
 }
 
 /*

@@ -38,8 +38,6 @@
 #define TG_INSIDE_PATIENCE 4
 /* Fewer are chance, and with fewer who wait a server may be idle. */
 #define TG_INSIDE_LEAST 16
-/* Time constant of what it answers: 2.1 s. */
-#define TG_INSIDE_MEAN_NS (1ull << 31)
 
 /* Is it a server that is behind at times, and known how many wait in it? */
 TG_INLINE int tg_inside_counts(const struct tg_overload *o)
@@ -55,7 +53,7 @@ TG_INLINE __u32 tg_inside_most(const struct tg_rules *rules, const struct tg_ove
 
 	if (within_ms < least_ms)
 		within_ms = least_ms;
-	most = (o->answered_x256 >> 8) * within_ms / 1000;
+	most = tg_overload_taken_in(o->answered_x256, within_ms);
 	return most > TG_INSIDE_LEAST ? (__u32)most : TG_INSIDE_LEAST;
 }
 
@@ -89,7 +87,7 @@ TG_INLINE void tg_inside_see_answered(struct tg_overload *o, const struct tg_ins
 
 	if (answered > o->answered_x256 || may_fall)
 		o->answered_x256 =
-			tg_rate_toward(o->answered_x256, answered, passed_ns, TG_INSIDE_MEAN_NS);
+			tg_rate_toward(o->answered_x256, answered, passed_ns, TG_OVERLOAD_DRAIN_NS);
 }
 
 /*

@@ -76,8 +76,9 @@ struct tg_overload {
 	__u32 may_be_waiting; /* so many may */
 	__u32 let_in;         /* SYNs that found room, modulo 2^32 */
 	__u32 counted_let_in; /* the same, when they were counted */
-	__u32 behind;    /* counts in a row that showed it so, up to as many as tell that it is */
-	__u32 probe_isn; /* its initial sequence number; 0: none is waited for */
+	__u32 behind; /* counts that showed it to be, less those that did not, up to as many as tell
+	               */
+	__u32 probe_isn;    /* its initial sequence number; 0: none is waited for */
 	__u32 on_their_way; /* let in, and not in the listen queue yet, at what the server takes */
 	__u32 queued;       /* in both queues when it began */
 	__u32 listened;     /* in the listen queue then */

@@ -22,6 +22,11 @@
 #define TG_OVERLOAD_CALM_NS (3ull << 29)
 /* t: 2^30 ns, 1.07 s. A window that is longer tells nothing of rates. */
 #define TG_OVERLOAD_BURST_NS (1ull << 30)
+/*
+ * Time constant of what the server takes: 2.1 s, for one that takes many at a time (Knot) takes
+ * none for half a second.
+ */
+#define TG_OVERLOAD_DRAIN_NS (1ull << 31)
 /* A longer overload has left more who wait than a server can be let have at once: 2 s. */
 #define TG_OVERLOAD_LONG_MS 2000
 /*
@@ -129,6 +134,12 @@ TG_INLINE int tg_overload_has_ended(const struct tg_overload *o, __u64 now_ns)
 	if (passed_ns < TG_OVERLOAD_GLANCE_NS)
 		return o->was_quiet;
 	return tg_overload_is_quiet(o, 0, passed_ns);
+}
+
+/* As many as a server that takes so many a second takes in this time. */
+TG_INLINE __u64 tg_overload_taken_in(__u64 drain_x256, __u64 within_ms)
+{
+	return (drain_x256 >> 8) * within_ms / 1000;
 }
 
 /* The shortest queue in which one waits for so long, where the server takes so many. */

@@ -52,7 +52,7 @@ impl tg_inside {
 }
 
 /// At which of the daemon's looks at the host it counts who waits inside applications: for all of the host's connections
-/// are walked, at each fourth where no server is behind.
+/// are walked, at each fourth where no server may be behind.
 #[derive(Clone, Debug, Default)]
 pub struct Counting {
     rest: u32,

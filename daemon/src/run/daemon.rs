@@ -298,7 +298,7 @@ impl Daemon {
         self.follow_plan(plan)?;
         self.follow_costs(config)?;
         let backlogs = self.follow_backlogs(config, &rows, &there);
-        let inside = self.inside.follow(self.guard.programs(), &rows);
+        let inside = self.inside.follow(self.guard.programs(), &config.guards, &rows);
         self.tell_wrongs(config, &interfaces, &there, [own, backlogs, inside]);
         // What is wrong next is told, even if it is the same again.
         self.complaint.clear();

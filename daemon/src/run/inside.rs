@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use tidegate_datapath::configuration::Guarded;
 use tidegate_datapath::programs::Programs;
 use tidegate_datapath::raw::tg_listener_row;
 use tidegate_datapath::{by_socket, clock, configuration, counters, sockets};
@@ -25,9 +26,14 @@ impl Inside {
     }
 
     /// Counts them, if it is time, and tells the programs. The listening sockets are as they were a moment ago.
-    pub fn follow(&mut self, programs: &Programs, rows: &[tg_listener_row]) -> Result<()> {
+    pub fn follow(
+        &mut self,
+        programs: &Programs,
+        guards: &[Guarded],
+        rows: &[tg_listener_row],
+    ) -> Result<()> {
         let counting = &mut self.counting;
-        if !counting.is_due() {
+        if !guards.iter().any(|g| g.rules.is_auto != 0) || !counting.is_due() {
             return Ok(());
         }
         self.pace.look(|| {
@@ -43,9 +49,6 @@ fn count(programs: &Programs, rows: &[tg_listener_row]) -> Result<Vec<(tg_inside
     let guards = configuration::read(programs)?;
     let watched: BTreeSet<u32> =
         guards.iter().filter(|(_, g)| g.rules.is_auto != 0).map(|(index, _)| *index).collect();
-    if watched.is_empty() {
-        return Ok(Vec::new());
-    }
     let inside = sockets::waiting_inside(programs)?;
     let at_ns = clock::monotonic_ns();
     let slots: Vec<((u32, u64), u32)> = counters::slots(programs)
