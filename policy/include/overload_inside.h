@@ -13,18 +13,17 @@
  *
  * Where there is one in count after count, ever more wait, and all the while there seems to be no
  * overload, the server is *behind*. (Who is dropped is seen by overload.h; and what a crowd has
- * left that is over becomes less.) From then on who waits inside is a part of the queue: what the
- * server takes is what it answers, and, while more new clients come than that, there is no room
- * where too many wait.
+ * left that is over becomes less.) A crowd that fills the listen queue before that is known has
+ * clients dropped from then on; while it persists the server is behind where most of those inside
+ * have gone. From then on who waits inside is a part of the queue: what the server takes is what it
+ * answers, and, while more new clients come than that, there is no room where too many wait.
  *
- * The limit is what it takes in a quarter of the clients' patience, and no less than a second: a
- * request that itself takes half a second needs as many inside as come in that time, and the server
- * would be idle with fewer.
+ * How many are too many is found by trial: overload_enough.h.
  */
 #ifndef TG_OVERLOAD_INSIDE_H
 #define TG_OVERLOAD_INSIDE_H
 
-#include "overload_window.h"
+#include "overload_enough.h"
 
 /* An older count tells nothing any more, as where no daemon runs: 2.1 s. */
 #define TG_INSIDE_OLD_NS (1ull << 31)
@@ -32,11 +31,11 @@
 #define TG_INSIDE_GONE_NS 1000000000
 /* One in so many of those who wait has gone. */
 #define TG_INSIDE_SHARE 8
+/* Or so many, while a crowd is there: then it works for those who have gone. */
+#define TG_INSIDE_MOST 2
 /* So many counts that show it, beyond those that do not: 2 s, with a quarter of one between. */
 #define TG_INSIDE_COUNTS 8
-/* Who is let in is answered within this part of the clients' patience. */
-#define TG_INSIDE_PATIENCE 4
-/* Fewer are chance, and with fewer who wait a server may be idle. */
+/* Fewer are chance. */
 #define TG_INSIDE_LEAST 16
 
 /* Is it a server that is behind at times, and known how many wait in it? */
@@ -45,26 +44,18 @@ TG_INLINE int tg_inside_counts(const struct tg_overload *o)
 	return o->behind >= TG_INSIDE_COUNTS && o->counted_ns;
 }
 
-/* As many as may wait, in the queues and inside. */
-TG_INLINE __u32 tg_inside_most(const struct tg_rules *rules, const struct tg_overload *o)
-{
-	__u64 within_ms = rules->patience_ms / TG_INSIDE_PATIENCE;
-	__u64 least_ms = TG_OVERLOAD_BURST_NS / 1000000, most;
-
-	if (within_ms < least_ms)
-		within_ms = least_ms;
-	most = tg_overload_taken_in(o->answered_x256, within_ms);
-	return most > TG_INSIDE_LEAST ? (__u32)most : TG_INSIDE_LEAST;
-}
-
 /* Does a count show a server that is behind? */
 TG_INLINE int tg_inside_shows(const struct tg_overload *o, const struct tg_inside *count,
                               __u64 waiting)
 {
-	if (waiting <= o->waiting || tg_overload_phase(o, count->at_ns) != TG_CALM)
+	__u32 phase = tg_overload_phase(o, count->at_ns);
+	int have_gone = count->gone >= TG_INSIDE_LEAST;
+
+	if (phase == TG_PERSISTENT)
+		return have_gone && (__u64)count->gone * TG_INSIDE_MOST >= count->unanswered;
+	if (phase != TG_CALM || waiting <= o->waiting)
 		return 0;
-	if (count->gone >= TG_INSIDE_LEAST &&
-	    (__u64)count->gone * TG_INSIDE_SHARE >= count->unanswered)
+	if (have_gone && (__u64)count->gone * TG_INSIDE_SHARE >= count->unanswered)
 		return 1;
 	return count->queued >= tg_overload_long_queue(o->answered_x256) &&
 	       (__u64)count->unanswered * TG_INSIDE_SHARE >= count->queued;
@@ -72,8 +63,7 @@ TG_INLINE int tg_inside_shows(const struct tg_overload *o, const struct tg_insid
 
 /*
  * What it answers, a second: who has come since the count before, less those by whom there are
- * more. Where few wait it shows only that it can do so much; and so it does while an overload
- * persists, for it may have been let have too few.
+ * more. Where few wait it shows only that it can do so much.
  */
 TG_INLINE void tg_inside_see_answered(struct tg_overload *o, const struct tg_inside *count,
                                       __u64 waiting)
@@ -82,10 +72,8 @@ TG_INLINE void tg_inside_see_answered(struct tg_overload *o, const struct tg_ins
 	__u64 in = (__u64)(count->let_in - o->counted_let_in) + o->waiting;
 	__u64 answered = tg_rate_of(in > waiting ? in - waiting : 0, passed_ns);
 	__u64 least = waiting < o->waiting ? waiting : o->waiting;
-	int may_fall =
-		least >= TG_INSIDE_LEAST && tg_overload_phase(o, o->window_ns) != TG_PERSISTENT;
 
-	if (answered > o->answered_x256 || may_fall)
+	if (answered > o->answered_x256 || least >= TG_INSIDE_LEAST)
 		o->answered_x256 =
 			tg_rate_toward(o->answered_x256, answered, passed_ns, TG_OVERLOAD_DRAIN_NS);
 }
@@ -104,14 +92,31 @@ TG_INLINE void tg_inside_learn(struct tg_overload *o, int shows)
 		o->behind--;
 }
 
+/* How many are enough, while as many wait as may. With fewer it shows what comes. */
+TG_INLINE void tg_inside_see_enough(const struct tg_rules *rules, struct tg_overload *o,
+                                    const struct tg_inside *count, __u64 waiting)
+{
+	if (tg_inside_counts(o) && 2 * waiting >= o->may_be_waiting &&
+	    tg_overload_phase(o, count->at_ns) != TG_CALM)
+		tg_enough_see(rules, o, count, waiting);
+	else
+		o->enough.since_ns = 0;
+}
+
 /* A count that was not seen yet. */
-TG_INLINE void tg_inside_take(struct tg_overload *o, const struct tg_inside *count)
+TG_INLINE void tg_inside_take(const struct tg_rules *rules, struct tg_overload *o,
+                              const struct tg_inside *count)
 {
 	__u64 waiting = (__u64)count->unanswered + count->queued;
 
-	/* Nobody came meanwhile who would have had the last one seen, or it was the first. */
-	if (tg_since(count->at_ns, o->counted_ns) < TG_INSIDE_OLD_NS)
+	/* Nobody came meanwhile who would have had the last one seen. */
+	if (tg_since(count->at_ns, o->counted_ns) >= TG_INSIDE_OLD_NS)
+		o->counted_ns = 0;
+	if (o->counted_ns)
 		tg_inside_see_answered(o, count, waiting);
+	TG_IN_TURN();
+	tg_inside_see_enough(rules, o, count, waiting);
+	TG_IN_TURN();
 	tg_inside_learn(o, tg_inside_shows(o, count, waiting));
 	o->counted_ns = count->at_ns;
 	o->counted_let_in = count->let_in;
@@ -127,8 +132,10 @@ TG_INLINE void tg_inside_see(const struct tg_rules *rules, struct tg_overload *o
 		return;
 	}
 	if (count->at_ns != o->counted_ns)
-		tg_inside_take(o, count);
-	o->may_be_waiting = tg_inside_most(rules, o);
+		tg_inside_take(rules, o, count);
+	/* But for the first trial, in which it may answer less for it. */
+	if (!o->enough.did_x256 && !o->enough.since_ns)
+		o->may_be_waiting = tg_enough_first(rules, o->answered_x256);
 }
 
 /* So many wait now, by the last count, who was let in since, and what the server answers. */

@@ -24,6 +24,18 @@ struct tg_inside {
 	__u32 let_in;     /* as tg_overload had it */
 };
 
+/* How many who wait are enough for a server that is behind: see overload_enough.h. */
+struct tg_enough {
+	__u64 since_ns;    /* when the number at hand began to settle, or to be tried; 0: neither */
+	__u64 waiting;     /* so many waited then */
+	__u64 did_x256;    /* connections that it answered with more, a second; 0: none was tried */
+	__u64 raised_x256; /* those it answered with half as many, before the trial at hand */
+	__u32 let_in;      /* as of tg_overload, then */
+	__u32 least;       /* fewer were too few, not long ago */
+	__u32 tries;       /* since they were */
+	__u32 is_tried;    /* it has settled */
+};
+
 /* What the SYNs of one listening socket have met: see overload.h. All zero: none has come. */
 struct tg_overload {
 	__u64 window_ns; /* when the window at hand began */
@@ -73,9 +85,10 @@ struct tg_overload {
 	__u64 counted_ns;    /* when the daemon last counted who waits; 0: it is not known */
 	__u64 waiting;       /* so many did then, in the queues and inside the application */
 	__u64 answered_x256; /* connections that it answers, a second */
-	__u32 may_be_waiting; /* so many may */
-	__u32 let_in;         /* SYNs that found room, modulo 2^32 */
-	__u32 counted_let_in; /* the same, when they were counted */
+	struct tg_enough enough; /* and how many who wait it needs for that */
+	__u32 may_be_waiting;    /* so many may */
+	__u32 let_in;            /* SYNs that found room, modulo 2^32 */
+	__u32 counted_let_in;    /* the same, when they were counted */
 	__u32 behind; /* counts that showed it to be, less those that did not, up to as many as tell
 	               */
 	__u32 probe_isn;    /* its initial sequence number; 0: none is waited for */

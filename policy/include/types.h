@@ -18,7 +18,8 @@
 
 /*
  * One after the other: what stands before it is in memory before what comes next is begun. Side by
- * side they would fill the stack, of which BPF has 512 bytes.
+ * side they would fill the stack, of which BPF has 512 bytes; and the verifier walks what comes
+ * next once for each way there that leaves other registers.
  */
 #define TG_IN_TURN() __asm__ volatile("" : : : "memory")
 /* For what is rare and long: a stack frame of its own. */

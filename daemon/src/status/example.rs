@@ -27,6 +27,7 @@ pub fn persistent() -> OverloadStatus {
         round_trip_ms: 0.1,
         behind: false,
         waiting_inside: Some(3),
+        waiting_limit: None,
     }
 }
 

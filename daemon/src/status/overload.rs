@@ -35,6 +35,9 @@ pub struct OverloadStatus {
     /// Accepted connections whose clients have said something and have heard nothing yet; null where nobody has counted
     /// them of late.
     pub waiting_inside: Option<u32>,
+    /// So many may wait, inside and in the queues together, of a server that is behind at times: as many as it was found
+    /// to need. Null of others.
+    pub waiting_limit: Option<u32>,
 }
 
 impl OverloadStatus {
@@ -63,6 +66,7 @@ impl OverloadStatus {
             round_trip_ms: overload.round_trip_ns as f64 / 1e6,
             behind: overload.is_behind(),
             waiting_inside: inside.is_of_now(now_ns).then_some(inside.unanswered),
+            waiting_limit: overload.is_behind().then_some(overload.may_be_waiting),
         }
     }
 
@@ -81,8 +85,8 @@ impl OverloadStatus {
         if let Some(places) = places {
             let _ = write!(line, "; {places} places");
         }
-        if let (true, Some(inside)) = (self.behind, self.waiting_inside) {
-            let _ = write!(line, "; {inside} inside");
+        if let (Some(limit), Some(inside)) = (self.waiting_limit, self.waiting_inside) {
+            let _ = write!(line, "; {inside} inside, of {limit} in all");
         }
         line
     }

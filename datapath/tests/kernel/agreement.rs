@@ -125,6 +125,25 @@ fn counted_ns(rng: &mut Rng, now_ns: u64) -> u64 {
     }
 }
 
+/// About where as many have been answered as tell, or the time for it is over, and where they are less than they were.
+fn enough(rng: &mut Rng, now_ns: u64) -> tg_enough {
+    let answered = 1 << one_of(rng, [8, 16, 20, 40]);
+    tg_enough {
+        since_ns: if rng.u8(..4) == 0 {
+            0
+        } else {
+            now_ns.wrapping_sub(long(rng, TG_ENOUGH_MOST_NS.into()))
+        },
+        waiting: near(rng, [0, TG_ENOUGH_ANSWERED, 2000]).into(),
+        did_x256: if rng.u8(..4) == 0 { 0 } else { long(rng, answered) },
+        raised_x256: if rng.bool() { 0 } else { long(rng, answered) },
+        let_in: near(rng, [0, 1000]),
+        least: near(rng, [0, TG_ENOUGH_LEAST, 1000]),
+        tries: near(rng, [0, TG_ENOUGH_TRIES - 1]),
+        is_tried: rng.u32(..2),
+    }
+}
+
 /// Another processor closes the window, or began to about as long ago as it has for it.
 fn closing(rng: &mut Rng, now_ns: u64) -> u32 {
     let tick = (now_ns >> TG_OVERLOAD_CLOSING_SHIFT) as u32 | 1;
@@ -178,6 +197,7 @@ fn overload(rng: &mut Rng, now_ns: u64) -> tg_overload {
         counted_ns: counted_ns(rng, now_ns),
         waiting: near(rng, [0, TG_INSIDE_LEAST, 1000]).into(),
         answered_x256: rate(rng),
+        enough: enough(rng, now_ns),
         may_be_waiting: near(rng, [TG_INSIDE_LEAST, 1000]),
         let_in: near(rng, [0, 1000]),
         counted_let_in: near(rng, [0, 1000]),
