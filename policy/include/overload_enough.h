@@ -121,7 +121,8 @@ TG_INLINE void tg_enough_begin(struct tg_enough *enough, int is_tried,
 
 /*
  * A count of a server that has as much work as it may: so many wait, in the queues and inside. What
- * a change brings is seen when all are answered who waited when it was made.
+ * a change brings is seen when all are answered who waited when it was made. Before the first there
+ * were more than enough, and what it answers then is what it can.
  */
 TG_INLINE void tg_enough_see(const struct tg_rules *rules, struct tg_overload *o,
                              const struct tg_inside *count, __u64 waiting)
@@ -138,7 +139,8 @@ TG_INLINE void tg_enough_see(const struct tg_rules *rules, struct tg_overload *o
 		return;
 	if (enough->since_ns && enough->is_tried)
 		tg_enough_judge(rules, o, tg_rate_of(answered, passed_ns));
-	tg_enough_begin(enough, enough->since_ns && !enough->is_tried, count, waiting);
+	tg_enough_begin(enough, !enough->did_x256 || (enough->since_ns && !enough->is_tried), count,
+	                waiting);
 }
 
 #endif

@@ -70,6 +70,7 @@ fn a_server_that_is_behind_answers_those_who_are_there() {
     crowd(&stage.client, Duration::from_secs(22));
     let known = overload(&guard);
     assert_eq!(known["behind"], true, "{known:#}");
+    assert!(known["waiting_limit"].is_u64(), "{known:#}");
     let came = crowd(&stage.client, Duration::from_secs(6));
     assert!(came.replies_per_s > MOST_PER_S / 2.0, "{came:#?}");
     guard.stop();
