@@ -2,6 +2,7 @@
 //! A real nginx with one worker that can be stopped and continued.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -21,6 +22,16 @@ impl Nginx {
     /// Starts nginx in `namespace`; `listens` are its `listen` directives, such as
     /// `[::]:80 ipv6only=off backlog=8`.
     pub fn start(namespace: &Namespace, listens: &[&str]) -> Self {
+        Self::with(namespace, listens, "")
+    }
+
+    /// The same as the proxy before an application at this address.
+    pub fn before(namespace: &Namespace, listen: &str, application: SocketAddr) -> Self {
+        let hands_on = format!("location / {{ proxy_pass http://{application}; }}");
+        Self::with(namespace, &[listen], &hands_on)
+    }
+
+    fn with(namespace: &Namespace, listens: &[&str], location: &str) -> Self {
         // The stage's own /run: its files end with the namespace.
         let root = PathBuf::from(format!("/run/nginx-{}", namespace.tid()));
         let listen: String = listens.iter().map(|l| format!("listen {l};\n")).collect();
@@ -30,7 +41,7 @@ impl Nginx {
              events {{ worker_connections 4096; }}\n\
              http {{ access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;\n\
              fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;\n\
-             server {{ {listen} root {folder}/html; }} }}\n"
+             server {{ {listen} root {folder}/html; {location} }} }}\n"
         );
         write(namespace, &root.join("html/index.html"), b"served\n".to_vec());
         write(namespace, &root.join("html/megabyte"), vec![b'x'; 1 << 20]);

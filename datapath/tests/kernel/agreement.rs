@@ -132,7 +132,7 @@ fn enough(rng: &mut Rng, now_ns: u64) -> tg_enough {
         since_ns: if rng.u8(..4) == 0 {
             0
         } else {
-            now_ns.wrapping_sub(long(rng, TG_ENOUGH_MOST_NS.into()))
+            now_ns.wrapping_sub(long(rng, TG_ENOUGH_MOST_NS))
         },
         waiting: near(rng, [0, TG_ENOUGH_ANSWERED, 2000]).into(),
         did_x256: if rng.u8(..4) == 0 { 0 } else { long(rng, answered) },

@@ -25,6 +25,7 @@ mod packaging;
 mod places;
 mod police;
 mod ports;
+mod proxied;
 mod refusal_log;
 mod reserv;
 mod resize;
