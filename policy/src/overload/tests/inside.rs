@@ -188,7 +188,7 @@ fn many_who_have_gone_are_a_sign_and_many_in_the_queue_beside_those_inside() {
     assert!(is_behind(least * TG_INSIDE_SHARE - grown, least, 0));
     assert!(!is_behind(least * TG_INSIDE_SHARE + 1, least, 0), "hardly an eighth");
     assert!(!is_behind(least - 1, least - 1, 0), "few are chance");
-    assert!(!are_behind(0, least * TG_INSIDE_SHARE, least, 0), "what a crowd has left");
+    assert!(!are_behind(0, least, least, 0), "what a crowd has left");
     let long = TG_OVERLOAD_BOUND_LEAST;
     assert!(is_behind(long.div_ceil(TG_INSIDE_SHARE), 0, long));
     assert!(!is_behind(long.div_ceil(TG_INSIDE_SHARE), 0, long - 1), "a queue that is no long one");

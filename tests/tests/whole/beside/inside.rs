@@ -9,10 +9,11 @@ use std::thread::{sleep, spawn};
 use std::time::Duration;
 
 use serde_json::Value;
-use tidegate_crowd::{Class, Driver, Load, Outcome, Plan, run};
+use tidegate_crowd::{Class, Load, Outcome};
 use tidegate_lab::Namespace;
+use tidegate_tests::slow::send_from;
 use tidegate_tests::waits::guard;
-use tidegate_tests::{CLIENT_V4, Guard, SERVER_V4, Stage, guard_of, skip_without_root};
+use tidegate_tests::{Guard, SERVER_V4, Stage, guard_of, skip_without_root};
 
 /// A request takes so long, whatever else the processors have to do.
 const TAKES: Duration = Duration::from_millis(20);
@@ -40,17 +41,9 @@ fn serve(namespace: &Namespace) {
     spawn(move || next.into_iter().for_each(answer));
 }
 
-fn crowd(client: &Namespace, duration: Duration) -> Outcome {
-    let plan = Plan {
-        driver: Driver::Raw,
-        targets: vec![server()],
-        sources: vec![format!("{CLIENT_V4}/32").parse().expect("an address")],
-        load: Load::Poisson { per_s: 2.0 * MOST_PER_S },
-        duration,
-        classes: vec![Class { timeout: PATIENCE, ..Class::default() }],
-        ..Plan::default()
-    };
-    client.run(move || run(&plan).expect("a crowd"))
+fn crowd(stage: &Stage, duration: Duration) -> Outcome {
+    let class = Class { timeout: PATIENCE, ..Class::default() };
+    send_from(stage, class, Load::Poisson { per_s: 2.0 * MOST_PER_S }, duration)
 }
 
 fn overload(guard: &Guard) -> Value {
@@ -67,11 +60,11 @@ fn a_server_that_is_behind_answers_those_who_are_there() {
     let config = "[[listener]]\nport = 80\nhook = \"ip\"\nauto = { patience_s = 2 }\n";
     let guard = guard(&stage.server, config);
     assert_eq!(overload(&guard)["behind"], false);
-    crowd(&stage.client, Duration::from_secs(22));
+    crowd(&stage, Duration::from_secs(22));
     let known = overload(&guard);
     assert_eq!(known["behind"], true, "{known:#}");
     assert!(known["waiting_limit"].is_u64(), "{known:#}");
-    let came = crowd(&stage.client, Duration::from_secs(6));
+    let came = crowd(&stage, Duration::from_secs(6));
     assert!(came.replies_per_s > MOST_PER_S / 2.0, "{came:#?}");
     guard.stop();
 }
