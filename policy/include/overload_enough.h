@@ -34,6 +34,15 @@
  * are tried. */
 #define TG_ENOUGH_TRIES 16
 
+/* So many were answered from one time to a count: who came, less those by whom there are more. */
+TG_INLINE __u64 tg_enough_answered(__u32 let_in_before, __u64 waiting_before,
+                                   const struct tg_inside *count, __u64 waiting)
+{
+	__u64 in = (__u64)(count->let_in - let_in_before) + waiting_before;
+
+	return in > waiting ? in - waiting : 0;
+}
+
 /* As many as a server that answers so many a second answers in a time, but not too few. */
 TG_INLINE __u32 tg_enough_in(__u64 answered_x256, __u64 within_ms)
 {
@@ -128,19 +137,20 @@ TG_INLINE void tg_enough_see(const struct tg_rules *rules, struct tg_overload *o
                              const struct tg_inside *count, __u64 waiting)
 {
 	struct tg_enough *enough = &o->enough;
-	__u64 in = (__u64)(count->let_in - enough->let_in) + enough->waiting;
-	__u64 answered = in > waiting ? in - waiting : 0;
+	__u64 answered = tg_enough_answered(enough->let_in, enough->waiting, count, waiting);
 	__u64 passed_ns = tg_since(count->at_ns, enough->since_ns);
 	__u64 least_ns = enough->is_tried ? TG_ENOUGH_TRIED_NS : 0;
 	__u64 until = enough->is_tried ? TG_ENOUGH_ANSWERED : enough->waiting;
 
-	if (enough->since_ns &&
-	    (passed_ns < least_ns || (answered < until && passed_ns < TG_ENOUGH_MOST_NS)))
+	if (!enough->since_ns) {
+		tg_enough_begin(enough, !enough->did_x256, count, waiting);
 		return;
-	if (enough->since_ns && enough->is_tried)
+	}
+	if (passed_ns < least_ns || (answered < until && passed_ns < TG_ENOUGH_MOST_NS))
+		return;
+	if (enough->is_tried)
 		tg_enough_judge(rules, o, tg_rate_of(answered, passed_ns));
-	tg_enough_begin(enough, !enough->did_x256 || (enough->since_ns && !enough->is_tried), count,
-	                waiting);
+	tg_enough_begin(enough, !enough->is_tried || !enough->did_x256, count, waiting);
 }
 
 #endif

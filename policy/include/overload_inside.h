@@ -61,21 +61,18 @@ TG_INLINE int tg_inside_shows(const struct tg_overload *o, const struct tg_insid
 	       (__u64)count->unanswered * TG_INSIDE_SHARE >= count->queued;
 }
 
-/*
- * What it answers, a second: who has come since the count before, less those by whom there are
- * more. Where few wait it shows only that it can do so much.
- */
+/* What it answers, a second. Where few wait it shows only that it can do so much. */
 TG_INLINE void tg_inside_see_answered(struct tg_overload *o, const struct tg_inside *count,
                                       __u64 waiting)
 {
 	__u64 passed_ns = tg_since(count->at_ns, o->counted_ns);
-	__u64 in = (__u64)(count->let_in - o->counted_let_in) + o->waiting;
-	__u64 answered = tg_rate_of(in > waiting ? in - waiting : 0, passed_ns);
+	__u64 answered = tg_enough_answered(o->counted_let_in, o->waiting, count, waiting);
+	__u64 answered_x256 = tg_rate_of(answered, passed_ns);
 	__u64 least = waiting < o->waiting ? waiting : o->waiting;
 
-	if (answered > o->answered_x256 || least >= TG_INSIDE_LEAST)
-		o->answered_x256 =
-			tg_rate_toward(o->answered_x256, answered, passed_ns, TG_OVERLOAD_DRAIN_NS);
+	if (answered_x256 > o->answered_x256 || least >= TG_INSIDE_LEAST)
+		o->answered_x256 = tg_rate_toward(o->answered_x256, answered_x256, passed_ns,
+		                                  TG_OVERLOAD_DRAIN_NS);
 }
 
 /*
