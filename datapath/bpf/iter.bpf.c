@@ -120,15 +120,14 @@ int stale_requests(struct bpf_iter__tcp *ctx)
 }
 
 /*
- * Its client has closed, and what came of it last, the FIN or an ACK behind that, is so old.
- * rcv_tstamp is in ticks, the lower half of jiffies.
+ * What came of its client last, were it an ACK alone, is so old that an application that has time
+ * has noticed it. rcv_tstamp is in ticks, the lower half of jiffies.
  */
-TG_INLINE int tg_is_gone(const struct tcp_sock *tp, const struct tg_control *c)
+TG_INLINE int tg_is_due(const struct tcp_sock *tp, const struct tg_control *c)
 {
 	__u32 ticks = (__u32)bpf_jiffies64() - tp->rcv_tstamp;
 
-	return tp->inet_conn.icsk_inet.sk.__sk_common.skc_state == TCP_CLOSE_WAIT &&
-	       (__u64)ticks * c->tick_ns >= TG_INSIDE_GONE_NS;
+	return (__u64)ticks * c->tick_ns >= TG_INSIDE_UNHEEDED_NS;
 }
 
 /* Accepted, and its client has said something and has heard nothing yet. */
@@ -157,7 +156,10 @@ int waiting_inside(struct bpf_iter__tcp *ctx)
 	if (!tg_find_guard(&tuple, &at) || !at.guard->rules.is_auto)
 		return 0;
 	row.guard = at.index;
-	row.is_gone = tg_is_gone(tp, c);
+	if (tg_is_due(tp, c)) {
+		row.is_gone = sk->skc_state == TCP_CLOSE_WAIT;
+		row.is_unread = !row.is_gone && tp->copied_seq != tp->rcv_nxt;
+	}
 	bpf_seq_write(ctx->meta->seq, &row, sizeof(row));
 	return 0;
 }

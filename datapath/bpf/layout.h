@@ -26,7 +26,7 @@
  * as tg_answered, tg_unsettled and tg_remembered. A test beside GUARD_MAPS in programs.rs asks for
  * another version where a size has changed; what moves within a type it cannot see.
  */
-#define TG_LAYOUT_VERSION 35
+#define TG_LAYOUT_VERSION 36
 
 #define TG_GUARDS 64
 /* Counter slots: a guard's own first, then one for each listening socket. */
@@ -275,6 +275,7 @@ struct tg_listener_row {
 /* What the iterator of connections tells of one that waits inside the application. */
 struct tg_inside_row {
 	__u32 guard;
+	__u32 is_unread;
 	__u32 is_gone;
 };
 

@@ -473,6 +473,6 @@ mod tests {
             .collect();
         let digest = digest(&maps);
         let is = (TG_LAYOUT_VERSION, digest);
-        assert_eq!(is, (35, 0xe75c_2ad8_abb2_57c7), "the digest is {digest:#x}, of\n{maps}");
+        assert_eq!(is, (36, 0x8f92_5d05_8b6e_5e8e), "the digest is {digest:#x}, of\n{maps}");
     }
 }

@@ -137,6 +137,7 @@ pub fn waiting_inside(programs: &Programs) -> Result<BTreeMap<u32, tg_inside>> {
     iterate(programs, "waiting_inside", BufReader::new, |row: tg_inside_row| {
         let count = inside.entry(row.guard).or_default();
         count.unanswered += 1;
+        count.unread += row.is_unread;
         count.gone += row.is_gone;
     })?;
     Ok(inside)

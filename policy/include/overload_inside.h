@@ -7,16 +7,21 @@
  * The daemon counts the accepted connections whose client has said something and has heard nothing
  * yet. That many wait is no sign of anything, for long polls wait by design. There are two:
  *
- *   - many have *gone*: their clients closed a second ago or longer, and the application, which
- *     would close behind them if it had time for it, has not noticed;
- *   - many wait for accept(), too, for longer than a second: for long polls one has time.
+ *   - many are not *heeded*: what their clients said last has not been read for a second, or they
+ *     have closed, and the application, which would close behind them, has not noticed;
+ *   - many wait for accept(), too, for longer than a second.
+ *
+ * For long polls an application has time.
  *
  * Where there is one in count after count, ever more wait, and all the while there seems to be no
  * overload, the server is *behind*. (Who is dropped is seen by overload.h; and what a crowd has
  * left that is over becomes less.) A crowd that fills the listen queue before that is known has
- * clients dropped from then on; while it persists the server is behind where most of those inside
- * have gone. From then on who waits inside is a part of the queue: what the server takes is what it
- * answers, and, while more new clients come than that, there is no room where too many wait.
+ * clients dropped from then on. Then the server is behind where many are not heeded, ever more
+ * wait, and more wait inside than may once it is known, in an overload that is a long one; or,
+ * however many those are, where most of them have gone while the crowd persists. (One that reads
+ * late is held by a short listen queue as a rule.)
+ * From then on who waits inside is a part of the queue: what the server takes is what it answers,
+ * and, while more new clients come than that, there is no room where too many wait.
  *
  * How many are too many is found by trial: overload_enough.h.
  */
@@ -27,16 +32,23 @@
 
 /* An older count tells nothing any more, as where no daemon runs: 2.1 s. */
 #define TG_INSIDE_OLD_NS (1ull << 31)
-/* Its client has gone that closed so long ago: an application that has time closes behind it. */
-#define TG_INSIDE_GONE_NS 1000000000
-/* One in so many of those who wait has gone. */
+/* An application that has time notices in so long what a client said, or that it has closed. */
+#define TG_INSIDE_UNHEEDED_NS 1000000000
+/* One in so many of those inside is not heeded. */
 #define TG_INSIDE_SHARE 8
-/* Or so many, while a crowd is there: then it works for those who have gone. */
+/* Or has gone, while a crowd is there. */
 #define TG_INSIDE_MOST 2
 /* So many counts that show it, beyond those that do not: 2 s, with a quarter of one between. */
 #define TG_INSIDE_COUNTS 8
 /* Fewer are chance. */
 #define TG_INSIDE_LEAST 16
+
+/* What one count shows of a server. */
+enum tg_shown {
+	TG_IS_BEHIND,
+	TG_IS_NOT_BEHIND,
+	TG_MAY_BE_BEHIND, /* or it is a burst */
+};
 
 /* Is it a server that is behind at times, and known how many wait in it? */
 TG_INLINE int tg_inside_counts(const struct tg_overload *o)
@@ -44,21 +56,38 @@ TG_INLINE int tg_inside_counts(const struct tg_overload *o)
 	return o->behind >= TG_INSIDE_COUNTS && o->counted_ns;
 }
 
-/* Does a count show a server that is behind? */
-TG_INLINE int tg_inside_shows(const struct tg_overload *o, const struct tg_inside *count,
-                              __u64 waiting)
+/* Are so many, of one in a few of those inside, more than chance? */
+TG_INLINE int tg_inside_is_part(const struct tg_inside *count, __u64 many, __u32 one_in)
 {
-	__u32 phase = tg_overload_phase(o, count->at_ns);
-	int have_gone = count->gone >= TG_INSIDE_LEAST;
+	return many >= TG_INSIDE_LEAST && many * one_in >= count->unanswered;
+}
 
-	if (phase == TG_PERSISTENT)
-		return have_gone && (__u64)count->gone * TG_INSIDE_MOST >= count->unanswered;
-	if (phase != TG_CALM || waiting <= o->waiting)
-		return 0;
-	if (have_gone && (__u64)count->gone * TG_INSIDE_SHARE >= count->unanswered)
-		return 1;
+/* Do many wait for accept(), and many of those who were accepted, too? */
+TG_INLINE int tg_inside_is_long(const struct tg_overload *o, const struct tg_inside *count)
+{
 	return count->queued >= tg_overload_long_queue(o->answered_x256) &&
 	       (__u64)count->unanswered * TG_INSIDE_SHARE >= count->queued;
+}
+
+/* Does a count show a server that is behind? */
+TG_INLINE enum tg_shown tg_inside_shows(const struct tg_rules *rules, const struct tg_overload *o,
+                                        const struct tg_inside *count, __u64 waiting)
+{
+	__u32 phase = tg_overload_phase(o, count->at_ns);
+	__u64 unheeded = (__u64)count->unread + count->gone;
+	int heeds_few = tg_inside_is_part(count, unheeded, TG_INSIDE_SHARE);
+
+	if (phase == TG_PERSISTENT && tg_inside_is_part(count, count->gone, TG_INSIDE_MOST))
+		return TG_IS_BEHIND;
+	if (waiting <= o->waiting)
+		return TG_IS_NOT_BEHIND;
+	if (phase == TG_CALM)
+		return heeds_few || tg_inside_is_long(o, count) ? TG_IS_BEHIND : TG_IS_NOT_BEHIND;
+	if (!heeds_few)
+		return TG_IS_NOT_BEHIND;
+	if (o->was_long && count->unanswered >= tg_enough_first(rules, o->answered_x256))
+		return TG_IS_BEHIND;
+	return TG_MAY_BE_BEHIND;
 }
 
 /* What it answers, a second. Where few wait it shows only that it can do so much. */
@@ -79,13 +108,13 @@ TG_INLINE void tg_inside_see_answered(struct tg_overload *o, const struct tg_ins
  * Once it is known it is not forgotten. Which count shows more than the one before is partly
  * chance.
  */
-TG_INLINE void tg_inside_learn(struct tg_overload *o, int shows)
+TG_INLINE void tg_inside_learn(struct tg_overload *o, enum tg_shown shown)
 {
 	if (o->behind >= TG_INSIDE_COUNTS)
 		return;
-	if (shows)
+	if (shown == TG_IS_BEHIND)
 		o->behind++;
-	else if (o->behind)
+	else if (shown == TG_IS_NOT_BEHIND && o->behind)
 		o->behind--;
 }
 
@@ -114,7 +143,7 @@ TG_INLINE void tg_inside_take(const struct tg_rules *rules, struct tg_overload *
 	TG_IN_TURN();
 	tg_inside_see_enough(rules, o, count, waiting);
 	TG_IN_TURN();
-	tg_inside_learn(o, tg_inside_shows(o, count, waiting));
+	tg_inside_learn(o, tg_inside_shows(rules, o, count, waiting));
 	o->counted_ns = count->at_ns;
 	o->counted_let_in = count->let_in;
 	o->waiting = waiting;

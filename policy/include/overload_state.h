@@ -19,9 +19,13 @@ enum tg_supply {
 struct tg_inside {
 	__u64 at_ns;      /* when it counted them, by the monotonic clock; 0: never */
 	__u32 unanswered; /* accepted, their clients have said something, and heard nothing yet */
-	__u32 gone;       /* of them, those that the client has closed, and the application not */
-	__u32 queued;     /* in both queues */
-	__u32 let_in;     /* as tg_overload had it */
+	/* Of them those who said something last or have closed, a while ago: */
+	__u32 unread; /* the application has not read it */
+	__u32 gone;   /* it has not closed */
+	/* Besides: */
+	__u32 queued; /* in both queues */
+	__u32 let_in; /* as tg_overload had it */
+	__u32 padding;
 };
 
 /* How many who wait are enough for a server that is behind: see overload_enough.h. */

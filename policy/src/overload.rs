@@ -71,7 +71,7 @@ impl Counting {
     /// What was counted, of every listening socket.
     pub fn counted<'a>(&mut self, sockets: impl IntoIterator<Item = (tg_inside, &'a tg_overload)>) {
         let matters = |(inside, overload): (tg_inside, &tg_overload)| {
-            inside.gone > 0 || (inside.unanswered > 0 && overload.behind > 0)
+            inside.unread + inside.gone > 0 || (inside.unanswered > 0 && overload.behind > 0)
         };
         self.rest = if sockets.into_iter().any(matters) { 0 } else { Self::AT_EASE - 1 };
     }

@@ -76,7 +76,12 @@ fn count(programs: &Programs, rows: &[tg_listener_row]) -> Result<Vec<(tg_inside
 /// One socket's part: nothing tells by which of a guard's an accepted connection came in.
 fn part(of_guard: tg_inside, sockets: usize) -> tg_inside {
     let part = |count: u32| count.div_ceil(sockets as u32);
-    tg_inside { unanswered: part(of_guard.unanswered), gone: part(of_guard.gone), ..of_guard }
+    tg_inside {
+        unanswered: part(of_guard.unanswered),
+        unread: part(of_guard.unread),
+        gone: part(of_guard.gone),
+        ..of_guard
+    }
 }
 
 #[cfg(test)]
@@ -85,8 +90,8 @@ mod tests {
 
     #[test]
     fn a_guards_sockets_have_equal_parts_of_those_who_wait() {
-        let of_guard = tg_inside { unanswered: 10, gone: 3, ..Default::default() };
+        let of_guard = tg_inside { unanswered: 10, unread: 7, gone: 3, ..Default::default() };
         assert_eq!(part(of_guard, 1), of_guard);
-        assert_eq!(part(of_guard, 4), tg_inside { unanswered: 3, gone: 1, ..of_guard });
+        assert_eq!(part(of_guard, 4), tg_inside { unanswered: 3, unread: 2, gone: 1, ..of_guard });
     }
 }

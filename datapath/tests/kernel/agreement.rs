@@ -110,9 +110,11 @@ fn inside(rng: &mut Rng, now_ns: u64) -> tg_inside {
     tg_inside {
         at_ns: counted_ns(rng, now_ns),
         unanswered,
-        gone: near(rng, [0, TG_INSIDE_LEAST, unanswered / TG_INSIDE_SHARE]),
+        unread: near(rng, [0, TG_INSIDE_LEAST, unanswered / TG_INSIDE_SHARE]),
+        gone: near(rng, [0, TG_INSIDE_LEAST, unanswered / TG_INSIDE_MOST]),
         queued: near(rng, [0, TG_OVERLOAD_BOUND_LEAST]),
         let_in: near(rng, [0, 1000]),
+        padding: 0,
     }
 }
 

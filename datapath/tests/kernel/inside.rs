@@ -2,18 +2,22 @@
 //! Who waits inside an application, as the iterator of connections tells it.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::time::{Duration, Instant};
 
 use crate::common::scene::*;
 use tidegate_datapath::sockets;
 use tidegate_policy::mechanism;
 use tidegate_policy::raw::*;
 
-/// Accepted, by guard; and of them those whose clients have gone.
-fn counted(guards: &Guards) -> BTreeMap<u32, (u32, u32)> {
+/// Accepted, by guard; and of them those who are not read, and who have gone.
+fn counted(guards: &Guards) -> BTreeMap<u32, (u32, u32, u32)> {
     let inside = sockets::waiting_inside(&guards.programs).unwrap();
-    inside.into_iter().map(|(guard, count)| (guard, (count.unanswered, count.gone))).collect()
+    inside
+        .into_iter()
+        .map(|(guard, count)| (guard, (count.unanswered, count.unread, count.gone)))
+        .collect()
 }
 
 /// From the client's first word until the first of the application's, by the families that a socket takes.
@@ -37,7 +41,7 @@ fn who_was_accepted_and_has_asked_waits_until_it_is_answered() {
             client.write_all(b"?").unwrap();
             assert_eq!(counted(&guards), none, "in the queue, {to} of {bound}");
             let (mut served, _) = server.listener.accept().unwrap();
-            let one = BTreeMap::from([(1, (1, 0))]);
+            let one = BTreeMap::from([(1, (1, 0, 0))]);
             eventually("it waits inside", || counted(&guards) == one);
             let _silent = connect(to);
             let (_accepted, _) = server.listener.accept().unwrap();
@@ -48,20 +52,28 @@ fn who_was_accepted_and_has_asked_waits_until_it_is_answered() {
     });
 }
 
-/// An application that has time closes behind its client.
+/// An application that has time reads what its clients say, and closes behind them.
 #[test]
-fn a_client_has_gone_a_second_after_it_has_closed() {
-    in_a_namespace("a_client_has_gone_a_second_after_it_has_closed", |_| {
+fn who_has_asked_or_closed_is_not_heeded_until_the_application_notices() {
+    in_a_namespace("who_has_asked_or_closed_is_not_heeded_until_the_application_notices", |_| {
         let to = at(V4, FULL);
         let guards = Guards::new(vec![guarded(None, FULL, mechanism::parse("auto").unwrap())]);
         let server = Server::bound(to, 8, false);
+        let waits = |unread, gone| BTreeMap::from([(0, (1, unread, gone))]);
+        let is_for_a_second = |then| {
+            let asked = Instant::now();
+            assert_eq!(counted(&guards), waits(0, 0), "it has just asked or closed");
+            eventually("a second is over", || counted(&guards) == then);
+            assert!(asked.elapsed() > Duration::from_millis(900), "{then:?}");
+        };
         let mut client = connect(to);
         client.write_all(b"?").unwrap();
+        let (mut served, _) = server.listener.accept().unwrap();
+        is_for_a_second(waits(1, 0));
+        served.read_exact(&mut [0]).unwrap();
+        assert_eq!(counted(&guards), waits(0, 0), "it was read");
         client.shutdown(Shutdown::Write).unwrap();
-        let served = server.listener.accept().unwrap();
-        assert_eq!(counted(&guards), BTreeMap::from([(0, (1, 0))]));
-        let gone = BTreeMap::from([(0, (1, 1))]);
-        eventually("it has gone", || counted(&guards) == gone);
+        is_for_a_second(waits(0, 1));
         drop(served);
         eventually("the application has noticed", || counted(&guards).is_empty());
     });

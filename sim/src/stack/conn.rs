@@ -73,8 +73,8 @@ pub(crate) struct Conn {
     /// When the application has waited long enough.
     pub patience_at_ns: u64,
     pub(super) sent_at_ns: u64,
-    /// When the client closed.
-    pub(super) closed_at_ns: u64,
+    /// When the client last asked, or closed.
+    pub(super) heard_at_ns: u64,
     /// Congestion window and slow start threshold, in segments.
     pub(super) flight: u16,
     pub(super) flight_slow: u16,

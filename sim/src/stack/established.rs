@@ -74,10 +74,8 @@ impl Host {
         // A client sends a request as one segment, so new data is a whole one.
         conn.requests += u16::from(has_new_data);
         conn.expected = packet.end();
-        if has_fin && !conn.fin_seen {
-            conn.fin_seen = true;
-            conn.closed_at_ns = work.now_ns();
-        }
+        conn.fin_seen |= has_fin;
+        conn.heard_at_ns = work.now_ns();
         if has_fin && conn.state == State::Closing {
             self.acknowledge(flow, work);
             if flow.conn.fin_is_acked() {

@@ -2,7 +2,7 @@
 //! Who waits inside the application, counted for `auto` as the daemon counts them: see
 //! policy/include/overload_inside.h.
 
-use tidegate_policy::raw::{TG_INSIDE_GONE_NS, tg_inside};
+use tidegate_policy::raw::{TG_INSIDE_UNHEEDED_NS, tg_inside};
 use tidegate_policy::reserv::CLEANS_EVERY;
 
 use super::conn::{Conn, State};
@@ -16,9 +16,9 @@ impl Conn {
         self.state == State::Accepted && has_asked && self.sent_max() == self.isn.wrapping_add(1)
     }
 
-    /// Whether its client has closed a while ago.
-    fn is_gone(&self, now_ns: u64) -> bool {
-        self.fin_seen && now_ns - self.closed_at_ns >= u64::from(TG_INSIDE_GONE_NS)
+    /// Whether its client said something last, or closed, so long ago that an application that has time has noticed.
+    fn is_due(&self, now_ns: u64) -> bool {
+        now_ns - self.heard_at_ns >= u64::from(TG_INSIDE_UNHEEDED_NS)
     }
 }
 
@@ -44,7 +44,10 @@ impl Host {
         };
         for conn in flows.map(|flow| &flow.conn).filter(|conn| conn.waits_inside()) {
             inside.unanswered += 1;
-            inside.gone += u32::from(conn.is_gone(now_ns));
+            if conn.is_due(now_ns) {
+                inside.gone += u32::from(conn.fin_seen);
+                inside.unread += u32::from(!conn.fin_seen && conn.requests > 0);
+            }
         }
         watch.count_inside(inside);
         counting.counted([(inside, watch.overload())]);

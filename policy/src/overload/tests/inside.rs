@@ -17,6 +17,8 @@ struct Application {
     queue: VecDeque<u64>,
     inside: VecDeque<u64>,
     per_s: u64,
+    /// It reads a request when it begins with it, and not as soon as it has accepted.
+    reads_late: bool,
     /// So long a request takes besides, of which it does any number at once.
     takes_ns: u64,
     /// So many wait for something else to happen, and are never answered.
@@ -49,6 +51,7 @@ impl Application {
             queue: VecDeque::new(),
             inside: VecDeque::new(),
             per_s,
+            reads_late: false,
             takes_ns: 0,
             parked: 0,
             patience_ns: 10 * S,
@@ -111,14 +114,19 @@ impl Application {
     }
 
     fn count(&mut self) {
-        let gone_ns = self.patience_ns + u64::from(TG_INSIDE_GONE_NS);
-        let is_gone = |came: &&u64| self.waited_ns(**came) >= gone_ns;
+        let have_waited = |since_ns: u64| {
+            let long_ns = since_ns + u64::from(TG_INSIDE_UNHEEDED_NS);
+            self.inside.iter().filter(|came| self.waited_ns(**came) >= long_ns).count() as u32
+        };
+        let gone = have_waited(self.patience_ns);
         let inside = tg_inside {
             at_ns: self.now_ns(),
             unanswered: self.inside.len() as u32 + self.parked,
-            gone: self.inside.iter().filter(is_gone).count() as u32,
+            unread: if self.reads_late { have_waited(0) - gone } else { 0 },
+            gone,
             queued: self.queue.len() as u32,
             let_in: self.story.watch.overload().let_in,
+            ..Default::default()
         };
         self.story.watch.count_inside(inside);
         self.counting.counted([(inside, self.story.watch.overload())]);
@@ -157,6 +165,55 @@ fn it_is_known_when_many_have_gone_and_mended_when_they_are_done_with() {
     assert!(came.answered >= 20 * 190 && came.wasted == 0, "{came:?}");
 }
 
+/// Who does not read what was said a second ago is known to be behind before anyone has gone, and nobody need go.
+#[test]
+fn requests_that_are_not_read_show_it_before_anyone_has_gone() {
+    for percent in [130, 200, 300] {
+        let mut application = Application { reads_late: true, ..Application::new(200) };
+        let came = application.runs(60, 2 * percent);
+        assert!(came.answered >= 60 * 195 && came.wasted == 0, "at {percent} %: {came:?}");
+    }
+}
+
+/// While clients are dropped, too: of one that accepts whoever waits four times a second, for more than wait at a time
+/// there is no room.
+#[test]
+fn requests_that_are_not_read_show_it_while_clients_are_dropped() {
+    let mut application =
+        Application { reads_late: true, accepts_every_ms: 250, ..Application::new(200) };
+    let came = application.runs(6, 1500);
+    assert_eq!(application.story.phase(), "burst");
+    assert!(application.story.watch.overload().is_behind(), "{came:?}");
+    let came = application.runs(54, 1500);
+    assert!(came.answered >= 54 * 190 && came.wasted == 0, "{came:?}");
+}
+
+/// A short overload is no sign; nor does it tell against what was seen before it.
+#[test]
+fn a_short_overload_does_not_hide_who_is_not_read() {
+    let mut application =
+        Application { reads_late: true, accepts_every_ms: 250, ..Application::new(200) };
+    application.runs(3, 400);
+    application.runs(1, 600);
+    assert_eq!(application.story.phase(), "burst");
+    assert!(!application.story.watch.overload().is_behind());
+    application.runs(3, 400);
+    assert_eq!(application.story.phase(), "calm");
+    assert!(application.story.watch.overload().is_behind());
+}
+
+/// As while memory is collected, or its host moved.
+#[test]
+fn a_server_that_stops_for_two_seconds_is_not_behind() {
+    let mut application = Application { reads_late: true, ..Application::new(200) };
+    application.runs(10, 150);
+    application.per_s = 0;
+    application.runs(2, 150);
+    application.per_s = 200;
+    application.runs(30, 150);
+    assert_eq!(application.story.watch.overload().behind, 0);
+}
+
 /// Long polls wait by design.
 #[test]
 fn many_who_wait_are_no_sign_by_themselves() {
@@ -169,21 +226,23 @@ fn many_who_wait_are_no_sign_by_themselves() {
 
 /// What count after count shows, each time of more who wait.
 #[test]
-fn many_who_have_gone_are_a_sign_and_many_in_the_queue_beside_those_inside() {
-    let are_behind = |grow: u32, unanswered, gone, queued| {
+fn many_who_are_not_heeded_are_a_sign_and_many_in_the_queue_beside_those_inside() {
+    let are_behind = |grow: u32, unanswered, unheeded: u32, queued| {
         let mut application = Application::new(200);
         for number in 0..TG_INSIDE_COUNTS {
             application.story.now_ns += 300 * MS;
             let at_ns = application.now_ns();
             let unanswered = unanswered + number * grow;
             let let_in = application.story.watch.overload().let_in;
-            let count = tg_inside { at_ns, unanswered, gone, queued, let_in };
+            let (unread, gone) = (unheeded / 2, unheeded.div_ceil(2));
+            let count =
+                tg_inside { at_ns, unanswered, unread, gone, queued, let_in, ..Default::default() };
             application.story.watch.count_inside(count);
             application.story.meets(&queues(0, 0));
         }
         application.story.watch.overload().is_behind()
     };
-    let is_behind = |unanswered, gone, queued| are_behind(1, unanswered, gone, queued);
+    let is_behind = |unanswered, unheeded, queued| are_behind(1, unanswered, unheeded, queued);
     let (least, grown) = (TG_INSIDE_LEAST, TG_INSIDE_COUNTS - 1);
     assert!(is_behind(least * TG_INSIDE_SHARE - grown, least, 0));
     assert!(!is_behind(least * TG_INSIDE_SHARE + 1, least, 0), "hardly an eighth");
@@ -323,10 +382,15 @@ fn requests_that_take_half_of_the_patience_are_answered() {
 fn they_are_counted_at_each_fourth_look_where_no_server_is_behind() {
     let calm = tg_overload::default();
     let behind = tg_overload { behind: TG_INSIDE_COUNTS, ..calm };
-    let of = |unanswered, gone| tg_inside { unanswered, gone, ..Default::default() };
-    for (inside, overload, every) in
-        [(of(9, 0), &calm, 4), (of(9, 1), &calm, 1), (of(9, 0), &behind, 1), (of(0, 0), &behind, 4)]
-    {
+    let of =
+        |unanswered, unread, gone| tg_inside { unanswered, unread, gone, ..Default::default() };
+    for (inside, overload, every) in [
+        (of(9, 0, 0), &calm, 4),
+        (of(9, 1, 0), &calm, 1),
+        (of(9, 0, 1), &calm, 1),
+        (of(9, 0, 0), &behind, 1),
+        (of(0, 0, 0), &behind, 4),
+    ] {
         let mut counting = Counting::default();
         assert!(counting.is_due());
         counting.counted([(inside, overload)]);
