@@ -56,7 +56,7 @@ TG_INLINE int tg_inside_counts(const struct tg_overload *o)
 	return o->behind >= TG_INSIDE_COUNTS && o->counted_ns;
 }
 
-/* Are so many, of one in a few of those inside, more than chance? */
+/* Are so many one in a few of those inside, and more than chance? */
 TG_INLINE int tg_inside_is_part(const struct tg_inside *count, __u64 many, __u32 one_in)
 {
 	return many >= TG_INSIDE_LEAST && many * one_in >= count->unanswered;
